@@ -1,0 +1,143 @@
+"""The open half of a store: its engine, its connections, and who writes on which.
+
+On an SQLite file one connection writes and some read beside it; whoever waits to write joins the
+group that commits next. In memory all share one connection. On PostgreSQL every connection writes;
+awaited writes of one statement each go through a lane of their own, as groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeVar
+
+import sqlalchemy as sa
+
+from .dialects import Database
+from .execution import Executor
+from .opening import make_ready
+from .operations import Catalogue, Operation
+from .options import Options
+from .pool import BorrowingPool, HeldPool, Pool, open_driver_lease, open_shared_lease
+from .threads import GroupCommit, Job
+
+T = TypeVar("T")
+
+LANE_PATIENCE: Final = 0.1
+"""Seconds the lane waits for a row that some transaction holds, before its jobs go their own ways."""
+
+
+class Backend:
+    """Runs operations; made ready when it is made. `hand_over` takes what the lane of PostgreSQL
+    could not run with others; None: the lane runs it alone.
+    """
+
+    def __init__(
+        self,
+        where: sa.URL | sa.Engine,
+        catalogue: Catalogue,
+        options: Options,
+        hand_over: Callable[[Job], None] | None = None,
+    ) -> None:
+        self._catalogue, self._options = catalogue, options
+        self.database: Database = catalogue.statements.database
+        self._own: sa.Engine | None = None
+        self.lane: GroupCommit | None = None
+        self._hand_over = None if self.database.SINGLE_WRITER else hand_over
+        if isinstance(where, sa.Engine):
+            self._borrow(where)
+        else:
+            self._connect(where)
+        try:
+            self._make_ready()
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, operation: Operation[T]) -> T:
+        """Run an operation in this thread."""
+        if self.lane is not None and self._goes_to_the_writer(operation):
+            result: T = self.lane.run(operation)
+            return result
+        return self.executor.run(operation)
+
+    def joins_lane(self, operation: Operation[object]) -> bool:
+        """Shall an awaited operation go through the lane?"""
+        if self.lane is None or not operation.WRITES:
+            return False
+        return self.database.SINGLE_WRITER or operation.SINGLE
+
+    def run_job(self, job: Job) -> None:
+        """Run a claimed job in this thread, and tell whoever waits."""
+        if self.lane is not None and self._goes_to_the_writer(job.operation):
+            job.unclaim()
+            self.lane.append(job)
+            while not job.done and self.lane.waits:
+                self.lane.flush()
+        else:
+            self.executor.run_job(job)
+
+    def _goes_to_the_writer(self, operation: Operation[object]) -> bool:
+        return operation.WRITES and self.database.SINGLE_WRITER
+
+    def close(self) -> None:
+        """Wait for the operations that run, and end the connections."""
+        for pool in self._pools:
+            pool.close()
+        if self._own is not None:
+            self._own.dispose()
+
+    def _connect(self, url: sa.URL) -> None:
+        options, database = self._options, self.database
+        arguments = database.engine_arguments(busy_timeout=options.busy_timeout)
+        self._own = engine = sa.create_engine(url, **arguments)
+
+        def pool(size: int, patience: float) -> HeldPool:
+            opener = partial(open_driver_lease, engine, self._catalogue, options, patience)
+            return HeldPool(opener, size, options.busy_timeout)
+
+        private = database.is_private(url)
+        main = pool(connections(url, options, database), options.busy_timeout)
+        patience = options.busy_timeout if database.SINGLE_WRITER else LANE_PATIENCE
+        lane = main if private else pool(1, patience)
+        self._pools: list[Pool] = [main, lane]
+        self.executor = self._executor(main)
+        self.lane = self._group_commit(self._executor(lane))
+
+    def _borrow(self, engine: sa.Engine) -> None:
+        engine = engine.execution_options(**self.database.options_for_callers())
+        pool = BorrowingPool(partial(open_shared_lease, engine, self._catalogue))
+        self._pools = [pool]
+        self.executor = self._executor(pool)
+
+    def _executor(self, pool: Pool) -> Executor:
+        patience = self._options.busy_timeout
+        return Executor(self.database, pool, self._catalogue, patience=patience)
+
+    def _group_commit(self, executor: Executor) -> GroupCommit:
+        def run_group(group: list[Job]) -> None:
+            for job in executor.run_group(group):
+                if self._hand_over is None:
+                    executor.run_job(job)
+                else:
+                    job.unclaim()
+                    self._hand_over(job)
+
+        return GroupCommit(executor.run, run_group)
+
+    def _make_ready(self) -> None:
+        pool = self._pools[0]
+        lease = pool.acquire()
+        try:
+            if self._own is not None:
+                make_ready(lease, self._options)
+            else:
+                with lease.sa.begin():
+                    make_ready(lease, self._options)
+        finally:
+            pool.release(lease)
+
+
+def connections(url: sa.URL, options: Options, database: Database) -> int:
+    """Tell how many operations run at a time, the lane aside."""
+    return 1 if database.is_private(url) else options.pool_size or database.POOL_SIZE

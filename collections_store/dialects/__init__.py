@@ -1,0 +1,143 @@
+"""What differs between the databases, and nothing else: one module each.
+
+A module here satisfies `Database`. It spells our SQL elements, names the settings of a connection
+and the words that begin and end a transaction, and turns the driver's errors into ours. It builds
+and decides; it never sees an engine and never executes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+import sqlalchemy as sa
+
+from ..errors import CollectionsStoreError, InvalidUrl
+from ..filter import Condition, Kind, Value
+from ..path import Path
+
+COMMIT: Final = "COMMIT"
+ROLLBACK: Final = "ROLLBACK"
+PING: Final = "SELECT 1"
+
+Durability: TypeAlias = Literal["full", "normal"]
+Function: TypeAlias = tuple[str, int, Callable[..., Any]]
+
+
+class TableVanished(CollectionsStoreError):
+    """A table the catalogue told of is gone: another process dropped or renamed its collection."""
+
+
+class Database(Protocol):
+    """One database, as the rooms above see it."""
+
+    @property
+    def NAME(self) -> str:  # noqa: N802
+        """SQLAlchemy's name of the dialect."""
+
+    @property
+    def SINGLE_WRITER(self) -> bool:  # noqa: N802
+        """Does one transaction at a time write?"""
+
+    @property
+    def ORDERED_KEYS(self) -> bool:  # noqa: N802
+        """Does a stored object keep the order of its keys?"""
+
+    @property
+    def HAS_SCHEMAS(self) -> bool:  # noqa: N802
+        """Can tables be put in a schema?"""
+
+    @property
+    def UPGRADES_ITSELF(self) -> bool:  # noqa: N802
+        """Is an older database upgraded when it is opened, unless told otherwise?"""
+
+    @property
+    def POOL_SIZE(self) -> int:  # noqa: N802
+        """How many connections a store opens at most, unless told otherwise."""
+
+    @property
+    def FUNCTIONS(self) -> Sequence[Function]:  # noqa: N802
+        """The SQL functions a connection must be given: name, number of arguments, function."""
+
+    def engine_arguments(self, *, busy_timeout: float) -> dict[str, Any]:
+        """Return what `create_engine` needs for a store's own connections."""
+
+    def normal_url(self, url: sa.URL) -> sa.URL:
+        """Return the URL with the one driver this library uses; raises `InvalidUrl`."""
+
+    def is_private(self, url: sa.URL) -> bool:
+        """Does the database live in its one connection only?"""
+
+    def settings(self, *, busy_timeout: float, durability: Durability) -> Sequence[str]:
+        """Return the statements that prepare a new connection."""
+
+    def persistent_settings(self) -> Sequence[str]:
+        """Return the statements that prepare a database file, once, on its first use."""
+
+    def compiler(self) -> sa.Dialect:
+        """Return the dialect our statements are compiled with on our own connections."""
+
+    def begin(self, *, write: bool) -> str:
+        """Return the words that begin a transaction."""
+
+    def begin_group(self) -> str:
+        """Return the words that begin a transaction of statements that do not depend on each other."""
+
+    def has_table(self) -> sa.TextClause:
+        """Return the query for a row if there is a table `:reference`."""
+
+    def reference(self, table: sa.Table) -> str:
+        """Return the table's name as `has_table` takes it."""
+
+    def in_transaction(self, connection: Any) -> bool:
+        """Is a driver's connection in a transaction, be it a failed one?"""
+
+    def join(self, connection: Any, *, write: bool) -> str | None:
+        """Return what a caller's driver connection must hear to be in a transaction that may write;
+        None: it will be in one.
+        """
+
+    def options_for_callers(self) -> dict[str, Any]:
+        """Return the execution options under which a caller's engine has transactions."""
+
+    def lock_table(self, table: sa.Table) -> str | None:
+        """Return the statement that keeps other migrations out; None: `begin` did."""
+
+    def document_columns(self) -> tuple[sa.Column[int], sa.Column[str]]:
+        """Return the columns `seq`, the natural order, and `id`."""
+
+    def insert(self, table: sa.Table) -> Any:
+        """Return an INSERT that knows ON CONFLICT."""
+
+    def can_say(self, condition: Condition) -> bool:
+        """Can SQL say exactly what `condition` means? Else it runs in the matcher."""
+
+    def probe(self, path: Path, kind: Kind) -> Callable[[Value], Any]:
+        """Return what makes a value the parameter of `FieldEquals`."""
+
+    def list_parameter(self, texts: Sequence[str]) -> Any:
+        """Return the parameter of `AnyOf`."""
+
+    def errors(self) -> tuple[type[Exception], ...]:
+        """Return the exceptions that the driver and SQLAlchemy raise."""
+
+    def translate(self, error: Exception) -> CollectionsStoreError:
+        """Return the driver's error in our words."""
+
+    def interrupt(self, connection: Any) -> None:
+        """Stop the statement that a driver's connection runs; called from another thread."""
+
+
+def named(name: str) -> Database:
+    """Return the database of SQLAlchemy's `name`; raises `InvalidUrl`."""
+    from . import postgresql, sqlite
+
+    match name:
+        case "sqlite":
+            return sqlite
+        case "postgresql":
+            return postgresql
+    raise InvalidUrl(
+        f"{name!r} is no database of this library: use sqlite:///file.db, sqlite:// (in memory) "
+        "or postgresql://user:password@host/database"
+    )

@@ -1,0 +1,317 @@
+"""PostgreSQL: JSONB and jsonpath spellings, its settings, its errors.
+
+An equality is one jsonpath predicate, bound as a parameter: `body @? $1` is what a GIN index over
+the body serves, at any depth. jsonpath is lax: a filter opens an array once and the comparison
+opens it again, so that `$.a ? (@ == 1)` matches [[1]]; every test therefore also asks for the type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert as insert
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.pool import NullPool
+
+from .. import codec
+from .. import errors as ours
+from ..expressions import AnyOf, BodyFromText, BodyText, FieldEquals, RenameTable, TableSize
+from ..filter import Condition, Kind, Metadata, Value
+from ..path import Path, is_index
+from . import Durability, Function, TableVanished
+
+NAME: Final = "postgresql"
+SINGLE_WRITER: Final = False
+ORDERED_KEYS: Final = False
+HAS_SCHEMAS: Final = True
+UPGRADES_ITSELF: Final = False
+POOL_SIZE: Final = 10
+FUNCTIONS: Final[Sequence[Function]] = ()
+_IDLE: Final = 0
+"""PQTRANS_IDLE of libpq's `PQtransactionStatus`."""
+_DRIVERS: Final = frozenset({"postgresql", "postgresql+psycopg"})
+
+
+# -- URLs, engines, settings -----------------------------------------------------------------
+
+
+def normal_url(url: sa.URL) -> sa.URL:
+    """Choose psycopg 3; raises `InvalidUrl`, or `MissingExtra` where it is not installed."""
+    if url.drivername not in _DRIVERS:
+        raise ours.InvalidUrl(
+            f"{url.drivername!r} is no driver of this library: use postgresql:// (psycopg 3)"
+        )
+    try:
+        import psycopg  # noqa: F401
+    except ImportError as error:
+        raise ours.MissingExtra("psycopg", "postgresql") from error
+    return url.set(drivername="postgresql+psycopg")
+
+
+def is_private(url: sa.URL) -> bool:  # noqa: ARG001
+    """A server serves many connections."""
+    return False
+
+
+def engine_arguments(*, busy_timeout: float) -> dict[str, Any]:  # noqa: ARG001
+    """One held connection per slot of the store, in the driver's autocommit mode."""
+    return {"isolation_level": "AUTOCOMMIT", "poolclass": NullPool}
+
+
+def settings(*, busy_timeout: float, durability: Durability) -> Sequence[str]:
+    """`full` leaves the server's own setting; `normal` does not wait for its disk."""
+    words = [f"SET lock_timeout = {int(busy_timeout * 1000)}"]
+    if durability == "normal":
+        words.append("SET synchronous_commit = off")
+    return words
+
+
+def persistent_settings() -> Sequence[str]:
+    """Nothing to prepare in a server."""
+    return ()
+
+
+@cache
+def compiler() -> sa.Dialect:
+    """Return the dialect of this library's own connections."""
+    dialect: sa.Dialect = PGDialect_psycopg()  # type: ignore[no-untyped-call]
+    return dialect
+
+
+def begin(*, write: bool) -> str:
+    """All statements see one moment. A writer that meets a change made since then fails with 40001
+    and is run again: under READ COMMITTED, two that read and then write would lose one.
+    """
+    return f"BEGIN ISOLATION LEVEL REPEATABLE READ {'READ WRITE' if write else 'READ ONLY'}"
+
+
+def begin_group() -> str:
+    """Each statement stands alone, and sees what was committed before it."""
+    return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+
+
+def has_table() -> sa.TextClause:
+    """Return the query for a row if there is a table `:reference`."""
+    return sa.text("SELECT 1 WHERE to_regclass(:reference) IS NOT NULL")
+
+
+def reference(table: sa.Table) -> str:
+    """Return the table's name as `has_table` takes it."""
+    return str(compiler().identifier_preparer.format_table(table))
+
+
+def in_transaction(connection: Any) -> bool:
+    """A failed transaction is one until it is rolled back; a lost connection has none."""
+    return not connection.closed and connection.info.transaction_status != _IDLE
+
+
+def join(connection: Any, *, write: bool) -> None:
+    """The driver begins a transaction with the first statement."""
+
+
+def options_for_callers() -> dict[str, Any]:
+    """An engine in AUTOCOMMIT would tear an operation of several statements apart."""
+    return {"isolation_level": "READ COMMITTED"}
+
+
+def lock_table(table: sa.Table) -> str:
+    """Keep other migrations out until this one commits; readers may go on."""
+    return f"LOCK TABLE {reference(table)} IN EXCLUSIVE MODE"
+
+
+def document_columns() -> tuple[sa.Column[int], sa.Column[str]]:
+    """Ids compare by code point, as on SQLite."""
+    return (
+        sa.Column("seq", sa.BigInteger, sa.Identity(), nullable=False, unique=True),
+        sa.Column("id", sa.Text(collation="C"), primary_key=True),
+    )
+
+
+# -- spellings -------------------------------------------------------------------------------
+
+
+@compiles(BodyText, NAME)
+def _body_text(element: BodyText, compiler: Any, **kw: Any) -> str:
+    return f"CAST({compiler.process(element.clauses, **kw)} AS TEXT)"
+
+
+@compiles(BodyFromText, NAME)
+def _body_from_text(element: BodyFromText, compiler: Any, **kw: Any) -> str:
+    return f"CAST({compiler.process(element.clauses, **kw)} AS JSONB)"
+
+
+@compiles(AnyOf, NAME)
+def _any_of(element: AnyOf, compiler: Any, **kw: Any) -> str:
+    column, texts = (compiler.process(clause, **kw) for clause in element.clauses)
+    return f"{column} = ANY (CAST({texts} AS TEXT[]))"
+
+
+@compiles(TableSize, NAME)
+def _table_size(element: TableSize, compiler: Any, **kw: Any) -> str:  # noqa: ARG001
+    name = compiler.preparer.format_table(element.table).replace("'", "''")
+    return f"pg_total_relation_size('{name}')"
+
+
+@compiles(FieldEquals, NAME)
+def _field_equals(element: FieldEquals, compiler: Any, **kw: Any) -> str:
+    body, value = (compiler.process(clause, **kw) for clause in element.clauses)
+    composite = element.kind in {"array", "object"}
+    if composite:
+        path = path_literal(element.path.keys)
+        tests = (
+            f"EXISTS (SELECT 1 FROM jsonb_path_query({body}, {found}) AS found(value) "
+            f"WHERE found.value = CAST({value} AS JSONB))"
+            for found in (f"'{path}'", f"'{path}[*]'")
+        )
+        said = f"({' OR '.join(tests)})"
+    else:
+        said = f"{body} @? CAST({value} AS jsonpath)"
+    if not element.path.keys:
+        return said
+    if element.kind == "null":
+        return f"(jsonb_typeof({body}) <> 'object' OR {said})"
+    return f"({said} AND jsonb_typeof({body}) = 'object')"
+
+
+@compiles(RenameTable, NAME)
+def _rename_table(element: RenameTable, compiler: Any, **kw: Any) -> str:  # noqa: ARG001
+    table = compiler.preparer.format_table(element.table)
+    return f"ALTER TABLE {table} RENAME TO {compiler.preparer.quote(element.new)}"
+
+
+def path_literal(keys: tuple[str, ...]) -> str:
+    """Return a jsonpath for the inside of an SQL literal. A percent sign is escaped in the way of
+    jsonpath, so that no driver takes it for a parameter.
+    """
+    text = "".join(_accessor(key) for key in keys)
+    return "$" + text.replace("%", "\\u0025").replace("'", "''")
+
+
+def _accessor(key: str) -> str:
+    return f".{codec.spell(key)}"
+
+
+def can_say(condition: Condition) -> bool:
+    """A jsonpath does not say "this key, or that element" of a whole array or object."""
+    if isinstance(condition, Metadata) or condition.value.kind not in {"array", "object"}:
+        return True
+    return not any(is_index(key) for key in condition.path.keys[1:])
+
+
+def probe(path: Path, kind: Kind) -> Callable[[Value], Any]:
+    """Scalars become part of a jsonpath predicate, the others are compared as JSONB."""
+    if kind in {"array", "object"}:
+        return lambda value: value.text
+    if not path.keys:
+        return lambda value: f"$ ? ({_test(kind, value.text)})"
+    missing = f" || {_missing(path.keys)}" if kind == "null" else ""
+    return lambda value: f"$ ? ({_reaches(path.keys, _test(kind, value.text))}{missing})"
+
+
+def _test(kind: Kind, text: str) -> str:
+    return f'@ == {text} && @.type() == "{kind}"'
+
+
+def _reaches(keys: tuple[str, ...], test: str) -> str:
+    """Return the predicate over an object `@`: some value that `keys` reach passes `test`."""
+    ways = [f"exists(@{''.join(map(_accessor, keys))} ? ({test}))"]
+    for depth in range(1, len(keys)):
+        if is_index(keys[depth]):
+            holder = "".join(map(_accessor, keys[: depth - 1]))
+            inside = _elements(f"@{_accessor(keys[depth - 1])}", keys[depth:], test)
+            ways.append(
+                f'exists(@{holder} ? (@.type() == "object" && ({inside})))'
+                if holder
+                else f"({inside})"
+            )
+    return " || ".join(ways)
+
+
+def _elements(array: str, keys: tuple[str, ...], test: str) -> str:
+    """Return the predicate: the element of `array` that the number `keys[0]` names leads on."""
+    element, rest = f"{array}[{keys[0]}]", keys[1:]
+    guard = f'{array}.type() == "array" && '
+    if not rest:
+        return f'{guard}{element}.type() != "array" && exists({element} ? ({test}))'
+    ways = [f'{element}.type() == "object" && exists({element} ? ({_reaches(rest, test)}))']
+    ways.append(
+        f'{element}.type() == "array" && exists({element}[*] ? (@.type() == "object" && ({_reaches(rest, test)})))'
+    )
+    if is_index(rest[0]):
+        ways.append(_elements(element, rest, test))
+    return guard + "(" + " || ".join(f"({way})" for way in ways) + ")"
+
+
+def _missing(keys: tuple[str, ...]) -> str:
+    """Return the predicate over an object `@`: nothing is at `keys`, and no array was in the way
+    that would have been opened, or one of its objects lacks the rest.
+    """
+    field, rest = f"@{_accessor(keys[0])}", keys[1:]
+    if not rest:
+        return f"!exists({field})"
+    ways = [
+        f"!exists({field})",
+        f'({field}.type() != "array" && {field}.type() != "object")',
+        f'exists({field} ? (@.type() == "object" && ({_missing(rest)})))',
+    ]
+    if is_index(rest[0]) and len(rest) > 1:
+        ways.append(_missing_in(field, rest))
+    return "(" + " || ".join(ways) + ")"
+
+
+def _missing_in(array: str, keys: tuple[str, ...]) -> str:
+    element, rest = f"{array}[{keys[0]}]", keys[1:]
+    inner = f'exists({element}[*] ? (@.type() == "object" && ({_missing(rest)})))'
+    if is_index(rest[0]) and len(rest) > 1:
+        inner = f"({inner} || {_missing_in(element, rest)})"
+    return (
+        f'({array}.type() == "array" && (({element}.type() == "object" && '
+        f"exists({element} ? ({_missing(rest)}))) || "
+        f'({element}.type() == "array" && {inner})))'
+    )
+
+
+def list_parameter(texts: Sequence[str]) -> list[str]:
+    """The driver knows lists."""
+    return list(texts)
+
+
+# -- errors ----------------------------------------------------------------------------------
+
+_CONFLICTS: Final = frozenset({"40001", "40P01"})
+_BUSY: Final = frozenset({"55P03", "57014"})
+_LOST: Final = ("08", "57P")
+
+
+@cache
+def errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions that the driver and SQLAlchemy raise."""
+    import psycopg
+
+    return (psycopg.Error, sa.exc.DBAPIError)
+
+
+def translate(error: Exception) -> ours.CollectionsStoreError:
+    """Return the driver's error in our words."""
+    import psycopg
+
+    cause = getattr(error, "orig", None) or error
+    state = getattr(cause, "sqlstate", None) or ""
+    if state == "42P01":
+        return TableVanished(str(cause))
+    if state in _CONFLICTS:
+        return ours.TransactionConflict(str(cause))
+    if state in _BUSY:
+        return ours.DatabaseBusy(str(cause))
+    lost = state.startswith(_LOST) or (not state and isinstance(cause, psycopg.OperationalError))
+    kind = ours.DatabaseUnavailable if lost else ours.DatabaseError
+    return kind(str(cause).strip())
+
+
+def interrupt(connection: Any) -> None:
+    """Ask the server to cancel the statement that runs."""
+    connection.cancel_safe(timeout=5.0)

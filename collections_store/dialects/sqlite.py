@@ -1,0 +1,324 @@
+"""SQLite: JSON1 spellings, its pragmas, its errors.
+
+A path is an SQL literal, or no index could serve it. Statements are compiled with the paramstyle
+`named`: with `qmark` SQLAlchemy searches the finished SQL for `%(name)s`, and a hostile key could
+hold just that.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import count
+from typing import Any, Final, TypeAlias
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite import insert as insert
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.pool import NullPool
+
+from .. import codec, matcher
+from .. import errors as ours
+from ..expressions import AnyOf, BodyFromText, BodyText, FieldEquals, RenameTable, TableSize
+from ..filter import Condition, Kind, Metadata, Value
+from ..path import Path, is_index
+from . import Durability, Function, TableVanished
+
+NAME: Final = "sqlite"
+SINGLE_WRITER: Final = True
+ORDERED_KEYS: Final = True
+HAS_SCHEMAS: Final = False
+UPGRADES_ITSELF: Final = True
+POOL_SIZE: Final = 4
+Steps: TypeAlias = tuple[str | int, ...]
+MAX_WALK: Final = 6
+"""A longer path runs in the matcher: its SQL doubles with each key, and SQLite 3.40's parser
+overflows."""
+
+
+# -- URLs, engines, settings -----------------------------------------------------------------
+
+
+def normal_url(url: sa.URL) -> sa.URL:
+    """Accept SQLAlchemy's URLs and AEA's `sqlite://./file.db`; raises `InvalidUrl`."""
+    if url.drivername not in {"sqlite", "sqlite+pysqlite"}:
+        raise ours.InvalidUrl(f"{url.drivername!r} is no driver of this library: use sqlite:///…")
+    if url.host == "." and url.database:
+        url = sa.URL.create("sqlite", database=url.database, query=url.query)
+    if url.host:
+        raise ours.InvalidUrl(
+            f"{url.render_as_string()!r}: an SQLite file has no host: write "
+            f"sqlite:///{url.host}{'/' + url.database if url.database else ''} (relative) or "
+            "sqlite:////folder/file.db (absolute)"
+        )
+    return url.set(drivername="sqlite+pysqlite")
+
+
+def is_private(url: sa.URL) -> bool:
+    """In memory: the database ends with its connection."""
+    return url.database in {None, "", ":memory:"} or url.query.get("mode") == "memory"
+
+
+def engine_arguments(*, busy_timeout: float) -> dict[str, Any]:
+    """One held connection per slot of the store, in the driver's autocommit mode."""
+    connect = {"check_same_thread": False, "isolation_level": None, "timeout": busy_timeout}
+    return {"connect_args": connect, "poolclass": NullPool}
+
+
+def settings(*, busy_timeout: float, durability: Durability) -> Sequence[str]:
+    """FULL: what was acknowledged survives a power cut. NORMAL: it may lose the last moments."""
+    return (
+        f"PRAGMA busy_timeout = {int(busy_timeout * 1000)}",
+        f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}",
+        "PRAGMA foreign_keys = ON",
+    )
+
+
+def persistent_settings() -> Sequence[str]:
+    """Readers beside the writer."""
+    return ("PRAGMA journal_mode = WAL",)
+
+
+@cache
+def compiler() -> sa.Dialect:
+    """Return the dialect of this library's own connections."""
+    dialect = SQLiteDialect_pysqlite(paramstyle="named")
+    dialect.supports_native_boolean = True  # else it writes `(…) = 1`, which no index serves
+    return dialect
+
+
+def begin(*, write: bool) -> str:
+    """IMMEDIATE: two deferred transactions that read and then write lose one of them."""
+    return "BEGIN IMMEDIATE" if write else "BEGIN"
+
+
+def begin_group() -> str:
+    """One writes at a time."""
+    return "BEGIN IMMEDIATE"
+
+
+def has_table() -> sa.TextClause:
+    """Return the query for a row if there is a table `:reference`."""
+    return sa.text("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :reference")
+
+
+def reference(table: sa.Table) -> str:
+    """Return the table's name as `has_table` takes it."""
+    return str(table.name)
+
+
+def in_transaction(connection: Any) -> bool:
+    """An error can end a transaction here: a full disk, an interrupt."""
+    return bool(connection.in_transaction)
+
+
+def join(connection: Any, *, write: bool) -> str | None:
+    """The driver begins a transaction no sooner than at an INSERT; a savepoint needs it before."""
+    return None if connection.in_transaction or not write else "BEGIN IMMEDIATE"
+
+
+def options_for_callers() -> dict[str, Any]:
+    """`join` begins the transaction, whatever the driver's mode."""
+    return {}
+
+
+def lock_table(table: sa.Table) -> None:
+    """BEGIN IMMEDIATE keeps others out already."""
+
+
+def document_columns() -> tuple[sa.Column[int], sa.Column[str]]:
+    """The rowid is the natural order."""
+    return (
+        sa.Column("seq", sa.Integer, primary_key=True),
+        sa.Column("id", sa.Text, nullable=False, unique=True),
+    )
+
+
+# -- spellings -------------------------------------------------------------------------------
+
+
+@compiles(BodyText, NAME)
+def _body_text(element: BodyText, compiler: Any, **kw: Any) -> str:
+    return str(compiler.process(element.clauses, **kw))
+
+
+@compiles(BodyFromText, NAME)
+def _body_from_text(element: BodyFromText, compiler: Any, **kw: Any) -> str:
+    return str(compiler.process(element.clauses, **kw))
+
+
+@compiles(AnyOf, NAME)
+def _any_of(element: AnyOf, compiler: Any, **kw: Any) -> str:
+    column, texts = (compiler.process(clause, **kw) for clause in element.clauses)
+    return f"{column} IN (SELECT value FROM json_each({texts}))"
+
+
+@compiles(TableSize, NAME)
+def _table_size(element: TableSize, compiler: Any, **kw: Any) -> str:
+    table = compiler.process(element.table, asfrom=True, **kw)
+    return f"(SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM {table})"
+
+
+@compiles(FieldEquals, NAME)
+def _field_equals(element: FieldEquals, compiler: Any, **kw: Any) -> str:
+    body, value = (compiler.process(clause, **kw) for clause in element.clauses)
+    test, keys = _Test(element.kind, value), element.path.keys
+    return f"({' OR '.join(test.along(body, (), keys) if keys else test.of_leaf(body, ()))})"
+
+
+@compiles(RenameTable, NAME)
+def _rename_table(element: RenameTable, compiler: Any, **kw: Any) -> str:  # noqa: ARG001
+    table = compiler.preparer.format_table(element.table)
+    return f"ALTER TABLE {table} RENAME TO {compiler.preparer.quote(element.new)}"
+
+
+def path_literal(steps: Steps) -> str:
+    """Return a JSON path as an SQL literal: a string names a key, a number an array's element."""
+    text = "".join(f"[{s}]" if isinstance(s, int) else f".{codec.spell(s)}" for s in steps)
+    return "'$" + text.replace("'", "''") + "'"
+
+
+class _Test:
+    """What a value must pass, and the ways along a path to one that does (`matcher`, rules 1 to 4).
+
+    `body` is the SQL of a JSON text; `done` are the steps to where in it the way begins: none at an
+    object, and ending in an index where an array was entered.
+    """
+
+    def __init__(self, kind: Kind, value: str) -> None:
+        self._kind, self._value = kind, value
+        self._aliases = (f"e{number}" for number in count(1))
+
+    def along(self, body: str, done: Steps, rest: tuple[str, ...]) -> Iterator[str]:
+        """Yield the ways on along `rest`."""
+        yield from self.of_leaf(body, (*done, *rest))
+        if self._kind == "null":
+            yield self._missing(body, done, rest)
+        for depth in range(0 if done else 1, len(rest)):
+            yield from self._through_array(body, (*done, *rest[:depth]), rest[depth:])
+
+    def of_leaf(self, body: str, steps: Steps) -> Iterator[str]:
+        """Yield the tests of the value itself and, of an array, of its elements."""
+        path, element = path_literal(steps), next(self._aliases)
+        yield self._passes(f"json_type({body}, {path})", f"json_extract({body}, {path})")
+        inside = self._passes(f"{element}.type", f"{element}.value")
+        yield f"({_is_array(body, path)} AND {_some(body, path, element)} WHERE {inside}))"
+
+    def _through_array(self, body: str, steps: Steps, rest: tuple[str, ...]) -> Iterator[str]:
+        path, element = path_literal(steps), next(self._aliases)
+        inside = " OR ".join(self.along(f"{element}.value", (), rest))
+        some = f"{_some(body, path, element)} WHERE {element}.type = 'object' AND ({inside}))"
+        yield f"({_is_array(body, path)} AND {some})"
+        if is_index(rest[0]):
+            into = " OR ".join(self._in_element(body, (*steps, int(rest[0])), rest[1:]))
+            yield f"({_is_array(body, path)} AND ({into}))"
+
+    def _in_element(self, body: str, done: Steps, rest: tuple[str, ...]) -> Iterator[str]:
+        """Yield the ways on from an array's element; one where the path ends is not opened."""
+        if rest:
+            yield from self.along(body, done, rest)
+        else:
+            path = path_literal(done)
+            yield self._passes(f"json_type({body}, {path})", f"json_extract({body}, {path})")
+
+    def _missing(self, body: str, done: Steps, rest: tuple[str, ...]) -> str:
+        """Nothing is there, and no array was on the way, which would have been opened."""
+        ways = ((*done, *rest[:depth]) for depth in range(1, len(rest)))
+        tests = [f"json_type({body}, {path_literal((*done, *rest))}) IS NULL"]
+        tests.extend(f"json_type({body}, {path_literal(way)}) IS NOT 'array'" for way in ways)
+        if done:
+            tests.append(f"json_type({body}, {path_literal(done)}) = 'object'")
+        return f"({' AND '.join(tests)})"
+
+    def _passes(self, type: str, extracted: str) -> str:
+        match self._kind:
+            case "number":
+                return f"({extracted} = {self._value} AND {type} IN ('integer', 'real'))"
+            case "string":
+                return f"({extracted} = {self._value} AND {type} = 'text')"
+            case "boolean":
+                return f"({type} = {self._value})"
+            case "null":
+                return f"({type} = 'null')"
+            case composite:
+                same = f"collections_store_equal({extracted}, {self._value})"
+                return f"({type} = '{composite}' AND {same})"
+
+
+def _is_array(body: str, path: str) -> str:
+    return f"json_type({body}, {path}) = 'array'"
+
+
+def _some(body: str, path: str, element: str) -> str:
+    return f"EXISTS (SELECT 1 FROM json_each({body}, {path}) AS {element}"
+
+
+def can_say(condition: Condition) -> bool:
+    """SQLite 3.40 cannot address a key that holds a double quote."""
+    if isinstance(condition, Metadata):
+        return True
+    keys = condition.path.keys
+    return len(keys) <= MAX_WALK and not any('"' in key for key in keys)
+
+
+def probe(path: Path, kind: Kind) -> Callable[[Value], Any]:  # noqa: ARG001
+    """Scalars are bound as such, the others as the text that `collections_store_equal` reads."""
+    match kind:
+        case "number" | "string" | "null":
+            return lambda value: value.value
+        case "boolean" | "array" | "object":
+            return lambda value: value.text
+
+
+def list_parameter(texts: Sequence[str]) -> str:
+    """Return the list as JSON."""
+    return codec.Codec(max_bytes=2**40).encode(list(texts))
+
+
+def _equal(left: str | None, right: str) -> bool:
+    return left is not None and matcher.equal(codec.decode(left), codec.decode(right))
+
+
+FUNCTIONS: Final[Sequence[Function]] = (("collections_store_equal", 2, _equal),)
+
+
+# -- errors ----------------------------------------------------------------------------------
+
+_BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_UNAVAILABLE: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB})
+_ADVICE: Final = {
+    sqlite3.SQLITE_CANTOPEN: "does the folder exist, and may this process write there?",
+    sqlite3.SQLITE_NOTADB: "the file is no SQLite database",
+    sqlite3.SQLITE_READONLY: "the file or its folder is read-only",
+    sqlite3.SQLITE_FULL: "the disk is full; nothing was written",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged: restore it from a backup",
+}
+
+
+def errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions that the driver and SQLAlchemy raise."""
+    return (sqlite3.Error, sa.exc.DBAPIError)
+
+
+def translate(error: Exception) -> ours.CollectionsStoreError:
+    """Return the driver's error in our words."""
+    cause = getattr(error, "orig", None) or error
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_ERROR and "no such table" in str(cause):
+        return TableVanished(str(cause))
+    if code in _BUSY:
+        return ours.DatabaseBusy(
+            f"{cause}: another process kept the SQLite file locked for longer than busy_timeout"
+        )
+    if code == sqlite3.SQLITE_INTERRUPT:
+        return ours.TransactionConflict("interrupted")
+    message = f"{cause}: {_ADVICE[code]}" if code in _ADVICE else str(cause)
+    kind = ours.DatabaseUnavailable if code in _UNAVAILABLE else ours.DatabaseError
+    return kind(message)
+
+
+def interrupt(connection: Any) -> None:
+    """Stop the statement that runs; harmless if none does."""
+    connection.interrupt()

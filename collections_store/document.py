@@ -1,0 +1,99 @@
+"""What a collection holds, and what the verbs answer with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from .errors import InvalidId
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """An object of a collection: its id, its JSON body, and what the store knows of it.
+
+    `version` is 1 when the object comes into being and grows by one with each write. It unpacks as
+    the pair that AEA's storage returns:
+
+    >>> id, body = Document("berlin", {"population": 3_900_000})
+    >>> id
+    'berlin'
+    """
+
+    id: str
+    body: Any
+    version: int = 1
+    created_us: int = field(default=0, repr=False)
+    updated_us: int = field(default=0, repr=False)
+    expires_us: int | None = field(default=None, repr=False)
+
+    def __iter__(self) -> Iterator[Any]:
+        yield self.id
+        yield self.body
+
+    @property
+    def created_at(self) -> datetime:
+        """When the object came into being, in UTC."""
+        return moment(self.created_us)
+
+    @property
+    def updated_at(self) -> datetime:
+        """When the object was last written, in UTC."""
+        return moment(self.updated_us)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """When the object ceases to be, in UTC; None: never."""
+        return None if self.expires_us is None else moment(self.expires_us)
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionInfo:
+    """A collection as `Store.collections` lists it.
+
+    `count` is exact. `size` is in bytes: table and indexes on disk where the database can tell,
+    else the sum of the bodies.
+    """
+
+    name: str
+    count: int
+    size: int
+    created_at: datetime
+
+
+def moment(microseconds: int) -> datetime:
+    """Return the UTC time that many microseconds after 1970."""
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+def microseconds(time: datetime) -> int:
+    """Return the microseconds from 1970 to an aware `time`, exactly."""
+    return (time - EPOCH) // timedelta(microseconds=1)
+
+
+MAX_ID_BYTES = 2000
+"""PostgreSQL's index takes rows up to 2,704 bytes."""
+
+
+def check_id(id: object) -> str:
+    """Return `id` if an object can have it: text of up to 2,000 bytes without NUL; raises `InvalidId`."""
+    if not isinstance(id, str):
+        raise InvalidId(id, f"it is {type(id).__name__}, not a string")
+    if "\0" in id:
+        raise InvalidId(id, "it holds a NUL character")
+    if len(id) * 4 > MAX_ID_BYTES or not id.isascii():
+        _check_bytes(id)
+    return id
+
+
+def _check_bytes(id: str) -> None:
+    try:
+        size = len(id.encode())
+    except UnicodeEncodeError:
+        raise InvalidId(id, "it holds a lone surrogate, which is not Unicode") from None
+    if size > MAX_ID_BYTES:
+        raise InvalidId(id, f"{size:,} bytes are more than {MAX_ID_BYTES:,}")

@@ -1,0 +1,192 @@
+"""What can go wrong, in this library's words.
+
+Every error carries its facts as attributes and also inherits the builtin a caller would expect,
+so `except KeyError` and `except CollectionNotFound` both work::
+
+    CollectionsStoreError
+    ├── InvalidUrl (ValueError)              the database URL cannot be used
+    ├── InvalidOption (ValueError)           an option of a store is wrong
+    ├── InvalidName (ValueError)             a collection cannot have that name
+    ├── InvalidId (ValueError)               an object cannot have that id
+    ├── InvalidBody (ValueError, TypeError)  a body holds what is not JSON, or too much of it
+    ├── InvalidFilter (ValueError)           what is asked makes no sense
+    ├── CollectionNotFound (KeyError)        there is no such collection to drop or rename
+    ├── CollectionExists (ValueError)        the new name is taken
+    ├── StoreClosed (RuntimeError)           the store was closed, or inherited through a fork
+    ├── MissingExtra (ImportError)           an optional dependency is not installed
+    ├── SchemaError (RuntimeError)
+    │   ├── SchemaOutdated                   the database must be upgraded first
+    │   └── SchemaTooNew                     a newer library wrote it; nothing was touched
+    └── DatabaseError (RuntimeError)         the database refused; `__cause__` is its own error
+        ├── DatabaseUnavailable (ConnectionError)   it cannot be reached, or went away
+        ├── DatabaseBusy (TimeoutError)             a lock or a connection did not come free in time
+        └── TransactionConflict                     another transaction got in the way: run it again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+class CollectionsStoreError(Exception):
+    """Anything this library raises on purpose."""
+
+
+class InvalidUrl(CollectionsStoreError, ValueError):
+    """The database URL cannot be used."""
+
+
+class InvalidOption(CollectionsStoreError, ValueError):
+    """An option of a store is wrong; `option` names it."""
+
+    def __init__(self, option: str, problem: str) -> None:
+        super().__init__(f"option {option}: {problem}")
+        self.option = option
+
+
+class InvalidName(CollectionsStoreError, ValueError):
+    """A collection cannot have that name."""
+
+    def __init__(self, name: object) -> None:
+        super().__init__(
+            f"{shortened(name)} cannot name a collection: "
+            "use 1 to 200 of the characters A-Z, a-z, 0-9 and _"
+        )
+        self.name = name
+
+
+class InvalidId(CollectionsStoreError, ValueError):
+    """An object cannot have that id."""
+
+    def __init__(self, id: object, problem: str) -> None:
+        super().__init__(f"{shortened(id)} cannot be an object's id: {problem}")
+        self.id = id
+
+
+class InvalidBody(CollectionsStoreError, ValueError, TypeError):
+    """A body holds what is not JSON; `path` is the dotted place of the offending value."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        place = f"at {shortened(path)}" if path else "the body itself"
+        super().__init__(f"{place}: {problem}")
+        self.path, self.problem = path, problem
+
+
+class InvalidFilter(CollectionsStoreError, ValueError):
+    """What is asked makes no sense; `place` is where in the filter."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(
+            f"filter, at {shortened(place)}: {problem}" if place else f"filter: {problem}"
+        )
+        self.place = place
+
+
+class CollectionNotFound(CollectionsStoreError, KeyError):
+    """There is no collection of that name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no collection {name!r}")
+        self.name = name
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class CollectionExists(CollectionsStoreError, ValueError):
+    """A collection of that name exists already."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"there is a collection {name!r} already: drop it first, or take another name"
+        )
+        self.name = name
+
+
+class StoreClosed(CollectionsStoreError, RuntimeError):
+    """The store was closed, or belongs to the process this one was forked from."""
+
+
+class MissingExtra(CollectionsStoreError, ImportError):
+    """An optional dependency is not installed; `extra` brings it."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(
+            f"{package} is not installed: pip install 'collections-store[{extra}]'", name=package
+        )
+        self.extra = extra
+
+
+class SchemaError(CollectionsStoreError, RuntimeError):
+    """The database's tables are not those of this version of the library."""
+
+    def __init__(self, message: str, *, found: str, expected: str) -> None:
+        super().__init__(message)
+        self.found, self.expected = found, expected
+
+
+class SchemaOutdated(SchemaError):
+    """The database must be upgraded before this version of the library can use it."""
+
+
+class SchemaTooNew(SchemaError):
+    """A newer version of the library wrote the database; nothing was touched."""
+
+
+class DatabaseError(CollectionsStoreError, RuntimeError):
+    """The database refused; `__cause__` is the driver's own error."""
+
+
+class DatabaseUnavailable(DatabaseError, ConnectionError):
+    """The database cannot be reached, or the connection to it was lost.
+
+    `in_doubt`: a write was on its way, and whether it took place is not known.
+    """
+
+    def __init__(self, message: str, *, in_doubt: bool = False) -> None:
+        super().__init__(message)
+        self.in_doubt = in_doubt
+
+
+class DatabaseBusy(DatabaseError, TimeoutError):
+    """A lock or a connection did not come free in time."""
+
+
+class TransactionConflict(DatabaseError):
+    """Another transaction got in the way of this one, which can be run again as a whole.
+
+    Operations outside a caller's own transaction are run again by the store; this is what is left
+    when that did not help.
+    """
+
+
+def was_committed(error: BaseException) -> bool | None:
+    """Tell whether the write that a cancellation met took place.
+
+    True: everything was written, the cancellation came too late. False: nothing was. None: `error`
+    does not come from a cancelled call of this library. A `TimeoutError` of `asyncio.timeout` is
+    looked through.
+
+    >>> was_committed(ValueError()) is None
+    True
+    """
+    for link in _chain(error):
+        outcome: Any = getattr(link, "collections_store_committed", None)
+        if outcome is not None:
+            return bool(outcome)
+    return None
+
+
+def shortened(value: object, limit: int = 80) -> str:
+    """Return `repr(value)` cut in the middle, so that a hostile value cannot flood a log."""
+    text = repr(value)
+    return text if len(text) <= limit else f"{text[: limit // 2]}…{text[-limit // 4 :]}"
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,138 @@
+"""The collections there are: which table is whose, and how one comes and goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from ..document import CollectionInfo, moment
+from ..errors import CollectionExists, CollectionNotFound, CollectionsStoreError
+from ..schema import now
+from ..statements import CatalogueStatements, Statements
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+
+class CollectionAbsent(CollectionsStoreError):
+    """The collection has not come into being yet."""
+
+
+class Catalogue:
+    """What is known of which table is whose. It may be out of date: see `forget`."""
+
+    def __init__(self, statements: CatalogueStatements) -> None:
+        self.statements = statements
+        self._known: dict[str, Statements] = {}
+
+    def find(self, connection: Connection, name: str) -> Statements:
+        """Return the statements of a collection's table; raises `CollectionAbsent`."""
+        known = self._known.get(name)
+        if known is None:
+            rows = connection.rows(self.statements.resolve, {"name": name})
+            if not rows:
+                raise CollectionAbsent(name)
+            known = self._known[name] = self.statements.documents(rows[0][0])
+        return known
+
+    def forget(self, name: str) -> None:
+        """Look the collection up anew, the next time."""
+        self._known.pop(name, None)
+
+    def copy(self) -> Catalogue:
+        """Return a copy for a transaction, whose tables may never come to be."""
+        copy = Catalogue(self.statements)
+        copy._known.update(self._known)
+        return copy
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCollection:
+    """Have a collection, whether or not it was there."""
+
+    collection: str
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> None:
+        store = connection.store
+        entered = connection.rows(store.enter, {"name": self.collection, "now": now()})
+        if entered:
+            _give_table(connection, entered[0][0], self.collection, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Delete a collection with all its objects; tells whether it was there."""
+
+    collection: str
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> bool:
+        store = connection.store
+        forgotten = connection.rows(store.forget, {"name": self.collection})
+        for (table,) in forgotten:
+            connection.changed(store.drop_table(table))
+        return bool(forgotten)
+
+
+@dataclass(frozen=True, slots=True)
+class Rename:
+    """Give a collection another name. Its table is renamed too: what still holds the old one must
+    look it up again, and cannot write to the wrong collection.
+    """
+
+    collection: str
+    new: str
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> None:
+        store = connection.store
+        if connection.rows(store.resolve, {"name": self.new}):
+            raise CollectionExists(self.new)
+        entered = connection.rows(store.enter_copy, {"name": self.new, "old": self.collection})
+        if not entered:
+            raise CollectionNotFound(self.collection)
+        number, table = entered[0]
+        connection.rows(store.forget, {"name": self.collection})
+        _give_table(connection, number, self.new, table)
+
+
+@dataclass(frozen=True, slots=True)
+class ListCollections:
+    """Read what there is, by name."""
+
+    WRITES: ClassVar = False
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> list[CollectionInfo]:
+        return list(self._each(connection))
+
+    def _each(self, connection: Connection) -> Iterator[CollectionInfo]:
+        store = connection.store
+        for name, table, created in connection.rows(store.listing):
+            [(count, size)] = connection.rows(store.documents(table).statistics)
+            yield CollectionInfo(name, count, size, moment(created))
+
+
+@dataclass(frozen=True, slots=True)
+class FindTable:
+    """Return the statements of a collection's table."""
+
+    collection: str
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = True
+
+    def __call__(self, connection: Connection) -> Statements:
+        return connection.collection(self.collection)
+
+
+def _give_table(connection: Connection, number: int, name: str, old: str | None) -> None:
+    store = connection.store
+    table = store.names.documents(number, name)
+    words = store.create_table(table) if old is None else store.rename_table(old, table)
+    connection.changed(words)
+    connection.changed(store.assign, {"number": number, "table": table})

@@ -1,0 +1,166 @@
+"""A database connection as operations see it.
+
+`DriverConnection` talks to the driver, on a connection that the store holds: between an operation
+and its statement stands nothing but this. `SharedConnection` talks through SQLAlchemy, on a
+connection that is the caller's: its events, its transaction, its errors are the caller's too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+import sqlalchemy as sa
+
+from ..dialects import COMMIT, PING, ROLLBACK, Database
+from ..statements import CatalogueStatements, Statements
+from .catalogue import Catalogue
+
+Row = Any
+Parameters = Mapping[str, Any]
+NONE: Final[Parameters] = {}
+
+
+class Connection(Protocol):
+    """What operations need of a connection."""
+
+    @property
+    def database(self) -> Database:
+        """The database this connects to."""
+
+    @property
+    def store(self) -> CatalogueStatements:
+        """The statements of the store's own tables."""
+
+    def collection(self, name: str) -> Statements:
+        """Return the statements of a collection's table; raises `CollectionAbsent`."""
+
+    def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
+        """Execute, and return the rows."""
+
+    def changed(self, sql: str, parameters: Parameters = NONE) -> int:
+        """Execute, and return how many rows it changed."""
+
+    def each(self, sql: str, parameters: Iterable[Parameters]) -> None:
+        """Execute once for each set of parameters."""
+
+    def transaction(self, *, write: bool) -> Any:
+        """Return the context in which all that is executed takes place as one, or not at all."""
+
+
+class DriverConnection:
+    """A connection of the store's own, in the driver's autocommit mode."""
+
+    __slots__ = ("before_commit", "catalogue", "database", "driver", "store")
+
+    def __init__(self, driver: Any, catalogue: Catalogue) -> None:
+        self.driver, self.catalogue = driver, catalogue
+        self.before_commit: Callable[[], None] | None = None
+        self.store, self.database = catalogue.statements, catalogue.statements.database
+
+    def collection(self, name: str) -> Statements:
+        return self.catalogue.find(self, name)
+
+    def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
+        rows: list[Row] = self.driver.execute(sql, parameters).fetchall()
+        return rows
+
+    def changed(self, sql: str, parameters: Parameters = NONE) -> int:
+        count: int = self.driver.execute(sql, parameters).rowcount
+        return count
+
+    def each(self, sql: str, parameters: Iterable[Parameters]) -> None:
+        self.driver.cursor().executemany(sql, parameters)
+
+    def say(self, words: str) -> None:
+        """Execute what has no parameters and gives no rows."""
+        self.driver.execute(words)
+
+    def is_alive(self) -> bool:
+        """Does the database answer?"""
+        try:
+            self.say(PING)
+        except self.database.errors():
+            return False
+        return True
+
+    def begin(self, *, write: bool) -> None:
+        """Begin a transaction."""
+        self.say(self.database.begin(write=write))
+
+    def begin_group(self) -> None:
+        """Begin a transaction of statements that do not depend on each other."""
+        self.say(self.database.begin_group())
+
+    def commit(self) -> None:
+        """Commit the transaction, unless `before_commit` objects."""
+        if self.before_commit is not None:
+            self.before_commit()
+        self.say(COMMIT)
+
+    def rollback(self) -> None:
+        """Roll back the transaction, unless the database did."""
+        if self.database.in_transaction(self.driver):
+            self.say(ROLLBACK)
+
+    @contextmanager
+    def transaction(self, *, write: bool) -> Iterator[None]:
+        self.begin(write=write)
+        try:
+            yield
+            self.commit()
+        except BaseException:
+            self.rollback()
+            raise
+
+
+class SharedConnection:
+    """A connection of the caller's, in a transaction of the caller's."""
+
+    __slots__ = ("_connection", "catalogue", "database", "store")
+
+    def __init__(self, connection: sa.Connection, catalogue: Catalogue) -> None:
+        self._connection, self.catalogue = connection, catalogue
+        self.store, self.database = catalogue.statements, catalogue.statements.database
+
+    def collection(self, name: str) -> Statements:
+        return self.catalogue.find(self, name)
+
+    def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
+        return list(self._connection.exec_driver_sql(sql, dict(parameters) or None))
+
+    def changed(self, sql: str, parameters: Parameters = NONE) -> int:
+        return self._connection.exec_driver_sql(sql, dict(parameters) or None).rowcount
+
+    def each(self, sql: str, parameters: Iterable[Parameters]) -> None:
+        self._connection.exec_driver_sql(sql, [dict(one) for one in parameters])
+
+    def say(self, words: str) -> None:
+        """Execute what has no parameters and gives no rows."""
+        self._connection.exec_driver_sql(words)
+
+    def is_alive(self) -> bool:
+        """The caller's pool looks after that."""
+        return True
+
+    def prepare(self, *, write: bool) -> None:
+        """Give the driver's connection our SQL functions, and have it be in a transaction."""
+        pooled = self._connection.connection
+        if "collections_store" not in pooled.info:
+            add_functions(pooled.dbapi_connection, self.database)
+            pooled.info["collections_store"] = True
+        words = self.database.join(pooled.driver_connection, write=write)
+        if words:
+            self.say(words)
+
+    @contextmanager
+    def transaction(self, *, write: bool) -> Iterator[None]:  # noqa: ARG002
+        with self._connection.begin_nested():
+            yield
+
+
+def add_functions(driver: Any, database: Database) -> None:
+    """Give a driver's connection our SQL functions."""
+    for name, arguments, function in database.FUNCTIONS:
+        driver.create_function(name, arguments, function, deterministic=True)

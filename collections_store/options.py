@@ -1,0 +1,87 @@
+"""The options of a store, checked at the door."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import sqlalchemy as sa
+
+from .codec import Codec
+from .dialects import Database, Durability
+from .errors import InvalidOption, InvalidUrl
+from .schema import Names
+
+Upgrade: TypeAlias = Literal["auto", "manual"]
+Nul: TypeAlias = Literal["error", "replace"]
+
+MAX_BODY: Final = 16 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What `Store` and `AsyncStore` take; their docstrings explain each."""
+
+    pool_size: int | None = None
+    busy_timeout: float = 30.0
+    durability: Durability = "full"
+    max_body: int = MAX_BODY
+    nul: Nul = "error"
+    default: Callable[[Any], Any] | None = None
+    prefix: str = "cs_"
+    schema: str | None = None
+    upgrade: Upgrade | None = None
+
+    def __post_init__(self) -> None:
+        if self.pool_size is not None:
+            _positive("pool_size", self.pool_size, int)
+        _positive("busy_timeout", self.busy_timeout, (int, float))
+        _positive("max_body", self.max_body, int)
+        _one_of("durability", self.durability, get_args(Durability))
+        _one_of("nul", self.nul, get_args(Nul))
+        _one_of("upgrade", self.upgrade, (None, *get_args(Upgrade)))
+        if self.default is not None and not callable(self.default):
+            raise InvalidOption("default", f"{self.default!r} is not callable")
+        self.names()
+
+    def names(self) -> Names:
+        """Return what the tables are called."""
+        return Names(self.prefix, self.schema)
+
+    def codec(self) -> Codec:
+        """Return the rules for values."""
+        return Codec(max_bytes=self.max_body, nul=self.nul, default=self.default)
+
+    def check_for(self, database: Database) -> None:
+        """Refuse what the database does not have."""
+        if self.schema is not None and not database.HAS_SCHEMAS:
+            raise InvalidOption("schema", f"{database.NAME} has no schemas: use a prefix")
+
+    def upgrades(self, database: Database) -> bool:
+        """Is an older database upgraded when it is opened?"""
+        if self.upgrade is None:
+            return database.UPGRADES_ITSELF
+        return self.upgrade == "auto"
+
+
+def read_url(url: str | sa.URL) -> sa.URL:
+    """Return the parts of a database URL; raises `InvalidUrl`, which never shows a password."""
+    try:
+        return sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        raise InvalidUrl(
+            "the URL cannot be read: use sqlite:///file.db, sqlite:// (in memory) or "
+            "postgresql://user:password@host/database"
+        ) from None
+
+
+def _positive(option: str, value: Any, types: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, types) or not value > 0:
+        raise InvalidOption(option, f"{value!r} is not a number above 0")
+
+
+def _one_of(option: str, value: Any, choices: tuple[Any, ...]) -> None:
+    if value not in choices:
+        known = ", ".join(repr(choice) for choice in choices)
+        raise InvalidOption(option, f"{value!r} is none of {known}")

@@ -1,0 +1,59 @@
+"""Where in a body: the keys from its top down to one field."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import InvalidFilter
+
+MAX_KEYS = 200
+"""As deep as a body may be (see `codec.MAX_DEPTH`)."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Path:
+    """The keys from the top of a body down to one field.
+
+    `Path.parse` splits at dots; the constructor takes each key as it is, and so can name a key that
+    holds a dot or starts with `$`:
+
+    >>> Path.parse("address.city") == Path("address", "city")
+    True
+    >>> print(Path("a.b", "c").keys)
+    ('a.b', 'c')
+    """
+
+    keys: tuple[str, ...]
+
+    def __init__(self, *keys: str) -> None:
+        if len(keys) > MAX_KEYS:
+            raise InvalidFilter(".".join(keys), f"a path has at most {MAX_KEYS} keys")
+        for key in keys:
+            _check(key, keys)
+        object.__setattr__(self, "keys", keys)
+
+    @classmethod
+    def parse(cls, dotted: str) -> Path:
+        """Read a dotted path; every text is one, an empty component names the empty key."""
+        return cls(*dotted.split("."))
+
+    def __str__(self) -> str:
+        return ".".join(self.keys)
+
+
+def is_index(key: str) -> bool:
+    """Tell whether `key` may name an element of an array: "0", "12", not "01" or "-1"."""
+    return key.isascii() and key.isdigit() and (key == "0" or key[0] != "0")
+
+
+def _check(key: object, keys: tuple[str, ...]) -> None:
+    if not isinstance(key, str):
+        raise InvalidFilter(repr(keys), f"a key is a string, not {type(key).__name__}")
+    if "\0" in key:
+        raise InvalidFilter(".".join(keys), "no key of a stored body holds a NUL character")
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        raise InvalidFilter(
+            repr(key), "a key must be valid Unicode, without lone surrogates"
+        ) from None

@@ -1,0 +1,175 @@
+"""SQLAlchemy models: the catalogue, and one table per collection.
+
+The catalogue maps names to tables, because SQLite's table names ignore case and PostgreSQL's end at
+63 bytes. A table's name holds a number that is never given twice, so a handle that another process
+made stale meets "no such table", never another collection's rows.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
+
+from . import codec
+from .dialects import Database
+from .document import microseconds, moment
+from .errors import InvalidName, InvalidOption
+from .expressions import BodyFromText, BodyText
+
+REVISION: Final = "0002"
+"""The schema these models describe: the newest file of `migrations/versions`."""
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_]{1,200}", re.ASCII)
+_PREFIX: Final = re.compile(r"[a-z][a-z0-9_]{0,19}", re.ASCII)
+_SLUG_LENGTH: Final = 20
+
+
+class Body(sa.types.TypeDecorator[Any]):
+    """A JSON body: text on SQLite, JSONB on PostgreSQL, spelled by `codec` on both."""
+
+    impl = sa.JSON
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
+        """Choose the column's type."""
+        return dialect.type_descriptor(sa.Text().with_variant(JSONB(), "postgresql"))
+
+    def bind_processor(self, dialect: sa.Dialect) -> Any:  # noqa: ARG002
+        """Encode, with the default rules for what a body may hold."""
+        return codec.Codec().encode
+
+    def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:  # noqa: ARG002
+        """Decode."""
+        return lambda text: None if text is None else codec.decode(text)
+
+    def bind_expression(self, bindparam: sa.BindParameter[Any]) -> sa.ColumnElement[Any]:
+        """Take text."""
+        return BodyFromText(bindparam)
+
+    def column_expression(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+        """Give text."""
+        return BodyText(column)
+
+
+class Moment(sa.types.TypeDecorator[datetime]):
+    """A UTC time, kept as microseconds since 1970: exact, and the same on every database."""
+
+    impl = sa.BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> int | None:  # noqa: ARG002
+        """Encode."""
+        return None if value is None else microseconds(value)
+
+    def process_result_value(self, value: int | None, dialect: sa.Dialect) -> datetime | None:  # noqa: ARG002
+        """Decode."""
+        return None if value is None else moment(value)
+
+
+def now() -> int:
+    """Return the microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What the tables of one store are called."""
+
+    prefix: str = "cs_"
+    schema: str | None = None
+
+    def __post_init__(self) -> None:
+        if not _PREFIX.fullmatch(self.prefix):
+            raise InvalidOption(
+                "prefix", f"{self.prefix!r} must be 1 to 20 of a-z, 0-9 and _, a letter first"
+            )
+        if self.schema is not None and not (self.schema and "\0" not in self.schema):
+            raise InvalidOption("schema", f"{self.schema!r} cannot name a PostgreSQL schema")
+
+    @property
+    def revision(self) -> str:
+        """Name the table that holds the schema's revision (alembic's version table)."""
+        return f"{self.prefix}revision"
+
+    @property
+    def catalogue(self) -> str:
+        """Name the table of collections."""
+        return f"{self.prefix}collections"
+
+    def documents(self, number: int, collection: str) -> str:
+        """Name a collection's table."""
+        return f"{self.prefix}{number}_{collection[:_SLUG_LENGTH].lower()}"
+
+
+def check_name(name: object) -> str:
+    """Return `name` if a collection can have it; raises `InvalidName`."""
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    raise InvalidName(name)
+
+
+def revision_table(names: Names) -> sa.Table:
+    """Return the table that alembic keeps the revision in."""
+    return sa.Table(
+        names.revision,
+        sa.MetaData(schema=names.schema),
+        sa.Column("version_num", sa.String(32), nullable=False),
+        sa.PrimaryKeyConstraint("version_num", name=f"{names.revision}_pkc"),
+    )
+
+
+def catalogue_table(names: Names) -> sa.Table:
+    """Return the table of collections; `options` is JSON text."""
+    return sa.Table(
+        names.catalogue,
+        sa.MetaData(schema=names.schema),
+        sa.Column("number", sa.Integer, sa.Identity(), primary_key=True),
+        sa.Column(
+            "name",
+            sa.Text().with_variant(sa.Text(collation="C"), "postgresql"),
+            nullable=False,
+            unique=True,
+        ),
+        sa.Column("table_name", sa.Text, nullable=False),
+        sa.Column("created_at", Moment, nullable=False),
+        sa.Column("options", sa.Text, nullable=False, server_default="{}"),
+        sqlite_autoincrement=True,
+    )
+
+
+def documents_table(name: str, names: Names, database: Database) -> sa.Table:
+    """Return a collection's table."""
+    return sa.Table(
+        name,
+        sa.MetaData(schema=names.schema),
+        *database.document_columns(),
+        sa.Column("body", Body, nullable=False),
+        sa.Column("version", sa.BigInteger, nullable=False, default=1),
+        sa.Column("created_at", Moment, nullable=False, default=_utc_now),
+        sa.Column("updated_at", Moment, nullable=False, default=_utc_now, onupdate=_utc_now),
+        sa.Column("expires_at", Moment),
+    )
+
+
+def mapped_class(table: sa.Table, collection: str) -> type[Any]:
+    """Return a class that SQLAlchemy's ORM maps to the collection's table.
+
+    The version is the mapper's `version_id_col`: the ORM's own updates count it up and notice those
+    of others.
+    """
+    from sqlalchemy.orm import registry
+
+    model = type(collection, (), {"__doc__": f"An object of the collection {collection}."})
+    properties = {"primary_key": [table.c.id], "version_id_col": table.c.version}
+    registry(metadata=table.metadata).map_imperatively(model, table, **properties)
+    return model
+
+
+def _utc_now() -> datetime:
+    return moment(now())

@@ -1,0 +1,317 @@
+"""Filters, updates and documents to statements, compiled once; builds, never executes.
+
+`Statements` holds what is asked of one collection's table. A filter's statement is kept under the
+filter's shape, so that filters that differ in values only share one; the cache is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from .dialects import Database
+from .expressions import AnyOf, BodyFromText, BodyText, FieldEquals, RenameTable, TableSize
+from .filter import Condition, Equals, Filter, Metadata, Value
+from .schema import Names, catalogue_table, documents_table, revision_table
+
+SHAPES_KEPT: Final = 256
+
+Parameters = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A compiled statement over a filter's shape.
+
+    `probes` makes the parameters of the shape's slots, in their order. What `residual` still asks
+    runs in the matcher.
+    """
+
+    sql: str
+    probes: tuple[tuple[int, str, Callable[[Value], Any]], ...]
+    residual: tuple[int, ...]
+
+    def parameters(self, filter: Filter, **others: Any) -> dict[str, Any]:
+        """Return the statement's parameters for the values of `filter`."""
+        values = filter.values()
+        for position, name, probe in self.probes:
+            others[name] = probe(values[position])
+        return others
+
+    def rest(self, filter: Filter) -> Filter:
+        """Return the part of `filter` that the matcher must decide."""
+        return Filter(tuple(filter.conditions[position] for position in self.residual))
+
+
+class Statements:
+    """The statements of one collection's table."""
+
+    def __init__(self, table: sa.Table, database: Database) -> None:
+        self.table, self.database = table, database
+        self.select = lru_cache(maxsize=SHAPES_KEPT)(self._select)
+        self.count = lru_cache(maxsize=SHAPES_KEPT)(self._count)
+
+    @cached_property
+    def get(self) -> str:
+        """Give the body of `:id`."""
+        return self._sql(sa.select(self._body).where(self._is_id))
+
+    @cached_property
+    def document(self) -> str:
+        """Give the row of `:id`."""
+        return self._sql(sa.select(*self._columns).where(self._is_id))
+
+    @cached_property
+    def exists(self) -> str:
+        """Give a row if there is `:id`."""
+        return self._sql(sa.select(sa.literal_column("1")).where(self._is_id))
+
+    @cached_property
+    def put(self) -> str:
+        """Write `:body` under `:id` at `:now`; gives the version."""
+        return self._sql(self._upsert().returning(self.table.c.version))
+
+    @cached_property
+    def put_silently(self) -> str:
+        """Write like `put`; gives nothing, for many at once."""
+        return self._sql(self._upsert())
+
+    @cached_property
+    def remove(self) -> str:
+        """Delete `:id`."""
+        return self._sql(sa.delete(self.table).where(self._is_id))
+
+    @cached_property
+    def get_many(self) -> str:
+        """Give id and body of the list `:ids`."""
+        return self._sql(sa.select(self.table.c.id, self._body).where(self._in_ids))
+
+    @cached_property
+    def remove_many(self) -> str:
+        """Delete the list `:ids`."""
+        return self._sql(sa.delete(self.table).where(self._in_ids))
+
+    @cached_property
+    def statistics(self) -> str:
+        """Give the number of objects and the bytes on the disk."""
+        count = sa.select(sa.func.count()).select_from(self.table).scalar_subquery()
+        return self._sql(sa.select(count, TableSize(self.table)))
+
+    def _select(self, shape: Filter) -> Query:
+        """Give rows in natural order: of those past the place `:after`, after `:skip`, `:limit`."""
+        where, probes, residual = self._where(shape)
+        statement = (
+            sa.select(self.table.c.seq, *self._columns)
+            .where(*where, self.table.c.seq > sa.bindparam("after", type_=sa.BigInteger))
+            .order_by(self.table.c.seq)
+            .limit(sa.bindparam("limit", type_=sa.BigInteger))
+            .offset(sa.bindparam("skip", type_=sa.BigInteger))
+        )
+        return Query(self._sql(statement), probes, residual)
+
+    def _count(self, shape: Filter) -> Query:
+        """Give the number of rows."""
+        where, probes, residual = self._where(shape)
+        statement = sa.select(sa.func.count()).select_from(self.table).where(*where)
+        return Query(self._sql(statement), probes, residual)
+
+    def _where(self, shape: Filter) -> tuple[list[Any], tuple[Any, ...], tuple[int, ...]]:
+        clauses, probes, residual = [], [], []
+        for position, condition in enumerate(shape.conditions):
+            if not self.database.can_say(condition):
+                residual.append(position)
+                continue
+            name = f"value_{position}"
+            clauses.append(self._condition(condition, name))
+            probes.append((position, name, self._probe(condition)))
+        return clauses, tuple(probes), tuple(residual)
+
+    def _condition(self, condition: Condition, name: str) -> sa.ColumnElement[bool]:
+        match condition:
+            case Equals(path, value):
+                parameter = sa.bindparam(name, type_=sa.types.NULLTYPE)
+                return FieldEquals(self.table.c.body, path, value.kind, parameter)
+            case Metadata():
+                return self._metadata(condition, name)
+
+    def _metadata(self, condition: Metadata, name: str) -> sa.ColumnElement[bool]:
+        column, wanted = self.table.c[condition.field], _METADATA_KINDS[condition.field]
+        kind = condition.value.kind
+        if kind == "null":
+            return column.is_(None)
+        if kind != wanted:
+            return sa.false()
+        type = sa.Text() if wanted == "string" else sa.BigInteger()
+        return sa.type_coerce(column, type) == sa.bindparam(name, type_=type)
+
+    def _probe(self, condition: Condition) -> Callable[[Value], Any]:
+        match condition:
+            case Equals(path, value):
+                return self.database.probe(path, value.kind)
+            case Metadata():
+                return _metadata_parameter
+
+    def _upsert(self) -> Any:
+        fresh = sa.bindparam("body", type_=sa.Text)
+        time = sa.bindparam("now", type_=sa.BigInteger)
+        insert = self.database.insert(self.table).values(
+            id=sa.bindparam("id", type_=sa.Text),
+            body=BodyFromText(fresh),
+            version=sa.literal_column("1"),
+            created_at=time,
+            updated_at=time,
+        )
+        return insert.on_conflict_do_update(
+            index_elements=[self.table.c.id],
+            set_={
+                "body": insert.excluded.body,
+                "version": self.table.c.version + sa.literal_column("1"),
+                "updated_at": insert.excluded.updated_at,
+                "expires_at": insert.excluded.expires_at,
+            },
+        )
+
+    @property
+    def _body(self) -> sa.ColumnElement[str]:
+        return BodyText(sa.type_coerce(self.table.c.body, sa.types.NULLTYPE))
+
+    @property
+    def _columns(self) -> tuple[sa.ColumnElement[Any], ...]:
+        c = self.table.c
+        return (c.id, self._body, c.version, c.created_at, c.updated_at, c.expires_at)
+
+    @property
+    def _is_id(self) -> sa.ColumnElement[bool]:
+        return self.table.c.id == sa.bindparam("id", type_=sa.Text)
+
+    @property
+    def _in_ids(self) -> sa.ColumnElement[bool]:
+        return AnyOf(self.table.c.id, sa.bindparam("ids", type_=sa.types.NULLTYPE))
+
+    def _sql(self, statement: sa.Executable) -> str:
+        return compiled(statement, self.database)
+
+
+class CatalogueStatements:
+    """The statements of a store's own tables."""
+
+    def __init__(self, names: Names, database: Database) -> None:
+        self.names, self.database = names, database
+        self.catalogue, self.revisions = catalogue_table(names), revision_table(names)
+
+    @cached_property
+    def has_table(self) -> str:
+        """Give a row if there is a table `:reference`."""
+        return self._sql(self.database.has_table())
+
+    @cached_property
+    def revision(self) -> str:
+        """Give the schema's revision."""
+        return self._sql(sa.select(self.revisions.c.version_num))
+
+    @cached_property
+    def stamp(self) -> str:
+        """Record the revision `:revision`."""
+        revision = sa.bindparam("revision", type_=sa.Text)
+        return self._sql(sa.insert(self.revisions).values(version_num=revision))
+
+    def create_all(self) -> Sequence[str]:
+        """Create the store's own tables."""
+        tables = (self.catalogue, self.revisions)
+        creating: list[Any] = [sa.schema.CreateTable(table) for table in tables]
+        if self.names.schema:
+            creating.insert(0, sa.schema.CreateSchema(self.names.schema, if_not_exists=True))
+        return [self._sql(statement) for statement in creating]
+
+    @cached_property
+    def resolve(self) -> str:
+        """Give the table of the collection `:name`."""
+        c = self.catalogue.c
+        return self._sql(sa.select(c.table_name).where(c.name == _bound("name")))
+
+    @cached_property
+    def listing(self) -> str:
+        """Give name, table and time of every collection, by name."""
+        c = self.catalogue.c
+        return self._sql(sa.select(c.name, c.table_name, c.created_at).order_by(c.name))
+
+    @cached_property
+    def enter(self) -> str:
+        """Enter the collection `:name`; gives its number, or nothing if it was there."""
+        c = self.catalogue.c
+        insert = self.database.insert(self.catalogue).values(
+            name=_bound("name"), table_name=sa.literal_column("''"), created_at=_bound("now")
+        )
+        return self._sql(insert.on_conflict_do_nothing(index_elements=[c.name]).returning(c.number))
+
+    @cached_property
+    def enter_copy(self) -> str:
+        """Enter `:name` with what is known of `:old`, if that exists; gives the new number."""
+        c = self.catalogue.c
+        columns = [c.table_name, c.created_at, c.options]
+        source = sa.select(sa.cast(_bound("name"), sa.Text), *columns).where(
+            c.name == _bound("old")
+        )
+        insert = sa.insert(self.catalogue).from_select(["name", *(k.name for k in columns)], source)
+        return self._sql(insert.returning(c.number, c.table_name))
+
+    @cached_property
+    def assign(self) -> str:
+        """Give the collection `:number` its table."""
+        c = self.catalogue.c
+        update = sa.update(self.catalogue).where(c.number == _bound("number"))
+        return self._sql(update.values(table_name=_bound("table")))
+
+    @cached_property
+    def forget(self) -> str:
+        """Delete the entry of `:name`; gives its table."""
+        c = self.catalogue.c
+        delete = sa.delete(self.catalogue).where(c.name == _bound("name"))
+        return self._sql(delete.returning(c.table_name))
+
+    def create_table(self, table: str) -> str:
+        """Create a collection's table."""
+        return self._sql(sa.schema.CreateTable(documents_table(table, self.names, self.database)))
+
+    def drop_table(self, table: str) -> str:
+        """Drop a collection's table."""
+        return self._sql(sa.schema.DropTable(documents_table(table, self.names, self.database)))
+
+    def rename_table(self, old: str, new: str) -> str:
+        """Give a collection's table another name."""
+        table = documents_table(old, self.names, self.database)
+        return self._sql(RenameTable(table, new))
+
+    def documents(self, table: str) -> Statements:
+        """Return the statements of a collection's table."""
+        return Statements(documents_table(table, self.names, self.database), self.database)
+
+    def _sql(self, statement: Any) -> str:
+        return compiled(statement, self.database)
+
+
+def compiled(statement: Any, database: Database) -> str:
+    """Return the statement's text, as the database's driver takes it."""
+    return str(statement.compile(dialect=database.compiler()))
+
+
+_METADATA_KINDS: Final = {
+    "id": "string",
+    "version": "number",
+    "created_at": "number",
+    "updated_at": "number",
+    "expires_at": "number",
+}
+
+
+def _metadata_parameter(value: Value) -> Any:
+    return value.value
+
+
+def _bound(name: str) -> sa.BindParameter[Any]:
+    types = {"now": sa.BigInteger, "number": sa.BigInteger}
+    return sa.bindparam(name, type_=types.get(name, sa.Text))

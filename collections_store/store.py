@@ -1,0 +1,314 @@
+"""A database of collections: its connections, its collections, and what runs operations on it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import sqlalchemy as sa
+
+from . import dialects
+from .backend import Backend, connections
+from .codec import Codec
+from .collection import Collection
+from .dialects import Database, Durability
+from .document import CollectionInfo
+from .errors import InvalidOption, StoreClosed
+from .execution import run_within
+from .opening import make_ready
+from .operations import (
+    Catalogue,
+    Drop,
+    FindTable,
+    ListCollections,
+    Operation,
+    Rename,
+    SharedConnection,
+)
+from .options import MAX_BODY, Nul, Options, Upgrade, read_url
+from .pool import Lease
+from .schema import check_name, mapped_class
+from .statements import CatalogueStatements
+from .threads import Job
+
+T = TypeVar("T")
+
+
+class Collections(ABC):
+    """What a store and a transaction have in common: collections, and something that runs."""
+
+    _codec: Codec
+
+    @abstractmethod
+    def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result."""
+
+    def get_sync_collection(self, name: str) -> Collection:
+        """Return a handle on a collection, without any I/O; raises `InvalidName`.
+
+        Names are 1 to 200 of the characters A-Z, a-z, 0-9 and _; upper and lower case differ.
+
+        >>> with Store("sqlite://") as store:
+        ...     store.get_sync_collection("my_collection")
+        Collection('my_collection')
+        """
+        return Collection(self.run, self._codec, check_name(name))
+
+    def __getitem__(self, name: str) -> Collection:
+        return self.get_sync_collection(name)
+
+    def collections(self) -> list[CollectionInfo]:
+        """List the collections by name, with their counts and sizes.
+
+        >>> with Store("sqlite://") as store:
+        ...     version = store["cities"].put("berlin", {})
+        ...     [(each.name, each.count) for each in store.collections()]
+        [('cities', 1)]
+        """
+        return self.run(ListCollections())
+
+    def drop(self, name: str) -> bool:
+        """Delete a collection with all its objects; tells whether it was there.
+
+        >>> with Store("sqlite://") as store:
+        ...     store.drop("cities")
+        False
+        """
+        return self.run(Drop(check_name(name)))
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a collection another name; raises `CollectionNotFound` and `CollectionExists`.
+
+        >>> with Store("sqlite://") as store:
+        ...     version = store["towns"].put("berlin", {})
+        ...     store.rename("towns", "cities")
+        ...     store["cities"].count()
+        1
+        """
+        self.run(Rename(check_name(old), check_name(new)))
+
+
+class Transaction(Collections):
+    """Collections within a transaction of the caller's: see `Store.bind`."""
+
+    def __init__(self, connection: sa.Connection, store: Store) -> None:
+        self._sa, self._store, self._codec = connection, store, store._codec
+        self._connection = SharedConnection(connection, store._catalogue.copy())
+        self._ready = False
+
+    def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result; it becomes real when the caller commits."""
+        return self._store._run_within(self, operation)
+
+
+class Store(Collections):
+    """A database of collections of JSON objects.
+
+    `url` is `sqlite:///file.db` (a file), `sqlite://` (in memory) or
+    `postgresql://user:password@host/database`. `engine` is a SQLAlchemy engine of the caller's to
+    use instead; its pool and settings stay the caller's. Constructing does no I/O: the first use
+    connects, and creates the store's tables in a fresh database.
+
+    A store is used by any number of threads, and closed once: by `close()`, or as a context manager.
+
+    Options:
+
+    * `pool_size`: connections at most; 4 that read plus 1 that writes on an SQLite file, 10 on
+      PostgreSQL. Not with `engine`.
+    * `busy_timeout`: seconds to wait for a lock or a connection before `DatabaseBusy`; 30.
+    * `durability`: "full": what was acknowledged survives a power cut. "normal": a power cut may
+      take the last moments, a crash of the process nothing.
+    * `max_body`: bytes of JSON a body may have; 16 MiB.
+    * `nul`: "error" refuses NUL characters in bodies, "replace" stores U+FFFD in their place.
+    * `default`: called with each value that is not JSON, returns one that is; as in `json.dumps`.
+    * `prefix`: what the tables' names begin with; "cs_".
+    * `schema`: the PostgreSQL schema the tables are in; the connection's own by default.
+    * `upgrade`: "auto" upgrades an older database when it is opened, the default on SQLite;
+      "manual" raises `SchemaOutdated`, the default on PostgreSQL.
+
+    Raises `InvalidUrl`, `InvalidOption` and `MissingExtra` at once; `DatabaseUnavailable`,
+    `SchemaOutdated` and `SchemaTooNew` on first use.
+
+    >>> with Store("sqlite://") as store:
+    ...     version = store["cities"].put("berlin", {"country": {"code": "de"}})
+    ...     [city.id for city in store["cities"].find("country.code", "de")]
+    ['berlin']
+    """
+
+    def __init__(
+        self,
+        url: str | sa.URL | None = None,
+        *,
+        engine: sa.Engine | None = None,
+        pool_size: int | None = None,
+        busy_timeout: float = 30.0,
+        durability: Durability = "full",
+        max_body: int = MAX_BODY,
+        nul: Nul = "error",
+        default: Callable[[Any], Any] | None = None,
+        prefix: str = "cs_",
+        schema: str | None = None,
+        upgrade: Upgrade | None = None,
+    ) -> None:
+        self._options = Options(
+            pool_size=pool_size,
+            busy_timeout=busy_timeout,
+            durability=durability,
+            max_body=max_body,
+            nul=nul,
+            default=default,
+            prefix=prefix,
+            schema=schema,
+            upgrade=upgrade,
+        )
+        self._codec: Codec = self._options.codec()
+        self._url, self._given = _target(url, engine)
+        self._database: Database = dialects.named(self._url.get_backend_name())
+        self._options.check_for(self._database)
+        if self._given is None:
+            self._url = self._database.normal_url(self._url)
+        elif pool_size is not None:
+            raise InvalidOption("pool_size", "the engine that was given has a pool of its own")
+        statements = CatalogueStatements(self._options.names(), self._database)
+        self._catalogue = Catalogue(statements)
+        self._opening = threading.Lock()
+        self._backend: Backend | None = None
+        self._closed: str | None = None
+        self._hand_over: Callable[[Job], None] | None = None
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+        _stores.add(self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._url.render_as_string(hide_password=True)!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Wait for the operations that run, and end the connections; any further use raises
+        `StoreClosed`. Closing again does nothing.
+        """
+        with self._opening:
+            if self._closed is None:
+                self._closed = "the store is closed"
+            self._backend = None
+            if self._finalizer is not None:
+                self._finalizer()
+
+    def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result; every verb comes through here."""
+        return (self._backend or self._open()).run(operation)
+
+    def bind(self, connection: sa.Connection) -> Transaction:
+        """Return the store's collections within the caller's own SQLAlchemy transaction.
+
+        What is written becomes real when the caller commits `connection`, together with whatever
+        else the caller wrote, and never if it rolls back. The connection must lead to the store's
+        database.
+
+        >>> import sqlalchemy as sa
+        >>> engine = sa.create_engine("sqlite://")
+        >>> with Store(engine=engine) as store, engine.begin() as connection:
+        ...     objects = store.bind(connection)
+        ...     version = objects["orders"].put("1", {"total": 12})
+        """
+        if connection.dialect.name != self._database.NAME:
+            raise InvalidOption(
+                "connection", f"it leads to {connection.dialect.name}, not {self._database.NAME}"
+            )
+        return Transaction(connection, self)
+
+    def model(self, name: str) -> type[Any]:
+        """Return the class that SQLAlchemy's ORM maps to a collection, for the caller's own queries.
+
+        Its attributes are `seq`, `id`, `body`, `version`, `created_at`, `updated_at` and
+        `expires_at`. The collection comes into being. Each call returns a class of its own.
+
+        >>> import sqlalchemy as sa
+        >>> with Store("sqlite://") as store:
+        ...     City = store.model("cities")
+        ...     print(sa.select(City.id).where(City.body["country"].as_string() == "de").whereclause)
+        cs_1_cities.body[:body_1] = :param_1
+        """
+        return mapped_class(self.run(FindTable(check_name(name))).table, name)
+
+    def _width(self) -> int:
+        """Tell how many operations run at a time."""
+        return connections(self._url, self._options, self._database)
+
+    def _run_job(self, job: Job) -> None:
+        try:
+            backend = self._backend or self._open()
+        except Exception as error:  # noqa: BLE001 - it is raised where the job is waited for
+            job.finish(error=error)
+        else:
+            backend.run_job(job)
+
+    def _run_within(self, transaction: Transaction, operation: Operation[T]) -> T:
+        if self._closed is not None:
+            raise StoreClosed(self._closed)
+        if self._backend is None and not transaction._ready:
+            make_ready(Lease(transaction._sa, transaction._connection), self._options)
+            transaction._ready = True
+        return run_within(transaction._connection, operation)
+
+    def _open(self) -> Backend:
+        with self._opening:
+            if self._closed is not None:
+                raise StoreClosed(self._closed)
+            if self._backend is None:
+                where = self._url if self._given is None else self._given
+                backend = Backend(where, self._catalogue, self._options, self._hand_over)
+                self._finalizer = weakref.finalize(self, backend.close)
+                self._backend = backend
+            return self._backend
+
+    def _forked(self) -> None:
+        """Give up what belongs to the parent process. Nothing is closed: that would end the
+        parent's connections too.
+        """
+        self._opening = threading.Lock()
+        if self._backend is not None:
+            _abandoned.append(self._backend)
+            self._backend = None
+            self._closed = "the store belongs to the process this one was forked from: open another"
+        if self._finalizer is not None:
+            self._finalizer.detach()
+            self._finalizer = None
+
+
+_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+_abandoned: Final[list[Backend]] = []
+
+
+def _after_fork() -> None:
+    for store in list(_stores):
+        store._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _target(url: str | sa.URL | None, engine: sa.Engine | None) -> tuple[sa.URL, sa.Engine | None]:
+    if (url is None) == (engine is None):
+        raise InvalidOption("url", "give a store either a URL or an engine")
+    if engine is not None:
+        if not isinstance(engine, sa.Engine):
+            raise InvalidOption("engine", f"{engine!r} is not a (synchronous) sqlalchemy.Engine")
+        return engine.url, engine
+    assert url is not None
+    return read_url(url), None

@@ -1,0 +1,256 @@
+"""A database of collections, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import sqlalchemy as sa
+
+from .collection import Collection
+from .collection_async import AsyncCollection
+from .dialects import Durability
+from .document import CollectionInfo
+from .operations import Drop, FindTable, ListCollections, Operation, Rename
+from .options import MAX_BODY, Nul, Upgrade
+from .schema import check_name, mapped_class
+from .store import Store, Transaction
+from .threads import AwaitedJob, Mailbox, Workers
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+T = TypeVar("T")
+
+
+class AsyncCollections:
+    """What a store and a transaction have in common: collections, and something that runs."""
+
+    _store: Store
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result."""
+        raise NotImplementedError
+
+    async def get_collection(self, name: str) -> AsyncCollection:
+        """Return a handle on a collection, without any I/O; raises `InvalidName`.
+
+        Names are 1 to 200 of the characters A-Z, a-z, 0-9 and _; upper and lower case differ.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store.get_collection("my_collection")
+        >>> asyncio.run(main())
+        AsyncCollection('my_collection')
+        """
+        return self[name]
+
+    def __getitem__(self, name: str) -> AsyncCollection:
+        return AsyncCollection(self.run, self._store._codec, check_name(name))
+
+    async def collections(self) -> list[CollectionInfo]:
+        """List the collections by name, with their counts and sizes.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         await store["cities"].put("berlin", {})
+        ...         return [(each.name, each.count) for each in await store.collections()]
+        >>> asyncio.run(main())
+        [('cities', 1)]
+        """
+        return await self.run(ListCollections())
+
+    async def drop(self, name: str) -> bool:
+        """Delete a collection with all its objects; tells whether it was there.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store.drop("cities")
+        >>> asyncio.run(main())
+        False
+        """
+        return await self.run(Drop(check_name(name)))
+
+    async def rename(self, old: str, new: str) -> None:
+        """Give a collection another name; raises `CollectionNotFound` and `CollectionExists`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         await store["towns"].put("berlin", {})
+        ...         await store.rename("towns", "cities")
+        ...         return await store["cities"].count()
+        >>> asyncio.run(main())
+        1
+        """
+        await self.run(Rename(check_name(old), check_name(new)))
+
+
+class AsyncTransaction(AsyncCollections):
+    """Collections within a transaction of the caller's: see `AsyncStore.bind`."""
+
+    def __init__(self, connection: AsyncConnection, store: Store) -> None:
+        self._connection, self._store = connection, store
+        self._transaction: Transaction | None = None
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result; it becomes real when the caller commits."""
+
+        def run(connection: sa.Connection) -> T:
+            if self._transaction is None:
+                self._transaction = self._store.bind(connection)
+            return self._transaction.run(operation)
+
+        return await self._connection.run_sync(run)
+
+
+class AsyncStore(AsyncCollections):
+    """A database of collections of JSON objects, for asyncio.
+
+    It takes what `Store` takes, and gives the same answers; its docstring explains each option.
+    Operations run on the store's own threads, one hop each: the event loop is never blocked. It may
+    be used from any number of tasks and event loops.
+
+    A call that is cancelled writes nothing or everything, and is over before the cancellation goes
+    on; `was_committed(error)` tells which of the two it was.
+
+    >>> async def main():
+    ...     async with AsyncStore("sqlite://") as store:
+    ...         await store["cities"].put("berlin", {"country": {"code": "de"}})
+    ...         return [city.id for city in await store["cities"].find("country.code", "de")]
+    >>> asyncio.run(main())
+    ['berlin']
+    """
+
+    def __init__(
+        self,
+        url: str | sa.URL | None = None,
+        *,
+        engine: sa.Engine | None = None,
+        pool_size: int | None = None,
+        busy_timeout: float = 30.0,
+        durability: Durability = "full",
+        max_body: int = MAX_BODY,
+        nul: Nul = "error",
+        default: Callable[[Any], Any] | None = None,
+        prefix: str = "cs_",
+        schema: str | None = None,
+        upgrade: Upgrade | None = None,
+    ) -> None:
+        self._store = Store(
+            url,
+            engine=engine,
+            pool_size=pool_size,
+            busy_timeout=busy_timeout,
+            durability=durability,
+            max_body=max_body,
+            nul=nul,
+            default=default,
+            prefix=prefix,
+            schema=schema,
+            upgrade=upgrade,
+        )
+        self._workers = Workers(self._store._run_job, self._store._width())
+        self._store._hand_over = self._workers.submit
+        self._mailbox: Mailbox | None = None
+        self._finalizer = weakref.finalize(self, _finish, self._workers, self._store)
+
+    def __repr__(self) -> str:
+        return repr(self._store).replace("Store", "AsyncStore", 1)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Wait for the operations that run, and end the connections; any further use raises
+        `StoreClosed`. Closing again does nothing.
+        """
+        await asyncio.to_thread(self._finalizer)
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result; every verb comes through here."""
+        job = AwaitedJob(operation, self._mailbox_here())
+        backend = self._store._backend
+        if backend is not None and backend.lane is not None and backend.joins_lane(operation):
+            self._workers.submit_to_group(job, backend.lane)
+        else:
+            self._workers.submit(job)
+        try:
+            result: T = await job.future
+        except asyncio.CancelledError as cancelled:
+            await _settle(job)
+            _note(cancelled, job)
+            raise
+        return result
+
+    def bind(self, connection: AsyncConnection) -> AsyncTransaction:
+        """Return the store's collections within the caller's own SQLAlchemy transaction.
+
+        What is written becomes real when the caller commits `connection`, together with whatever
+        else the caller wrote, and never if it rolls back. The connection must lead to the store's
+        database.
+        """
+        return AsyncTransaction(connection, self._store)
+
+    async def model(self, name: str) -> type[Any]:
+        """Return the class that SQLAlchemy's ORM maps to a collection, for the caller's own queries.
+
+        Its attributes are `seq`, `id`, `body`, `version`, `created_at`, `updated_at` and
+        `expires_at`. The collection comes into being. Each call returns a class of its own.
+        """
+        found = await self.run(FindTable(check_name(name)))
+        return mapped_class(found.table, name)
+
+    def get_sync_collection(self, name: str) -> Collection:
+        """Return a synchronous handle on a collection, for a synchronous component in this program.
+
+        Its calls run in the thread that makes them, and never touch an event loop.
+
+        >>> AsyncStore("sqlite://").get_sync_collection("my_collection")
+        Collection('my_collection')
+        """
+        return self._store.get_sync_collection(name)
+
+    def _mailbox_here(self) -> Mailbox:
+        loop = asyncio.get_running_loop()
+        mailbox = self._mailbox
+        if mailbox is None or mailbox.loop is not loop:
+            mailbox = self._mailbox = Mailbox(loop)
+        return mailbox
+
+
+async def _settle(job: AwaitedJob) -> None:
+    """Give a job up; return when it does not run, or no longer."""
+    if job.claim() or job.done:
+        return
+    job.settled = asyncio.get_running_loop().create_future()
+    threading.Thread(target=job.abandon, daemon=True).start()  # the driver's cancel may block
+    while not job.settled.done():
+        try:
+            await asyncio.shield(job.settled)
+        except asyncio.CancelledError:
+            continue
+
+
+def _note(cancelled: asyncio.CancelledError, job: AwaitedJob) -> None:
+    """Tell the caller whether the write took place: see `was_committed`."""
+    if job.operation.WRITES:
+        cancelled.collections_store_committed = job.committed  # type: ignore[attr-defined]
+        outcome = "everything" if job.committed else "nothing"
+        cancelled.add_note(f"collections_store wrote {outcome}: {job.operation!r}")
+
+
+def _finish(workers: Workers, store: Store) -> None:
+    workers.stop()
+    store.close()

@@ -1,0 +1,292 @@
+"""Where operations run when the caller's thread is not the place: the group commit, the workers.
+
+The rules:
+
+1. A `Job` is an operation that somebody waits for. Exactly one side claims it: the thread that is
+   about to run it, or the caller who gives it up before that (`Job.claim`).
+2. Writers that wait join the transaction that is about to commit (`GroupCommit`): whoever gets the
+   lock runs all that waits as one group, each caller is answered after the commit. If the group
+   fails, each job is run again alone, so that nobody suffers from a neighbour.
+3. A job that is given up while it runs is told to stop: its flag is looked at before COMMIT, and
+   the database is asked to interrupt the statement. Its caller learns which of the two it was.
+4. The threads of `Workers` belong to a store and end with it. They are daemons: a forgotten store
+   never keeps the interpreter alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any, Final
+
+from .errors import StoreClosed
+from .operations import Operation
+
+MAX_GROUP: Final = 256
+"""More jobs than that wait for the next commit, so that no caller waits for too many others."""
+
+
+class Job:
+    """An operation that somebody waits for."""
+
+    __slots__ = ("_claim", "_guard", "_interrupt", "abandoned", "committed", "done", "error",
+                 "operation", "result")  # fmt: skip
+
+    def __init__(self, operation: Operation[Any]) -> None:
+        self.operation = operation
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.done = False
+        self.committed = False
+        self.abandoned = False
+        self._claim = [None]
+        self._guard = threading.Lock()
+        self._interrupt: Callable[[], None] | None = None
+
+    def claim(self) -> bool:
+        """Take the job, to run it or to give it up; True for the first one only."""
+        try:
+            self._claim.pop()
+        except IndexError:
+            return False
+        return True
+
+    def unclaim(self) -> None:
+        """Put the job back: it was taken, and not run."""
+        self._claim.append(None)
+
+    def abandon(self) -> None:
+        """Tell the running job to stop."""
+        self.abandoned = True
+        with self._guard:
+            if self._interrupt is not None:
+                self._interrupt()
+
+    def running(self, interrupt: Callable[[], None] | None) -> None:
+        """Note how the statement that runs now is stopped; None: none runs."""
+        with self._guard:
+            self._interrupt = interrupt
+
+    def finish(self, result: Any = None, error: BaseException | None = None) -> None:
+        """Note the outcome. Subclasses tell whoever waits."""
+        self.result, self.error = result, error
+        self.committed = error is None
+        self.done = True
+
+    def outcome(self) -> Any:
+        """Return the result, or raise the error."""
+        if self.error is not None:
+            try:
+                raise self.error
+            finally:
+                self.error = None  # the frame that raises must not keep itself alive
+        return self.result
+
+
+class GroupCommit:
+    """Writers that wait join the transaction that is about to commit."""
+
+    def __init__(
+        self,
+        run_alone: Callable[[Operation[Any]], Any],
+        run_group: Callable[[list[Job]], None],
+    ) -> None:
+        self._run_alone, self._run_group = run_alone, run_group
+        self._pending: deque[Job] = deque()
+        self._lock = threading.Lock()
+
+    def append(self, job: Job) -> None:
+        """Have the job run with the next group."""
+        self._pending.append(job)
+
+    def run(self, operation: Operation[Any]) -> Any:
+        """Run in this thread, or have another thread's group take the operation along."""
+        if not self._pending and self._lock.acquire(blocking=False):
+            try:
+                return self._run_alone(operation)
+            finally:
+                self._lock.release()
+        return self._join(Job(operation))
+
+    def _join(self, job: Job) -> Any:
+        self.append(job)
+        try:
+            while not job.done:
+                self.flush()
+        except BaseException:
+            if job.claim() or job.done:
+                raise
+            job.abandon()
+            with self._lock:
+                raise
+        return job.outcome()
+
+    def flush(self) -> None:
+        """Run a group, if any job waits once the lock is free."""
+        with self._lock:
+            group = self._take()
+            if group:
+                self._try(group)
+
+    def _try(self, group: list[Job]) -> None:
+        try:
+            self._run_group(group)
+        except Exception as error:  # noqa: BLE001 - it is raised where each job is waited for
+            for job in group:
+                if not job.done:
+                    job.finish(error=error)
+        except BaseException:  # Ctrl-C in the thread that leads: others go on with the rest
+            self._put_back(group)
+            raise
+
+    @property
+    def waits(self) -> bool:
+        """Does any job wait?"""
+        return bool(self._pending)
+
+    def _take(self) -> list[Job]:
+        group: list[Job] = []
+        while self._pending and len(group) < MAX_GROUP:
+            job = self._pending.popleft()
+            if job.claim():
+                group.append(job)
+        return group
+
+    def _put_back(self, group: list[Job]) -> None:
+        for job in reversed(group):
+            if not job.done:
+                job.unclaim()
+                self._pending.appendleft(job)
+
+
+class AwaitedJob(Job):
+    """A job that a task of an event loop waits for."""
+
+    __slots__ = ("future", "mailbox", "settled")
+
+    def __init__(self, operation: Operation[Any], mailbox: Mailbox) -> None:
+        super().__init__(operation)
+        self.mailbox = mailbox
+        self.future: asyncio.Future[Any] = mailbox.loop.create_future()
+        self.settled: asyncio.Future[None] | None = None
+
+    def finish(self, result: Any = None, error: BaseException | None = None) -> None:
+        super().finish(result, error)
+        self.mailbox.post(self)
+
+    def deliver(self) -> None:
+        """Tell the task; called on its event loop."""
+        if self.settled is not None:
+            if not self.settled.done():
+                self.settled.set_result(None)
+        elif not self.future.done():
+            if self.error is None:
+                self.future.set_result(self.result)
+            else:
+                self.future.set_exception(self.error)
+                self.error = None
+
+
+class Mailbox:
+    """The finished jobs of one event loop; many are delivered at one wake-up."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._jobs: deque[AwaitedJob] = deque()
+        self._called = False
+
+    def post(self, job: AwaitedJob) -> None:
+        """Have the job delivered on the loop; called by any thread."""
+        self._jobs.append(job)
+        if not self._called:
+            self._called = True
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                self.loop.call_soon_threadsafe(self._deliver)
+
+    def _deliver(self) -> None:
+        self._called = False  # first: a job posted from here on may be missed below
+        while self._jobs:
+            self._jobs.popleft().deliver()
+
+
+class Workers:
+    """Threads that run jobs: up to `size` for any job, and one for the group commit."""
+
+    def __init__(self, run: Callable[[Job], None], size: int) -> None:
+        self._run, self._size = run, size
+        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._wakes: SimpleQueue[GroupCommit | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._writer: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._stopped = False
+        self._idle: deque[None] = deque()  # one for each thread that waits for a job
+
+    def submit(self, job: Job) -> None:
+        """Have any thread run the job."""
+        self._queue.put(job)
+        if len(self._threads) < self._size and self._queue.qsize() > len(self._idle):
+            self._start_reader()
+        self._refuse_if_stopped(job)
+
+    def submit_to_group(self, job: Job, groups: GroupCommit) -> None:
+        """Have the job run with the next group."""
+        groups.append(job)
+        if self._writer is None:
+            self._start_writer()
+        self._wakes.put(groups)
+        self._refuse_if_stopped(job)
+
+    def stop(self) -> None:
+        """End the threads, once all that was submitted is done."""
+        with self._starting:
+            self._stopped = True
+            threads = [*self._threads, *([self._writer] if self._writer else [])]
+        self._wakes.put(None)
+        if self._writer is not None and self._writer is not threading.current_thread():
+            self._writer.join()  # first: it may hand jobs over to the others
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def _refuse_if_stopped(self, job: Job) -> None:
+        if self._stopped and job.claim():
+            job.finish(error=StoreClosed("the store is closed"))
+
+    def _start_reader(self) -> None:
+        with self._starting:
+            if len(self._threads) < self._size and not self._stopped:
+                self._threads.append(_start(self._read, f"collections_store-{len(self._threads)}"))
+
+    def _start_writer(self) -> None:
+        with self._starting:
+            if self._writer is None and not self._stopped:
+                self._writer = _start(self._write, "collections_store-writer")
+
+    def _read(self) -> None:
+        while True:
+            self._idle.append(None)
+            job = self._queue.get()
+            self._idle.pop()
+            if job is None:
+                return
+            if job.claim():
+                self._run(job)
+            del job
+
+    def _write(self) -> None:
+        while (groups := self._wakes.get()) is not None:
+            if groups.waits:
+                groups.flush()
+
+
+def _start(target: Callable[[], None], name: str) -> threading.Thread:
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,168 @@
+"""What every test may ask for: a PostgreSQL, and a store on each backend in both colours."""
+
+import asyncio
+import inspect
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from postgres_server import NoPostgres, postgres_server
+
+from collections_store import AsyncStore, Store
+
+SHARED = Path(__file__).parents[2] / "shared"
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A PostgreSQL with superuser rights; in CI there always is one."""
+    try:
+        with postgres_server() as server:
+            yield server.url
+    except NoPostgres as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
+
+
+@dataclass
+class Place:
+    """Where a test's stores keep their tables: stores on one place see the same objects."""
+
+    name: str
+    url: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_private(self) -> bool:
+        return self.name == "sqlite-memory"
+
+    @property
+    def is_postgresql(self) -> bool:
+        return self.name == "postgresql"
+
+
+class Awaited:
+    """An asynchronous object, seen as its synchronous twin: what is awaitable is awaited."""
+
+    def __init__(self, twin: Any, runner: asyncio.Runner) -> None:
+        self._twin, self._runner = twin, runner
+
+    def __getattr__(self, name: str) -> Any:
+        name = {"close": "aclose"}.get(name, name)
+        found = getattr(self._twin, name)
+        return self._wrapped(found) if callable(found) else found
+
+    def __getitem__(self, name: str) -> Any:
+        return Awaited(self._twin[name], self._runner)
+
+    def __repr__(self) -> str:
+        return repr(self._twin).replace("Async", "")
+
+    def __enter__(self) -> "Awaited":
+        self._runner.run(self._twin.__aenter__())
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._runner.run(self._twin.__aexit__(*error))
+
+    def _wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **options: Any) -> Any:
+            result = function(*arguments, **options)
+            if inspect.isasyncgen(result):
+                return self._each(result)
+            return self._runner.run(result) if inspect.iscoroutine(result) else result
+
+        return call
+
+    def _each(self, generator: Any) -> Iterator[Any]:
+        async def step() -> Any:
+            return await anext(generator, self)
+
+        while (item := self._runner.run(step())) is not self:
+            yield item
+
+
+class Opener:
+    """Opens stores of one colour on one place, and closes them after the test."""
+
+    def __init__(self, place: Place, colour: str) -> None:
+        self.place, self.colour = place, colour
+        self._runner = asyncio.Runner()
+        self._stores: list[Any] = []
+
+    def __call__(self, **options: Any) -> Any:
+        options = {**self.place.options, **options}
+        store: Any
+        if self.colour == "sync":
+            store = Store(self.place.url, **options)
+        else:
+            store = Awaited(AsyncStore(self.place.url, **options), self._runner)
+        self._stores.append(store)
+        return store
+
+    def close(self) -> None:
+        for store in self._stores:
+            store.close()
+        self._runner.close()
+
+
+@pytest.fixture(params=["sqlite-file", "sqlite-memory", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A fresh place on each backend."""
+    if request.param == "sqlite-memory":
+        yield Place(request.param, "sqlite://")
+    elif request.param == "sqlite-file":
+        yield Place(request.param, f"sqlite:///{tmp_path / 'store.db'}")
+    else:
+        yield from _schema(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture(params=["sqlite-file", "postgresql"])
+def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    """A fresh place that several stores and processes can open."""
+    if request.param == "sqlite-file":
+        yield Place(request.param, f"sqlite:///{tmp_path / 'store.db'}")
+    else:
+        yield from _schema(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def postgres_place(postgres_url: str) -> Iterator[Place]:
+    """A fresh place on PostgreSQL."""
+    yield from _schema(postgres_url)
+
+
+@pytest.fixture(params=["sync", "async"])
+def open_store(request: pytest.FixtureRequest, place: Place) -> Iterator[Opener]:
+    """Open stores on each backend, in both colours."""
+    opener = Opener(place, request.param)
+    yield opener
+    opener.close()
+
+
+@pytest.fixture
+def store(open_store: Opener) -> Any:
+    """A store on each backend, in both colours."""
+    return open_store()
+
+
+@pytest.fixture
+def things(store: Any) -> Any:
+    """An empty collection on each backend, in both colours."""
+    return store["things"]
+
+
+def _schema(url: str) -> Iterator[Place]:
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    yield Place("postgresql", url, {"schema": name})
+    engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        connection.execute(sa.schema.DropSchema(name, cascade=True, if_exists=True))
+    engine.dispose()
