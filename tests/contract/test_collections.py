@@ -1,0 +1,117 @@
+"""Collections come, are listed, renamed and dropped, the same on every backend, in both colours."""
+
+from typing import Any
+
+import pytest
+
+from collections_store import CollectionExists, CollectionNotFound
+
+
+def test_a_collection_comes_into_being_with_its_first_object(store: Any) -> None:
+    store["a"].get("x")
+    assert store.collections() == []
+    store["a"].put("x", 1)
+    [info] = store.collections()
+    assert (info.name, info.count) == ("a", 1)
+    assert info.size > 0
+    assert info.created_at.tzinfo is not None
+
+
+def test_names_differ_by_case_and_are_long(store: Any) -> None:
+    names = ["a", "A", "x" * 200, "x" * 199 + "X", "x" * 199, "select", "1", "_", "0001", "sqlite_x"]
+    for name in names:
+        store[name].put("name", name)
+    assert [store[name].get("name") for name in names] == names
+    assert [info.name for info in store.collections()] == sorted(names)
+    assert all(info.count == 1 for info in store.collections())
+
+
+def test_drop_deletes_the_objects_too(store: Any) -> None:
+    things = store["things"]
+    things.put("a", 1)
+    assert store.drop("things") is True
+    assert store.drop("things") is False
+    assert store.collections() == []
+    assert things.get("a") is None
+    assert things.put("a", 2) == 1
+    assert things.count() == 1
+
+
+def test_rename_moves_the_objects(store: Any) -> None:
+    old = store["old"]
+    old.put_many({"b": 1, "a": 2})
+    created = store.collections()[0].created_at
+    store.rename("old", "new")
+    assert [d.id for d in store["new"].list()] == ["b", "a"]
+    assert [(info.name, info.created_at) for info in store.collections()] == [("new", created)]
+    assert old.count() == 0
+    old.put("c", 3)
+    assert (old.count(), store["new"].count()) == (1, 2)
+
+
+def test_rename_back_and_forth(store: Any) -> None:
+    store["a"].put("x", 1)
+    for _ in range(3):
+        store.rename("a", "b")
+        store.rename("b", "a")
+    assert store["a"].get("x") == 1
+    store.rename("a", "A")
+    assert store["A"].get("x") == 1
+    assert store["a"].get("x") is None
+
+
+def test_rename_refuses(store: Any) -> None:
+    store["a"].put("x", 1)
+    store["b"].put("x", 2)
+    with pytest.raises(CollectionNotFound, match="no collection 'nothing'"):
+        store.rename("nothing", "c")
+    with pytest.raises(KeyError):
+        store.rename("nothing", "c")
+    with pytest.raises(CollectionExists, match="'b' already"):
+        store.rename("a", "b")
+    with pytest.raises(CollectionExists):
+        store.rename("a", "a")
+    assert (store["a"].get("x"), store["b"].get("x")) == (1, 2)
+
+
+def test_a_handle_does_no_io(open_store: Any) -> None:
+    store = open_store()
+    assert repr(store["things"]) == "Collection('things')"
+    assert store.get_sync_collection("things").name == "things"
+
+
+def test_a_sync_handle_sees_the_same_objects(store: Any) -> None:
+    store["things"].put("a", 1)
+    sync = store.get_sync_collection("things")
+    assert sync.get("a") == 1
+    sync.put("b", 2)
+    assert store["things"].get("b") == 2
+
+
+def test_two_prefixes_are_two_stores(open_store: Any) -> None:
+    if open_store.place.is_private:
+        pytest.skip("in memory, each store is its own")
+    one, two = open_store(prefix="one_"), open_store(prefix="two_")
+    one["things"].put("a", 1)
+    two["things"].put("a", 2)
+    assert (one["things"].get("a"), two["things"].get("a")) == (1, 2)
+    assert one.drop("things")
+    assert two["things"].get("a") == 2
+
+
+def test_a_stale_handle_in_another_store(open_store: Any) -> None:
+    if open_store.place.is_private:
+        pytest.skip("in memory, each store is its own")
+    one, two = open_store(), open_store()
+    one["things"].put("a", 1)
+    assert two["things"].get("a") == 1
+    one.rename("things", "others")
+    assert two["things"].get("a") is None
+    one["things"].put("a", "another")
+    two["others"].put("b", 2)
+    assert two["things"].get("a") == "another"
+    assert one["others"].count() == 2
+    one.drop("others")
+    assert two["others"].count() == 0
+    two["others"].put("c", 3)
+    assert [d.id for d in one["others"].list()] == ["c"]

@@ -1,0 +1,199 @@
+"""What equality means, with the same answers on every backend, in both colours.
+
+The cases are those of MongoDB's documentation and of `shared/design/QUERY.md`; the property tests
+hold the rest to the reference matcher.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from collections_store import Filter, InvalidFilter, Path
+
+BODIES: dict[str, Any] = {
+    "one": {"a": 1},
+    "one.0": {"a": 1.0},
+    "true": {"a": True},
+    "text": {"a": "1"},
+    "null": {"a": None},
+    "none": {"b": 1},
+    "array": {"a": [1, "x", [2], {"b": 3}]},
+    "empty": {"a": []},
+    "object": {"a": {"b": 3}},
+    "objects": {"a": [{"b": 3}, {}]},
+    "nested": {"a": [[1]]},
+    "scalar body": 1,
+    "array body": [1, {"a": 1}],
+    "null body": None,
+}
+
+CASES: list[tuple[Any, Any, set[str]]] = [
+    ("a", 1, {"one", "one.0", "array"}),
+    ("a", 1.0, {"one", "one.0", "array"}),
+    ("a", True, {"true"}),
+    ("a", "1", {"text"}),
+    ("a", None, {"null", "none", "scalar body", "array body", "null body"}),
+    ("a", [], {"empty"}),
+    ("a", [1], {"nested"}),
+    ("a", [2], {"array"}),
+    ("a", [[1]], {"nested"}),
+    ("a", {"b": 3}, {"object", "array", "objects"}),
+    ("a", {}, {"objects"}),
+    ("a", "x", {"array"}),
+    ("a.b", 3, {"object", "array", "objects"}),
+    (
+        "a.b",
+        None,
+        {"one", "one.0", "true", "text", "null", "none", "objects"}
+        | {"scalar body", "array body", "null body"},
+    ),
+    ("a.0", 1, {"array"}),
+    ("a.0", [1], {"nested"}),
+    ("a.3.b", 3, {"array"}),
+    ("a.0.b", 3, {"objects"}),
+    ("a.00", 1, set()),
+    ("a.-1", 1, set()),
+    ("a.0.0", 1, {"nested"}),
+    ("$body", 1, {"scalar body", "array body"}),
+    ("$body", None, {"null body"}),
+    ("$body", {"a": 1}, {"one", "one.0", "array body"}),
+    ("$body", [1, {"a": 1}], {"array body"}),
+    ("$body.a", 1, {"one", "one.0", "array"}),
+    ("$id", "one", {"one"}),
+    ("$id", 1, set()),
+    ("$version", 1, set(BODIES)),
+    ("$version", 1.0, set(BODIES)),
+    ("$version", "1", set()),
+    ("$expires_at", None, set(BODIES)),
+    ("$created_at", None, set()),
+    ("nothing.at.all", 1, set()),
+    ("a", -0.0, set()),
+]
+
+
+@pytest.fixture
+def filled(things: Any) -> Any:
+    things.put_many(BODIES)
+    return things
+
+
+def test_equality(filled: Any) -> None:
+    wrong = {}
+    for field, equals, expected in CASES:
+        for found in (filled.find(field, equals), filled.find({field: equals})):
+            ids = {document.id for document in found}
+            if ids != expected:
+                wrong[field, repr(equals)] = ids ^ expected
+        assert filled.count(field, equals) == len(found)
+        assert [d.id for d in filled.stream(field, equals)] == [d.id for d in found]
+    assert not wrong
+
+
+def test_all_conditions_must_hold(filled: Any) -> None:
+    filled.put("both", {"a": 1, "b": 1})
+    assert [d.id for d in filled.find({"a": 1, "b": 1})] == ["both"]
+    assert [d.id for d in filled.find({"a": 1, "$id": "one"})] == ["one"]
+    assert filled.count({}) == filled.count() == len(BODIES) + 1
+    assert len(filled.find()) == len(BODIES) + 1
+
+
+def test_eq_spells_equality_out(filled: Any) -> None:
+    filled.put("operator", {"a": {"$eq": 1}})
+    assert filled.find({"a": {"$eq": 1}}) == filled.find("a", 1)[:-1] + filled.find({"a": 1})[-1:]
+    assert [d.id for d in filled.find({"a": {"$eq": {"$eq": 1}}})] == ["operator"]
+    assert [d.id for d in filled.find("a", {"$eq": 1})] == ["operator"]
+
+
+def test_skip_and_limit(filled: Any) -> None:
+    ids = [document.id for document in filled.find()]
+    assert [d.id for d in filled.find(skip=2, limit=3)] == ids[2:5]
+    assert [d.id for d in filled.find({"a.9": {"b": 3}}, limit=3)] == []
+    everywhere = [d.id for d in filled.find({"$version": 1}, skip=12)]
+    assert everywhere == ids[12:]
+
+
+def test_residual_conditions_respect_skip_and_limit(things: Any) -> None:
+    things.put_many((str(n), {'quo"te': n % 2, "n": n}) for n in range(500))
+    assert [d.id for d in things.find({'quo"te': 1}, skip=1, limit=2)] == ["3", "5"]
+    assert things.count({'quo"te': 1}) == 250
+    assert things.count({'quo"te': 1, "n": 7}) == 1
+    assert sum(1 for _ in things.stream({'quo"te': 1})) == 250
+
+
+def test_times_are_asked_for_as_times(things: Any) -> None:
+    things.put("a", 1)
+    created = things.document("a").created_at
+    microseconds = (created - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    for spelling in (created, created.isoformat(), created.astimezone(), microseconds):
+        assert things.count({"$created_at": spelling}) == 1, spelling
+    assert things.count({"$created_at": created + timedelta(microseconds=1)}) == 0
+    assert things.count({"$updated_at": datetime.now(UTC)}) == 0
+
+
+def test_deep_paths(things: Any) -> None:
+    body: Any = "bottom"
+    for _ in range(90):
+        body = {"k": [body]}
+    things.put("a", body)
+    things.put("b", {"k": {"k": {"k": {"k": {"k": {"k": {"k": 1}}}}}}})
+    assert [d.id for d in things.find(".".join(["k"] * 90), "bottom")] == ["a"]
+    assert [d.id for d in things.find(".".join(["k"] * 7), 1)] == ["b"]
+    assert [d.id for d in things.find(".".join(["k"] * 8), None)] == ["b"]
+
+
+def test_key_order_of_objects(open_store: Any, things: Any) -> None:
+    things.put("ab", {"o": {"a": 1, "b": 2}})
+    same = [d.id for d in things.find("o", {"a": 1, "b": 2})]
+    other = [d.id for d in things.find("o", {"b": 2, "a": 1})]
+    assert same == ["ab"]
+    assert other == (["ab"] if open_store.place.is_postgresql else [])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        (({"a": {"$gt": 1}},), r"a\.\$gt"),
+        (({"$and": [{"a": 1}]},), r"\$and"),
+        (({"a": {"$eq": 1, "b": 2}},), r"a\.b"),
+        (({"a": float("nan")},), "'a'"),
+        (({"a": {"b": [1, {2}]}},), r"a\.b\.1"),
+        (({"a": 2**63},), "'a'"),
+        (({"a\0": 1},), "NUL"),
+        (({"\ud800": 1},), "surrogate"),
+        (({1: 1},), "string"),
+        (("a",), r"find\(field, value\)"),
+        ((["a"],), "document or a field"),
+        (({"a": 1}, 1), "goes with a field"),
+        (({"$nothing": 1},), r"\$version"),
+        (({"$id.x": 1},), r"\$id"),
+        (({"$created_at": "yesterday"},), "time"),
+        (({"$created_at": datetime(2026, 1, 1)},), "time zone"),  # noqa: DTZ001
+        ((".".join(["a"] * 201), 1), "200"),
+    ],
+    ids=repr,
+)
+def test_what_makes_no_sense_is_refused_by_name(things: Any, arguments: Any, where: str) -> None:
+    for verb in (things.find, things.count, lambda *given: list(things.stream(*given))):
+        with pytest.raises(InvalidFilter, match=where):
+            verb(*arguments)
+
+
+@pytest.mark.parametrize("window", [{"skip": -1}, {"limit": -1}, {"limit": 1.5}, {"skip": True}])
+def test_a_window_is_whole_numbers(things: Any, window: Any) -> None:
+    with pytest.raises(InvalidFilter, match=next(iter(window))):
+        things.find(**window)
+    with pytest.raises(InvalidFilter, match=next(iter(window))):
+        things.list(**window)
+
+
+def test_a_filter_is_a_value(filled: Any) -> None:
+    asked = Filter.parse({"a": 1})
+    assert asked == Filter.parse("a", 1)
+    assert hash(asked) == hash(Filter.parse({"a": 1}))
+    assert asked != Filter.parse({"a": True})
+    assert asked.shape() == Filter.parse({"a": 2.5}).shape() != Filter.parse({"a": "2"}).shape()
+    assert str(Filter.parse({"a.b": [1, None], "$id": "x"})) == "{'a.b': [1, None], '$id': 'x'}"
+    assert str(Filter.parse("a", {"$x": 1})) == "{'a': {'$eq': {'$x': 1}}}"
+    assert filled.find(asked) == filled.find("a", 1)
+    assert filled.find(Path("a"), 1) == filled.find("a", 1)

@@ -1,0 +1,176 @@
+"""What a body may not hold: refused on every backend, with the place, and nothing is changed."""
+
+import dataclasses
+import enum
+import math
+import uuid
+from collections import OrderedDict, defaultdict
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from collections_store import InvalidBody, InvalidOption
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+class Text(enum.StrEnum):
+    A = "a"
+
+
+@dataclasses.dataclass
+class Point:
+    x: int = 1
+
+
+def nested(depth: int) -> Any:
+    body: Any = 1
+    for _ in range(depth):
+        body = [body]
+    return body
+
+
+REFUSED = [
+    math.nan,
+    math.inf,
+    -math.inf,
+    2**63,
+    -(2**63) - 1,
+    10**30,
+    datetime(2026, 1, 1, tzinfo=UTC),
+    date(2026, 1, 1),
+    time(1),
+    timedelta(1),
+    uuid.UUID(int=1),
+    Decimal(1),
+    b"bytes",
+    bytearray(b"x"),
+    (1, 2),
+    {1, 2},
+    frozenset(),
+    1j,
+    Colour.RED,
+    Number.ONE,
+    Text.A,
+    Point(),
+    object(),
+    int,
+    "\ud800",
+    "a\0",
+    {1: "x"},
+    {None: "x"},
+    {"\0": 1},
+    {"\udcff": 1},
+]
+
+
+@pytest.mark.parametrize("value", REFUSED, ids=lambda value: ascii(value)[:30])
+def test_what_is_not_json_is_refused_with_its_place(things: Any, value: Any) -> None:
+    things.put("a", "before")
+    for body, place in (
+        (value, "the body itself|at "),
+        ({"list": [0, {"x.y": value}]}, r"list\.1\.x\.y"),
+    ):
+        with pytest.raises(InvalidBody, match=place) as caught:
+            things.put("a", body)
+        assert isinstance(caught.value, ValueError)
+        assert isinstance(caught.value, TypeError)
+        with pytest.raises(InvalidBody):
+            things.put_many({"b": 1, "c": body})
+    assert [(d.id, d.body, d.version) for d in things.list()] == [("a", "before", 1)]
+
+
+def test_depth(things: Any) -> None:
+    things.put("a", nested(200))
+    assert things.get("a") == nested(200)
+    with pytest.raises(InvalidBody, match="deeper than 200") as caught:
+        things.put("a", {"x": nested(200)})
+    assert caught.value.path.startswith("x.0.0.")
+    loop: list[Any] = []
+    loop.append(loop)
+    with pytest.raises(InvalidBody, match="deeper than 200"):
+        things.put("a", loop)
+
+
+def test_size(open_store: Any) -> None:
+    things = open_store(max_body=100)["things"]
+    things.put("a", "x" * 98)
+    with pytest.raises(InvalidBody, match="101 bytes of JSON are more than the limit of 100"):
+        things.put("a", "x" * 99)
+    with pytest.raises(InvalidBody, match="limit"):
+        things.put("a", "é" * 50)
+
+
+def test_subclasses_of_json_types_are_these_types(things: Any) -> None:
+    class Special(str):
+        __slots__ = ()
+
+    body = {"o": OrderedDict(b=1), "d": defaultdict(int, x=1), "s": Special("t"), Special("k"): 1}
+    things.put("a", body)
+    assert things.get("a") == {"o": {"b": 1}, "d": {"x": 1}, "s": "t", "k": 1}
+
+
+def test_a_default_encodes_what_is_not_json(open_store: Any) -> None:
+    def default(value: Any) -> Any:
+        if isinstance(value, datetime):
+            return {"at": value.isoformat()}
+        if isinstance(value, tuple | set):
+            return sorted(value)
+        raise TypeError("no idea")
+
+    things = open_store(default=default)["things"]
+    things.put("a", {"when": datetime(2026, 1, 1, tzinfo=UTC), "pair": (2, 1)})
+    assert things.get("a") == {"when": {"at": "2026-01-01T00:00:00+00:00"}, "pair": [1, 2]}
+    assert things.count("when", datetime(2026, 1, 1, tzinfo=UTC)) == 1
+    with pytest.raises(InvalidBody, match="at 'x': Decimal is not JSON: no idea"):
+        things.put("a", {"x": Decimal(1)})
+
+
+def test_a_default_that_never_ends_is_refused(open_store: Any) -> None:
+    things = open_store(default=lambda value: [value])["things"]
+    with pytest.raises(InvalidBody, match="deeper"):
+        things.put("a", Decimal(1))
+
+
+def test_the_message_says_what_to_do(things: Any) -> None:
+    with pytest.raises(InvalidBody, match="convert it first, or give the store a `default`"):
+        things.put("a", {"d": Decimal(1)})
+    with pytest.raises(InvalidBody, match="store null or a string"):
+        things.put("a", math.nan)
+    with pytest.raises(InvalidBody, match="nul='replace'"):
+        things.put("a", "\0")
+    with pytest.raises(InvalidBody) as caught:
+        things.put("a", {"k" * 100_000: {1}})
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"busy_timeout": 0},
+        {"busy_timeout": "1"},
+        {"max_body": -1},
+        {"pool_size": 0},
+        {"pool_size": True},
+        {"durability": "none"},
+        {"nul": "drop"},
+        {"upgrade": True},
+        {"default": 1},
+        {"prefix": "A-b"},
+        {"prefix": ""},
+        {"prefix": "p" * 21},
+        {"schema": ""},
+    ],
+    ids=repr,
+)
+def test_wrong_options_are_refused_by_name(open_store: Any, options: Any) -> None:
+    with pytest.raises(InvalidOption, match=f"option {next(iter(options))}:"):
+        open_store(**options)

@@ -1,0 +1,103 @@
+"""What SQL finds is what the reference matcher finds, for random bodies and random filters.
+
+Keys and values come from a small alphabet, so that filters hit; paths run through arrays, numbers
+and keys that need escaping.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from collections_store import Document, Filter, Path, Store
+from collections_store.matcher import matches
+
+KEYS = st.sampled_from(["a", "b", "0", "1", "01", 'q"', "b\\", "d.t", "é", ""])
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from([0, 1, 2, -1, 2**53, 2**53 + 1, 2**63 - 1, -(2**63)]),
+    st.sampled_from([0.0, 1.0, 0.5, -1.0, 1e16, 2.0**53, 1e300, 5e-324, 1.2345678901234567e18]),
+    st.sampled_from(["", "a", "1", "true", "null", "[1]", '"', "\\", "é", "%s", "'"]),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=8,
+)
+OBJECTS = st.dictionaries(KEYS, VALUES, max_size=4)
+BODIES = st.one_of(OBJECTS, OBJECTS, OBJECTS, VALUES)
+PATHS = st.lists(KEYS, min_size=1, max_size=4).map(lambda keys: Path(*keys))
+
+
+def places(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield where a body's values are, at every depth, as a filter might ask for them: through an
+    array by the element's number, or past it."""
+    yield Path(*keys), value
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from places(child, (*keys, key))
+    elif isinstance(value, list):
+        for number, child in enumerate(value):
+            yield from places(child, (*keys, str(number)))
+            yield from places(child, keys)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[list[Any], list[Filter]]:
+    bodies = draw(st.lists(BODIES, min_size=5, max_size=12))
+    there = [place for body in bodies for place in places(body) if len(place[0].keys) <= 8]
+    asked = st.one_of(VALUES, st.sampled_from([value for _, value in there]))
+    pair = st.one_of(st.tuples(PATHS, asked), st.sampled_from(there), st.sampled_from(there))
+    pairs = draw(st.lists(pair, min_size=8, max_size=14))
+    filters = [Filter.parse(path if path.keys else "$body", value) for path, value in pairs]
+    filters.append(Filter(filters[0].conditions + filters[1].conditions))
+    return bodies, filters
+
+
+def disagreements(store: Store, bodies: list[Any], filters: list[Filter], ordered: bool) -> list[str]:
+    things = store["things"]
+    things.remove_many([document.id for document in things.list()])
+    things.put_many((str(number), body) for number, body in enumerate(bodies))
+    stored = things.list()
+    assert [document.body for document in stored] == bodies
+    wrong = []
+    for asked in filters:
+        expected = [d.id for d in stored if matches(asked, Document(d.id, d.body), ordered=ordered)]
+        found = [document.id for document in things.find(asked)]
+        if found != expected or things.count(asked) != len(expected):
+            wrong.append(f"{asked!r}: SQL {found}, matcher {expected}, bodies {bodies}")
+    return wrong
+
+
+PROFILE: dict[str, Any] = {
+    "deadline": None,
+    "suppress_health_check": list(HealthCheck),
+    "phases": (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
+}
+
+
+@settings(max_examples=250, **PROFILE)
+@given(batch=batches())
+def test_on_sqlite(sqlite_store: Store, batch: tuple[list[Any], list[Filter]]) -> None:
+    assert not disagreements(sqlite_store, *batch, ordered=True)
+
+
+@settings(max_examples=120, **PROFILE)
+@given(batch=batches())
+def test_on_postgresql(postgres_store: Store, batch: tuple[list[Any], list[Filter]]) -> None:
+    assert not disagreements(postgres_store, *batch, ordered=False)
+
+
+@pytest.fixture(scope="module")
+def sqlite_store() -> Iterator[Store]:
+    with Store("sqlite://") as store:
+        yield store
+
+
+@pytest.fixture
+def postgres_store(postgres_place: Any) -> Iterator[Store]:
+    with Store(postgres_place.url, durability="normal", **postgres_place.options) as store:
+        yield store
