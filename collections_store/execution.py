@@ -146,9 +146,7 @@ class Executor:
             ) from error
         self.catalogue.forget(collection)
 
-    def _consider(
-        self, error: CollectionsStoreError, job: Job | None, begun: float
-    ) -> None:
+    def _consider(self, error: CollectionsStoreError, job: Job | None, begun: float) -> None:
         """Return if another attempt may help, else raise."""
         if job is not None and job.abandoned:
             raise Abandoned("cancelled") from error

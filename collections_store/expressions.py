@@ -11,13 +11,15 @@ from .filter import Kind
 from .path import Path
 
 
-class BodyText(FunctionElement[str]):
-    """A stored body as JSON text, however the database keeps it."""
+class BodyText(FunctionElement[Any]):
+    """A stored body as JSON text, however the database keeps it; `type` says what becomes of the
+    text.
+    """
 
     inherit_cache = True
-    type = sa.Text()
 
-    def __init__(self, body: sa.ColumnElement[Any]) -> None:
+    def __init__(self, body: sa.ColumnElement[Any], type: sa.types.TypeEngine[Any]) -> None:
+        self.type = type
         super().__init__(body)
 
 

@@ -54,7 +54,7 @@ class Body(sa.types.TypeDecorator[Any]):
 
     def column_expression(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
         """Give text."""
-        return BodyText(column)
+        return BodyText(column, self)
 
 
 class Moment(sa.types.TypeDecorator[datetime]):

@@ -177,7 +177,7 @@ class Statements:
 
     @property
     def _body(self) -> sa.ColumnElement[str]:
-        return BodyText(sa.type_coerce(self.table.c.body, sa.types.NULLTYPE))
+        return BodyText(sa.type_coerce(self.table.c.body, sa.types.NULLTYPE), sa.Text())
 
     @property
     def _columns(self) -> tuple[sa.ColumnElement[Any], ...]:

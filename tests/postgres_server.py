@@ -62,7 +62,7 @@ PORT_ATTEMPTS = 5
 Source = Literal["environment", "docker", "wheel", "machine"]
 
 
-class NoPostgres(Exception):  # noqa: N818 - it reads as what happened
+class NoPostgres(Exception):
     """No way of getting a PostgreSQL worked; the message names each way and why it failed."""
 
 

@@ -18,7 +18,18 @@ def test_a_collection_comes_into_being_with_its_first_object(store: Any) -> None
 
 
 def test_names_differ_by_case_and_are_long(store: Any) -> None:
-    names = ["a", "A", "x" * 200, "x" * 199 + "X", "x" * 199, "select", "1", "_", "0001", "sqlite_x"]
+    names = [
+        "a",
+        "A",
+        "x" * 200,
+        "x" * 199 + "X",
+        "x" * 199,
+        "select",
+        "1",
+        "_",
+        "0001",
+        "sqlite_x",
+    ]
     for name in names:
         store[name].put("name", name)
     assert [store[name].get("name") for name in names] == names

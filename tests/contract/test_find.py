@@ -168,7 +168,7 @@ def test_key_order_of_objects(open_store: Any, things: Any) -> None:
         (({"$nothing": 1},), r"\$version"),
         (({"$id.x": 1},), r"\$id"),
         (({"$created_at": "yesterday"},), "time"),
-        (({"$created_at": datetime(2026, 1, 1)},), "time zone"),  # noqa: DTZ001
+        (({"$created_at": datetime(2026, 1, 1)},), "time zone"),
         ((".".join(["a"] * 201), 1), "200"),
     ],
     ids=repr,

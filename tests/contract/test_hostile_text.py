@@ -128,7 +128,9 @@ FINE_NAMES = {"0", "01", "null"}
 BAD_NAMES = [*HOSTILE, *UNSTORABLE, "a b", "a-b", "x" * 201, "٣", "abc\n"]
 
 
-@pytest.mark.parametrize("name", [n for n in BAD_NAMES if n not in FINE_NAMES], ids=lambda n: ascii(n)[:20])
+@pytest.mark.parametrize(
+    "name", [n for n in BAD_NAMES if n not in FINE_NAMES], ids=lambda n: ascii(n)[:20]
+)
 def test_hostile_names_are_refused(store: Any, name: str) -> None:
     for verb in (store.get_sync_collection, store.drop, lambda name: store[name], store.model):
         with pytest.raises(InvalidName, match="cannot name a collection"):

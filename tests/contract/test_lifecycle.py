@@ -61,7 +61,8 @@ def test_many_threads_use_one_store(open_store: Any) -> None:
             things.put(f"{number} {turn}", turn)
             assert things.get(f"{number} {turn}") == turn
             things.put("shared", turn)
-        return things.count()
+        count: int = things.count()
+        return count
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(work, range(8)))
@@ -135,7 +136,9 @@ def test_a_file_that_cannot_be(tmp_path: Any) -> None:
         pytest.raises(DatabaseUnavailable, match="does the folder exist"),
     ):
         store["a"].put("x", 1)
-    (tmp_path / "text.db").write_text("This is no database, but it is long enough to be looked at." * 20)
+    (tmp_path / "text.db").write_text(
+        "This is no database, but it is long enough to be looked at." * 20
+    )
     with (
         Store(f"sqlite:///{tmp_path}/text.db") as store,
         pytest.raises(DatabaseUnavailable, match="no SQLite database"),

@@ -57,7 +57,9 @@ def batches(draw: st.DrawFn) -> tuple[list[Any], list[Filter]]:
     return bodies, filters
 
 
-def disagreements(store: Store, bodies: list[Any], filters: list[Filter], ordered: bool) -> list[str]:
+def disagreements(
+    store: Store, bodies: list[Any], filters: list[Filter], ordered: bool
+) -> list[str]:
     things = store["things"]
     things.remove_many([document.id for document in things.list()])
     things.put_many((str(number), body) for number, body in enumerate(bodies))

@@ -1,0 +1,127 @@
+"""The programs that the fault tests run as processes of their own: `python programs.py NAME URL
+OPTIONS-AS-JSON …`."""
+
+import asyncio
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from collections_store import AsyncStore, Store, StoreClosed
+from collections_store.operations import Connection, Get, Put
+
+
+@dataclass(frozen=True)
+class Increment:
+    """Read a number and write it back, one more."""
+
+    collection: str
+    id: str
+    pause: float = 0.0
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> int:
+        number = int(Get(self.collection, self.id, 0)(connection))
+        time.sleep(self.pause)
+        Put(self.collection, self.id, str(number + 1))(connection)
+        return number + 1
+
+
+def increment(url: str, options: dict[str, Any], times: str) -> None:
+    """Increment a counter."""
+    with Store(url, **options) as store:
+        for _ in range(int(times)):
+            store.run(Increment("counters", "n"))
+
+
+def increment_async(url: str, options: dict[str, Any], times: str) -> None:
+    """Increment a counter from many tasks."""
+
+    async def main() -> None:
+        async with AsyncStore(url, **options) as store:
+            await asyncio.gather(
+                *(store.run(Increment("counters", "n")) for _ in range(int(times)))
+            )
+
+    asyncio.run(main())
+
+
+def open_and_put(url: str, options: dict[str, Any], id: str, at: str) -> None:
+    """Open a store at a given moment, and put something."""
+    while time.time() < float(at):
+        time.sleep(0.0005)
+    with Store(url, **options) as store:
+        store["things"].put(id, {"by": id})
+        store[f"own_{id}"].put("x", 1)
+
+
+def put_and_tell(url: str, options: dict[str, Any]) -> None:
+    """Put for ever, and print each id once it is acknowledged."""
+    with Store(url, **options) as store:
+        for number in range(10**9):
+            store["things"].put(str(number), {"n": number})
+            os.write(1, f"{number}\n".encode())
+
+
+def put_and_tell_async(url: str, options: dict[str, Any]) -> None:
+    """Put for ever from 16 tasks, and print each id once it is acknowledged."""
+
+    async def work(store: AsyncStore, task: int) -> None:
+        for number in range(10**9):
+            await store["things"].put(f"{task}-{number}", {"n": number})
+            os.write(1, f"{task}-{number}\n".encode())
+
+    async def main() -> None:
+        async with AsyncStore(url, **options) as store:
+            await asyncio.gather(*(work(store, task) for task in range(16)))
+
+    asyncio.run(main())
+
+
+def hold_the_lock(url: str, options: dict[str, Any], seconds: str) -> None:
+    """Keep a write transaction open."""
+    with Store(url, **options) as store:
+        store["things"].put("held", 0)
+        print("holding", flush=True)
+        store.run(Increment("things", "held", pause=float(seconds)))
+
+
+def forget_it(url: str, options: dict[str, Any]) -> None:
+    """Use stores, and end without closing them."""
+    store = Store(url, **options)
+    store["things"].put("sync", 1)
+
+    async def main() -> AsyncStore:
+        forgotten = AsyncStore(url, **options)
+        await asyncio.gather(*(forgotten["things"].put(str(n), n) for n in range(20)))
+        return forgotten
+
+    forgotten = asyncio.run(main())
+    print(repr(forgotten), flush=True)
+
+
+def fork_it(url: str, options: dict[str, Any]) -> None:
+    """Fork with an open store: an error in the child, nothing in the parent."""
+    store = Store(url, **options)
+    store["things"].put("a", 1)
+    child = os.fork()
+    if not child:
+        try:
+            store["things"].get("a")
+        except StoreClosed as error:
+            print(type(error).__name__, error, flush=True)
+        with Store(url, **options) as own:
+            own["things"].put("child", own["things"].get("a"))
+        store.close()
+        sys.exit(0)
+    os.waitpid(child, 0)
+    store["things"].put("b", 2)
+    print(sorted(document.id for document in store["things"].list()), flush=True)
+    store.close()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](sys.argv[2], json.loads(sys.argv[3]), *sys.argv[4:])

@@ -1,0 +1,171 @@
+"""Writers that wait share a commit; nobody suffers from a neighbour."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import sqlalchemy as sa
+from conftest import Place
+
+from collections_store import AsyncStore, DatabaseError, Store
+from collections_store.operations import Connection
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A write that the database refuses."""
+
+    collection: str = "things"
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = True
+
+    def __call__(self, connection: Connection) -> None:
+        connection.changed("DELETE FROM there_is WHERE no = 'such column")
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """A write whose own code says no before it writes."""
+
+    collection: str = "things"
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = True
+
+    def __call__(self, connection: Connection) -> None:
+        raise ZeroDivisionError
+
+
+def commits_of(store: Store) -> list[str]:
+    """Note what the writing connection of an SQLite store is told, from now on."""
+    words: list[str] = []
+    assert store._backend is not None
+    pool: Any = store._backend._pools[1]
+    lease = pool.acquire()
+    lease.connection.driver.set_trace_callback(words.append)
+    pool.release(lease)
+    return words
+
+
+def test_awaited_puts_share_commits(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with AsyncStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
+            await store["things"].put("warm", 0)
+            words = commits_of(store._store)
+            versions = await asyncio.gather(
+                *(store["things"].put(f"n {n % 50}", n) for n in range(200))
+            )
+            assert sum(word.startswith("INSERT") for word in words) == 200
+            assert words.count("COMMIT") < 50
+            assert sorted(versions) == sorted([1, 2, 3, 4] * 50)
+            assert await store["things"].count() == 51
+
+    asyncio.run(main())
+
+
+def test_threads_share_commits(tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        things = store["things"]
+        things.put("warm", 0)
+        words = commits_of(store)
+        barrier = threading.Barrier(16)
+
+        def work(number: int) -> None:
+            barrier.wait()
+            for turn in range(20):
+                things.put(f"{number} {turn}", turn)
+
+        with ThreadPoolExecutor(16) as threads:
+            list(threads.map(work, range(16)))
+        assert things.count() == 321
+        assert sum(word.startswith("INSERT") for word in words) == 320
+        assert words.count("COMMIT") < 320
+
+
+def test_awaited_puts_share_commits_on_postgresql(postgres_place: Place) -> None:
+    engine = sa.create_engine(postgres_place.url.replace("postgresql:", "postgresql+psycopg:"))
+    count = sa.text(
+        "SELECT count(DISTINCT xmin::text) FROM "
+        + postgres_place.options["schema"]
+        + ".cs_1_things"
+    )
+
+    async def main() -> None:
+        async with AsyncStore(postgres_place.url, **postgres_place.options) as store:
+            await store["things"].put("warm", 0)
+            await asyncio.gather(*(store["things"].put(f"n {n}", n) for n in range(200)))
+
+    asyncio.run(main())
+    with engine.connect() as connection:
+        assert connection.execute(count).scalar_one() < 50
+    engine.dispose()
+
+
+def test_a_neighbour_that_fails_hurts_nobody(place: Place) -> None:
+    async def main() -> None:
+        async with AsyncStore(place.url, **place.options) as store:
+            await store["things"].put("warm", 0)
+            jobs: list[Any] = []
+            for number in range(60):
+                jobs.append(store["things"].put(f"n {number}", number))
+                if number % 20 == 7:
+                    jobs.append(store.run(Broken()))
+                    jobs.append(store.run(Refuse()))
+            answers = await asyncio.gather(*jobs, return_exceptions=True)
+            assert sum(answer == 1 for answer in answers) == 60
+            assert sum(isinstance(answer, DatabaseError) for answer in answers) == 3
+            assert sum(isinstance(answer, ZeroDivisionError) for answer in answers) == 3
+            assert await store["things"].count() == 61
+
+    asyncio.run(main())
+
+
+def test_a_row_that_is_locked_does_not_hold_up_the_others(postgres_place: Place) -> None:
+    url = postgres_place.url.replace("postgresql:", "postgresql+psycopg:")
+    engine = sa.create_engine(url)
+
+    async def main() -> None:
+        async with AsyncStore(postgres_place.url, **postgres_place.options) as store:
+            await store["things"].put("locked", 0)
+            with engine.connect() as connection:
+                store._store.bind(connection)["things"].put("locked", 1)
+                held = asyncio.create_task(store["things"].put("locked", 2))
+                async with asyncio.timeout(10):
+                    await asyncio.gather(*(store["things"].put(str(n), n) for n in range(20)))
+                assert not held.done()
+                connection.commit()
+            assert await held == 3
+            assert await store["things"].get("locked") == 2
+
+    asyncio.run(main())
+    engine.dispose()
+
+
+def test_connections_that_were_lost(postgres_place: Place) -> None:
+    engine = sa.create_engine(postgres_place.url.replace("postgresql:", "postgresql+psycopg:"))
+
+    def end_all(name: str) -> None:
+        with engine.begin() as connection:
+            connection.execute(
+                sa.text(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = :name"
+                ),
+                {"name": name},
+            )
+
+    name = postgres_place.options["schema"]
+    with Store(f"{postgres_place.url}?application_name={name}", **postgres_place.options) as store:
+        things = store["things"]
+        things.put("a", 1)
+        end_all(name)
+        assert things.get("a") == 1
+        end_all(name)
+        with pytest.raises(DatabaseError, match="whether .* took place is not known") as caught:
+            things.put("a", 2)
+        assert isinstance(caught.value, ConnectionError)
+        assert things.put("a", 3) in {2, 3}
+        assert things.get("a") == 3
+    engine.dispose()

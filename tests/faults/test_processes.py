@@ -1,0 +1,115 @@
+"""Several processes on one database: nothing is lost, nobody sees "database is locked"."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Place
+
+from collections_store import DatabaseBusy, Store
+
+PROGRAMS = Path(__file__).with_name("programs.py")
+
+
+_running: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def end_what_was_started() -> Iterator[None]:
+    yield
+    while _running:
+        process = _running.pop()
+        process.kill()
+        process.communicate()
+
+
+def start(program: str, place: Place, *arguments: Any, **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-W", "error", str(PROGRAMS), program, place.url]
+    command += [json.dumps({**place.options, **options}), *map(str, arguments)]
+    _running.append(
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    )
+    return _running[-1]
+
+
+def finish(*processes: subprocess.Popen[str]) -> list[str]:
+    """Wait for processes that must succeed in silence; return what they printed."""
+    outputs = [process.communicate(timeout=100) for process in processes]
+    for process, (_, errors) in zip(processes, outputs, strict=True):
+        assert (process.returncode, errors) == (0, ""), errors
+    return [output for output, _ in outputs]
+
+
+@pytest.mark.parametrize("colour", ["increment", "increment_async"])
+def test_read_modify_writes_of_two_processes_lose_nothing(shared_place: Place, colour: str) -> None:
+    finish(*(start(colour, shared_place, 150) for _ in range(2)))
+    with Store(shared_place.url, **shared_place.options) as store:
+        assert store["counters"].get("n") == 300
+
+
+def test_read_modify_writes_of_threads_lose_nothing(shared_place: Place) -> None:
+    finish(start("increment", shared_place, 50), start("increment_async", shared_place, 100))
+    with Store(shared_place.url, **shared_place.options) as store:
+        assert store["counters"].get("n") == 150
+
+
+def test_processes_that_open_a_fresh_database_at_once(shared_place: Place) -> None:
+    at = time.time() + 1.5
+    finish(*(start("open_and_put", shared_place, id, at) for id in "abcdef"))
+    with Store(shared_place.url, **shared_place.options) as store:
+        assert sorted(d.id for d in store["things"].list()) == list("abcdef")
+        assert len(store.collections()) == 7
+
+
+@pytest.mark.parametrize("colour", ["put_and_tell", "put_and_tell_async"])
+@pytest.mark.parametrize("durability", ["full", "normal"])
+def test_what_was_acknowledged_survives_sigkill(
+    shared_place: Place, colour: str, durability: str
+) -> None:
+    process = start(colour, shared_place, durability=durability)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    head = [process.stdout.readline() for _ in range(40)]
+    process.send_signal(signal.SIGKILL)
+    acknowledged = {*head, *process.stdout.readlines()}
+    process.wait()
+    with Store(shared_place.url, **shared_place.options) as store:
+        stored = {document.id for document in store["things"].stream()}
+        assert {line.strip() for line in acknowledged if line.endswith("\n")} <= stored
+        store["things"].put("after", 1)
+
+
+def test_a_lock_that_is_held_too_long_is_a_clear_error(shared_place: Place) -> None:
+    process = start("hold_the_lock", shared_place, 3)
+    assert process.stdout is not None
+    process.stdout.readline()
+    with Store(shared_place.url, busy_timeout=0.3, **shared_place.options) as store:
+        time.sleep(0.5)
+        if not shared_place.is_postgresql:
+            with pytest.raises(DatabaseBusy, match="busy_timeout"):
+                store["things"].put("a", 1)
+        assert store["things"].get("held") == 0
+        finish(process)
+        store["things"].put("a", 1)
+        assert store["things"].get("held") == 1
+
+
+def test_a_forgotten_store_never_hangs_the_interpreter(shared_place: Place) -> None:
+    [output] = finish(start("forget_it", shared_place))
+    assert "AsyncStore" in output
+    with Store(shared_place.url, **shared_place.options) as store:
+        assert store["things"].count() == 21
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_meets_an_error_not_corruption(shared_place: Place) -> None:
+    [output] = finish(start("fork_it", shared_place))
+    assert "StoreClosed the store belongs to the process this one was forked from" in output
+    assert "['a', 'b', 'child']" in output

@@ -1,0 +1,247 @@
+"""Databases of every released schema are upgraded with their data intact, once, by whoever comes
+first. A recipe is the schema as it was, frozen as SQL: no later change of the code may touch it."""
+
+import hashlib
+import itertools
+import re
+import sqlite3
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from conftest import Place
+from faults.test_processes import end_what_was_started as end_what_was_started
+from faults.test_processes import finish, start
+
+from collections_store import AsyncStore, SchemaOutdated, SchemaTooNew, Store, migrate
+from collections_store.schema import REVISION
+
+PROJECT = Path(__file__).parents[2]
+RECIPES = Path(__file__).with_name("recipes")
+REVISIONS = sorted({path.name.split(".")[0] for path in RECIPES.glob("*.sql")})
+HISTORY = sorted(path.name[:4] for path in (PROJECT / "migrations" / "versions").glob("*.py"))
+
+
+def names(place: Place) -> dict[str, Any]:
+    return {"schema": place.options.get("schema")}
+
+
+def execute(place: Place, sql: str) -> None:
+    if place.is_postgresql:
+        schema = place.options["schema"]
+        with psycopg.connect(place.url, autocommit=True) as connection:
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}; SET search_path = {schema}")
+            connection.execute(sql)
+    else:
+        file = sqlite3.connect(place.url.removeprefix("sqlite:///"))
+        file.executescript(sql)
+        file.close()
+
+
+def cook(place: Place, revision: str) -> None:
+    database = "postgresql" if place.is_postgresql else "sqlite"
+    execute(place, (RECIPES / f"{revision}.{database}.sql").read_text())
+
+
+def check_data(store: Store) -> None:
+    things = store["Things"]
+    assert [(d.id, d.body, d.version, d.updated_us) for d in things.list()] == [
+        ("b", {"x": [1, {"y": "é"}]}, 1, 1700000000000004),
+        ("a", None, 5, 1700000000000006),
+    ]
+    assert [d.id for d in things.find("x.y", "é")] == ["b"]
+    assert [(info.name, info.count) for info in store.collections()] == [
+        ("Things", 2),
+        ("empty", 0),
+    ]
+    assert things.put("a", 1) == 6
+    assert things.put("c", 2) == 1
+    assert [d.id for d in things.list()] == ["b", "a", "c"]
+    store["new"].put("x", 1)
+    assert store["new"].count() == 1
+
+
+def test_history_is_one_line_with_a_recipe_for_each_step() -> None:
+    assert migrate.head() == REVISION == HISTORY[-1]
+    assert HISTORY == REVISIONS
+    for before, after in itertools.pairwise(HISTORY):
+        [script] = (PROJECT / "migrations" / "versions").glob(f"{after}_*.py")
+        assert f'down_revision = "{before}"' in script.read_text()
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_an_older_database_is_upgraded_when_it_is_opened(
+    shared_place: Place, revision: str
+) -> None:
+    cook(shared_place, revision)
+    with Store(shared_place.url, upgrade="auto", **shared_place.options) as store:
+        check_data(store)
+    assert migrate.check(shared_place.url, **names(shared_place)) == []
+    assert migrate.current(shared_place.url, **names(shared_place)) == REVISION
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_an_older_database_is_upgraded_by_command(shared_place: Place, revision: str) -> None:
+    cook(shared_place, revision)
+    assert migrate.current(shared_place.url, **names(shared_place)) == revision
+    upgraded = migrate.upgrade(shared_place.url, **names(shared_place))
+    assert upgraded == (revision, REVISION)
+    assert migrate.upgrade(shared_place.url, **names(shared_place)) == (REVISION, REVISION)
+    with Store(shared_place.url, upgrade="manual", **shared_place.options) as store:
+        check_data(store)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_the_printed_sql_does_the_same(shared_place: Place, revision: str) -> None:
+    cook(shared_place, revision)
+    execute(shared_place, migrate.sql(shared_place.url, **names(shared_place)))
+    assert migrate.check(shared_place.url, **names(shared_place)) == []
+    with Store(shared_place.url, upgrade="manual", **shared_place.options) as store:
+        check_data(store)
+
+
+def test_migrations_from_nothing_make_what_the_models_say(shared_place: Place) -> None:
+    execute(shared_place, migrate.sql(shared_place.url, **names(shared_place)))
+    assert migrate.check(shared_place.url, **names(shared_place)) == []
+    with Store(shared_place.url, **shared_place.options) as store:
+        store["things"].put("a", 1)
+        assert store["things"].get("a") == 1
+    assert migrate.sql(shared_place.url, **names(shared_place)) == ""
+
+
+def test_the_models_make_what_check_expects(shared_place: Place) -> None:
+    assert migrate.current(shared_place.url, **names(shared_place)) is None
+    assert migrate.check(shared_place.url, **names(shared_place)) != []
+    with Store(shared_place.url, **shared_place.options) as store:
+        store["things"].put("a", 1)
+    assert migrate.check(shared_place.url, **names(shared_place)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ("ALTER TABLE cs_collections DROP COLUMN options", "options"),
+        ("ALTER TABLE cs_1_things ADD COLUMN surplus TEXT", "surplus"),
+        ("ALTER TABLE cs_1_things DROP COLUMN expires_at", "expires_at"),
+        ("DROP TABLE cs_1_things", "cs_1_things"),
+    ],
+)
+def test_check_tells_what_differs(shared_place: Place, change: str, word: str) -> None:
+    with Store(shared_place.url, **shared_place.options) as store:
+        store["things"].put("a", 1)
+    execute(shared_place, change)
+    [difference] = migrate.check(shared_place.url, **names(shared_place))
+    assert word in difference
+
+
+def test_a_manual_upgrade_is_asked_for_by_name(shared_place: Place) -> None:
+    cook(shared_place, "0001")
+    with (
+        Store(shared_place.url, upgrade="manual", **shared_place.options) as store,
+        pytest.raises(SchemaOutdated, match="collections-store db upgrade") as caught,
+    ):
+        store["Things"].get("a")
+    assert (caught.value.found, caught.value.expected) == ("0001", REVISION)
+    assert migrate.current(shared_place.url, **names(shared_place)) == "0001"
+
+
+def test_the_default_is_auto_on_sqlite_and_manual_on_postgresql(shared_place: Place) -> None:
+    cook(shared_place, "0001")
+    with Store(shared_place.url, **shared_place.options) as store:
+        if shared_place.is_postgresql:
+            with pytest.raises(SchemaOutdated):
+                store["Things"].get("a")
+        else:
+            check_data(store)
+
+
+def test_a_newer_database_is_refused_untouched(shared_place: Place) -> None:
+    cook(shared_place, REVISION)
+    execute(shared_place, "UPDATE cs_revision SET version_num = '9999'")
+    before = _hash(shared_place)
+    with (
+        Store(shared_place.url, upgrade="auto", **shared_place.options) as store,
+        pytest.raises(SchemaTooNew, match="upgrade the library") as caught,
+    ):
+        store["Things"].put("x", 1)
+    assert caught.value.found == "9999"
+    for drive in (migrate.upgrade, migrate.sql):
+        with pytest.raises(SchemaTooNew):
+            drive(shared_place.url, **names(shared_place))
+    assert _hash(shared_place) == before
+
+
+def _hash(place: Place) -> str:
+    if place.is_postgresql:
+        return ""
+    path = Path(place.url.removeprefix("sqlite:///"))
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("colour", [Store, AsyncStore])
+def test_a_bound_store_upgrades_within_the_callers_transaction(
+    shared_place: Place, colour: Any
+) -> None:
+    import sqlalchemy as sa
+
+    cook(shared_place, "0001")
+    engine = sa.create_engine(shared_place.url.replace("postgresql:", "postgresql+psycopg:"))
+    options = {**shared_place.options, "upgrade": "auto"}
+    with Store(engine=engine, **options) as store:
+        if colour is Store:
+            with engine.connect() as connection:
+                store.bind(connection)["Things"].put("z", 1)
+                connection.rollback()
+            assert migrate.current(shared_place.url, **names(shared_place)) == "0001"
+            with engine.begin() as connection:
+                assert store.bind(connection)["Things"].get("b") == {"x": [1, {"y": "é"}]}
+        check_data(store)
+    engine.dispose()
+    assert migrate.check(shared_place.url, **names(shared_place)) == []
+
+
+def test_processes_that_open_an_old_database_at_once(shared_place: Place) -> None:
+    cook(shared_place, "0001")
+    at = time.time() + 1.5
+    finish(*(start("open_and_put", shared_place, id, at, upgrade="auto") for id in "cdefgh"))
+    with Store(shared_place.url, **shared_place.options) as store:
+        assert store["Things"].get("b") == {"x": [1, {"y": "é"}]}
+        assert store["things"].count() == 6
+    assert migrate.check(shared_place.url, **names(shared_place)) == []
+
+
+def test_the_migrations_travel_in_the_wheel(tmp_path: Path) -> None:
+    place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
+    cook(place, "0001")
+    build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path / "dist")]
+    subprocess.run([*build, str(PROJECT)], check=True, capture_output=True)
+    [wheel] = (tmp_path / "dist").glob("*.whl")
+    assert list((tmp_path / "dist").glob("*.tar.gz"))
+    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    script = (
+        "import collections_store, sys; from collections_store import Store, migrate; "
+        "print(migrate._folder()); "
+        f"store = Store({place.url!r}); print(store['Things'].get('b')); store.close()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", script],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path / "installed"), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    folder, body = result.stdout.splitlines()
+    assert Path(folder) == tmp_path / "installed" / "collections_store" / "migrations"
+    assert body == "{'x': [1, {'y': 'é'}]}"
+    assert migrate.current(place.url) == REVISION
+
+
+def test_migrations_are_numbered_and_named() -> None:
+    for path in (PROJECT / "migrations" / "versions").glob("*.py"):
+        assert re.fullmatch(r"\d{4}_[a-z_]+\.py", path.name)

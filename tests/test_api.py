@@ -1,0 +1,121 @@
+"""The front door: what is public, documented, and equal in both colours."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import collections_store
+from collections_store import (
+    AsyncCollection,
+    AsyncStore,
+    AsyncTransaction,
+    Collection,
+    Store,
+    Transaction,
+)
+
+TWINS = [(Collection, AsyncCollection), (Store, AsyncStore), (Transaction, AsyncTransaction)]
+OTHER_NAMES = {"get_sync_collection": "get_collection", "close": "aclose"}
+ONLY_ASYNC = {"get_sync_collection"}
+"""For a synchronous component in an asynchronous program."""
+
+
+def verbs(kind: type) -> dict[str, Callable[..., Any]]:
+    members = inspect.getmembers(kind, inspect.isfunction)
+    return {name: member for name, member in members if not name.startswith("_")}
+
+
+def test_the_front_door_is_sorted_and_explicit() -> None:
+    public = {
+        name
+        for name, value in vars(collections_store).items()
+        if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    assert sorted(collections_store.__all__) == collections_store.__all__
+    assert public == set(collections_store.__all__)
+
+
+@pytest.mark.parametrize(("sync", "twin"), TWINS, ids=lambda kind: kind.__name__)
+def test_twins_have_the_same_verbs(sync: type, twin: type) -> None:
+    ours = {OTHER_NAMES.get(name, name): verb for name, verb in verbs(sync).items()}
+    theirs = {name: verb for name, verb in verbs(twin).items() if name not in ONLY_ASYNC}
+    assert ours.keys() == theirs.keys()
+    for name, verb in ours.items():
+        assert _parameters(verb) == _parameters(theirs[name]), name
+        assert _answer(verb) == _answer(theirs[name]), name
+        assert _prose(verb) == _prose(theirs[name]), name
+
+
+@pytest.mark.parametrize(("sync", "twin"), TWINS, ids=lambda kind: kind.__name__)
+def test_twins_take_the_same_options(sync: type, twin: type) -> None:
+    expected = [p.replace("AsyncConnection", "Connection") for p in _parameters(twin.__init__)]  # type: ignore[misc]
+    ours = [p.replace("sa.Connection", "Connection") for p in _parameters(sync.__init__)]  # type: ignore[misc]
+    assert [p.replace("Async", "") for p in expected] == ours
+
+
+def test_everything_public_is_documented() -> None:
+    missing = [name for name, thing in _public() if not inspect.getdoc(thing)]
+    assert not missing
+
+
+def test_every_verb_has_an_example_that_runs() -> None:
+    missing = [
+        f"{kind.__name__}.{name}"
+        for kind in (Collection, AsyncCollection, Store)
+        for name, verb in verbs(kind).items()
+        if ">>>" not in (inspect.getdoc(verb) or "") and name not in {"close", "run"}
+    ]
+    assert not missing
+
+
+def test_verbs_have_few_positional_parameters() -> None:
+    for kind in (Collection, AsyncCollection, Store, AsyncStore):
+        for name, verb in verbs(kind).items():
+            parameters = inspect.signature(verb).parameters.values()
+            positional = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+            assert len(positional) <= 5, f"{kind.__name__}.{name}"
+
+
+def test_every_error_is_in_the_tree_that_its_module_draws() -> None:
+    from collections_store import errors
+
+    kinds = [value for value in vars(errors).values() if inspect.isclass(value)]
+    drawn = errors.__doc__ or ""
+    for kind in kinds:
+        if issubclass(kind, errors.CollectionsStoreError):
+            assert kind.__name__ in drawn
+            assert kind.__name__ in collections_store.__all__
+
+
+def _public() -> Iterator[tuple[str, Any]]:
+    for name in collections_store.__all__:
+        thing = getattr(collections_store, name)
+        yield name, thing
+        if inspect.isclass(thing):
+            for attribute, value in vars(thing).items():
+                if not attribute.startswith("_") and (
+                    inspect.isroutine(value) or isinstance(value, property)
+                ):
+                    yield f"{name}.{attribute}", value
+
+
+def _parameters(verb: Any) -> list[str]:
+    return [
+        str(parameter)
+        .replace("AsyncConnection", "Connection")
+        .replace("sa.Connection", "Connection")
+        for parameter in inspect.signature(verb).parameters.values()
+    ]
+
+
+def _answer(verb: Any) -> str:
+    return str(inspect.signature(verb).return_annotation).replace("Async", "")
+
+
+def _prose(verb: Any) -> str:
+    text = (inspect.getdoc(verb) or "").split(">>>")[0].strip()
+    return text.replace("Async", "").replace(
+        "`await store.get_collection", "`store.get_sync_collection"
+    )
