@@ -7,6 +7,7 @@ awaited writes of one statement each go through a lane of their own, as groups.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
@@ -14,6 +15,7 @@ from typing import Final, TypeVar
 import sqlalchemy as sa
 
 from .dialects import Database
+from .errors import DatabaseBusy
 from .execution import Executor
 from .opening import make_ready
 from .operations import Catalogue, Operation
@@ -80,10 +82,14 @@ class Backend:
     def _goes_to_the_writer(self, operation: Operation[object]) -> bool:
         return operation.WRITES and self.database.SINGLE_WRITER
 
-    def close(self) -> None:
-        """Wait for the operations that run, and end the connections."""
+    def close(self, patience: float | None = None) -> None:
+        """Wait for the operations that run, and end the connections.
+
+        One that runs for longer than `patience` seconds (None: the busy timeout) ends its
+        connection itself.
+        """
         for pool in self._pools:
-            pool.close()
+            pool.close(self._options.busy_timeout if patience is None else patience)
         if self._own is not None:
             self._own.dispose()
 
@@ -126,6 +132,16 @@ class Backend:
         return GroupCommit(executor.run, run_group)
 
     def _make_ready(self) -> None:
+        """Make the database ready, also while other processes do just that."""
+        deadline = time.monotonic() + self._options.busy_timeout
+        while True:
+            try:
+                return self._try_to_make_ready()
+            except DatabaseBusy:
+                if time.monotonic() > deadline:
+                    raise
+
+    def _try_to_make_ready(self) -> None:
         pool = self._pools[0]
         lease = pool.acquire()
         try:

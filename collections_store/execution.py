@@ -90,9 +90,19 @@ class Executor:
         """Run claimed jobs in one transaction; returns those that must be run alone."""
         alone = [job for job in group if not job.operation.SINGLE]
         together = [job for job in group if job.operation.SINGLE]
-        return alone + (self._run_together(together) if together else [])
+        begun = time.monotonic()
+        while together:
+            try:
+                return alone + self._run_together(together)
+            except DatabaseBusy as error:
+                together = _still_wanted(together)
+                if time.monotonic() - begun > 0.9 * self._patience:
+                    _fail(together, error)
+                    break
+        return alone
 
     def _run_together(self, jobs: list[Job]) -> list[Job]:
+        """Run jobs in one transaction; raises `DatabaseBusy` where no other could write either."""
         try:
             lease = self.pool.acquire()
         except CollectionsStoreError:
@@ -103,7 +113,10 @@ class Executor:
         except Abandoned:
             return jobs
         except self.database.errors() as error:
-            lost = self._is_lost(error)
+            translated = self.database.translate(error)
+            lost = isinstance(translated, DatabaseUnavailable)
+            if isinstance(translated, DatabaseBusy) and self.database.SINGLE_WRITER:
+                raise translated from error
             if not lost:
                 return jobs
             for job in jobs:
@@ -156,6 +169,16 @@ class Executor:
             raise error
         if getattr(error, "in_doubt", False):
             raise error
+
+
+def _still_wanted(jobs: list[Job]) -> list[Job]:
+    _fail([job for job in jobs if job.abandoned], Abandoned("cancelled"))
+    return [job for job in jobs if not job.abandoned]
+
+
+def _fail(jobs: list[Job], error: CollectionsStoreError) -> None:
+    for job in jobs:
+        job.finish(error=error)
 
 
 def run_within(connection: SharedConnection, operation: Operation[T]) -> T:

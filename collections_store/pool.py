@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final, Protocol
 
@@ -58,8 +59,8 @@ class Pool(Protocol):
     def discard_idle(self) -> None:
         """End the connections that nobody has."""
 
-    def close(self) -> None:
-        """Wait for the connections in use, and end all."""
+    def close(self, patience: float) -> None:
+        """End all connections; wait up to `patience` seconds for each that is in use."""
 
 
 def open_driver_lease(
@@ -135,6 +136,8 @@ class HeldPool:
         lease.rested_since = time.monotonic()
         self._idle.append(lease)
         self._free.put(None)
+        if self.closed:
+            self.discard_idle()
 
     def discard(self, lease: Lease) -> None:
         self._free.put(None)
@@ -149,16 +152,19 @@ class HeldPool:
             except IndexError:
                 return
 
-    def close(self) -> None:
+    def close(self, patience: float) -> None:
         with self._closing:
             if self.closed:
                 return
             self.closed = True
-            for _ in range(self._size):
-                self._free.get(timeout=self._timeout)
-            self.discard_idle()
-            for _ in range(self._size):
-                self._free.put(None)
+        deadline, taken = time.monotonic() + patience, 0
+        with suppress(Empty):
+            while taken < self._size:
+                self._free.get(timeout=max(0.0, deadline - time.monotonic()))
+                taken += 1
+        self.discard_idle()
+        for _ in range(taken):
+            self._free.put(None)
 
 
 class BorrowingPool:
@@ -182,5 +188,5 @@ class BorrowingPool:
     def discard_idle(self) -> None:
         """Nothing rests here."""
 
-    def close(self) -> None:
+    def close(self, patience: float) -> None:  # noqa: ARG002
         self.closed = True

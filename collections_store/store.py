@@ -38,6 +38,10 @@ from .threads import Job
 
 T = TypeVar("T")
 
+FORKED: Final = "the store belongs to the process this one was forked from: open another"
+LAST_PATIENCE: Final = 1.0
+"""Seconds that a forgotten store waits for what still runs when the interpreter ends."""
+
 
 class Collections(ABC):
     """What a store and a transaction have in common: collections, and something that runs."""
@@ -204,9 +208,10 @@ class Store(Collections):
         with self._opening:
             if self._closed is None:
                 self._closed = "the store is closed"
-            self._backend = None
-            if self._finalizer is not None:
-                self._finalizer()
+            backend, self._backend = self._backend, None
+        if backend is not None and self._finalizer is not None:
+            self._finalizer.detach()
+            backend.close()
 
     def run(self, operation: Operation[T]) -> T:
         """Return the operation's result; every verb comes through here."""
@@ -272,9 +277,13 @@ class Store(Collections):
             if self._backend is None:
                 where = self._url if self._given is None else self._given
                 backend = Backend(where, self._catalogue, self._options, self._hand_over)
-                self._finalizer = weakref.finalize(self, backend.close)
+                self._finalizer = weakref.finalize(self, backend.close, LAST_PATIENCE)
                 self._backend = backend
             return self._backend
+
+    @property
+    def _is_forked(self) -> bool:
+        return self._closed == FORKED
 
     def _forked(self) -> None:
         """Give up what belongs to the parent process. Nothing is closed: that would end the
@@ -284,7 +293,7 @@ class Store(Collections):
         if self._backend is not None:
             _abandoned.append(self._backend)
             self._backend = None
-            self._closed = "the store belongs to the process this one was forked from: open another"
+            self._closed = FORKED
         if self._finalizer is not None:
             self._finalizer.detach()
             self._finalizer = None

@@ -15,10 +15,11 @@ from .collection import Collection
 from .collection_async import AsyncCollection
 from .dialects import Durability
 from .document import CollectionInfo
+from .errors import StoreClosed
 from .operations import Drop, FindTable, ListCollections, Operation, Rename
 from .options import MAX_BODY, Nul, Upgrade
 from .schema import check_name, mapped_class
-from .store import Store, Transaction
+from .store import LAST_PATIENCE, Store, Transaction
 from .threads import AwaitedJob, Mailbox, Workers
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ class AsyncStore(AsyncCollections):
         self._workers = Workers(self._store._run_job, self._store._width())
         self._store._hand_over = self._workers.submit
         self._mailbox: Mailbox | None = None
-        self._finalizer = weakref.finalize(self, _finish, self._workers, self._store)
+        self._finalizer = weakref.finalize(self, _finish, self._workers, self._store, LAST_PATIENCE)
 
     def __repr__(self) -> str:
         return repr(self._store).replace("Store", "AsyncStore", 1)
@@ -176,10 +177,13 @@ class AsyncStore(AsyncCollections):
         """Wait for the operations that run, and end the connections; any further use raises
         `StoreClosed`. Closing again does nothing.
         """
-        await asyncio.to_thread(self._finalizer)
+        if self._finalizer.detach() is not None:
+            await asyncio.to_thread(_finish, self._workers, self._store, None)
 
     async def run(self, operation: Operation[T]) -> T:
         """Return the operation's result; every verb comes through here."""
+        if self._store._closed is not None:
+            raise StoreClosed(self._store._closed)
         job = AwaitedJob(operation, self._mailbox_here())
         backend = self._store._backend
         if backend is not None and backend.lane is not None and backend.joins_lane(operation):
@@ -251,6 +255,7 @@ def _note(cancelled: asyncio.CancelledError, job: AwaitedJob) -> None:
         cancelled.add_note(f"collections_store wrote {outcome}: {job.operation!r}")
 
 
-def _finish(workers: Workers, store: Store) -> None:
-    workers.stop()
+def _finish(workers: Workers, store: Store, patience: float | None) -> None:
+    if not store._is_forked:
+        workers.stop(patience)
     store.close()

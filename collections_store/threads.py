@@ -241,19 +241,19 @@ class Workers:
         self._wakes.put(groups)
         self._refuse_if_stopped(job)
 
-    def stop(self) -> None:
-        """End the threads, once all that was submitted is done."""
+    def stop(self, patience: float | None = None) -> None:
+        """End the threads, once all that was submitted is done, or `patience` seconds are over."""
         with self._starting:
             self._stopped = True
             threads = [*self._threads, *([self._writer] if self._writer else [])]
         self._wakes.put(None)
         if self._writer is not None and self._writer is not threading.current_thread():
-            self._writer.join()  # first: it may hand jobs over to the others
+            self._writer.join(patience)  # first: it may hand jobs over to the others
         for _ in self._threads:
             self._queue.put(None)
         for thread in threads:
             if thread is not threading.current_thread():
-                thread.join()
+                thread.join(patience)
 
     def _refuse_if_stopped(self, job: Job) -> None:
         if self._stopped and job.claim():

@@ -33,6 +33,8 @@ HAS_SCHEMAS: Final = False
 UPGRADES_ITSELF: Final = True
 POOL_SIZE: Final = 4
 Steps: TypeAlias = tuple[str | int, ...]
+BUSY_SLICE: Final = 0.25
+"""Seconds after which a wait for a lock comes back to see whether its caller still waits."""
 MAX_WALK: Final = 6
 """A longer path runs in the matcher: its SQL doubles with each key, and SQLite 3.40's parser
 overflows."""
@@ -56,6 +58,12 @@ def normal_url(url: sa.URL) -> sa.URL:
     return url.set(drivername="sqlite+pysqlite")
 
 
+def file(url: sa.URL) -> str | None:
+    """A URI (`file:…?mode=ro`) speaks for itself."""
+    database = url.database or ":memory:"
+    return None if database.startswith((":memory:", "file:")) else database
+
+
 def is_private(url: sa.URL) -> bool:
     """In memory: the database ends with its connection."""
     return url.database in {None, "", ":memory:"} or url.query.get("mode") == "memory"
@@ -63,16 +71,16 @@ def is_private(url: sa.URL) -> bool:
 
 def engine_arguments(*, busy_timeout: float) -> dict[str, Any]:
     """One held connection per slot of the store, in the driver's autocommit mode."""
-    connect = {"check_same_thread": False, "isolation_level": None, "timeout": busy_timeout}
+    timeout = min(busy_timeout, BUSY_SLICE)
+    connect = {"check_same_thread": False, "isolation_level": None, "timeout": timeout}
     return {"connect_args": connect, "poolclass": NullPool}
 
 
 def settings(*, busy_timeout: float, durability: Durability) -> Sequence[str]:
     """FULL: what was acknowledged survives a power cut. NORMAL: it may lose the last moments."""
     return (
-        f"PRAGMA busy_timeout = {int(busy_timeout * 1000)}",
+        f"PRAGMA busy_timeout = {int(min(busy_timeout, BUSY_SLICE) * 1000)}",
         f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}",
-        "PRAGMA foreign_keys = ON",
     )
 
 

@@ -123,5 +123,26 @@ def fork_it(url: str, options: dict[str, Any]) -> None:
     store.close()
 
 
+def fork_async(url: str, options: dict[str, Any]) -> None:
+    """Fork with an open asynchronous store."""
+
+    async def use(store: AsyncStore, id: str) -> None:
+        await asyncio.gather(*(store["things"].put(f"{id} {n}", n) for n in range(5)))
+
+    store = AsyncStore(url, **options)
+    asyncio.run(use(store, "before"))
+    child = os.fork()
+    if not child:
+        try:
+            asyncio.run(use(store, "child"))
+        except StoreClosed as error:
+            print(type(error).__name__, error, flush=True)
+        sys.exit(0)
+    os.waitpid(child, 0)
+    asyncio.run(use(store, "after"))
+    print(store.get_sync_collection("things").count(), flush=True)
+    asyncio.run(store.aclose())
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]](sys.argv[2], json.loads(sys.argv[3]), *sys.argv[4:])

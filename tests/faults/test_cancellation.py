@@ -3,16 +3,18 @@ caller knows which of the two it was."""
 
 import asyncio
 import random
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from conftest import Place
 from faults.programs import Increment
 
-from collections_store import AsyncStore, was_committed
+from collections_store import AsyncStore, DatabaseBusy, was_committed
 from collections_store.operations import Connection
 
 
@@ -149,6 +151,49 @@ def test_a_job_that_has_not_begun_is_dropped(place: Place) -> None:
         assert await store["things"].get("n") == 3
 
     run(place, main, pool_size=1)
+
+
+def test_a_wait_for_another_process_can_be_cancelled(tmp_path: Path) -> None:
+    place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
+    holder = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+
+    async def main(store: AsyncStore) -> None:
+        await store["things"].put("a", 1)
+        holder.execute("BEGIN IMMEDIATE")
+        begun = time.monotonic()
+        tasks = [asyncio.create_task(store["things"].put("a", n)) for n in range(5)]
+        await asyncio.sleep(0.05)
+        for task in tasks[1:]:
+            task.cancel()
+        for task in tasks[1:]:
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await task
+            assert was_committed(caught.value) is False
+        assert time.monotonic() - begun < 10
+        holder.execute("ROLLBACK")
+        assert await tasks[0] == 2
+
+    run(place, main)
+    holder.close()
+
+
+def test_a_group_that_waits_too_long_fails_as_one(tmp_path: Path) -> None:
+    place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
+    holder = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+
+    async def main(store: AsyncStore) -> None:
+        await store["things"].put("a", 1)
+        holder.execute("BEGIN IMMEDIATE")
+        begun = time.monotonic()
+        puts = (store["things"].put("a", n) for n in range(50))
+        answers = await asyncio.gather(*puts, return_exceptions=True)
+        assert time.monotonic() - begun < 10
+        assert all(isinstance(answer, DatabaseBusy) for answer in answers)
+        holder.execute("ROLLBACK")
+        assert await store["things"].put("a", 2) == 2
+
+    run(place, main, busy_timeout=0.5)
+    holder.close()
 
 
 def test_the_event_loop_goes_on_while_a_lock_is_awaited(place: Place) -> None:

@@ -109,6 +109,13 @@ def test_a_forgotten_store_never_hangs_the_interpreter(shared_place: Place) -> N
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_of_an_async_store_meets_an_error_too(shared_place: Place) -> None:
+    [output] = finish(start("fork_async", shared_place))
+    assert "StoreClosed the store belongs to the process this one was forked from" in output
+    assert output.endswith("10\n")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_fork_meets_an_error_not_corruption(shared_place: Place) -> None:
     [output] = finish(start("fork_it", shared_place))
     assert "StoreClosed the store belongs to the process this one was forked from" in output
