@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,14 +65,18 @@ def cli_for(place: Place) -> Cli:
 
 
 def spawn(
-    arguments: Sequence[str], *, cwd: Path, input: bytes = b"", **environment: str
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    input: bytes = b"",
+    environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command in a process of its own, to its end."""
     return subprocess.run(
         arguments,
         cwd=cwd,
         input=input,
-        env=process_environment(**environment),
+        env=process_environment(**(environment or {})),
         capture_output=True,
         timeout=60,
         check=False,
@@ -81,5 +85,6 @@ def spawn(
 
 def process_environment(**more: str) -> dict[str, str]:
     """Return an environment in which this checkout is importable, and no database is chosen."""
-    inherited = {k: v for k, v in os.environ.items() if k != "COLLECTIONS_STORE_URL"}
+    ours = {"COLLECTIONS_STORE_URL", "PYTHONUNBUFFERED"}
+    inherited = {name: value for name, value in os.environ.items() if name not in ours}
     return inherited | {"PYTHONPATH": str(ROOT)} | more

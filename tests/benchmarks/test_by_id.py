@@ -1,0 +1,186 @@
+"""The verbs by id against the bare driver doing the same work: `nox -s bench`.
+
+Rounds alternate between the floor and the store, so that whatever else the machine does meets both.
+The floor holds its connection, has its statement prepared or cached, and encodes and decodes with
+orjson. Only ratios are worth reading; nothing is asserted.
+"""
+
+import asyncio
+import statistics
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import orjson
+import pytest
+from conftest import Place
+
+from collections_store import AsyncStore, Store
+
+pytestmark = pytest.mark.timeout(600)
+ROUNDS, TURNS = 15, 300
+BODY = {
+    "dialogue_id": "1_00000",
+    "services": ["Restaurants_1"],
+    "turns": [
+        {
+            "speaker": "USER" if number % 2 else "SYSTEM",
+            "utterance": "I am feeling hungry so I would like to find a place to eat.",
+            "frames": [{"service": "Restaurants_1", "slots": [{"slot": "city", "start": number}]}],
+        }
+        for number in range(6)
+    ],
+}
+UPSERT = (
+    "INSERT INTO {table} (id, body, version, created_at, updated_at) VALUES ({id}, {body}, 1, {now}, {now}) "
+    "ON CONFLICT (id) DO UPDATE SET body = excluded.body, version = {table}.version + 1, "
+    "updated_at = excluded.updated_at RETURNING version"
+)
+
+
+@pytest.fixture(params=["sqlite full", "sqlite normal", "postgresql"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
+    if request.param == "postgresql":
+        yield request.getfixturevalue("postgres_place"), {}
+    else:
+        place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
+        yield place, {"durability": request.param.split()[1]}
+
+
+class Floor:
+    """The bare driver."""
+
+    def __init__(self, place: Place, options: dict[str, Any], table: str) -> None:
+        if place.is_postgresql:
+            self._postgresql(place, f"{place.options['schema']}.{table}")
+        else:
+            self._sqlite(place, options, table)
+
+    def _sqlite(self, place: Place, options: dict[str, Any], table: str) -> None:
+        import sqlite3
+
+        path = place.url.removeprefix("sqlite:///")
+        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+        connection.execute(f"PRAGMA synchronous = {options['durability'].upper()}")
+        self._select = f"SELECT body FROM {table} WHERE id = ?"
+        self._upsert = UPSERT.format(table=table, id="?1", body="?2", now="?3")
+        self.connection: Any = connection
+
+    def _postgresql(self, place: Place, table: str) -> None:
+        import psycopg
+
+        self.connection = psycopg.connect(place.url, autocommit=True)
+        self._select = f"SELECT body::text FROM {table} WHERE id = %s"
+        self._upsert = UPSERT.format(table=table, id="%s", body="%s::jsonb", now="%s")
+        self._times = 2
+
+    _times = 1
+
+    def get(self) -> Any:
+        return orjson.loads(self.connection.execute(self._select, ("a",)).fetchall()[0][0])
+
+    def put(self) -> Any:
+        now = (time.time_ns() // 1000,) * self._times
+        text = orjson.dumps(BODY).decode()
+        return self.connection.execute(self._upsert, ("a", text, *now)).fetchall()[0][0]
+
+
+def compare(floor: Callable[[], Any], ours: Callable[[], Any]) -> tuple[float, float, float]:
+    """Return the median microseconds of the floor and of ours, and the median of the ratios."""
+    rounds = []
+    for number in range(ROUNDS + 2):
+        first, second = (floor, ours) if number % 2 else (ours, floor)
+        times = {first: _time(first), second: _time(second)}
+        rounds.append((times[floor], times[ours]))
+    rounds = rounds[2:]
+    low, own = (statistics.median(column) for column in zip(*rounds, strict=True))
+    return low, own, statistics.median(ours / floor for floor, ours in rounds)
+
+
+def _time(function: Callable[[], Any]) -> float:
+    begun = time.perf_counter()
+    for _ in range(TURNS):
+        function()
+    return (time.perf_counter() - begun) / TURNS * 1e6
+
+
+def report(capsys: pytest.CaptureFixture[str], name: str, result: tuple[float, float, float]) -> None:
+    with capsys.disabled():
+        print(f"\n  {name:<34} floor {result[0]:7.1f} µs   ours {result[1]:7.1f} µs   × {result[2]:.2f}", end="")
+
+
+def test_sync(bench: tuple[Place, dict[str, Any]], capsys: Any, request: Any) -> None:
+    place, options = bench
+    name = request.node.callspec.id
+    with Store(place.url, **place.options, **options) as store:
+        things = store["things"]
+        things.put("a", BODY)
+        floor = Floor(place, options, "cs_1_things")
+        report(capsys, f"{name}, sync get", compare(floor.get, lambda: things.get("a")))
+        report(capsys, f"{name}, sync put", compare(floor.put, lambda: things.put("a", BODY)))
+        floor.connection.close()
+
+
+class Hop:
+    """The bare driver behind one bare hop to a thread and back."""
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+
+    async def __call__(self, function: Callable[[], Any]) -> Any:
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._queue.put((function, loop, future))
+        return await future
+
+    def _work(self) -> None:
+        while (job := self._queue.get()) is not None:
+            function, loop, future = job
+            loop.call_soon_threadsafe(future.set_result, function())
+
+    def stop(self) -> None:
+        self._queue.put(None)
+        self._thread.join()
+
+
+def test_async(bench: tuple[Place, dict[str, Any]], capsys: Any, request: Any) -> None:
+    place, options = bench
+    name = request.node.callspec.id
+    runner, hop = asyncio.Runner(), Hop()
+
+    def many(call: Callable[[], Awaitable[Any]]) -> Callable[[], float]:
+        async def turns() -> None:
+            for _ in range(TURNS):
+                await call()
+
+        return lambda: runner.run(turns())  # type: ignore[return-value]
+
+    store = AsyncStore(place.url, **place.options, **options)
+    things = store["things"]
+    runner.run(things.put("a", BODY))
+    floor = Floor(place, options, "cs_1_things")
+    for verb, low, own in (
+        ("get", many(lambda: hop(floor.get)), many(lambda: things.get("a"))),
+        ("put", many(lambda: hop(floor.put)), many(lambda: things.put("a", BODY))),
+    ):
+        rounds = []
+        for number in range(ROUNDS + 2):
+            order = (low, own) if number % 2 else (own, low)
+            times = {}
+            for call in order:
+                begun = time.perf_counter()
+                call()
+                times[call] = (time.perf_counter() - begun) / TURNS * 1e6
+            rounds.append((times[low], times[own]))
+        lows, owns = zip(*rounds[2:], strict=True)
+        ratio = statistics.median(b / a for a, b in rounds[2:])
+        report(capsys, f"{name}, awaited {verb}", (statistics.median(lows), statistics.median(owns), ratio))
+    runner.run(store.aclose())
+    floor.connection.close()
+    hop.stop()
+    runner.close()

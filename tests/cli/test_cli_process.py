@@ -1,0 +1,262 @@
+"""The command line in processes of its own: pipes, signals, terminals, missing packages."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from cli.cli_process import COMMAND, Cli, cli_for, error_line, process_environment, spawn
+from conftest import Place
+
+POSIX = pytest.mark.skipif(os.name == "nt", reason="signals, /dev and terminals of POSIX")
+BUFFERED = pytest.mark.parametrize("buffered", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["", "-u"])
+BLOCKER = """
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == {package!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Blocker())
+from collections_store.cli import main
+main()
+"""
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Cli:
+    cli = Cli((f"--url=sqlite:///{tmp_path / 'one.db'}",))
+    cli.done("put", "a", "first", '{"n": 1}')
+    return cli
+
+
+def many(cli: Cli, collection: str, count: int) -> None:
+    lines = (json.dumps({"n": n, "text": "x" * 100}) + "\n" for n in range(count))
+    cli.done("import", collection, "--id", "n", input="".join(lines))
+
+
+def wait_for(condition: object, seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    assert callable(condition)
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_export_into_import(shared_place: Place, tmp_path: Path) -> None:
+    cli = cli_for(shared_place)
+    for id, body in {"null": "null", "one": "1", "text": '"ü"', "deep": '{"a":[{}]}'}.items():
+        cli.done("put", "a", id, body)
+    many(cli, "a", 3000)
+    words = [shlex.join(cli.command(*words)) for words in (("export", "a"), ("import", "b"))]
+    done = spawn(["sh", "-c", " | ".join(words)], cwd=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout == b""
+    assert done.stderr == b"imported 3,004 objects into b\n"
+    assert cli.objects("a") == cli.objects("b")
+
+
+def test_a_collection_can_be_exported_into_itself(sqlite: Cli, tmp_path: Path) -> None:
+    many(sqlite, "a", 3000)
+    words = [shlex.join(sqlite.command(*words)) for words in (("export", "a"), ("import", "a"))]
+    assert spawn(["sh", "-c", " | ".join(words)], cwd=tmp_path).returncode == 0
+    assert sqlite.done("find", "a", "--count") == "3001\n"
+
+
+@BUFFERED
+@pytest.mark.parametrize("command", [("export", "a"), ("list", "a"), ("get", "a", "l")])
+def test_a_reader_that_goes_away(
+    sqlite: Cli, tmp_path: Path, command: tuple[str, ...], buffered: dict[str, str]
+) -> None:
+    many(sqlite, "a", 5000)
+    sqlite.done("put", "a", "l", input=json.dumps("x" * 15_000_000))
+    process = subprocess.Popen(
+        sqlite.command(*command),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=process_environment(**buffered),
+        cwd=tmp_path,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.read(10)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(30) == 141
+
+
+@POSIX
+@BUFFERED
+@pytest.mark.parametrize("command", [("get", "a", "first"), ("export", "a"), ("collections",)])
+def test_output_that_cannot_be_written(
+    sqlite: Cli, tmp_path: Path, command: tuple[str, ...], buffered: dict[str, str]
+) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("this system has no /dev/full")
+    words = shlex.join(sqlite.command(*command))
+    done = spawn(["sh", "-c", f"{words} > /dev/full"], cwd=tmp_path, environment=buffered)
+    assert done.returncode == 6
+    assert "No space left" in error_line(done.stderr.decode())
+
+
+@POSIX
+def test_control_c_keeps_whole_batches(sqlite: Cli, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        sqlite.command("import", "t", "--id", "n", "--batch-size", "10"),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=process_environment(),
+    )
+    assert process.stdin is not None
+    assert process.stderr is not None
+    process.stdin.write(b"".join(b'{"n": %d}\n' % n for n in range(35)))
+    process.stdin.flush()
+
+    def count() -> str:
+        return sqlite("find", "t", "--count").stdout
+
+    wait_for(lambda: count() == "30\n")
+    process.send_signal(signal.SIGINT)
+    message = error_line(process.stderr.read().decode())
+    assert process.wait(30) == 130
+    assert message == "interrupted; nothing of this batch was imported, 30 objects before it were"
+    assert count() == "30\n"
+    with suppress(BrokenPipeError):
+        process.stdin.close()
+    process.stderr.close()
+
+
+@POSIX
+def test_control_c_elsewhere(sqlite: Cli, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        sqlite.command("put", "a", "b"),
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env=process_environment(),
+    )
+    assert process.stdin is not None
+    process.stdin.write(b'"' + b"x" * 10_000_000)  # more than a pipe holds: it is reading by now
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=30)[1] == b"Error: interrupted\n"
+    assert process.returncode == 130
+
+
+@pytest.mark.parametrize("package", ["click", "rich"])
+def test_without_the_extra(tmp_path: Path, package: str) -> None:
+    code = BLOCKER.format(package=package)
+    for arguments in (["--help"], ["list", "x"], []):
+        done = spawn([sys.executable, "-c", code, *arguments], cwd=tmp_path)
+        assert done.returncode == 7
+        message = error_line(done.stderr.decode())
+        assert message == f"{package} is not installed: pip install 'collections-store[cli]'"
+        assert done.stdout == b""
+
+
+def test_without_the_postgresql_extra(tmp_path: Path) -> None:
+    code = BLOCKER.format(package="psycopg")
+    url = "--url=postgresql://u:secret@127.0.0.1:1/x"
+    for command in (["list", "x"], ["db", "current"], ["info"]):
+        done = spawn([sys.executable, "-c", code, url, *command], cwd=tmp_path)
+        assert done.returncode == 7
+        message = error_line(done.stderr.decode())
+        assert "pip install 'collections-store[postgresql]'" in message
+
+
+def test_the_module_and_the_variable(tmp_path: Path) -> None:
+    variable = {"COLLECTIONS_STORE_URL": "sqlite:///variable.db"}
+    done = spawn(
+        [*COMMAND, "put", "t", "a"], cwd=tmp_path, input='"ü"'.encode(), environment=variable
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert [path.name for path in tmp_path.glob("*.db")] == ["variable.db"]
+    ascii_only = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
+    done = spawn([*COMMAND, "get", "t", "a"], cwd=tmp_path, environment=variable | ascii_only)
+    assert (done.returncode, done.stdout) == (0, '"ü"\n'.encode())
+    for output in ("jsonl", "table"):
+        command = [*COMMAND, "list", "t", "--output", output]
+        done = spawn(command, cwd=tmp_path, environment=variable | ascii_only)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert '"ü"' in done.stdout.decode()
+
+
+@POSIX
+def test_arguments_that_are_no_text(sqlite: Cli, tmp_path: Path) -> None:
+    wrong = os.fsencode("\udcff")
+    for words in (
+        (b"put", b"a", wrong, b"1"),
+        (b"put", wrong, b"a", b"1"),
+        (b"put", b"a", b"b", wrong),
+    ):
+        command = [os.fsencode(word) for word in sqlite.command()] + list(words)
+        done = subprocess.run(
+            command, cwd=tmp_path, env=process_environment(), capture_output=True, check=False
+        )
+        assert done.returncode == 3, done.stderr
+        error_line(done.stderr.decode())
+
+
+@POSIX
+def test_drop_asks_on_a_terminal(sqlite: Cli, tmp_path: Path) -> None:
+    assert on_terminal(sqlite.command("drop", "a"), b"n\n", tmp_path)[0] == 1
+    assert on_terminal(sqlite.command("drop", "a"), b"\x04", tmp_path)[0] == 1
+    assert on_terminal(sqlite.command("drop", "a"), b"\x03", tmp_path)[0] == 130
+    assert list(sqlite.objects("a")) == ["first"]
+    code, shown = on_terminal(sqlite.command("drop", "a"), b"y\n", tmp_path)
+    assert code == 0
+    assert "Delete a with its 1 object? [y/N]" in shown
+    assert sqlite.done("collections") == ""
+
+
+@POSIX
+def test_a_terminal_gets_a_table_and_a_progress_bar(sqlite: Cli, tmp_path: Path) -> None:
+    code, shown = on_terminal(sqlite.command("collections"), b"", tmp_path)
+    assert code == 0
+    assert "│ a " in shown
+    lines = b"".join(b'{"n": %d}\n' % n for n in range(3000)) + b"bad\n"
+    (tmp_path / "input").write_bytes(lines)
+    command = sqlite.command("import", "input", "-c", "t", "--id", "n", "--skip-errors")
+    code, shown = on_terminal(command, b"", tmp_path)
+    assert code == 0
+    assert "3,000 objects" in shown
+    assert "100%" in shown
+    assert "skipped 'input', line 3001: not JSON" in shown.replace("\r\n", "\n")
+    assert "imported 3,000 objects into t, skipped 1 object" in shown
+    code, shown = on_terminal(sqlite.command("import", "-c", "t"), b"", tmp_path)
+    assert (code, "standard input is a terminal" in shown) == (2, True)
+
+
+def on_terminal(command: list[str], typed: bytes, cwd: Path) -> tuple[int, str]:
+    """Run a command on a terminal of its own; what is typed is typed once it has asked."""
+    import pty
+
+    shown = bytearray()
+    child, terminal = pty.fork()
+    if child == 0:
+        os.chdir(cwd)
+        os.execve(command[0], command, process_environment(COLUMNS="120", TERM="xterm"))
+    try:
+        while piece := _read(terminal):
+            shown += piece
+            if typed and b"[y/N]" in shown:
+                time.sleep(0.1)
+                os.write(terminal, typed)
+                typed = b""
+    finally:
+        os.close(terminal)
+        status = os.waitpid(child, 0)[1]
+    return os.waitstatus_to_exitcode(status), shown.decode()
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # how Linux says that nobody holds the other end any more
+        return b""

@@ -1,0 +1,68 @@
+"""The reference page, and what it promises."""
+
+from collections.abc import Iterator
+
+import click
+from cli.cli_process import ROOT
+
+from collections_store import errors
+from collections_store.cli.app import program
+from collections_store.cli.exits import Exit, code_of, described
+from collections_store.cli.reference import reference
+
+PAGE = ROOT / "docs" / "reference" / "cli.md"
+EXPECTED = {
+    *("import", "export", "put", "get", "remove", "find", "list", "collections", "drop", "info"),
+    *("demo", "db", "db upgrade", "db current", "db check", "db sql"),
+}
+
+
+def commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
+    for name, command in group.commands.items():
+        yield f"{before}{name}", command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{before}{name} ")
+
+
+def test_the_page_is_what_help_prints() -> None:
+    advice = "python -m collections_store.cli.reference > docs/reference/cli.md"
+    assert PAGE.read_text(encoding="utf-8") == reference(), advice
+
+
+def test_every_command_is_there_and_every_option_is_explained() -> None:
+    found = dict(commands(program))
+    assert set(found) == EXPECTED
+    for name, command in found.items():
+        assert command.help, name
+        assert f"\n## collections-store {name}\n" in reference()
+        options = [p for p in command.params if isinstance(p, click.Option) and not p.hidden]
+        assert all(option.help for option in options), name
+
+
+def test_exit_codes_are_distinct_and_documented() -> None:
+    codes = [code.value for code in Exit]
+    assert codes == sorted(set(codes))
+    assert len(described()) == len(codes)
+    for code in Exit:
+        assert f"| {code.value} | {code.meaning} |" in reference()
+
+
+def test_every_error_of_the_library_has_a_code() -> None:
+    samples: dict[errors.CollectionsStoreError, Exit] = {
+        errors.InvalidUrl("x"): Exit.USAGE,
+        errors.InvalidOption("x", "y"): Exit.USAGE,
+        errors.InvalidName("x"): Exit.BAD_INPUT,
+        errors.InvalidId("x", "y"): Exit.BAD_INPUT,
+        errors.InvalidBody("x", "y"): Exit.BAD_INPUT,
+        errors.InvalidFilter("x", "y"): Exit.BAD_INPUT,
+        errors.CollectionNotFound("x"): Exit.NO,
+        errors.MissingExtra("x", "y"): Exit.MISSING_EXTRA,
+        errors.SchemaOutdated("x", found="1", expected="2"): Exit.SCHEMA,
+        errors.SchemaTooNew("x", found="3", expected="2"): Exit.SCHEMA,
+        errors.DatabaseError("x"): Exit.FAILED,
+        errors.DatabaseUnavailable("x"): Exit.UNAVAILABLE,
+        errors.DatabaseBusy("x"): Exit.UNAVAILABLE,
+        errors.TransactionConflict("x"): Exit.FAILED,
+    }
+    for error, code in samples.items():
+        assert code_of(error) is code, error

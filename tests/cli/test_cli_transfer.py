@@ -1,0 +1,340 @@
+"""import and export: what they read and write, and what is kept when something is wrong."""
+
+import gzip
+import json
+import os
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.cli_process import Cli, cli_for
+from conftest import Place
+
+from collections_store import Collection, Store
+from collections_store.cli import transfer
+from collections_store.cli.reading import BadItem, parse_json, read_items
+
+BODIES: dict[str, Any] = {
+    "null": None,
+    "true": True,
+    "number": -1.5,
+    "big": 1e16,
+    "text": "\u2028 ü \x1b \\ \" '",
+    "empty": "",
+    "list": [1, [], {}],
+    "looks like a line": {"id": "x", "body": 1},
+    "": {"a.b": {"$c": None}},
+}
+DEEP = "[" * 200 + "]" * 200
+
+
+@pytest.fixture
+def cli(shared_place: Place) -> Cli:
+    return cli_for(shared_place)
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Cli:
+    return Cli((f"--url=sqlite:///{tmp_path / 'one.db'}",))
+
+
+def lines(*values: Any) -> str:
+    return "".join(json.dumps(value) + "\n" for value in values)
+
+
+def numbered(count: int) -> str:
+    return lines(*({"n": n, "half": n / 2} for n in range(count)))
+
+
+def test_what_is_exported_can_be_imported(cli: Cli, tmp_path: Path) -> None:
+    for id, body in BODIES.items():
+        cli.done("put", "a", "--", id, json.dumps(body))
+    cli.done("put", "a", "deep", DEEP)
+    for name in ("a.jsonl", "a.jsonl.gz", "a.JSON.GZ"):
+        cli.done("export", "a", str(tmp_path / name))
+        cli.done("import", str(tmp_path / name), "--collection", "b")
+        assert cli.done("export", "b") == cli.done("export", "a")
+        cli.done("drop", "b", "--yes")
+    for output in ("jsonl", "json"):
+        exported = cli.done("export", "a", "--output", output)
+        cli.done("import", "b", input=exported)
+        cli.done("import", "-", "-c", "c", input=gzip.compress(exported.encode()))
+        assert cli.done("export", "b", "--output", output) == exported
+        assert cli.done("export", "c", "--output", output) == exported
+        cli.done("drop", "b", "--yes")
+
+
+def test_a_gzipped_export_is_gzipped_and_the_same_each_time(sqlite: Cli, tmp_path: Path) -> None:
+    sqlite.done("import", "a", "--id", "n", input=numbered(10))
+    files = [tmp_path / "1.gz", tmp_path / "2.gz"]
+    for file in files:
+        sqlite.done("export", "a", str(file))
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert gzip.decompress(files[0].read_bytes()).decode() == sqlite.done("export", "a")
+
+
+def test_ids_from_a_field(cli: Cli) -> None:
+    given = [{"key": {"k": "a"}, "v": 1}, {"key": {"k": 7}}, {"key": {"k": "ü"}}]
+    result = cli("import", "things", "--id", "key.k", input=lines(*given))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "imported 3 objects into things\n"
+    assert cli.objects("things") == {"a": given[0], "7": given[1], "ü": given[2]}
+
+
+def test_an_array_of_objects(cli: Cli) -> None:
+    given = [{"n": 1}, {"n": 2}, {"n": 3}]
+    cli.done("import", "things", "--id", "n", input=f"\n  {json.dumps(given, indent=2)}\n")
+    assert cli.objects("things") == {"1": given[0], "2": given[1], "3": given[2]}
+    cli.done("import", "empty", input=" [] ")
+    assert cli.objects("empty") == {}
+
+
+def test_line_ends_blank_lines_and_the_byte_order_mark(sqlite: Cli) -> None:
+    text = '\ufeff\r\n{"n": 1}\r\n\r\n  \n\t{"n": 2}'.encode()
+    sqlite.done("import", "things", "--id", "n", input=text)
+    assert list(sqlite.objects("things")) == ["1", "2"]
+    sqlite.done("import", "others", "--id", "n", input=b'\xef\xbb\xbf[{"n": 1}]')
+    assert list(sqlite.objects("others")) == ["1"]
+
+
+def test_an_empty_input_imports_nothing(sqlite: Cli, tmp_path: Path) -> None:
+    (tmp_path / "empty").touch()
+    for arguments in (("-",), (str(tmp_path / "empty"),)):
+        result = sqlite("import", *arguments, "-c", "things", input="")
+        assert (result.exit_code, result.stderr) == (0, "imported 0 objects into things\n")
+
+
+def test_an_id_that_comes_twice_has_its_last_body(cli: Cli) -> None:
+    given = lines({"id": "a", "body": 1}, {"id": "b", "body": 2}, {"id": "a", "body": 3})
+    cli.done("import", "things", "--batch-size", "1", input=given)
+    assert cli.objects("things") == {"a": 3, "b": 2}
+
+
+BAD: dict[str, tuple[bytes, str]] = {
+    "no JSON": (b"{'n': 1}", "not JSON: "),
+    "cut off": (b'{"n": 1', "not JSON: "),
+    "not UTF-8": (b'{"n": "\xff"}', "not JSON: "),
+    "half a character": (b'{"n": "\\ud800"}', "not JSON: "),
+    "NaN": (b'{"n": 1, "v": NaN}', "not JSON: "),
+    "infinite": (b'{"n": 1, "v": 1e400}', "not JSON: "),
+    "infinite and long": (b'{"n": 1, "v": [1e400, 1234567890123456789]}', "inf is not JSON"),
+    "too deep to read": (b'{"n": 1, "v": ' + b"[" * 5000 + b"]" * 5000 + b"}", "not JSON: "),
+    "too deep to keep": (b'{"n": 1, "v": ' + b"[" * 200 + b"]" * 200 + b"}", "deeper"),
+    "not an object": (b"5", "there is no field 'n' to take the id from"),
+    "no id": (b'{"m": 1}', "there is no field 'n' to take the id from"),
+    "id of another kind": (b'{"n": [1]}', "neither a string nor an integer"),
+    "id true": (b'{"n": true}', "neither a string nor an integer"),
+    "id 1.0": (b'{"n": 1.0}', "neither a string nor an integer"),
+    "id null": (b'{"n": null}', "neither a string nor an integer"),
+    "long id": (b'{"n": "' + b"x" * 2001 + b'"}', "cannot be an object's id"),
+    "NUL in the id": (b'{"n": "\\u0000"}', "NUL"),
+    "NUL in the body": (b'{"n": 1, "v": "\\u0000"}', "at 'v': holds a NUL"),
+    "large integer": (b'{"n": 1, "v": 123456789012345678901}', "at 'v': an integer beyond 64 bit"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_line_ends_the_import_and_nothing_of_its_batch_is_kept(
+    sqlite: Cli, tmp_path: Path, name: str
+) -> None:
+    bad, reason = BAD[name]
+    good = numbered(14).encode().splitlines(keepends=True)
+    (tmp_path / "input").write_bytes(b"".join([*good[:7], bad, b"\n", *good[7:]]))
+    arguments = ("import", str(tmp_path / "input"), "-c", "t", "--id", "n", "--batch-size", "3")
+    message = sqlite.fails(3, *arguments)
+    assert message.startswith(f"'{tmp_path / 'input'}', line 8: ")
+    assert reason in message
+    assert message.endswith("; nothing of this batch was imported, 6 objects before it were")
+    assert list(sqlite.objects("t")) == [str(n) for n in range(6)]
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_with_skip_errors_the_others_are_imported(sqlite: Cli, name: str) -> None:
+    bad, reason = BAD[name]
+    good = numbered(14).encode().splitlines(keepends=True)
+    given = b"".join([bad + b"\n", *good[:7], bad, b"\n", *good[7:], bad])
+    arguments = ("import", "t", "--id", "n", "--batch-size", "5", "--skip-errors")
+    result = sqlite(*arguments, input=given)
+    assert result.exit_code == 0
+    *reports, summary = result.stderr.splitlines()
+    places = [report.split(":")[0] for report in reports]
+    assert places == [f"skipped standard input, line {n}" for n in (1, 9, 17)]
+    assert all(reason in report for report in reports)
+    assert summary == "imported 14 objects into t, skipped 3 objects"
+    assert list(sqlite.objects("t")) == [str(n) for n in range(14)]
+
+
+def test_without_id_only_lines_of_export_are_taken(sqlite: Cli) -> None:
+    for bad in ({"n": 1}, {"id": "a"}, {"body": 1}, {"id": "a", "body": 1, "more": 2}, "text"):
+        assert "--id FIELD" in sqlite.fails(3, "import", "t", input=lines(bad))
+    assert "'id'" in sqlite.fails(3, "import", "t", input=lines({"id": None, "body": 1}))
+    sqlite.done("import", "t", input=lines({"id": 5, "body": None}))
+    assert sqlite.objects("t") == {"5": None}
+
+
+def test_the_first_bad_line_is_the_one_reported(sqlite: Cli) -> None:
+    given = '{"n": 1, "v": "\\u0000"}\nnot json\n'
+    assert "line 1:" in sqlite.fails(3, "import", "t", "--id", "n", input=given)
+
+
+def test_bad_elements_of_an_array_are_named_by_their_position(sqlite: Cli) -> None:
+    given = json.dumps([{"n": 1}, {"m": 2}, {"n": "x\0"}, {"n": 4}])
+    message = sqlite.fails(3, "import", "t", "--id", "n", input=given)
+    assert message.startswith("standard input, element 2: there is no field 'n'")
+    assert message.endswith("; nothing was imported")
+    result = sqlite("import", "t", "--id", "n", "--skip-errors", input=given)
+    assert "element 2" in result.stderr
+    assert "element 3" in result.stderr
+    assert list(sqlite.objects("t")) == ["1", "4"]
+
+
+def test_an_array_that_is_no_json_is_one_bad_item(sqlite: Cli) -> None:
+    given = '\n[\n{"n": 1},\n{"n": 2]\n'
+    message = sqlite.fails(3, "import", "t", "--id", "n", input=given)
+    assert message.startswith("standard input, the array: not JSON: ")
+    assert "line 4" in message
+    result = sqlite("import", "t", "--id", "n", "--skip-errors", input=given)
+    assert result.stderr.endswith("imported 0 objects into t, skipped 1 object\n")
+
+
+@pytest.mark.parametrize("options", [(), ("--skip-errors",)])
+def test_damaged_gzip_ends_the_import(sqlite: Cli, tmp_path: Path, options: tuple[str]) -> None:
+    whole = gzip.compress(os.urandom(3000).hex().encode().join([b'{"n": 1, "v": "', b'"}\n']))
+    for number, damaged in enumerate((whole[:-9], whole[:200], b"\x1f", b"\x1f\x8bno gzip at all")):
+        file = tmp_path / f"{number}.gz"
+        file.write_bytes(damaged)
+        message = sqlite.fails(3, "import", str(file), "-c", "t", "--id", "n", *options)
+        assert message.startswith(f"'{file}': the gzipped data is damaged: ")
+        assert message.endswith("; nothing was imported")
+
+
+def test_wrong_use_of_import(sqlite: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text(lines({"id": "a", "body": 1}))
+    file = str(tmp_path / "file")
+    assert "--collection NAME" in sqlite.fails(2, "import")
+    assert "--collection NAME" in sqlite.fails(2, "import", "-")
+    assert "--collection NAME" in sqlite.fails(2, "import", file)
+    assert "no file" in sqlite.fails(2, "import", f"{file}.no", "-c", "t")
+    assert "folder" in sqlite.fails(2, "import", str(tmp_path), "-c", "t")
+    assert "batch-size" in sqlite.fails(2, "import", file, "-c", "t", "--batch-size", "0")
+    assert "cannot name a collection" in sqlite.fails(3, "import", file, "-c", "a-b")
+    assert "cannot name a collection" in sqlite.fails(3, "import", "no.jsonl", input="")
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+def test_batches_are_transactions_of_the_size_asked(
+    sqlite: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = []
+    put_many = Collection.put_many
+
+    def watched(collection: Collection, bodies: Any) -> int:
+        sizes.append(put_many(collection, bodies))
+        return sizes[-1]
+
+    monkeypatch.setattr(Collection, "put_many", watched)
+    sqlite.done("import", "t", "--id", "n", input=numbered(1100))
+    assert sizes == [500, 500, 100, 0]
+
+
+def test_ten_thousand_lines(cli: Cli) -> None:
+    cli.done("import", "t", "--id", "n", input=numbered(10_000))
+    assert cli.done("find", "t", "--count") == "10000\n"
+    exported = cli.done("export", "t").splitlines()
+    assert [json.loads(line)["id"] for line in exported] == [str(n) for n in range(10_000)]
+
+
+def test_lines_are_read_one_at_a_time() -> None:
+    """In constant memory: what is behind a line is not read before the line is taken."""
+
+    class Endless:
+        def __init__(self) -> None:
+            self.read = 0
+
+        def readable(self) -> bool:
+            return True
+
+        @property
+        def closed(self) -> bool:
+            return False
+
+        def readinto(self, buffer: Any) -> int:
+            line = b'{"n": 1}\n'
+            buffer[: len(line)] = line
+            self.read += 1
+            return len(line)
+
+        def close(self) -> None:
+            pass
+
+    stream: Any = Endless()
+    items = read_items(stream)
+    assert [next(items).load() for _ in range(1000)] == [{"n": 1}] * 1000
+    assert stream.read < 2000
+
+
+def test_a_file_is_replaced_as_a_whole(sqlite: Cli, tmp_path: Path, monkeypatch: Any) -> None:
+    sqlite.done("import", "t", "--id", "n", input=numbered(1000))
+    file = tmp_path / "out.jsonl"
+    file.write_text("what was there")
+    file.chmod(0o600)
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(file)
+    before = sorted(path.name for path in tmp_path.iterdir())
+
+    def broken(documents: Any, output: str, stream: Any) -> None:
+        stream.write(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(transfer, "write_documents", broken)
+        assert "No space left" in sqlite.fails(6, "export", "t", str(link))
+    assert file.read_text() == "what was there"
+    sqlite.done("export", "t", str(link))
+    assert file.read_text() == sqlite.done("export", "t")
+    assert link.is_symlink()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_device_is_written_to_not_replaced(sqlite: Cli) -> None:
+    sqlite.done("put", "t", "a", "1")
+    sqlite.done("export", "t", os.devnull)
+    assert not Path(os.devnull).is_file()
+
+
+def test_where_an_export_cannot_be_written(sqlite: Cli, tmp_path: Path) -> None:
+    sqlite.done("put", "t", "a", "1")
+    assert "No such file" in sqlite.fails(6, "export", "t", str(tmp_path / "no" / "where"))
+    sqlite.fails(2, "export", "t", str(tmp_path))
+
+
+def test_bodies_over_the_limit_can_be_taken_out(sqlite: Cli, tmp_path: Path) -> None:
+    with Store(sqlite.options[0].removeprefix("--url="), max_body=2**25) as store:
+        store["t"].put("large", "x" * (17 * 2**20))
+    assert len(sqlite.done("get", "t", "large")) == 17 * 2**20 + 3
+    assert "16,777,216" in sqlite.fails(3, "import", "u", input=sqlite.done("export", "t"))
+
+
+@pytest.mark.parametrize("text", ["1" * 5000, "-" + "9" * 40, "[" * 3000 + "1" * 20 + "]" * 3000])
+def test_numbers_are_never_rounded_in_silence(text: str) -> None:
+    try:
+        value = parse_json(text.encode())
+    except BadItem:
+        return
+    assert value == int(text)
+
+
+def test_an_input_that_breaks_off_tells_what_is_kept(
+    sqlite: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(stream: Any) -> Any:
+        yield from islice(read_items(stream), 7)
+        raise OSError(5, "Input/output error")
+
+    (tmp_path / "input").write_text(numbered(10))
+    monkeypatch.setattr(transfer, "read_items", broken)
+    arguments = ("import", str(tmp_path / "input"), "-c", "t", "--id", "n", "--batch-size", "3")
+    message = sqlite.fails(6, *arguments)
+    assert "Input/output error; nothing of this batch was imported, 6 objects" in message

@@ -1,0 +1,105 @@
+"""The connections of a store: how many, whose turn it is, and what becomes of them at the end."""
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collections_store import DatabaseBusy, Store, StoreClosed
+from collections_store.pool import PING_AFTER, HeldPool
+
+
+def pool_of(store: Store, number: int = 0) -> HeldPool:
+    store["things"].put("a", 1)
+    assert store._backend is not None
+    pool = store._backend._pools[number]
+    assert isinstance(pool, HeldPool)
+    return pool
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+def test_the_connection_used_last_is_used_first(url: str) -> None:
+    with Store(url, pool_size=3) as store:
+        pool = pool_of(store)
+        one, two = pool.acquire(), pool.acquire()
+        assert one is not two
+        pool.release(two)
+        pool.release(one)
+        assert pool.acquire() is one
+        pool.release(one)
+
+
+def test_no_more_than_the_size(url: str) -> None:
+    with Store(url, pool_size=2, busy_timeout=0.2) as store:
+        pool = pool_of(store)
+        leases = [pool.acquire(), pool.acquire()]
+        with pytest.raises(DatabaseBusy, match=r"all 2 connections were in use for 0\.2 seconds"):
+            store["things"].get("a")
+        for lease in leases:
+            pool.release(lease)
+        assert store["things"].get("a") == 1
+
+
+def test_a_connection_that_is_discarded_makes_room(url: str) -> None:
+    with Store(url, pool_size=1) as store:
+        pool = pool_of(store)
+        lease = pool.acquire()
+        pool.discard(lease)
+        other = pool.acquire()
+        assert other is not lease
+        pool.release(other)
+
+
+def test_a_connection_that_rested_long_is_tried_first(postgres_place: Any) -> None:
+    with Store(postgres_place.url, **postgres_place.options, pool_size=1) as store:
+        pool = pool_of(store)
+        lease = pool.acquire()
+        lease.connection.driver.close()  # type: ignore[union-attr]
+        pool.release(lease)
+        lease.rested_since = time.monotonic() - PING_AFTER - 1
+        assert store["things"].put("a", 2) == 2
+
+
+def test_closing_waits_for_what_runs_but_not_for_ever(url: str) -> None:
+    store = Store(url, pool_size=1, busy_timeout=0.3)
+    pool = pool_of(store)
+    lease = pool.acquire()
+    closing = threading.Thread(target=store.close)
+    closing.start()
+    closing.join(10)
+    assert not closing.is_alive()
+    pool.release(lease)
+    assert lease.sa.closed
+    with pytest.raises(StoreClosed):
+        pool.acquire()
+
+
+def test_waiting_for_a_connection_ends_when_the_store_is_closed(url: str) -> None:
+    store = Store(url, pool_size=1, busy_timeout=5)
+    pool = pool_of(store)
+    lease = pool.acquire()
+    errors: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            store["things"].get("a")
+        except StoreClosed as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    time.sleep(0.05)
+    closing = threading.Thread(target=store.close)
+    closing.start()
+    time.sleep(0.05)
+    pool.release(lease)
+    waiting.join(10)
+    closing.join(10)
+    assert not waiting.is_alive()
+    assert len(errors) <= 1
