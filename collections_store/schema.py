@@ -27,6 +27,7 @@ REVISION: Final = "0002"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_]{1,200}", re.ASCII)
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9_]{0,19}", re.ASCII)
+_SCHEMA: Final = re.compile(r"[ -$&-~]{1,63}", re.ASCII)
 _SLUG_LENGTH: Final = 20
 
 
@@ -89,8 +90,10 @@ class Names:
             raise InvalidOption(
                 "prefix", f"{self.prefix!r} must be 1 to 20 of a-z, 0-9 and _, a letter first"
             )
-        if self.schema is not None and not (self.schema and "\0" not in self.schema):
-            raise InvalidOption("schema", f"{self.schema!r} cannot name a PostgreSQL schema")
+        if self.schema is not None and not _SCHEMA.fullmatch(self.schema):
+            raise InvalidOption(
+                "schema", f"{self.schema!r} must be 1 to 63 ASCII characters without %"
+            )
 
     @property
     def revision(self) -> str:

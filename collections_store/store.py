@@ -176,7 +176,9 @@ class Store(Collections):
         self._options.check_for(self._database)
         if self._given is None:
             self._url = self._database.normal_url(self._url)
-        elif pool_size is not None:
+        else:
+            _check_driver("engine", self._given.dialect, self._database)
+        if self._given is not None and pool_size is not None:
             raise InvalidOption("pool_size", "the engine that was given has a pool of its own")
         statements = CatalogueStatements(self._options.names(), self._database)
         self._catalogue = Catalogue(statements)
@@ -230,10 +232,7 @@ class Store(Collections):
         ...     objects = store.bind(connection)
         ...     version = objects["orders"].put("1", {"total": 12})
         """
-        if connection.dialect.name != self._database.NAME:
-            raise InvalidOption(
-                "connection", f"it leads to {connection.dialect.name}, not {self._database.NAME}"
-            )
+        _check_driver("connection", connection.dialect, self._database)
         return Transaction(connection, self)
 
     def model(self, name: str) -> type[Any]:
@@ -310,6 +309,14 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def _check_driver(option: str, dialect: sa.Dialect, database: Database) -> None:
+    if dialect.name != database.NAME:
+        raise InvalidOption(option, f"it leads to {dialect.name}, not {database.NAME}")
+    if dialect.driver not in database.DRIVERS:
+        known = " or ".join(sorted(database.DRIVERS))
+        raise InvalidOption(option, f"its driver is {dialect.driver}: use {known}")
 
 
 def _target(url: str | sa.URL | None, engine: sa.Engine | None) -> tuple[sa.URL, sa.Engine | None]:

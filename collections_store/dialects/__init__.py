@@ -36,6 +36,10 @@ class Database(Protocol):
         """SQLAlchemy's name of the dialect."""
 
     @property
+    def DRIVERS(self) -> frozenset[str]:  # noqa: N802
+        """SQLAlchemy's names of the drivers a caller's engine or connection may have."""
+
+    @property
     def SINGLE_WRITER(self) -> bool:  # noqa: N802
         """Does one transaction at a time write?"""
 

@@ -25,6 +25,7 @@ from ..path import Path, is_index
 from . import Durability, Function, TableVanished
 
 NAME: Final = "postgresql"
+DRIVERS: Final = frozenset({"psycopg", "psycopg_async"})
 SINGLE_WRITER: Final = False
 ORDERED_KEYS: Final = False
 HAS_SCHEMAS: Final = True

@@ -27,6 +27,7 @@ from ..path import Path, is_index
 from . import Durability, Function, TableVanished
 
 NAME: Final = "sqlite"
+DRIVERS: Final = frozenset({"pysqlite", "aiosqlite"})
 SINGLE_WRITER: Final = True
 ORDERED_KEYS: Final = True
 HAS_SCHEMAS: Final = False

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import psycopg
 import pytest
+from conftest import Place
+from psycopg.sql import SQL, Identifier
 
-from collections_store import CollectionExists, CollectionNotFound
+from collections_store import CollectionExists, CollectionNotFound, Store, migrate
 
 
 def test_a_collection_comes_into_being_with_its_first_object(store: Any) -> None:
@@ -108,6 +111,20 @@ def test_two_prefixes_are_two_stores(open_store: Any) -> None:
     assert (one["things"].get("a"), two["things"].get("a")) == (1, 2)
     assert one.drop("things")
     assert two["things"].get("a") == 2
+
+
+@pytest.mark.parametrize("schema", ["Upper Case", 'quo"te', "apo'strophe", "$x", ":x", "-"])
+def test_a_schema_of_any_name(postgres_place: Place, schema: str) -> None:
+    schema = f"{schema} {postgres_place.options['schema']}"
+    with Store(postgres_place.url, schema=schema) as store:
+        store["things"].put("a", {"x": 1})
+        assert [d.id for d in store["things"].find("x", 1)] == ["a"]
+        assert store.collections()[0].size > 0
+        store.rename("things", "others")
+        assert store.drop("others")
+    assert migrate.check(postgres_place.url, schema=schema) == []
+    with psycopg.connect(postgres_place.url, autocommit=True) as connection:
+        connection.execute(SQL("DROP SCHEMA {} CASCADE").format(Identifier(schema)))
 
 
 def test_a_stale_handle_in_another_store(open_store: Any) -> None:

@@ -174,6 +174,14 @@ def test_bind_wants_the_stores_database(store: Store) -> None:
         store.bind(stranger)
 
 
+def test_a_driver_that_is_not_ours_is_refused_by_name() -> None:
+    pytest.importorskip("psycopg")
+    engine = sa.create_engine("postgresql+psycopg://x/y")
+    engine.dialect.driver = "another"
+    with pytest.raises(InvalidOption, match="its driver is another: use psycopg"):
+        Store(engine=engine)
+
+
 def test_a_mapped_class_queries_and_writes(store: Store, engine: sa.Engine) -> None:
     store["cities"].put("berlin", {"country": {"code": "de"}, "population": 3_900_000, "é": [1.5]})
     store["cities"].put("paris", {"country": {"code": "fr"}, "population": 2_100_000})

@@ -168,6 +168,8 @@ def test_the_message_says_what_to_do(things: Any) -> None:
         {"prefix": ""},
         {"prefix": "p" * 21},
         {"schema": ""},
+        {"schema": "100%"},
+        {"schema": "x" * 64},
     ],
     ids=repr,
 )
