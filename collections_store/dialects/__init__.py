@@ -69,9 +69,6 @@ class Database(Protocol):
     def normal_url(self, url: sa.URL) -> sa.URL:
         """Return the URL with the one driver this library uses; raises `InvalidUrl`."""
 
-    def file(self, url: sa.URL) -> str | None:
-        """Return the file that a URL names; None: it names none."""
-
     def is_private(self, url: sa.URL) -> bool:
         """Does the database live in its one connection only?"""
 

@@ -53,10 +53,6 @@ def normal_url(url: sa.URL) -> sa.URL:
     return url.set(drivername="postgresql+psycopg")
 
 
-def file(url: sa.URL) -> None:
-    """A server's files are its own."""
-
-
 def is_private(url: sa.URL) -> bool:  # noqa: ARG001
     """A server serves many connections."""
     return False

@@ -59,12 +59,6 @@ def normal_url(url: sa.URL) -> sa.URL:
     return url.set(drivername="sqlite+pysqlite")
 
 
-def file(url: sa.URL) -> str | None:
-    """A URI (`file:…?mode=ro`) speaks for itself."""
-    database = url.database or ":memory:"
-    return None if database.startswith((":memory:", "file:")) else database
-
-
 def is_private(url: sa.URL) -> bool:
     """In memory: the database ends with its connection."""
     return url.database in {None, "", ":memory:"} or url.query.get("mode") == "memory"

@@ -281,6 +281,7 @@ def test_a_file_is_replaced_as_a_whole(sqlite: Cli, tmp_path: Path, monkeypatch:
     file.chmod(0o600)
     link = tmp_path / "link.jsonl"
     link.symlink_to(file)
+    (tmp_path / "reader").hardlink_to(file)  # as one who has the file open
     before = sorted(path.name for path in tmp_path.iterdir())
 
     def broken(documents: Any, output: str, stream: Any) -> None:
@@ -293,6 +294,7 @@ def test_a_file_is_replaced_as_a_whole(sqlite: Cli, tmp_path: Path, monkeypatch:
     assert file.read_text() == "what was there"
     sqlite.done("export", "t", str(link))
     assert file.read_text() == sqlite.done("export", "t")
+    assert (tmp_path / "reader").read_text() == "what was there"
     assert link.is_symlink()
     assert file.stat().st_mode & 0o777 == 0o600
     assert sorted(path.name for path in tmp_path.iterdir()) == before

@@ -1,0 +1,108 @@
+"""Objects into a collection, batch by batch: what `import` does, apart from the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from .. import Collection, CollectionsStoreError, InvalidBody, InvalidId, Path
+from .exits import Exit, Failure, code_of, one_line
+from .reading import BadItem, DamagedInput, Item, Record, to_record
+
+
+class BadLine(BadItem):
+    """The import ends at a bad line: its message names the place."""
+
+
+@dataclass
+class Import:
+    """The import of `items` into a collection.
+
+    `id_field` is where an object has its id; None: the items are lines of `export`. `tell` is
+    called with a sentence for each bad item, which is then left out; None: the first one ends the
+    import.
+    """
+
+    collection: Collection
+    items: Iterator[Item]
+    name: str
+    id_field: Path | None = None
+    size: int = 500
+    tell: Callable[[str], None] | None = None
+    kept: int = 0
+    skipped: int = 0
+
+    def batches(self) -> Iterator[int]:
+        """Write batch by batch, and yield how many objects are kept after each; raises `Failure`,
+        and then nothing of the current batch is kept.
+        """
+        with self._told():
+            while batch := self._write_batch():
+                self.kept += batch
+                yield self.kept
+
+    def _write_batch(self) -> int:
+        """Write up to `size` objects in one transaction; returns how many.
+
+        The library reads a batch to its end before it writes, and refuses an object when it meets
+        it: that is the last one read. Where bad ones are left out, the good ones before are given
+        again and the reading goes on.
+        """
+        batch: list[Record] = []
+        while True:
+            try:
+                self.collection.put_many(self._fill(batch))
+            except (InvalidBody, InvalidId) as error:
+                self._bad(batch.pop().place, error)
+            else:
+                return len(batch)
+
+    def _fill(self, batch: list[Record]) -> Iterator[tuple[str, object]]:
+        for known in batch:
+            yield known.id, known.body
+        while len(batch) < self.size and (record := self._next()) is not None:
+            batch.append(record)
+            yield record.id, record.body
+
+    def _next(self) -> Record | None:
+        for item in self.items:
+            try:
+                return to_record(item, self.id_field)
+            except BadItem as error:
+                self._bad(item.place, error)
+        return None
+
+    def _bad(self, place: str, error: Exception) -> None:
+        sentence = f"{self.name}, {place}: {one_line(error)}"
+        if self.tell is None:
+            raise BadLine(sentence)
+        self.skipped += 1
+        self.tell(f"skipped {sentence}")
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Have what ends the import tell how much of it is kept."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise Failure(f"interrupted; {self._so_far()}", Exit.INTERRUPTED) from None
+        except BadLine as error:
+            raise Failure(f"{error}; {self._so_far()}", Exit.BAD_INPUT) from error
+        except DamagedInput as error:
+            message = f"{self.name}: {error}; {self._so_far()}"
+            raise Failure(message, Exit.BAD_INPUT) from error
+        except CollectionsStoreError as error:
+            raise Failure(f"{one_line(error)}; {self._so_far()}", code_of(error)) from error
+        except OSError as error:
+            raise Failure(f"{self.name}: {error}; {self._so_far()}", Exit.FAILED) from error
+
+    def _so_far(self) -> str:
+        if not self.kept:
+            return "nothing was imported"
+        return f"nothing of this batch was imported, {objects(self.kept)} before it were"
+
+
+def objects(count: int) -> str:
+    """Return the count in words."""
+    return f"{count:,} object" if count == 1 else f"{count:,} objects"

@@ -1,0 +1,51 @@
+"""The reference of the command line in Markdown, made from its own `--help`.
+
+`python -m collections_store.cli.reference > docs/reference/cli.md` writes the page; a test keeps
+the two equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from .app import program
+from .exits import Exit
+
+WIDTH = 88
+
+_INTRODUCTION = """\
+# The command line
+
+`pip install 'collections-store[cli]'` brings `collections-store`; `python -m collections_store` is
+the same. Every text below is what `--help` prints.
+
+The database is chosen by `--url`, or else by the environment variable `COLLECTIONS_STORE_URL`, or
+else it is `sqlite:///collections.db` in the current folder. A URL that holds a password is better
+kept in the variable: other users of the machine can read the options of a running command.
+"""
+
+
+def reference() -> str:
+    """Return the page."""
+    return "\n".join([_INTRODUCTION, _exit_codes(), *_commands(program, None, "collections-store")])
+
+
+def _exit_codes() -> str:
+    rows = "\n".join(f"| {code.value} | {code.meaning} |" for code in Exit)
+    return f"## Exit codes\n\n| Code | Meaning |\n| ---: | --- |\n{rows}\n"
+
+
+def _commands(command: click.Command, parent: click.Context | None, name: str) -> Iterator[str]:
+    context = click.Context(command, parent, name, max_content_width=WIDTH, terminal_width=WIDTH)
+    yield f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
+    if isinstance(command, click.Group):
+        for each in command.list_commands(context):
+            found = command.get_command(context, each)
+            if found is not None:
+                yield from _commands(found, context, each)
+
+
+if __name__ == "__main__":
+    click.echo(reference(), nl=False)
