@@ -112,7 +112,9 @@ class Backend:
 
     def _borrow(self, engine: sa.Engine) -> None:
         engine = engine.execution_options(**self.database.options_for_callers())
-        pool = BorrowingPool(partial(open_shared_lease, engine, self._catalogue))
+        opener = partial(open_shared_lease, engine, self._catalogue)
+        private = self.database.is_private(engine.url)
+        pool = BorrowingPool(opener, self._options.busy_timeout, one_by_one=private)
         self._pools = [pool]
         self.executor = self._executor(pool)
 

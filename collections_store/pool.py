@@ -168,22 +168,34 @@ class HeldPool:
 
 
 class BorrowingPool:
-    """The pool of the caller's engine."""
+    """The pool of the caller's engine; `one_by_one` where all of it is one connection."""
 
-    def __init__(self, open: Callable[[], Lease]) -> None:
-        self._open = open
+    def __init__(self, open: Callable[[], Lease], timeout: float, *, one_by_one: bool) -> None:
+        self._open, self._timeout = open, timeout
+        self._turn = threading.Lock() if one_by_one else None
         self.closed = False
 
     def acquire(self) -> Lease:
         if self.closed:
             raise StoreClosed("the store is closed")
-        return self._open()
+        if self._turn is not None and not self._turn.acquire(timeout=self._timeout):
+            raise DatabaseBusy(f"the one connection was in use for {self._timeout:g} seconds")
+        try:
+            return self._open()
+        except BaseException:
+            self._end_turn()
+            raise
 
     def release(self, lease: Lease) -> None:
         lease.close()
+        self._end_turn()
 
     def discard(self, lease: Lease) -> None:
-        lease.close()
+        self.release(lease)
+
+    def _end_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.release()
 
     def discard_idle(self) -> None:
         """Nothing rests here."""

@@ -126,7 +126,7 @@ class Store(Collections):
       PostgreSQL. Not with `engine`.
     * `busy_timeout`: seconds to wait for a lock or a connection before `DatabaseBusy`; 30.
     * `durability`: "full": what was acknowledged survives a power cut. "normal": a power cut may
-      take the last moments, a crash of the process nothing.
+      take the last moments, a crash of the process nothing. Not with `engine`.
     * `max_body`: bytes of JSON a body may have; 16 MiB.
     * `nul`: "error" refuses NUL characters in bodies, "replace" stores U+FFFD in their place.
     * `default`: called with each value that is not JSON, returns one that is; as in `json.dumps`.
@@ -178,8 +178,8 @@ class Store(Collections):
             self._url = self._database.normal_url(self._url)
         else:
             _check_driver("engine", self._given.dialect, self._database)
-        if self._given is not None and pool_size is not None:
-            raise InvalidOption("pool_size", "the engine that was given has a pool of its own")
+        if self._given is not None:
+            _check_engine(self._given, self._options, self._database)
         statements = CatalogueStatements(self._options.names(), self._database)
         self._catalogue = Catalogue(statements)
         self._opening = threading.Lock()
@@ -227,10 +227,11 @@ class Store(Collections):
         database.
 
         >>> import sqlalchemy as sa
-        >>> engine = sa.create_engine("sqlite://")
+        >>> engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
         >>> with Store(engine=engine) as store, engine.begin() as connection:
         ...     objects = store.bind(connection)
         ...     version = objects["orders"].put("1", {"total": 12})
+        >>> engine.dispose()
         """
         _check_driver("connection", connection.dialect, self._database)
         return Transaction(connection, self)
@@ -317,6 +318,17 @@ def _check_driver(option: str, dialect: sa.Dialect, database: Database) -> None:
     if dialect.driver not in database.DRIVERS:
         known = " or ".join(sorted(database.DRIVERS))
         raise InvalidOption(option, f"its driver is {dialect.driver}: use {known}")
+
+
+def _check_engine(engine: sa.Engine, options: Options, database: Database) -> None:
+    if options.pool_size is not None:
+        raise InvalidOption("pool_size", "the engine that was given has a pool of its own")
+    if options.durability != "full":
+        raise InvalidOption("durability", "the engine that was given has settings of its own")
+    if database.is_private(engine.url) and not isinstance(engine.pool, sa.StaticPool):
+        raise InvalidOption(
+            "engine", "each of its connections is a database of its own: use poolclass=StaticPool"
+        )
 
 
 def _target(url: str | sa.URL | None, engine: sa.Engine | None) -> tuple[sa.URL, sa.Engine | None]:

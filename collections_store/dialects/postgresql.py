@@ -64,11 +64,12 @@ def engine_arguments(*, busy_timeout: float) -> dict[str, Any]:  # noqa: ARG001
 
 
 def settings(*, busy_timeout: float, durability: Durability) -> Sequence[str]:
-    """`full` leaves the server's own setting; `normal` does not wait for its disk."""
-    words = [f"SET lock_timeout = {int(busy_timeout * 1000)}"]
+    """`full` waits for the server's disk at least; `normal` does not."""
+    lock = f"SET lock_timeout = {int(busy_timeout * 1000)}"
     if durability == "normal":
-        words.append("SET synchronous_commit = off")
-    return words
+        return [f"{lock}; SET synchronous_commit = off"]
+    waits = "set_config('synchronous_commit', 'on', false)"
+    return [f"{lock}; SELECT {waits} WHERE current_setting('synchronous_commit') = 'off'"]
 
 
 def persistent_settings() -> Sequence[str]:

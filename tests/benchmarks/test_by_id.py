@@ -12,7 +12,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 import pytest
@@ -20,7 +20,9 @@ from conftest import Place
 
 from collections_store import AsyncStore, Store
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
+Show: TypeAlias = Callable[[str, tuple[float, float, float]], None]
+Bench: TypeAlias = tuple[Place, dict[str, Any]]
 ROUNDS, TURNS = 15, 300
 BODY = {
     "dialogue_id": "1_00000",
@@ -42,7 +44,7 @@ UPSERT = (
 
 
 @pytest.fixture(params=["sqlite full", "sqlite normal", "postgresql"])
-def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     if request.param == "postgresql":
         yield request.getfixturevalue("postgres_place"), {}
     else:
@@ -63,7 +65,9 @@ class Floor:
         import sqlite3
 
         path = place.url.removeprefix("sqlite:///")
-        connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+        connection = sqlite3.connect(
+            path, isolation_level=None, check_same_thread=False, timeout=30
+        )
         connection.execute(f"PRAGMA synchronous = {options['durability'].upper()}")
         self._select = f"SELECT body FROM {table} WHERE id = ?"
         self._upsert = UPSERT.format(table=table, id="?1", body="?2", now="?3")
@@ -89,39 +93,83 @@ class Floor:
 
 
 def compare(floor: Callable[[], Any], ours: Callable[[], Any]) -> tuple[float, float, float]:
-    """Return the median microseconds of the floor and of ours, and the median of the ratios."""
+    """Return the median microseconds per turn of the floor and of ours, and the median of the ratios.
+
+    Each function does `TURNS` turns.
+    """
     rounds = []
     for number in range(ROUNDS + 2):
         first, second = (floor, ours) if number % 2 else (ours, floor)
         times = {first: _time(first), second: _time(second)}
         rounds.append((times[floor], times[ours]))
-    rounds = rounds[2:]
-    low, own = (statistics.median(column) for column in zip(*rounds, strict=True))
-    return low, own, statistics.median(ours / floor for floor, ours in rounds)
+    low, own = (statistics.median(column) for column in zip(*rounds[2:], strict=True))
+    return low, own, statistics.median(ours / floor for floor, ours in rounds[2:])
 
 
 def _time(function: Callable[[], Any]) -> float:
     begun = time.perf_counter()
-    for _ in range(TURNS):
-        function()
+    function()
     return (time.perf_counter() - begun) / TURNS * 1e6
 
 
-def report(capsys: pytest.CaptureFixture[str], name: str, result: tuple[float, float, float]) -> None:
-    with capsys.disabled():
-        print(f"\n  {name:<34} floor {result[0]:7.1f} µs   ours {result[1]:7.1f} µs   × {result[2]:.2f}", end="")
+def turns(function: Callable[[], Any]) -> Callable[[], None]:
+    def all_turns() -> None:
+        for _ in range(TURNS):
+            function()
+
+    return all_turns
 
 
-def test_sync(bench: tuple[Place, dict[str, Any]], capsys: Any, request: Any) -> None:
+def awaited_turns(
+    runner: asyncio.Runner, function: Callable[[], Awaitable[Any]]
+) -> Callable[[], None]:
+    async def all_turns() -> None:
+        for _ in range(TURNS):
+            await function()
+
+    return lambda: runner.run(all_turns())
+
+
+@pytest.fixture
+def show(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> Show:
+    """Print a line of the table."""
+    backend = request.node.callspec.id
+
+    def show(verb: str, result: tuple[float, float, float]) -> None:
+        floor, ours, ratio = result
+        with capsys.disabled():
+            print(f"\n  {backend + ', ' + verb:<34} floor {floor:7.1f} µs", end="")
+            print(f"   ours {ours:7.1f} µs   {ratio:5.2f} times", end="")
+
+    return show
+
+
+def test_sync(bench: Bench, show: Show) -> None:
     place, options = bench
-    name = request.node.callspec.id
     with Store(place.url, **place.options, **options) as store:
         things = store["things"]
         things.put("a", BODY)
         floor = Floor(place, options, "cs_1_things")
-        report(capsys, f"{name}, sync get", compare(floor.get, lambda: things.get("a")))
-        report(capsys, f"{name}, sync put", compare(floor.put, lambda: things.put("a", BODY)))
+        show("get", compare(turns(floor.get), turns(lambda: things.get("a"))))
+        show("put", compare(turns(floor.put), turns(lambda: things.put("a", BODY))))
         floor.connection.close()
+
+
+def test_awaited(bench: Bench, show: Show) -> None:
+    place, options = bench
+    runner, hop = asyncio.Runner(), Hop()
+    store = AsyncStore(place.url, **place.options, **options)
+    things = store["things"]
+    runner.run(things.put("a", BODY))
+    floor = Floor(place, options, "cs_1_things")
+    floor_get = awaited_turns(runner, lambda: hop(floor.get))
+    floor_put = awaited_turns(runner, lambda: hop(floor.put))
+    show("awaited get", compare(floor_get, awaited_turns(runner, lambda: things.get("a"))))
+    show("awaited put", compare(floor_put, awaited_turns(runner, lambda: things.put("a", BODY))))
+    runner.run(store.aclose())
+    floor.connection.close()
+    hop.stop()
+    runner.close()
 
 
 class Hop:
@@ -146,41 +194,3 @@ class Hop:
     def stop(self) -> None:
         self._queue.put(None)
         self._thread.join()
-
-
-def test_async(bench: tuple[Place, dict[str, Any]], capsys: Any, request: Any) -> None:
-    place, options = bench
-    name = request.node.callspec.id
-    runner, hop = asyncio.Runner(), Hop()
-
-    def many(call: Callable[[], Awaitable[Any]]) -> Callable[[], float]:
-        async def turns() -> None:
-            for _ in range(TURNS):
-                await call()
-
-        return lambda: runner.run(turns())  # type: ignore[return-value]
-
-    store = AsyncStore(place.url, **place.options, **options)
-    things = store["things"]
-    runner.run(things.put("a", BODY))
-    floor = Floor(place, options, "cs_1_things")
-    for verb, low, own in (
-        ("get", many(lambda: hop(floor.get)), many(lambda: things.get("a"))),
-        ("put", many(lambda: hop(floor.put)), many(lambda: things.put("a", BODY))),
-    ):
-        rounds = []
-        for number in range(ROUNDS + 2):
-            order = (low, own) if number % 2 else (own, low)
-            times = {}
-            for call in order:
-                begun = time.perf_counter()
-                call()
-                times[call] = (time.perf_counter() - begun) / TURNS * 1e6
-            rounds.append((times[low], times[own]))
-        lows, owns = zip(*rounds[2:], strict=True)
-        ratio = statistics.median(b / a for a, b in rounds[2:])
-        report(capsys, f"{name}, awaited {verb}", (statistics.median(lows), statistics.median(owns), ratio))
-    runner.run(store.aclose())
-    floor.connection.close()
-    hop.stop()
-    runner.close()

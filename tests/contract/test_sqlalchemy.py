@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -172,6 +173,24 @@ def test_bind_wants_the_stores_database(store: Store) -> None:
     stranger.dialect = dialect
     with pytest.raises(InvalidOption, match="connection"):
         store.bind(stranger)
+
+
+def test_an_engine_in_memory_is_shared_or_refused() -> None:
+    with pytest.raises(InvalidOption, match="StaticPool"):
+        Store(engine=sa.create_engine("sqlite://"))
+    shared = {"check_same_thread": False}
+    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool, connect_args=shared)
+    with Store(engine=engine) as store, ThreadPoolExecutor(8) as threads:
+        things = store["things"]
+        list(threads.map(lambda n: things.put_many({str(n): n, "all": n}), range(100)))
+        assert things.count() == 101
+        assert things.document("all").version == 100  # type: ignore[union-attr]
+    engine.dispose()
+
+
+def test_an_engine_has_settings_of_its_own(engine: sa.Engine) -> None:
+    with pytest.raises(InvalidOption, match="durability"):
+        Store(engine=engine, durability="normal")
 
 
 def test_a_driver_that_is_not_ours_is_refused_by_name() -> None:

@@ -93,6 +93,17 @@ def test_on_postgresql(postgres_store: Store, batch: tuple[list[Any], list[Filte
     assert not disagreements(postgres_store, *batch, ordered=False)
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@settings(max_examples=5000, **PROFILE)
+@given(batch=batches())
+def test_on_both_for_longer(
+    sqlite_store: Store, postgres_store: Store, batch: tuple[list[Any], list[Filter]]
+) -> None:
+    assert not disagreements(sqlite_store, *batch, ordered=True)
+    assert not disagreements(postgres_store, *batch, ordered=False)
+
+
 @pytest.fixture(scope="module")
 def sqlite_store() -> Iterator[Store]:
     with Store("sqlite://") as store:

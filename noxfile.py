@@ -1,0 +1,79 @@
+"""The one button: `nox` runs what must pass, `nox --list` shows the rest.
+
+The Python versions are those of the classifiers in `pyproject.toml`.
+"""
+
+from pathlib import Path
+
+import nox
+
+PROJECT = nox.project.load_toml("pyproject.toml")
+PYTHONS = nox.project.python_versions(PROJECT)
+OLDEST = PYTHONS[0]
+
+nox.needs_version = ">=2025.2.9"
+nox.options.sessions = ["tests", "lint", "types", "docs", "package"]
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """The test suite, on each Python; arguments behind `--` go to pytest."""
+    _install(session)
+    session.run("python", "-m", "pytest", *session.posargs)
+
+
+@nox.session(python=OLDEST)
+def lint(session: nox.Session) -> None:
+    """Style, and layout."""
+    _install(session)
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+
+
+@nox.session(python=PYTHONS)
+def types(session: nox.Session) -> None:
+    """Types, strictly."""
+    _install(session)
+    session.run("mypy")
+
+
+@nox.session(python=OLDEST)
+def docs(session: nox.Session) -> None:
+    """Build the pages into `site/`; a warning is an error."""
+    _install(session)
+    session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+@nox.session(python=OLDEST)
+def bench(session: nox.Session) -> None:
+    """Measure."""
+    _install(session)
+    session.run("python", "-m", "pytest", "-m", "bench", *session.posargs)
+
+
+@nox.session(python=OLDEST)
+def soak(session: nox.Session) -> None:
+    """The tests that run for minutes."""
+    _install(session)
+    session.run("python", "-m", "pytest", "-m", "soak", *session.posargs)
+
+
+@nox.session(python=PYTHONS)
+def package(session: nox.Session) -> None:
+    """Build the sdist, from it the wheel, and run the demo from that in a fresh environment."""
+    session.install("build")
+    folder = Path(session.create_tmp()).resolve()
+    built, fresh = folder / "dist", folder / "venv"
+    session.run("python", "-m", "build", "--outdir", str(built), ".", silent=True)
+    wheel = max(built.glob("*.whl"), key=lambda path: path.stat().st_mtime)
+    session.run("python", "-m", "venv", "--clear", str(fresh))
+    programs = fresh / Path(session.bin).name
+    session.chdir(folder)  # away from the checkout, which must not be what is imported
+    session.run(
+        str(programs / "python"), "-m", "pip", "install", "-q", f"{wheel}[cli]", external=True
+    )
+    session.run(str(programs / "collections-store"), "demo", external=True)
+
+
+def _install(session: nox.Session) -> None:
+    session.install("-e", ".[dev]")
