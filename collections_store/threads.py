@@ -20,12 +20,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from queue import SimpleQueue
-from typing import Any, Final
+from queue import Empty, SimpleQueue
+from typing import Any, Final, TypeAlias
 
 from .errors import StoreClosed
 from .operations import Operation
 
+Inbox: TypeAlias = "SimpleQueue[Job | None]"
 MAX_GROUP: Final = 256
 """More jobs than that wait for the next commit, so that no caller waits for too many others."""
 
@@ -33,7 +34,7 @@ MAX_GROUP: Final = 256
 class Job:
     """An operation that somebody waits for."""
 
-    __slots__ = ("_claim", "_guard", "_interrupt", "abandoned", "committed", "done", "error",
+    __slots__ = ("_claim", "_guard", "_interrupt", "abandoned", "before_finish", "committed", "done", "error",
                  "operation", "result")  # fmt: skip
 
     def __init__(self, operation: Operation[Any]) -> None:
@@ -43,6 +44,7 @@ class Job:
         self.done = False
         self.committed = False
         self.abandoned = False
+        self.before_finish: Callable[[], None] | None = None
         self._claim = [None]
         self._guard = threading.Lock()
         self._interrupt: Callable[[], None] | None = None
@@ -73,6 +75,8 @@ class Job:
 
     def finish(self, result: Any = None, error: BaseException | None = None) -> None:
         """Note the outcome. Subclasses tell whoever waits."""
+        if self.before_finish is not None:
+            self.before_finish()
         self.result, self.error = result, error
         self.committed = error is None
         self.done = True
@@ -214,23 +218,29 @@ class Mailbox:
 
 
 class Workers:
-    """Threads that run jobs: up to `size` for any job, and one for the group commit."""
+    """Threads that run jobs: up to `size` for any job, and one for the group commit.
+
+    A thread that has nothing to do waits at an inbox of its own. The one that came to rest last gets
+    the next job: what it needs is still in the processor's cache.
+    """
 
     def __init__(self, run: Callable[[Job], None], size: int) -> None:
         self._run, self._size = run, size
-        self._queue: SimpleQueue[Job | None] = SimpleQueue()
+        self._backlog: deque[Job] = deque()
+        self._resting: deque[Inbox] = deque()
+        self._inboxes: list[Inbox] = []
         self._wakes: SimpleQueue[GroupCommit | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._writer: threading.Thread | None = None
         self._starting = threading.Lock()
         self._stopped = False
-        self._idle: deque[None] = deque()  # one for each thread that waits for a job
 
     def submit(self, job: Job) -> None:
         """Have any thread run the job."""
-        self._queue.put(job)
-        if len(self._threads) < self._size and self._queue.qsize() > len(self._idle):
+        self._backlog.append(job)
+        if not self._resting and len(self._threads) < self._size:
             self._start_reader()
+        self._hand_out()
         self._refuse_if_stopped(job)
 
     def submit_to_group(self, job: Job, groups: GroupCommit) -> None:
@@ -245,15 +255,30 @@ class Workers:
         """End the threads, once all that was submitted is done, or `patience` seconds are over."""
         with self._starting:
             self._stopped = True
-            threads = [*self._threads, *([self._writer] if self._writer else [])]
         self._wakes.put(None)
         if self._writer is not None and self._writer is not threading.current_thread():
             self._writer.join(patience)  # first: it may hand jobs over to the others
-        for _ in self._threads:
-            self._queue.put(None)
-        for thread in threads:
+        for inbox in self._inboxes:
+            inbox.put(None)
+        for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(patience)
+        if patience is None:
+            self._finish_the_rest()
+
+    def _finish_the_rest(self) -> None:
+        """Run what reached no thread before it ended; there is none left to race with."""
+        for inbox in self._inboxes:
+            with suppress(Empty):
+                while True:
+                    job = inbox.get_nowait()
+                    if job is not None:
+                        self._backlog.append(job)
+        while self._backlog:
+            job = self._backlog.popleft()
+            if job.claim():
+                job.before_finish = None
+                self._run(job)
 
     def _refuse_if_stopped(self, job: Job) -> None:
         if self._stopped and job.claim():
@@ -262,22 +287,42 @@ class Workers:
     def _start_reader(self) -> None:
         with self._starting:
             if len(self._threads) < self._size and not self._stopped:
-                self._threads.append(_start(self._read, f"collections_store-{len(self._threads)}"))
+                inbox: Inbox = SimpleQueue()
+                self._inboxes.append(inbox)
+                name = f"collections_store-{len(self._threads)}"
+                self._threads.append(_start(lambda: self._read(inbox), name))
 
     def _start_writer(self) -> None:
         with self._starting:
             if self._writer is None and not self._stopped:
                 self._writer = _start(self._write, "collections_store-writer")
 
-    def _read(self) -> None:
-        while True:
-            self._idle.append(None)
-            job = self._queue.get()
-            self._idle.pop()
-            if job is None:
+    def _hand_out(self) -> None:
+        """Bring jobs and threads together. Whoever adds to either side looks at both afterwards, so
+        that none of them is left waiting for the other.
+        """
+        while self._backlog and self._resting:
+            try:
+                inbox = self._resting.pop()
+            except IndexError:
                 return
+            try:
+                inbox.put(self._backlog.popleft())
+            except IndexError:
+                self._resting.append(inbox)
+
+    def _read(self, inbox: Inbox) -> None:
+        def rest() -> None:
+            self._resting.append(inbox)
+            self._hand_out()
+
+        rest()
+        while (job := inbox.get()) is not None:
             if job.claim():
+                job.before_finish = rest  # not after: the next job may be here by then
                 self._run(job)
+            else:
+                rest()
             del job
 
     def _write(self) -> None:
