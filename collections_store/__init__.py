@@ -33,6 +33,7 @@ from .errors import (
     was_committed,
 )
 from .filter import Filter
+from .filter.fields import F
 from .path import Path
 from .store import Store, Transaction
 from .store_async import AsyncStore, AsyncTransaction
@@ -50,6 +51,7 @@ __all__ = [
     "DatabaseError",
     "DatabaseUnavailable",
     "Document",
+    "F",
     "Filter",
     "InvalidBody",
     "InvalidFilter",

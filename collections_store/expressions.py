@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.sql.functions import FunctionElement
 
-from .filter import Kind
-from .path import Path
+from .filter import Condition
 
 
 class BodyText(FunctionElement[Any]):
@@ -45,21 +45,34 @@ class AnyOf(FunctionElement[bool]):
         super().__init__(column, texts)
 
 
-class FieldEquals(FunctionElement[bool]):
-    """Some value that `path` reaches in `body` equals the parameter `value`, a JSON `kind`.
+class BodyMatches(FunctionElement[bool]):
+    """A condition on nothing but `body` holds; its values are the `parameters`, in their order.
 
-    `matcher` holds the exact meaning. What the parameter must be differs by database: see
-    `Database.probe`.
+    `matcher` holds the exact meaning. What the parameters are differs by database: see
+    `Database.parameters`.
     """
 
     inherit_cache = False
     type = sa.Boolean()
 
     def __init__(
-        self, body: sa.ColumnElement[Any], path: Path, kind: Kind, value: sa.BindParameter[Any]
+        self,
+        body: sa.ColumnElement[Any],
+        condition: Condition,
+        parameters: Sequence[sa.BindParameter[Any]],
     ) -> None:
-        super().__init__(body, value)
-        self.path, self.kind = path, kind
+        super().__init__(body, *parameters)
+        self.condition = condition
+
+
+class IsNot(FunctionElement[bool]):
+    """`condition` is false or unknown."""
+
+    inherit_cache = True
+    type = sa.Boolean()
+
+    def __init__(self, condition: sa.ColumnElement[bool]) -> None:
+        super().__init__(condition)
 
 
 class TableSize(FunctionElement[int]):

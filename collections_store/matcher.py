@@ -7,36 +7,127 @@ suites check them:
 1. A path walks objects by key. A missing key, or a scalar before the end, gives MISSING.
 2. An array before the end is opened, one level per key: its objects go on with the rest of the
    path, other elements give nothing. A key that is a number also goes on into that one element.
-3. An array at the end is seen element by element and as a whole; one reached by its index only as
-   a whole.
-4. Types never mix: 1 equals 1.0, and neither equals true or "1". null equals null and MISSING.
+3. An array at the end is seen element by element and as a whole; one reached by its index, and by
+   `$exists`, `$size` and `$elemMatch`, only as a whole.
+4. Types never mix: 1 equals 1.0, and neither equals true or "1". null equals null and MISSING. An
+   order exists within a type only: numbers by value, strings by code point, false before true,
+   arrays element by element, objects field by field (type, key, value).
 5. A body that is no object has no fields: every path is MISSING. `$body` (the empty path) reaches
    the body itself, by rule 3.
+6. What is negated (`$ne`, `$nin`, `$not`, `$nor`) holds exactly where the rest does not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from .document import Document, microseconds
-from .filter import Condition, Filter, Metadata, Value
+from .filter import (
+    And,
+    Bits,
+    Compare,
+    Condition,
+    Equals,
+    Exists,
+    Fails,
+    Field,
+    Filter,
+    Given,
+    HasElement,
+    HasObject,
+    HasSize,
+    HasType,
+    Matches,
+    Metadata,
+    Modulo,
+    Not,
+    OneOf,
+    Or,
+    Passes,
+    Test,
+    Value,
+)
+from .filter.conditions import WHOLE, flat
 from .path import is_index
 
 MISSING: Final = object()
+_RANKS: Final[dict[type, int]] = {
+    type(None): 1,
+    int: 2,
+    float: 2,
+    str: 3,
+    dict: 4,
+    list: 5,
+    bool: 8,
+}
+"""MongoDB's order of types."""
 
 
 def matches(filter: Filter, document: Document, *, ordered: bool = True) -> bool:
     """Tell whether `document` is asked for; `ordered`: do objects with other key order differ?"""
-    return all(_holds(condition, document, ordered) for condition in filter.conditions)
+    return holds(filter.condition, document, ordered=ordered)
 
 
-def reach(body: Any, keys: tuple[str, ...]) -> Iterator[Any]:
-    """Yield what the path reaches in `body`, MISSING included."""
+def holds(condition: Condition, document: Document, *, ordered: bool = True) -> bool:
+    """Tell whether a condition holds for an object."""
+    match condition:
+        case Field(path, test):
+            found = reach(document.body, path.keys, leaf=not isinstance(test, WHOLE))
+            return any(passes(test, value, ordered=ordered) for value in found)
+        case Metadata(field, test):
+            return passes(test, _metadata(field, document))
+        case And(conditions):
+            return all(holds(each, document, ordered=ordered) for each in conditions)
+        case Or(conditions):
+            return any(holds(each, document, ordered=ordered) for each in conditions)
+        case Not(inner):
+            return not holds(inner, document, ordered=ordered)
+
+
+def reach(body: Any, keys: tuple[str, ...], *, leaf: bool = True) -> Iterator[Any]:
+    """Yield what the path reaches in `body`, MISSING included; `leaf`: open an array at its end?"""
     if keys and not isinstance(body, dict):
         yield MISSING
     else:
-        yield from _walk(body, keys)
+        yield from _walk(body, keys, leaf)
+
+
+def passes(test: Test, value: Any, *, ordered: bool = True) -> bool:
+    """Tell whether one value passes a test; an array is not opened."""
+    match test:
+        case Equals(wanted):
+            return _equals(value, _asked(wanted), ordered)
+        case OneOf(lists):
+            return any(_equals(value, each, ordered) for one in lists for each in flat(one))
+        case Compare(operator, wanted):
+            return _compares(value, operator, _asked(wanted), ordered)
+        case HasType(types):
+            return value is not MISSING and any(_TYPES[name](value) for name in types)
+        case Matches(pattern):
+            return isinstance(value, str) and _asked(pattern).search(value) is not None
+        case Modulo(divisor, remainder):
+            return _is_number(value) and _modulo(value, _asked(divisor)) == _asked(remainder)
+        case Bits(operator, mask):
+            return _bits(value, operator, _asked(mask))
+        case Exists():
+            return value is not MISSING
+        case HasSize(size):
+            return isinstance(value, list) and len(value) == _asked(size)
+        case HasElement(tests):
+            return isinstance(value, list) and any(
+                all(passes(each, element, ordered=ordered) for each in tests) for element in value
+            )
+        case HasObject(condition):
+            return isinstance(value, list) and any(
+                holds(condition, Document("", inner), ordered=ordered)
+                for inner in map(_as_object, value)
+                if inner is not None
+            )
+        case Fails(tests):
+            return not all(passes(each, value, ordered=ordered) for each in tests)
+        case Passes(tests):
+            return any(passes(each, value, ordered=ordered) for each in tests)
 
 
 def equal(left: Any, right: Any, *, ordered: bool = True) -> bool:
@@ -54,43 +145,145 @@ def equal(left: Any, right: Any, *, ordered: bool = True) -> bool:
     return bool(left == right)
 
 
-def _walk(value: Any, keys: tuple[str, ...]) -> Iterator[Any]:
+def compare(left: Any, right: Any, *, ordered: bool = True) -> int:
+    """Return -1, 0 or 1: MongoDB's order of two JSON values of any types."""
+    ranks = _RANKS[type(left)], _RANKS[type(right)]
+    if ranks[0] != ranks[1]:
+        return -1 if ranks[0] < ranks[1] else 1
+    match left:
+        case None:
+            return 0
+        case dict():
+            return _first_difference(_fields(left, ordered), _fields(right, ordered), ordered)
+        case list():
+            pairs = zip(left, right, strict=False)
+            differences = (compare(a, b, ordered=ordered) for a, b in pairs)
+            found = next((each for each in differences if each), 0)
+            return found or _sign(len(left), len(right))
+    return _sign(left, right)
+
+
+def _first_difference(left: list[Any], right: list[Any], ordered: bool) -> int:
+    for (key, value), (other, against) in zip(left, right, strict=False):
+        found = (
+            _sign(_RANKS[type(value)], _RANKS[type(against)])
+            or _sign(key, other)
+            or compare(value, against, ordered=ordered)
+        )
+        if found:
+            return found
+    return _sign(len(left), len(right))
+
+
+def _fields(value: dict[str, Any], ordered: bool) -> list[tuple[str, Any]]:
+    return list(value.items()) if ordered else sorted(value.items(), key=lambda item: item[0])
+
+
+def _sign(left: Any, right: Any) -> int:
+    return int(left > right) - int(left < right)
+
+
+def _walk(value: Any, keys: tuple[str, ...], leaf: bool) -> Iterator[Any]:
     for depth, key in enumerate(keys):
         if isinstance(value, list):
-            yield from _open(value, keys[depth:])
+            yield from _open(value, keys[depth:], leaf)
             return
         if not isinstance(value, dict) or key not in value:
             yield MISSING
             return
         value = value[key]
-    if isinstance(value, list):
+    if leaf and isinstance(value, list):
         yield from value
     yield value
 
 
-def _open(array: list[Any], keys: tuple[str, ...]) -> Iterator[Any]:
+def _open(array: list[Any], keys: tuple[str, ...], leaf: bool) -> Iterator[Any]:
     for element in array:
         if isinstance(element, dict):
-            yield from _walk(element, keys)
+            yield from _walk(element, keys, leaf)
     if is_index(keys[0]) and int(keys[0]) < len(array):
         element, rest = array[int(keys[0])], keys[1:]
         if not rest:
             yield element
         elif isinstance(element, dict | list):
-            yield from _walk(element, rest)
+            yield from _walk(element, rest, leaf)
 
 
-def _holds(condition: Condition, document: Document, ordered: bool) -> bool:
-    assert isinstance(condition.value, Value)
-    asked = condition.value.value
-    if isinstance(condition, Metadata):
-        return equal(_metadata(condition, document), asked)
-    found = reach(document.body, condition.path.keys)
-    if asked is None:
-        return any(value is None or value is MISSING for value in found)
-    return any(equal(value, asked, ordered=ordered) for value in found)
+def _as_object(element: Any) -> dict[str, Any] | None:
+    """See an element as `$elemMatch` does: an inner array is an object of its positions."""
+    if isinstance(element, list):
+        return {str(position): each for position, each in enumerate(element)}
+    return element if isinstance(element, dict) else None
 
 
-def _metadata(condition: Metadata, document: Document) -> Any:
-    value = getattr(document, condition.field)
-    return value if condition.field in {"id", "version"} or value is None else microseconds(value)
+def _asked(given: Given) -> Any:
+    assert isinstance(given, Value)
+    return given.value
+
+
+def _equals(value: Any, wanted: Any, ordered: bool) -> bool:
+    if wanted is None:
+        return value is None or value is MISSING
+    return value is not MISSING and equal(value, wanted, ordered=ordered)
+
+
+def _compares(value: Any, operator: str, wanted: Any, ordered: bool) -> bool:
+    if value is MISSING or value is None or _RANKS[type(value)] != _RANKS[type(wanted)]:
+        return False
+    found = compare(value, wanted, ordered=ordered)
+    match operator:
+        case "$gt":
+            return found > 0
+        case "$gte":
+            return found >= 0
+        case "$lt":
+            return found < 0
+    return found <= 0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _modulo(value: float, divisor: int) -> int | None:
+    """Return the remainder with the sign of the dividend, both truncated; None beyond 64 bit."""
+    if not -(2**63) <= value < 2**63:
+        return None
+    remainder = abs(int(value)) % abs(divisor)
+    return -remainder if value < 0 else remainder
+
+
+def _bits(value: Any, operator: str, mask: int) -> bool:
+    if not _is_number(value) or value != value // 1 or not -(2**63) <= value < 2**63:
+        return False
+    common = int(value) & mask
+    match operator:
+        case "$bitsAllSet":
+            return common == mask
+        case "$bitsAllClear":
+            return common == 0
+        case "$bitsAnySet":
+            return common != 0
+    return common != mask
+
+
+def _metadata(field: str, document: Document) -> Any:
+    value = getattr(document, field)
+    return value if field in {"id", "version"} or value is None else microseconds(value)
+
+
+def _is_int(value: Any) -> bool:
+    return type(value) is int and -(2**31) <= value < 2**31
+
+
+_TYPES: Final[dict[str, Callable[[Any], bool]]] = {
+    "double": lambda value: isinstance(value, float),
+    "string": lambda value: isinstance(value, str),
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "bool": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "int": _is_int,
+    "long": lambda value: type(value) is int and not _is_int(value),
+    "number": _is_number,
+}

@@ -42,8 +42,11 @@ class Path:
 
 
 def is_index(key: str) -> bool:
-    """Tell whether `key` may name an element of an array: "0", "12", not "01" or "-1"."""
-    return key.isascii() and key.isdigit() and (key == "0" or key[0] != "0")
+    """Tell whether `key` may name an element of an array: "0", "12", not "01" or "-1".
+
+    No array has 10**9 elements (a body ends at 16 MiB), and SQLite counts modulo 2**32.
+    """
+    return len(key) < 10 and key.isascii() and key.isdigit() and (key == "0" or key[0] != "0")
 
 
 def _check(key: object, keys: tuple[str, ...]) -> None:

@@ -6,45 +6,65 @@ filter's shape, so that filters that differ in values only share one; the cache 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import sqlalchemy as sa
 
 from .dialects import Database
-from .expressions import AnyOf, BodyFromText, BodyText, FieldEquals, RenameTable, TableSize
-from .filter import Condition, Equals, Filter, Metadata, Value
+from .expressions import AnyOf, BodyFromText, BodyMatches, BodyText, IsNot, RenameTable, TableSize
+from .filter import (
+    And,
+    Compare,
+    Condition,
+    Equals,
+    Exists,
+    Filter,
+    Metadata,
+    Not,
+    OneOf,
+    Or,
+    Slot,
+    conjuncts,
+    values_of,
+)
 from .schema import Names, catalogue_table, documents_table, revision_table
 
 SHAPES_KEPT: Final = 256
+MAX_MIXED: Final = 2
+"""Deeper combinations of what is asked of the body and of the metadata run in the matcher."""
 
 Parameters = Mapping[str, Any]
+
+
+Bind: TypeAlias = Callable[[Condition], Mapping[str, Any]]
+"""Makes the parameters of a clause for a condition of the clause's shape."""
+Said: TypeAlias = tuple[sa.ColumnElement[bool], Bind]
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """A compiled statement over a filter's shape.
 
-    `probes` makes the parameters of the shape's slots, in their order. What `residual` still asks
-    runs in the matcher.
+    `bind` makes the parameters of a filter's values. What the conditions at the places `residual`
+    ask runs in the matcher.
     """
 
     sql: str
-    probes: tuple[tuple[int, str, Callable[[Value], Any]], ...]
+    bind: Bind
     residual: tuple[int, ...]
 
     def parameters(self, filter: Filter, **others: Any) -> dict[str, Any]:
         """Return the statement's parameters for the values of `filter`."""
-        values = filter.values()
-        for position, name, probe in self.probes:
-            others[name] = probe(values[position])
-        return others
+        return {**others, **self.bind(filter.condition)}
 
     def rest(self, filter: Filter) -> Filter:
         """Return the part of `filter` that the matcher must decide."""
-        return Filter(tuple(filter.conditions[position] for position in self.residual))
+        conditions = conjuncts(filter.condition)
+        return Filter(And(tuple(conditions[place] for place in self.residual)))
 
 
 class Statements:
@@ -101,9 +121,9 @@ class Statements:
         count = sa.select(sa.func.count()).select_from(self.table).scalar_subquery()
         return self._sql(sa.select(count, TableSize(self.table)))
 
-    def _select(self, shape: Filter) -> Query:
+    def _select(self, shape: Condition) -> Query:
         """Give rows in natural order: of those past the place `:after`, after `:skip`, `:limit`."""
-        where, probes, residual = self._where(shape)
+        where, bind, residual = self._where(shape)
         statement = (
             sa.select(self.table.c.seq, *self._columns)
             .where(*where, self.table.c.seq > sa.bindparam("after", type_=sa.BigInteger))
@@ -111,49 +131,88 @@ class Statements:
             .limit(sa.bindparam("limit", type_=sa.BigInteger))
             .offset(sa.bindparam("skip", type_=sa.BigInteger))
         )
-        return Query(self._sql(statement), probes, residual)
+        return Query(self._sql(statement), bind, residual)
 
-    def _count(self, shape: Filter) -> Query:
+    def _count(self, shape: Condition) -> Query:
         """Give the number of rows."""
-        where, probes, residual = self._where(shape)
+        where, bind, residual = self._where(shape)
         statement = sa.select(sa.func.count()).select_from(self.table).where(*where)
-        return Query(self._sql(statement), probes, residual)
+        return Query(self._sql(statement), bind, residual)
 
-    def _where(self, shape: Filter) -> tuple[list[Any], tuple[Any, ...], tuple[int, ...]]:
-        clauses, probes, residual = [], [], []
-        for position, condition in enumerate(shape.conditions):
-            if not self.database.can_say(condition):
-                residual.append(position)
-                continue
-            name = f"value_{position}"
-            clauses.append(self._condition(condition, name))
-            probes.append((position, name, self._probe(condition)))
-        return clauses, tuple(probes), tuple(residual)
+    def _where(
+        self, shape: Condition
+    ) -> tuple[list[sa.ColumnElement[bool]], Bind, tuple[int, ...]]:
+        """Return what SQL says of a shape, its parameters, and the places of what it does not."""
+        clauses, binds, residual = [], [], []
+        for place, condition in enumerate(conjuncts(shape)):
+            said = self._say(condition, f"p{place}", MAX_MIXED)
+            if said is None:
+                residual.append(place)
+            else:
+                clauses.append(said[0])
+                binds.append((place, said[1]))
 
-    def _condition(self, condition: Condition, name: str) -> sa.ColumnElement[bool]:
+        def bind(condition: Condition) -> dict[str, Any]:
+            every = conjuncts(condition)
+            return {k: v for place, bound in binds for k, v in bound(every[place]).items()}
+
+        return clauses, bind, tuple(residual)
+
+    def _say(self, condition: Condition, name: str, depth: int) -> Said | None:
+        """Return the clause of a shape, and what makes its parameters; None: SQL has no words."""
+        if isinstance(condition, Metadata):
+            return self._metadata(condition, name)
+        if self.database.can_say(condition):
+            names = [f"{name}_{n}" for n in range(self.database.count_parameters(condition))]
+            parameters = [sa.bindparam(each, type_=sa.types.NULLTYPE) for each in names]
+            clause = BodyMatches(self.table.c.body, condition, parameters)
+            make = self.database.parameters
+            return clause, lambda actual: dict(zip(names, make(actual), strict=True))
         match condition:
-            case Equals(path, value):
-                parameter = sa.bindparam(name, type_=sa.types.NULLTYPE)
-                return FieldEquals(self.table.c.body, path, value.kind, parameter)
-            case Metadata():
-                return self._metadata(condition, name)
+            case And(conditions) | Or(conditions) if conditions and depth:
+                return self._join(condition, conditions, name, depth - 1)
+            case Not(inner) if depth:
+                said = self._say(inner, name, depth - 1)
+                return None if said is None else (IsNot(said[0]), _within_not(said[1]))
+        return None
 
-    def _metadata(self, condition: Metadata, name: str) -> sa.ColumnElement[bool]:
-        column, wanted = self.table.c[condition.field], _METADATA_KINDS[condition.field]
-        kind = condition.value.kind
-        if kind == "null":
-            return column.is_(None)
-        if kind != wanted:
-            return sa.false()
-        type = sa.Text() if wanted == "string" else sa.BigInteger()
-        return sa.type_coerce(column, type) == sa.bindparam(name, type_=type)
+    def _join(
+        self, condition: And | Or, inner: tuple[Condition, ...], name: str, depth: int
+    ) -> Said | None:
+        said = [self._say(each, f"{name}_{place}", depth) for place, each in enumerate(inner)]
+        clauses = [each[0] for each in said if each is not None]
+        if len(clauses) < len(said):
+            return None
+        binds = [each[1] for each in said if each is not None]
+        joined = sa.and_(*clauses) if isinstance(condition, And) else sa.or_(*clauses)
+        return joined, _within_each(binds)
 
-    def _probe(self, condition: Condition) -> Callable[[Value], Any]:
-        match condition:
-            case Equals(path, value):
-                return self.database.probe(path, value.kind)
-            case Metadata():
-                return _metadata_parameter
+    def _metadata(self, condition: Metadata, name: str) -> Said | None:
+        """Spell a test of a column, which is of one type."""
+        wanted = "string" if condition.field == "id" else "number"
+        # a number is bound as it is: a cast to the column's type would round it
+        type = sa.Text() if wanted == "string" else sa.types.NULLTYPE
+        column: sa.ColumnElement[Any] = sa.type_coerce(self.table.c[condition.field], type)
+        match condition.test:
+            case Exists():
+                return sa.true(), lambda _: {}
+            case Equals(Slot(kind="null")):
+                return column.is_(None), lambda _: {}
+            case Equals(Slot(kind=kind)) | Compare(_, Slot(kind=kind)) if kind != wanted:
+                return sa.false(), lambda _: {}
+            case OneOf(values) if wanted == "string" and all(v.kind == "string" for v in values):
+                return AnyOf(column, sa.bindparam(name, type_=sa.types.NULLTYPE)), self._listed(
+                    name
+                )
+            case Equals():
+                return column == sa.bindparam(name, type_=type), _one_value(name)
+            case Compare(operator):
+                return _COMPARED[operator](column, sa.bindparam(name, type_=type)), _one_value(name)
+        return None
+
+    def _listed(self, name: str) -> Bind:
+        make = self.database.list_parameter
+        return lambda condition: {name: make(values_of(condition)[0].value)}
 
     def _upsert(self) -> Any:
         fresh = sa.bindparam("body", type_=sa.Text)
@@ -299,17 +358,33 @@ def compiled(statement: Any, database: Database) -> str:
     return str(statement.compile(dialect=database.compiler()))
 
 
-_METADATA_KINDS: Final = {
-    "id": "string",
-    "version": "number",
-    "created_at": "number",
-    "updated_at": "number",
-    "expires_at": "number",
+_COMPARED: Final[Mapping[str, Callable[[Any, Any], sa.ColumnElement[bool]]]] = {
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
 }
 
 
-def _metadata_parameter(value: Value) -> Any:
-    return value.value
+def _one_value(name: str) -> Bind:
+    return lambda condition: {name: values_of(condition)[0].value}
+
+
+def _within_not(bind: Bind) -> Bind:
+    def within(condition: Condition) -> Mapping[str, Any]:
+        assert isinstance(condition, Not)
+        return bind(condition.condition)
+
+    return within
+
+
+def _within_each(binds: Sequence[Bind]) -> Bind:
+    def within(condition: Condition) -> Mapping[str, Any]:
+        assert isinstance(condition, And | Or)
+        pairs = zip(binds, condition.conditions, strict=True)
+        return {k: v for bind, inner in pairs for k, v in bind(inner).items()}
+
+    return within
 
 
 def _bound(name: str) -> sa.BindParameter[Any]:

@@ -13,8 +13,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 import sqlalchemy as sa
 
 from ..errors import CollectionsStoreError, InvalidUrl
-from ..filter import Condition, Kind, Value
-from ..path import Path
+from ..filter import Condition
 
 COMMIT: Final = "COMMIT"
 ROLLBACK: Final = "ROLLBACK"
@@ -114,10 +113,13 @@ class Database(Protocol):
         """Return an INSERT that knows ON CONFLICT."""
 
     def can_say(self, condition: Condition) -> bool:
-        """Can SQL say exactly what `condition` means? Else it runs in the matcher."""
+        """Can `BodyMatches` say exactly what a shape means? Else it runs in the matcher."""
 
-    def probe(self, path: Path, kind: Kind) -> Callable[[Value], Any]:
-        """Return what makes a value the parameter of `FieldEquals`."""
+    def count_parameters(self, condition: Condition) -> int:
+        """Return how many parameters `BodyMatches` takes for a shape."""
+
+    def parameters(self, condition: Condition) -> Sequence[Any]:
+        """Return these parameters for a condition of that shape."""
 
     def list_parameter(self, texts: Sequence[str]) -> Any:
         """Return the parameter of `AnyOf`."""

@@ -7,7 +7,7 @@ opens it again, so that `$.a ? (@ == 1)` matches [[1]]; every test therefore als
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -17,12 +17,11 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import NullPool
 
-from .. import codec
 from .. import errors as ours
-from ..expressions import AnyOf, BodyFromText, BodyText, FieldEquals, RenameTable, TableSize
-from ..filter import Condition, Kind, Metadata, Value
-from ..path import Path, is_index
+from ..expressions import AnyOf, BodyFromText, BodyMatches, BodyText, IsNot, RenameTable, TableSize
+from ..filter import Condition, Field
 from . import Durability, Function, TableVanished
+from . import postgresql_filters as filters
 
 NAME: Final = "postgresql"
 DRIVERS: Final = frozenset({"psycopg", "psycopg_async"})
@@ -158,25 +157,34 @@ def _table_size(element: TableSize, compiler: Any, **kw: Any) -> str:  # noqa: A
     return f"pg_total_relation_size('{name}')"
 
 
-@compiles(FieldEquals, NAME)
-def _field_equals(element: FieldEquals, compiler: Any, **kw: Any) -> str:
-    body, value = (compiler.process(clause, **kw) for clause in element.clauses)
-    composite = element.kind in {"array", "object"}
-    if composite:
-        path = path_literal(element.path.keys)
-        tests = (
-            f"EXISTS (SELECT 1 FROM jsonb_path_query({body}, {found}) AS found(value) "
-            f"WHERE found.value = CAST({value} AS JSONB))"
-            for found in (f"'{path}'", f"'{path}[*]'")
-        )
-        said = f"({' OR '.join(tests)})"
-    else:
-        said = f"{body} @? CAST({value} AS jsonpath)"
-    if not element.path.keys:
+@compiles(BodyMatches, NAME)
+def _body_matches(element: BodyMatches, compiler: Any, **kw: Any) -> str:
+    body, parameter = (compiler.process(clause, **kw) for clause in element.clauses)
+    condition = element.condition
+    if filters.is_composite(condition) and isinstance(condition, Field):
+        return _equals_whole(body, condition, parameter)
+    said = f"{body} @? CAST({parameter} AS jsonpath)"
+    if isinstance(condition, Field) and not condition.path.keys:
         return said
-    if element.kind == "null":
+    if filters.on_no_object(condition):
         return f"(jsonb_typeof({body}) <> 'object' OR {said})"
     return f"({said} AND jsonb_typeof({body}) = 'object')"
+
+
+def _equals_whole(body: str, condition: Field, parameter: str) -> str:
+    path = filters.path_literal(condition.path.keys)
+    tests = (
+        f"EXISTS (SELECT 1 FROM jsonb_path_query({body}, {found}) AS found(value) "
+        f"WHERE found.value = CAST({parameter} AS JSONB))"
+        for found in (f"'{path}'", f"'{path}[*]'")
+    )
+    said = f"({' OR '.join(tests)})"
+    return f"({said} AND jsonb_typeof({body}) = 'object')" if condition.path.keys else said
+
+
+@compiles(IsNot, NAME)
+def _is_not(element: IsNot, compiler: Any, **kw: Any) -> str:
+    return f"(({compiler.process(element.clauses, **kw)}) IS NOT TRUE)"
 
 
 @compiles(RenameTable, NAME)
@@ -185,96 +193,19 @@ def _rename_table(element: RenameTable, compiler: Any, **kw: Any) -> str:  # noq
     return f"ALTER TABLE {table} RENAME TO {compiler.preparer.quote(element.new)}"
 
 
-def path_literal(keys: tuple[str, ...]) -> str:
-    """Return a jsonpath for the inside of an SQL literal. A percent sign is escaped in the way of
-    jsonpath, so that no driver takes it for a parameter.
-    """
-    text = "".join(_accessor(key) for key in keys)
-    return "$" + text.replace("%", "\\u0025").replace("'", "''")
-
-
-def _accessor(key: str) -> str:
-    return f".{codec.spell(key)}"
-
-
 def can_say(condition: Condition) -> bool:
-    """A jsonpath does not say "this key, or that element" of a whole array or object."""
-    if isinstance(condition, Metadata) or condition.value.kind not in {"array", "object"}:
-        return True
-    return not any(is_index(key) for key in condition.path.keys[1:])
+    """Tell whether `BodyMatches` has words for a shape."""
+    return filters.can_say(condition)
 
 
-def probe(path: Path, kind: Kind) -> Callable[[Value], Any]:
-    """Scalars become part of a jsonpath predicate, the others are compared as JSONB."""
-    if kind in {"array", "object"}:
-        return lambda value: value.text
-    if not path.keys:
-        return lambda value: f"$ ? ({_test(kind, value.text)})"
-    missing = f" || {_missing(path.keys)}" if kind == "null" else ""
-    return lambda value: f"$ ? ({_reaches(path.keys, _test(kind, value.text))}{missing})"
+def count_parameters(condition: Condition) -> int:  # noqa: ARG001
+    """A jsonpath holds all values."""
+    return 1
 
 
-def _test(kind: Kind, text: str) -> str:
-    return f'@ == {text} && @.type() == "{kind}"'
-
-
-def _reaches(keys: tuple[str, ...], test: str) -> str:
-    """Return the predicate over an object `@`: some value that `keys` reach passes `test`."""
-    ways = [f"exists(@{''.join(map(_accessor, keys))} ? ({test}))"]
-    for depth in range(1, len(keys)):
-        if is_index(keys[depth]):
-            holder = "".join(map(_accessor, keys[: depth - 1]))
-            inside = _elements(f"@{_accessor(keys[depth - 1])}", keys[depth:], test)
-            ways.append(
-                f'exists(@{holder} ? (@.type() == "object" && ({inside})))'
-                if holder
-                else f"({inside})"
-            )
-    return " || ".join(ways)
-
-
-def _elements(array: str, keys: tuple[str, ...], test: str) -> str:
-    """Return the predicate: the element of `array` that the number `keys[0]` names leads on."""
-    element, rest = f"{array}[{keys[0]}]", keys[1:]
-    guard = f'{array}.type() == "array" && '
-    if not rest:
-        return f'{guard}{element}.type() != "array" && exists({element} ? ({test}))'
-    ways = [f'{element}.type() == "object" && exists({element} ? ({_reaches(rest, test)}))']
-    ways.append(
-        f'{element}.type() == "array" && exists({element}[*] ? (@.type() == "object" && ({_reaches(rest, test)})))'
-    )
-    if is_index(rest[0]):
-        ways.append(_elements(element, rest, test))
-    return guard + "(" + " || ".join(f"({way})" for way in ways) + ")"
-
-
-def _missing(keys: tuple[str, ...]) -> str:
-    """Return the predicate over an object `@`: nothing is at `keys`, and no array was in the way
-    that would have been opened, or one of its objects lacks the rest.
-    """
-    field, rest = f"@{_accessor(keys[0])}", keys[1:]
-    if not rest:
-        return f"!exists({field})"
-    ways = [
-        f"!exists({field})",
-        f'({field}.type() != "array" && {field}.type() != "object")',
-        f'exists({field} ? (@.type() == "object" && ({_missing(rest)})))',
-    ]
-    if is_index(rest[0]) and len(rest) > 1:
-        ways.append(_missing_in(field, rest))
-    return "(" + " || ".join(ways) + ")"
-
-
-def _missing_in(array: str, keys: tuple[str, ...]) -> str:
-    element, rest = f"{array}[{keys[0]}]", keys[1:]
-    inner = f'exists({element}[*] ? (@.type() == "object" && ({_missing(rest)})))'
-    if is_index(rest[0]) and len(rest) > 1:
-        inner = f"({inner} || {_missing_in(element, rest)})"
-    return (
-        f'({array}.type() == "array" && (({element}.type() == "object" && '
-        f"exists({element} ? ({_missing(rest)}))) || "
-        f'({element}.type() == "array" && {inner})))'
-    )
+def parameters(condition: Condition) -> Sequence[Any]:
+    """Return the jsonpath, or the JSON to compare with."""
+    return (filters.parameter(condition),)
 
 
 def list_parameter(texts: Sequence[str]) -> list[str]:

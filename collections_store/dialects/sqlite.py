@@ -7,11 +7,11 @@ hold just that.
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
-from itertools import count
-from typing import Any, Final, TypeAlias
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert as insert
@@ -21,10 +21,12 @@ from sqlalchemy.pool import NullPool
 
 from .. import codec, matcher
 from .. import errors as ours
-from ..expressions import AnyOf, BodyFromText, BodyText, FieldEquals, RenameTable, TableSize
-from ..filter import Condition, Kind, Metadata, Value
-from ..path import Path, is_index
+from ..expressions import AnyOf, BodyFromText, BodyMatches, BodyText, IsNot, RenameTable, TableSize
 from . import Durability, Function, TableVanished
+from .sqlite_filters import can_say as can_say
+from .sqlite_filters import count_parameters as count_parameters
+from .sqlite_filters import parameters as parameters
+from .sqlite_filters import spelled
 
 NAME: Final = "sqlite"
 DRIVERS: Final = frozenset({"pysqlite", "aiosqlite"})
@@ -33,12 +35,8 @@ ORDERED_KEYS: Final = True
 HAS_SCHEMAS: Final = False
 UPGRADES_ITSELF: Final = True
 POOL_SIZE: Final = 4
-Steps: TypeAlias = tuple[str | int, ...]
 BUSY_SLICE: Final = 0.25
 """Seconds after which a wait for a lock comes back to see whether its caller still waits."""
-MAX_WALK: Final = 6
-"""A longer path runs in the matcher: its SQL doubles with each key, and SQLite 3.40's parser
-overflows."""
 
 
 # -- URLs, engines, settings -----------------------------------------------------------------
@@ -164,115 +162,21 @@ def _table_size(element: TableSize, compiler: Any, **kw: Any) -> str:
     return f"(SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM {table})"
 
 
-@compiles(FieldEquals, NAME)
-def _field_equals(element: FieldEquals, compiler: Any, **kw: Any) -> str:
-    body, value = (compiler.process(clause, **kw) for clause in element.clauses)
-    test, keys = _Test(element.kind, value), element.path.keys
-    return f"({' OR '.join(test.along(body, (), keys) if keys else test.of_leaf(body, ()))})"
+@compiles(BodyMatches, NAME)
+def _body_matches(element: BodyMatches, compiler: Any, **kw: Any) -> str:
+    body, *parameters = (compiler.process(clause, **kw) for clause in element.clauses)
+    return spelled(body, element.condition, iter(parameters))
+
+
+@compiles(IsNot, NAME)
+def _is_not(element: IsNot, compiler: Any, **kw: Any) -> str:
+    return f"(({compiler.process(element.clauses, **kw)}) IS NOT TRUE)"
 
 
 @compiles(RenameTable, NAME)
 def _rename_table(element: RenameTable, compiler: Any, **kw: Any) -> str:  # noqa: ARG001
     table = compiler.preparer.format_table(element.table)
     return f"ALTER TABLE {table} RENAME TO {compiler.preparer.quote(element.new)}"
-
-
-def path_literal(steps: Steps) -> str:
-    """Return a JSON path as an SQL literal: a string names a key, a number an array's element."""
-    text = "".join(f"[{s}]" if isinstance(s, int) else f".{codec.spell(s)}" for s in steps)
-    return "'$" + text.replace("'", "''") + "'"
-
-
-class _Test:
-    """What a value must pass, and the ways along a path to one that does (`matcher`, rules 1 to 4).
-
-    `body` is the SQL of a JSON text; `done` are the steps to where in it the way begins: none at an
-    object, and ending in an index where an array was entered.
-    """
-
-    def __init__(self, kind: Kind, value: str) -> None:
-        self._kind, self._value = kind, value
-        self._aliases = (f"e{number}" for number in count(1))
-
-    def along(self, body: str, done: Steps, rest: tuple[str, ...]) -> Iterator[str]:
-        """Yield the ways on along `rest`."""
-        yield from self.of_leaf(body, (*done, *rest))
-        if self._kind == "null":
-            yield self._missing(body, done, rest)
-        for depth in range(0 if done else 1, len(rest)):
-            yield from self._through_array(body, (*done, *rest[:depth]), rest[depth:])
-
-    def of_leaf(self, body: str, steps: Steps) -> Iterator[str]:
-        """Yield the tests of the value itself and, of an array, of its elements."""
-        path, element = path_literal(steps), next(self._aliases)
-        yield self._passes(f"json_type({body}, {path})", f"json_extract({body}, {path})")
-        inside = self._passes(f"{element}.type", f"{element}.value")
-        yield f"({_is_array(body, path)} AND {_some(body, path, element)} WHERE {inside}))"
-
-    def _through_array(self, body: str, steps: Steps, rest: tuple[str, ...]) -> Iterator[str]:
-        path, element = path_literal(steps), next(self._aliases)
-        inside = " OR ".join(self.along(f"{element}.value", (), rest))
-        some = f"{_some(body, path, element)} WHERE {element}.type = 'object' AND ({inside}))"
-        yield f"({_is_array(body, path)} AND {some})"
-        if is_index(rest[0]):
-            into = " OR ".join(self._in_element(body, (*steps, int(rest[0])), rest[1:]))
-            yield f"({_is_array(body, path)} AND ({into}))"
-
-    def _in_element(self, body: str, done: Steps, rest: tuple[str, ...]) -> Iterator[str]:
-        """Yield the ways on from an array's element; one where the path ends is not opened."""
-        if rest:
-            yield from self.along(body, done, rest)
-        else:
-            path = path_literal(done)
-            yield self._passes(f"json_type({body}, {path})", f"json_extract({body}, {path})")
-
-    def _missing(self, body: str, done: Steps, rest: tuple[str, ...]) -> str:
-        """Nothing is there, and no array was on the way, which would have been opened."""
-        ways = ((*done, *rest[:depth]) for depth in range(1, len(rest)))
-        tests = [f"json_type({body}, {path_literal((*done, *rest))}) IS NULL"]
-        tests.extend(f"json_type({body}, {path_literal(way)}) IS NOT 'array'" for way in ways)
-        if done:
-            tests.append(f"json_type({body}, {path_literal(done)}) = 'object'")
-        return f"({' AND '.join(tests)})"
-
-    def _passes(self, type: str, extracted: str) -> str:
-        match self._kind:
-            case "number":
-                return f"({extracted} = {self._value} AND {type} IN ('integer', 'real'))"
-            case "string":
-                return f"({extracted} = {self._value} AND {type} = 'text')"
-            case "boolean":
-                return f"({type} = {self._value})"
-            case "null":
-                return f"({type} = 'null')"
-            case composite:
-                same = f"collections_store_equal({extracted}, {self._value})"
-                return f"({type} = '{composite}' AND {same})"
-
-
-def _is_array(body: str, path: str) -> str:
-    return f"json_type({body}, {path}) = 'array'"
-
-
-def _some(body: str, path: str, element: str) -> str:
-    return f"EXISTS (SELECT 1 FROM json_each({body}, {path}) AS {element}"
-
-
-def can_say(condition: Condition) -> bool:
-    """SQLite 3.40 cannot address a key that holds a double quote."""
-    if isinstance(condition, Metadata):
-        return True
-    keys = condition.path.keys
-    return len(keys) <= MAX_WALK and not any('"' in key for key in keys)
-
-
-def probe(path: Path, kind: Kind) -> Callable[[Value], Any]:  # noqa: ARG001
-    """Scalars are bound as such, the others as the text that `collections_store_equal` reads."""
-    match kind:
-        case "number" | "string" | "null":
-            return lambda value: value.value
-        case "boolean" | "array" | "object":
-            return lambda value: value.text
 
 
 def list_parameter(texts: Sequence[str]) -> str:
@@ -284,7 +188,24 @@ def _equal(left: str | None, right: str) -> bool:
     return left is not None and matcher.equal(codec.decode(left), codec.decode(right))
 
 
-FUNCTIONS: Final[Sequence[Function]] = (("collections_store_equal", 2, _equal),)
+def _compare(left: str | None, right: str) -> int | None:
+    return None if left is None else matcher.compare(codec.decode(left), codec.decode(right))
+
+
+@lru_cache(maxsize=256)
+def _pattern(pattern: str, flags: int) -> re.Pattern[str]:
+    return re.compile(pattern, flags)
+
+
+def _found(pattern: str, flags: int, text: str | None) -> bool:
+    return text is not None and _pattern(pattern, flags).search(text) is not None
+
+
+FUNCTIONS: Final[Sequence[Function]] = (
+    ("collections_store_equal", 2, _equal),
+    ("collections_store_compare", 2, _compare),
+    ("collections_store_found", 3, _found),
+)
 
 
 # -- errors ----------------------------------------------------------------------------------

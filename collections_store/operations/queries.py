@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ..document import Document
 from ..errors import InvalidFilter, shortened
-from ..filter import Filter
+from ..filter import Filter, shape_of
 from ..matcher import matches
 from .documents import as_document
 
@@ -52,7 +52,7 @@ class Find:
     SINGLE: ClassVar = True
 
     def __call__(self, connection: Connection) -> list[Document]:
-        query = connection.collection(self.collection).select(self.filter.shape())
+        query = connection.collection(self.collection).select(shape_of(self.filter.condition))
         if query.residual:
             stop = None if self.limit is None else self.skip + self.limit
             with connection.transaction(write=False):
@@ -76,7 +76,7 @@ class Count:
     SINGLE: ClassVar = True
 
     def __call__(self, connection: Connection) -> int:
-        query = connection.collection(self.collection).count(self.filter.shape())
+        query = connection.collection(self.collection).count(shape_of(self.filter.condition))
         if query.residual:
             with connection.transaction(write=False):
                 return sum(1 for _ in _matching(connection, self.collection, self.filter))
@@ -99,7 +99,7 @@ class ReadPage:
     SINGLE: ClassVar = True
 
     def __call__(self, connection: Connection) -> Page:
-        query = connection.collection(self.collection).select(self.filter.shape())
+        query = connection.collection(self.collection).select(shape_of(self.filter.condition))
         parameters = query.parameters(self.filter, after=self.after, skip=0, limit=self.limit)
         rows = connection.rows(query.sql, parameters)
         documents = (as_document(row[1:]) for row in rows)

@@ -45,15 +45,79 @@ def places(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[Path, Any]]
             yield from places(child, keys)
 
 
+REGEXES = st.sampled_from(["a", "^a", "1$", "[a1]", "^true", "(?s).", "\\\\", "é"])
+OPTIONS = st.sampled_from(["", "i", "s", "im"])
+
+
+def operators_of(
+    value: st.SearchStrategy[Any], deep: bool = True
+) -> st.SearchStrategy[dict[str, Any]]:
+    """Draw operators on one field."""
+    small = st.integers(min_value=-3, max_value=3)
+    operators: dict[str, st.SearchStrategy[Any]] = {
+        **dict.fromkeys(["$eq", "$ne", "$gt", "$gte", "$lt", "$lte"], value),
+        **dict.fromkeys(["$in", "$nin", "$all"], st.lists(value.filter(is_literal), max_size=3)),
+        "$exists": st.booleans(),
+        "$type": st.sampled_from(
+            ["string", "number", "int", "long", "double", "array", "object", "bool", "null"]
+        ),
+        "$size": st.integers(min_value=0, max_value=3),
+        "$mod": st.tuples(st.sampled_from([-3, -2, 2, 3, 5]), small).map(list),
+        **dict.fromkeys(
+            ["$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear"],
+            st.sampled_from([0, 1, 2, 3, 2**62, [0, 1], [62]]),
+        ),
+        "$regex": REGEXES,
+    }
+    if deep:
+        inner = operators_of(value, deep=False)
+        operators["$not"] = inner
+        operators["$elemMatch"] = st.one_of(inner, documents_of(value, deep=False))
+    single = st.sampled_from(sorted(operators)).flatmap(
+        lambda name: st.builds(lambda operand: {name: operand}, operators[name])
+    )
+    return st.lists(single, min_size=1, max_size=2).map(merged)
+
+
+def documents_of(
+    value: st.SearchStrategy[Any], deep: bool = True
+) -> st.SearchStrategy[dict[str, Any]]:
+    """Draw filter documents."""
+    dotted = st.lists(KEYS.filter(lambda key: "." not in key), min_size=1, max_size=3).map(".".join)
+    entry = st.builds(
+        lambda key, operand: {key: operand},
+        dotted.filter(lambda path: not path.startswith("$")),
+        st.one_of(value.filter(is_literal), operators_of(value, deep), operators_of(value, deep)),
+    )
+    entries = st.lists(entry, min_size=1, max_size=2).map(merged)
+    if not deep:
+        return entries
+    branches = st.lists(documents_of(value, deep=False), min_size=1, max_size=3)
+    logical = st.builds(
+        lambda key, inner: {key: inner}, st.sampled_from(["$and", "$or", "$nor"]), branches
+    )
+    return st.one_of(entries, logical, st.tuples(entries, logical).map(merged))
+
+
+def is_literal(value: Any) -> bool:
+    return not (isinstance(value, dict) and str(next(iter(value), "")).startswith("$"))
+
+
+def merged(documents: Any) -> dict[str, Any]:
+    return {key: value for document in documents for key, value in document.items()}
+
+
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[list[Any], list[Filter]]:
     bodies = draw(st.lists(BODIES, min_size=5, max_size=12))
     there = [place for body in bodies for place in places(body) if len(place[0].keys) <= 8]
-    asked = st.one_of(VALUES, st.sampled_from([value for _, value in there]))
+    asked = st.one_of(SCALARS, VALUES, st.sampled_from([value for _, value in there]))
     pair = st.one_of(st.tuples(PATHS, asked), st.sampled_from(there), st.sampled_from(there))
-    pairs = draw(st.lists(pair, min_size=8, max_size=14))
+    pairs = draw(st.lists(pair, min_size=2, max_size=5))
     filters = [Filter.parse(path if path.keys else "$body", value) for path, value in pairs]
-    filters.append(Filter(filters[0].conditions + filters[1].conditions))
+    documents = draw(st.lists(documents_of(asked), min_size=4, max_size=8))
+    filters.extend(Filter.parse(document) for document in documents)
+    filters.append(Filter.parse({"$body": draw(operators_of(asked))}))
     return bodies, filters
 
 

@@ -1,0 +1,327 @@
+"""Filters in PostgreSQL's words: one jsonpath predicate per condition, bound as a parameter, because
+`body @? $1` is what a GIN index over the body serves, at any depth.
+
+jsonpath is lax: `X ? (…)` opens an array once, a comparison within opens it again (`[[1]]` matches
+`@ == 1`), and so does a key. Every test therefore asks for the type too, and every key that follows
+a filter asks for an object first. With that, no predicate is ever unknown, and `!` can be trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
+
+from .. import codec
+from ..filter import (
+    And,
+    Compare,
+    Condition,
+    Equals,
+    Exists,
+    Fails,
+    Field,
+    Given,
+    HasElement,
+    HasObject,
+    HasSize,
+    HasType,
+    Matches,
+    Modulo,
+    Not,
+    OneOf,
+    Or,
+    Passes,
+    Test,
+    Value,
+)
+from ..filter.conditions import WHOLE, flat, takes_missing
+from ..path import is_index
+
+Keys: TypeAlias = tuple[str | int, ...]
+Leaf: TypeAlias = Callable[[str], str]
+
+MAX_INDEXES: Final = 3
+"""More keys that are numbers run in the matcher: the jsonpath more than doubles with each."""
+MAX_KEYS: Final = 20
+_COMPOSITES: Final = frozenset({"array", "object"})
+_SIGNS: Final = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+_TYPES: Final = {
+    "string": "string",
+    "object": "object",
+    "array": "array",
+    "bool": "boolean",
+    "null": "null",
+    "number": "number",
+}
+_TRUE: Final = "1 == 1"
+_FALSE: Final = "1 == 0"
+_RANGE: Final = "@ >= -9223372036854775808 && @ < 9223372036854775808"
+
+
+def is_composite(condition: Condition) -> bool:
+    """Tell whether a whole array or object is asked for, which jsonpath cannot compare with."""
+    match condition:
+        case Field(path, Equals(value)):
+            plain = not any(is_index(key) for key in path.keys[1:])
+            return plain and value.kind in _COMPOSITES
+    return False
+
+
+def can_say(condition: Condition) -> bool:
+    """Tell whether there are words for a shape."""
+    if not _is_short(condition):
+        return False
+    if is_composite(condition):
+        return True
+    if isinstance(condition, Field) and not condition.path.keys:
+        # a filter opens an array at the root: what sees it as a whole cannot be said
+        return not isinstance(condition.test, (*WHOLE, HasType)) and _can_test(condition.test)
+    return _can_path(condition)
+
+
+def parameter(condition: Condition) -> str:
+    """Return the one parameter of a condition: a jsonpath, or the JSON to compare with."""
+    match condition:
+        case Field(path, Equals(Value() as value)) if is_composite(condition):
+            return value.text
+        case Field(path, test) if not path.keys:
+            return f"$ ? ({_test(test)})"
+    return f"$ ? ({_predicate(condition)})"
+
+
+def on_no_object(condition: Condition) -> bool:
+    """Tell whether a shape holds for a body that has no fields."""
+    match condition:
+        case Field(_, test):
+            return takes_missing(test)
+        case And(conditions):
+            return all(map(on_no_object, conditions))
+        case Or(conditions):
+            return any(map(on_no_object, conditions))
+        case Not(inner):
+            return not on_no_object(inner)
+    raise AssertionError(condition)
+
+
+def _is_short(condition: Condition) -> bool:
+    """Tell whether the paths of a condition, those within `$elemMatch` added up, stay small."""
+    keys = _longest(condition)
+    return len(keys) <= MAX_KEYS and sum(map(is_index, keys)) <= MAX_INDEXES
+
+
+def _longest(node: Condition | Test) -> tuple[str, ...]:
+    match node:
+        case Field(path, test):
+            return (*path.keys, *_longest(test))
+        case And(inner) | Or(inner) | HasElement(inner) | Fails(inner) | Passes(inner):
+            return max(map(_longest, inner), key=_cost, default=())
+        case Not(each) | HasObject(each):
+            return _longest(each)
+    return ()
+
+
+def _cost(keys: tuple[str, ...]) -> tuple[int, int]:
+    return sum(map(is_index, keys)), len(keys)
+
+
+def _can_path(condition: Condition) -> bool:
+    match condition:
+        case Field(path, test):
+            return bool(path.keys) and _can_test(test)
+        case And(conditions) | Or(conditions):
+            return all(map(_can_path, conditions))
+        case Not(inner):
+            return _can_path(inner)
+    return False
+
+
+def _can_test(test: Test) -> bool:
+    match test:
+        case Equals(value) | Compare(_, value):
+            return value.kind not in _COMPOSITES
+        case HasType(types):
+            return set(types) <= _TYPES.keys()
+        case Matches(pattern):
+            return pattern.kind == "plain regex"
+        case HasElement(tests) | Fails(tests) | Passes(tests):
+            return all(map(_can_test, tests))
+        case HasObject(condition):
+            return _can_path(condition)
+    return isinstance(test, OneOf | Exists | HasSize | Modulo)
+
+
+def _predicate(condition: Condition, *, as_array: bool = False) -> str:
+    """Return the predicate over `@`, an object, or an array seen as an object of its positions."""
+    match condition:
+        case Field(path, test):
+            keys: Keys = path.keys
+            if as_array and not is_index(path.keys[0]):
+                return _TRUE if takes_missing(test) else _FALSE
+            if as_array:
+                keys = (int(path.keys[0]), *path.keys[1:])
+            return _field(keys, test)
+        case And(conditions):
+            return _joined(" && ", (_predicate(each, as_array=as_array) for each in conditions))
+        case Or(conditions):
+            return _joined(" || ", (_predicate(each, as_array=as_array) for each in conditions))
+        case Not(inner):
+            return f"!({_predicate(inner, as_array=as_array)})"
+    raise AssertionError(condition)
+
+
+def _field(keys: Keys, test: Test) -> str:
+    if isinstance(test, WHOLE):
+        return _joined(" || ", _reaches(keys, lambda value: _whole(value, test)))
+    ways = list(_reaches(keys, lambda value: f"exists({value} ? ({_test(test)}))", opened=True))
+    if isinstance(test, HasType) and "array" in test.types:  # a filter never sees it: it opens it
+        ways.extend(_reaches(keys, lambda value: f'{value}.type() == "array"'))
+    if takes_missing(test):
+        ways.append(_missing(keys))
+    return _joined(" || ", ways)
+
+
+def _reaches(keys: Keys, leaf: Leaf, *, opened: bool = False) -> Iterable[str]:
+    """Yield the ways from `@`, an object, along `keys` to a value that `leaf` speaks of."""
+    *holders, last = map(_accessor, keys)
+    holder = "".join(holders)
+    value = f"@{last}"
+    if not holder:
+        yield leaf(value)
+    elif opened:
+        yield leaf(f"@{holder}{last}")
+    else:
+        yield f'exists(@{holder} ? (@.type() == "object" && ({leaf(value)})))'
+    for depth in range(1, len(keys)):
+        if is_index(str(keys[depth])):
+            yield _through(keys[:depth], keys[depth:], leaf, opened)
+
+
+def _through(keys: Keys, rest: Keys, leaf: Leaf, opened: bool) -> str:
+    *holders, last = map(_accessor, keys)
+    inside = _in_element(f"@{last}", rest, leaf, opened)
+    if not holders:
+        return inside
+    return f'exists(@{"".join(holders)} ? (@.type() == "object" && {inside}))'
+
+
+def _in_element(array: str, keys: Keys, leaf: Leaf, opened: bool) -> str:
+    """Return the predicate: the element that the number `keys[0]` names leads on along the rest.
+    One where the path ends is not opened.
+    """
+    element, rest = f"{array}[{keys[0]}]", keys[1:]
+    if not rest:
+        ways = [f'{element}.type() != "array" && {leaf(element)}' if opened else leaf(element)]
+    else:
+        on = _joined(" || ", _reaches(rest, leaf, opened=opened))
+        ways = [
+            f'{element}.type() == "object" && exists({element} ? ({on}))',
+            f'{element}.type() == "array" && exists({element} ? (@.type() == "object" && {on}))',
+        ]
+        if is_index(str(rest[0])):
+            ways.append(_in_element(element, rest, leaf, opened))
+    return f'({array}.type() == "array" && {_joined(" || ", (f"({way})" for way in ways))})'
+
+
+def _missing(keys: Keys) -> str:
+    """Return the predicate over `@`, an object: nothing is at `keys`, and no array was in the way
+    that would have been opened, or one of its objects lacks the rest.
+    """
+    field, rest = f"@{_accessor(keys[0])}", keys[1:]
+    if not rest:
+        return f"!exists({field})"
+    ways = [
+        f"!exists({field})",
+        f'({field}.type() != "array" && {field}.type() != "object")',
+        f'exists({field} ? (@.type() == "object" && {_missing(rest)}))',
+    ]
+    if is_index(str(rest[0])) and len(rest) > 1:
+        ways.append(_missing_in(field, rest))
+    return _joined(" || ", ways)
+
+
+def _missing_in(array: str, keys: Keys) -> str:
+    element, rest = f"{array}[{keys[0]}]", keys[1:]
+    inner = [f'exists({element} ? (@.type() == "object" && {_missing(rest)}))']
+    if is_index(str(rest[0])) and len(rest) > 1:
+        inner.append(_missing_in(element, rest))
+    return (
+        f'({array}.type() == "array" && (({element}.type() == "object" && '
+        f"exists({element} ? ({_missing(rest)}))) || "
+        f'({element}.type() == "array" && {_joined(" || ", inner)})))'
+    )
+
+
+def _whole(value: str, test: Test) -> str:
+    """Return the predicate: the value that an accessor leads to passes, unopened."""
+    match test:
+        case Exists():
+            return f"exists({value})"
+        case HasSize(size):
+            return f'({value}.type() == "array" && {value}.size() == {_text(size)})'
+        case HasElement(tests):
+            inside = _joined(" && ", map(_test, tests))
+            return f'({value}.type() == "array" && exists({value} ? ({inside})))'
+        case HasObject(condition):
+            as_object = f'@.type() == "object" && {_predicate(condition)}'
+            as_array = f'@.type() == "array" && {_predicate(condition, as_array=True)}'
+            inside = f"({as_object}) || ({as_array})"
+            return f'({value}.type() == "array" && exists({value} ? ({inside})))'
+    raise AssertionError(test)
+
+
+def _test(test: Test) -> str:
+    """Return the predicate over `@`, one value."""
+    match test:
+        case Equals(value):
+            return _compares("==", value)
+        case OneOf(lists):
+            return _joined(" || ", (_is(each) for one in lists for each in flat(one)))
+        case Compare(operator, value):
+            return _compares(_SIGNS[operator], value)
+        case HasType(types):
+            return _joined(" || ", (f'@.type() == "{_TYPES[name]}"' for name in types))
+        case Matches(Value(value=pattern)):
+            return f'(@.type() == "string" && @ like_regex {codec.spell(pattern.pattern)})'
+        case Modulo(divisor, remainder):
+            d, r = _text(divisor), _text(remainder)
+            halves = f"(@ >= 0 && @.floor() % {d} == {r}) || (@ < 0 && @.ceiling() % {d} == {r})"
+            return f'(@.type() == "number" && {_RANGE} && ({halves}))'
+        case Fails(tests):
+            return f"!({_joined(' && ', map(_test, tests))})"
+        case Passes(tests):
+            return _joined(" || ", map(_test, tests))
+        case Exists():
+            return _TRUE
+    return _whole("@", test)
+
+
+def _is(scalar: Any) -> str:
+    return _compares("==", Value.of(scalar))
+
+
+def _compares(sign: str, value: Given) -> str:
+    return f'(@ {sign} {_text(value)} && @.type() == "{value.kind}")'
+
+
+def _accessor(key: str | int) -> str:
+    return f"[{key}]" if isinstance(key, int) else f".{codec.spell(key)}"
+
+
+def path_literal(keys: tuple[str, ...]) -> str:
+    """Return a jsonpath for the inside of an SQL literal. A percent sign is escaped in the way of
+    jsonpath, so that no driver takes it for a parameter.
+    """
+    text = "".join(map(_accessor, keys))
+    return "$" + text.replace("%", "\\u0025").replace("'", "''")
+
+
+def _text(value: Given) -> str:
+    assert isinstance(value, Value)
+    return value.text
+
+
+def _joined(word: str, parts: Iterable[str]) -> str:
+    every = list(parts)
+    if not every:
+        return f"({_TRUE if word == ' && ' else _FALSE})"
+    return f"({word.join(every)})"

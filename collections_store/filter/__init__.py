@@ -1,0 +1,142 @@
+"""What is asked of a collection: MongoDB's filter language, parsed into frozen values.
+
+A filter has a *shape* and *values*: the shape decides the SQL, and is what compiled statements are
+cached under; the values travel as parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..codec import Codec
+from ..errors import InvalidFilter, shortened
+from ..path import Path
+from .conditions import (
+    And,
+    Bits,
+    Compare,
+    Condition,
+    Equals,
+    Exists,
+    Fails,
+    Field,
+    Given,
+    HasElement,
+    HasObject,
+    HasSize,
+    HasType,
+    Kind,
+    Matches,
+    Metadata,
+    Modulo,
+    Not,
+    OneOf,
+    Or,
+    Passes,
+    Slot,
+    Test,
+    Value,
+)
+from .parsing import Parser
+from .printing import to_json
+from .shapes import in_words, shape_of, values_of
+
+EVERYTHING = And(())
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What is asked. Without a condition: every object.
+
+    >>> Filter.parse({"address.city": "Berlin"}) == Filter.parse("address.city", "Berlin")
+    True
+    >>> print(Filter.parse({"tags": "new", "age": {"$gte": 30, "$lt": 40}}))
+    {'tags': 'new', 'age': {'$gte': 30, '$lt': 40}}
+    """
+
+    condition: Condition = EVERYTHING
+
+    @classmethod
+    def parse(cls, what: Any = None, equals: Any = ..., rules: Codec = Codec()) -> Filter:  # noqa: B008
+        """Read the ways a caller may ask; raises `InvalidFilter` naming the place.
+
+        `what` is None (everything), a filter document, a `Filter`, or a field (dotted text or
+        `Path`) that `equals` a value.
+        """
+        if isinstance(what, str | Path):
+            if equals is ...:
+                raise InvalidFilter(str(what), "what shall the field equal? find(field, value)")
+            return cls(Parser(rules).field(what, equals, str(what)))
+        if equals is not ...:
+            raise InvalidFilter("", f"a value to equal goes with a field, not {shortened(what)}")
+        match what:
+            case None:
+                return cls()
+            case Filter():
+                return what
+            case Mapping():
+                return cls(Parser(rules).document(what))
+        raise InvalidFilter("", f"a filter is a document or a field, not {shortened(what)}")
+
+    def __and__(self, other: Filter) -> Filter:
+        return Filter(And((*conjuncts(self.condition), *conjuncts(other.condition))))
+
+    def __or__(self, other: Filter) -> Filter:
+        return Filter(Or((*disjuncts(self.condition), *disjuncts(other.condition))))
+
+    def __invert__(self) -> Filter:
+        inner = self.condition
+        return Filter(inner.condition if isinstance(inner, Not) else Not(inner))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the filter document."""
+        return to_json(self.condition)
+
+    def __str__(self) -> str:
+        return str(self.to_json())
+
+
+def conjuncts(condition: Condition) -> tuple[Condition, ...]:
+    """Return the conditions that must all hold."""
+    return condition.conditions if isinstance(condition, And) else (condition,)
+
+
+def disjuncts(condition: Condition) -> tuple[Condition, ...]:
+    """Return the conditions of which one must hold."""
+    return condition.conditions if isinstance(condition, Or) else (condition,)
+
+
+__all__ = [
+    "EVERYTHING",
+    "And",
+    "Bits",
+    "Compare",
+    "Condition",
+    "Equals",
+    "Exists",
+    "Fails",
+    "Field",
+    "Filter",
+    "Given",
+    "HasElement",
+    "HasObject",
+    "HasSize",
+    "HasType",
+    "Kind",
+    "Matches",
+    "Metadata",
+    "Modulo",
+    "Not",
+    "OneOf",
+    "Or",
+    "Passes",
+    "Slot",
+    "Test",
+    "Value",
+    "conjuncts",
+    "in_words",
+    "shape_of",
+    "values_of",
+]

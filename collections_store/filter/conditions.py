@@ -1,0 +1,285 @@
+"""The values a filter is made of.
+
+A `Condition` speaks of an object, a `Test` of one JSON value. `Field` joins the two: some value that
+a path reaches passes a test. Both are frozen, compare, hash, and carry what the user gave as `Value`s
+only: a shape has `Slot`s in their places.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from .. import codec
+from ..codec import Codec
+from ..path import Path
+
+Kind: TypeAlias = Literal[
+    "null",
+    "boolean",
+    "number",
+    "string",
+    "array",
+    "object",
+    "regex",
+    "plain regex",
+    "booleans",
+    "numbers",
+    "strings",
+]
+Comparison: TypeAlias = Literal["$gt", "$gte", "$lt", "$lte"]
+BitsOperator: TypeAlias = Literal["$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear"]
+TypeName: TypeAlias = Literal[
+    "double", "string", "object", "array", "bool", "null", "int", "long", "number"
+]
+MetadataField: TypeAlias = Literal["id", "version", "created_at", "updated_at", "expires_at"]
+
+METADATA: Final[frozenset[str]] = frozenset(get_args(MetadataField))
+LISTS: Final[dict[Kind, Kind]] = {
+    "null": "null",
+    "boolean": "booleans",
+    "number": "numbers",
+    "string": "strings",
+}
+TIMES: Final = frozenset({"created_at", "updated_at", "expires_at"})
+_KINDS: Final[dict[type, Kind]] = {
+    type(None): "null",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
+_PLAIN_REGEX: Final = re.compile(r"\^?[A-Za-z0-9 _/@,;=-]+")
+"""A pattern that means the same in every dialect of regular expressions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """What a user asked for. `kind` keeps 1 apart from true, `text` makes it comparable."""
+
+    kind: Kind
+    text: str
+    value: Any = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, value: Any, rules: Codec = Codec()) -> Value:  # noqa: B008 - it is frozen
+        """Take a JSON value; raises `InvalidBody`."""
+        text = rules.encode(value)
+        value = codec.decode(text)
+        return cls(_KINDS[type(value)], text, value)
+
+    @classmethod
+    def of_regex(cls, pattern: re.Pattern[str]) -> Value:
+        """Take a compiled pattern."""
+        plain = _PLAIN_REGEX.fullmatch(pattern.pattern) and not options_of(pattern)
+        return cls(
+            "plain regex" if plain else "regex",
+            f"/{pattern.pattern}/{options_of(pattern)}",
+            pattern,
+        )
+
+    @classmethod
+    def of_list(cls, kind: Kind, values: list[Value]) -> Value:
+        """Take scalars of one kind, which a shape does not count."""
+        text = ",".join(value.text for value in values)
+        return cls(kind, f"[{text}]", [value.value for value in values])
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The place of a value in a shape; `kind` is all of it that the SQL depends on.
+
+    `words` are the SQL that stands for it, once there is any.
+    """
+
+    kind: Kind
+    words: tuple[str, ...] = ()
+
+
+Given: TypeAlias = Value | Slot
+
+
+# -- tests of one value ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Equals:
+    """It equals `value` (`$eq`); null also equals what is missing."""
+
+    value: Given
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """It equals one of the scalars (`$in`), which come as a list for each type."""
+
+    lists: tuple[Given, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """It is of the type of `value`, and before or after it."""
+
+    operator: Comparison
+    value: Given
+
+
+@dataclass(frozen=True, slots=True)
+class HasType:
+    """It is of one of the types (`$type`)."""
+
+    types: tuple[TypeName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """It is a string in which the pattern is found (`$regex`)."""
+
+    pattern: Given
+
+
+@dataclass(frozen=True, slots=True)
+class Modulo:
+    """It is a number with that remainder, both truncated toward zero (`$mod`)."""
+
+    divisor: Given
+    remainder: Given
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """It is a whole number with those bits set or clear."""
+
+    operator: BitsOperator
+    mask: Given
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """It is there (`$exists`), be it null."""
+
+
+@dataclass(frozen=True, slots=True)
+class HasSize:
+    """It is an array of that many elements (`$size`)."""
+
+    size: Given
+
+
+@dataclass(frozen=True, slots=True)
+class HasElement:
+    """It is an array with an element that passes every test (`$elemMatch` with operators)."""
+
+    tests: tuple[Test, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HasObject:
+    """It is an array with an object for which the condition holds (`$elemMatch`)."""
+
+    condition: Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Fails:
+    """It does not pass every one of the tests."""
+
+    tests: tuple[Test, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """It passes one of the tests."""
+
+    tests: tuple[Test, ...]
+
+
+Test: TypeAlias = (
+    Equals
+    | OneOf
+    | Compare
+    | HasType
+    | Matches
+    | Modulo
+    | Bits
+    | Exists
+    | HasSize
+    | HasElement
+    | HasObject
+    | Fails
+    | Passes
+)
+WHOLE: Final = (Exists, HasSize, HasElement, HasObject)
+"""Tests that see an array at the end of a path as a whole only, not its elements too."""
+
+
+# -- conditions on an object -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Some value that `path` reaches in the body passes the test; the empty path is `$body`."""
+
+    path: Path
+    test: Test
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What the store knows of the object passes the test; times are microseconds since 1970."""
+
+    field: MetadataField
+    test: Test
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """Every condition holds; without any, always."""
+
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Some condition holds; without any, never."""
+
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The condition does not hold."""
+
+    condition: Condition
+
+
+Condition: TypeAlias = Field | Metadata | And | Or | Not
+
+
+def options_of(pattern: re.Pattern[str]) -> str:
+    """Return a pattern's flags as `$options`."""
+    flags = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
+    return "".join(letter for letter, flag in flags.items() if pattern.flags & flag)
+
+
+def takes_missing(test: Test) -> bool:
+    """Tell whether what is missing passes a test; a shape knows."""
+    match test:
+        case Equals(value):
+            return value.kind == "null"
+        case OneOf(lists):
+            return any(each.kind == "null" for each in lists)
+        case Fails(tests):
+            return not all(map(takes_missing, tests))
+        case Passes(tests):
+            return any(map(takes_missing, tests))
+    return False
+
+
+def flat(given: Given) -> list[Any]:
+    """Return the scalars of a list of `OneOf`."""
+    assert isinstance(given, Value)
+    return [None] if given.kind == "null" else list(given.value)

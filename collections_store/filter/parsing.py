@@ -1,0 +1,464 @@
+"""The filter language, read: what MongoDB's server accepts, and an error that names the place for
+whatever it does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final, get_args
+
+from ..codec import Codec
+from ..document import microseconds
+from ..errors import InvalidBody, InvalidFilter, shortened
+from ..path import Path
+from .conditions import (
+    LISTS,
+    METADATA,
+    TIMES,
+    And,
+    Bits,
+    BitsOperator,
+    Compare,
+    Comparison,
+    Condition,
+    Equals,
+    Exists,
+    Fails,
+    Field,
+    HasElement,
+    HasObject,
+    HasSize,
+    HasType,
+    Matches,
+    Metadata,
+    MetadataField,
+    Modulo,
+    Not,
+    OneOf,
+    Or,
+    Passes,
+    Test,
+    TypeName,
+    Value,
+    flat,
+    options_of,
+)
+
+_LOGICAL: Final = frozenset({"$and", "$or", "$nor"})
+_LATER: Final = frozenset({"$text", "$expr", "$jsonSchema", "$where"})
+_FLAGS: Final = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
+_TYPES: Final[dict[str | int, TypeName | None]] = {
+    **{name: name for name in get_args(TypeName)},
+    1: "double", 2: "string", 3: "object", 4: "array", 8: "bool", 10: "null", 16: "int", 18: "long",
+    # types that no JSON value has
+    **dict.fromkeys(
+        ["undefined", "binData", "objectId", "date", "regex", "dbPointer", "javascript", "symbol",
+         "javascriptWithScope", "timestamp", "decimal", "minKey", "maxKey",
+         5, 6, 7, 9, 11, 12, 13, 14, 15, 17, 19, -1, 127],
+    ),
+}  # fmt: skip
+
+
+class Parser:
+    """Reads filters under the value rules of one store."""
+
+    def __init__(self, rules: Codec) -> None:
+        self._rules = rules
+
+    def document(self, document: Any, place: str = "") -> Condition:
+        """Read a filter document: every entry must hold."""
+        if not isinstance(document, Mapping):
+            raise InvalidFilter(place, f"a filter is a document, not {shortened(document)}")
+        return _all(list(self._entries(document, place)))
+
+    def field(self, what: str | Path, equals: Any, place: str) -> Condition:
+        """Read `equals` as a value, whatever it looks like."""
+        return self._on(what, self._equal(_in_microseconds(what, equals, place), place), place)
+
+    def operators(self, what: str | Path, operators: Mapping[str, Any], place: str) -> Condition:
+        """Read operators on one field."""
+        operators = _in_microseconds(what, operators, place)
+        return _all(list(self._operators(what, operators, place)))
+
+    def _entries(self, document: Mapping[Any, Any], place: str) -> Iterator[Condition]:
+        for key, value in document.items():
+            if not isinstance(key, str):
+                raise InvalidFilter(repr(key), f"a field is a string, not {type(key).__name__}")
+            here = _within(place, key)
+            if key in _LOGICAL:
+                yield self._logical(key, value, here)
+            elif key != "$comment":
+                yield self._entry(key, value, here)
+
+    def _logical(self, key: str, branches: Any, place: str) -> Condition:
+        if not isinstance(branches, list | tuple) or not branches:
+            raise InvalidFilter(place, "must be a list of filters, with one at least")
+        read = tuple(self.document(each, f"{place}.{i}") for i, each in enumerate(branches))
+        match key:
+            case "$and":
+                return _all(list(read))
+            case "$or":
+                return read[0] if len(read) == 1 else Or(read)
+        return Not(read[0] if len(read) == 1 else Or(read))
+
+    def _entry(self, key: str, value: Any, place: str) -> Condition:
+        if key in _LATER:
+            raise InvalidFilter(place, "this operator is not supported")
+        value = _in_microseconds(key, value, place)
+        if _is_operators(value):
+            return _all(list(self._operators(key, value, place)))
+        return self._on(key, self._equal(value, place), place)
+
+    def _operators(
+        self, key: str | Path, operators: Mapping[str, Any], place: str
+    ) -> Iterator[Condition]:
+        _check_operators(operators, place)
+        for operator, operand in operators.items():
+            here = f"{place}.{operator}"
+            if operator == "$ne" and isinstance(operand, re.Pattern):
+                raise InvalidFilter(here, "a regular expression goes with $not")
+            if operator in _NEGATIONS:
+                positive = self._on(
+                    key, self._test(_NEGATIONS[operator], operand, operators, here), here
+                )
+                yield Not(positive)
+            elif operator == "$not":
+                yield Not(self._negated(key, operand, here))
+            elif operator == "$all":
+                yield self._all_of(key, operand, here)
+            elif operator == "$exists":
+                there = self._on(key, Exists(), here)
+                yield there if _truthy(operand) else Not(there)
+            elif operator != "$options":
+                yield self._on(key, self._test(operator, operand, operators, here), here)
+
+    def _negated(self, key: str | Path, operand: Any, place: str) -> Condition:
+        if isinstance(operand, re.Pattern):
+            return self._on(key, Matches(Value.of_regex(operand)), place)
+        if not _is_operators(operand):
+            raise InvalidFilter(place, "needs a document of operators, or a regular expression")
+        return _all(list(self._operators(key, operand, place)))
+
+    def _all_of(self, key: str | Path, operand: Any, place: str) -> Condition:
+        wanted = _list(operand, place)
+        if not wanted:
+            return Or(())
+        return _all([self._on(key, test, place) for test in self._all_tests(wanted, place)])
+
+    def _all_tests(self, wanted: list[Any], place: str) -> Iterator[Test]:
+        elements = [isinstance(each, Mapping) and "$elemMatch" in each for each in wanted]
+        for number, each in enumerate(wanted):
+            here = f"{place}.{number}"
+            if elements[0]:
+                if not isinstance(each, Mapping) or set(each) != {"$elemMatch"}:
+                    raise InvalidFilter(here, "after one $elemMatch, all must be $elemMatch")
+                yield self._element(each["$elemMatch"], f"{here}.$elemMatch")
+            elif _is_operators(each):
+                raise InvalidFilter(here, "no operators are allowed here")
+            else:
+                yield self._equal(each, here)
+
+    def _on(self, key: str | Path, test: Test, place: str) -> Condition:
+        """Join a path and a test; what only SQL of its own can say stands apart from the start."""
+        if isinstance(test, Passes):
+            return Or(tuple(self._on(key, each, place) for each in test.tests))
+        if isinstance(key, Path):
+            return Field(key, test)
+        if not key.startswith("$"):
+            return Field(Path.parse(key), test)
+        name, *rest = key[1:].split(".")
+        if name == "body":
+            return Field(Path(*rest), test)
+        if name in METADATA and not rest:
+            return Metadata(_metadata_field(name), _as_time(name, test, place))
+        known = ", ".join(f"${name}" for name in sorted((*METADATA, "body")))
+        raise InvalidFilter(
+            place,
+            f"no such operator or metadata; there is {known}. A key of the body: Path({key!r})",
+        )
+
+    def _test(self, operator: str, operand: Any, siblings: Mapping[str, Any], place: str) -> Test:
+        """Read a positive operator on one value."""
+        match operator:
+            case "$eq":
+                return self._equal(operand, place)
+            case "$gt" | "$gte" | "$lt" | "$lte":
+                return self._compare(operator, operand, place)
+            case "$in":
+                return self._one_of(operand, place)
+            case "$regex":
+                return Matches(Value.of_regex(_regex(operand, siblings, place)))
+            case "$elemMatch":
+                return self._element(operand, place)
+        reader = _READERS.get(operator)
+        if reader is None:
+            raise InvalidFilter(place, "no such operator")
+        return reader(operator, operand, place)
+
+    def _equal(self, value: Any, place: str) -> Test:
+        if isinstance(value, re.Pattern):
+            return Matches(Value.of_regex(value))
+        return Equals(self._value(value, place))
+
+    def _compare(self, operator: Comparison, operand: Any, place: str) -> Test:
+        if isinstance(operand, re.Pattern):
+            raise InvalidFilter(place, "a regular expression has no order")
+        value = self._value(operand, place)
+        if value.kind != "null":
+            return Compare(operator, value)
+        return Equals(value) if operator in {"$gte", "$lte"} else Passes(())
+
+    def _one_of(self, operand: Any, place: str) -> Test:
+        scalars: list[Value] = []
+        others: list[Test] = []
+        for number, each in enumerate(_list(operand, place)):
+            here = f"{place}.{number}"
+            if _is_operators(each):
+                raise InvalidFilter(here, "no operators are allowed here")
+            test = self._equal(each, here)
+            if (
+                isinstance(test, Equals)
+                and isinstance(test.value, Value)
+                and not isinstance(each, Mapping | list)
+            ):
+                scalars.append(test.value)
+            else:
+                others.append(test)
+        one = one_of(scalars)
+        return one if not others else Passes((*([one] if scalars else []), *others))
+
+    def _element(self, operand: Any, place: str) -> Test:
+        if not isinstance(operand, Mapping):
+            raise InvalidFilter(place, "needs a document")
+        first = str(next(iter(operand), ""))
+        if first.startswith("$") and first not in _LOGICAL:
+            return HasElement(tuple(self._element_tests(operand, place)))
+        return HasObject(self.document(operand, place))
+
+    def _element_tests(self, operators: Mapping[str, Any], place: str) -> Iterator[Test]:
+        _check_operators(operators, place)
+        for operator, operand in operators.items():
+            here = f"{place}.{operator}"
+            if operator in _NEGATIONS:
+                yield Fails((self._test(_NEGATIONS[operator], operand, operators, here),))
+            elif operator == "$not":
+                yield self._element_not(operand, here)
+            elif operator == "$all":
+                yield from self._element_all(operand, here)
+            elif operator == "$exists":
+                yield Exists() if _truthy(operand) else Passes(())
+            elif operator != "$options":
+                yield self._test(operator, operand, operators, here)
+
+    def _element_not(self, operand: Any, place: str) -> Test:
+        if isinstance(operand, re.Pattern):
+            return Fails((Matches(Value.of_regex(operand)),))
+        if not _is_operators(operand):
+            raise InvalidFilter(place, "needs a document of operators, or a regular expression")
+        return Fails(tuple(self._element_tests(operand, place)))
+
+    def _element_all(self, operand: Any, place: str) -> Iterator[Test]:
+        wanted = _list(operand, place)
+        if not wanted:
+            yield Passes(())
+        for test in self._all_tests(wanted, place):
+            yield Passes((test, HasElement((test,))))
+
+    def _value(self, value: Any, place: str) -> Value:
+        try:
+            return Value.of(value, self._rules)
+        except InvalidBody as error:
+            where = f"{place}.{error.path}" if error.path else place
+            raise InvalidFilter(where, error.problem) from error
+
+
+# -- operands ----------------------------------------------------------------------------------
+
+
+def _size(operator: str, operand: Any, place: str) -> Test:  # noqa: ARG001
+    if _whole(operand) is None or operand < 0:
+        raise InvalidFilter(place, f"{shortened(operand)} is not a whole number from 0 on")
+    return HasSize(Value.of(int(operand)))
+
+
+def _modulo(operator: str, operand: Any, place: str) -> Test:  # noqa: ARG001
+    if not isinstance(operand, list | tuple) or len(operand) != 2:
+        raise InvalidFilter(place, "needs a divisor and a remainder: [4, 0]")
+    numbers = [_truncated(each) for each in operand]
+    if numbers[0] is None or numbers[1] is None:
+        raise InvalidFilter(place, f"{shortened(operand)} are not two finite 64-bit numbers")
+    if numbers[0] == 0:
+        raise InvalidFilter(place, "the divisor must not be 0")
+    return Modulo(Value.of(numbers[0]), Value.of(numbers[1]))
+
+
+def _types(operator: str, operand: Any, place: str) -> Test:  # noqa: ARG001
+    wanted = operand if isinstance(operand, list | tuple) else [operand]
+    if not wanted:
+        raise InvalidFilter(place, "needs a type at least")
+    found = set()
+    for each in wanted:
+        key = _whole(each) if isinstance(each, int | float) else each
+        if isinstance(each, bool) or not isinstance(key, str | int) or key not in _TYPES:
+            raise InvalidFilter(place, f"{shortened(each)} is no type of MongoDB's")
+        found.add(_TYPES[key])
+    names = tuple(sorted(name for name in found if name is not None))
+    return HasType(names) if names else Passes(())
+
+
+def _bits(operator: str, operand: Any, place: str) -> Test:
+    mask = 0
+    if isinstance(operand, list | tuple):
+        for each in operand:
+            position = _whole(each)
+            if position is None or not 0 <= position < 63:
+                raise InvalidFilter(
+                    place, f"{shortened(each)} is not a bit's position from 0 to 62"
+                )
+            mask |= 1 << position
+    else:
+        number = _whole(operand)
+        if number is None or not 0 <= number < 2**63:
+            raise InvalidFilter(place, "needs a mask from 0 to 2**63 - 1, or a list of positions")
+        mask = number
+    return Bits(_bits_operator(operator), Value.of(mask))
+
+
+_READERS: Final[Mapping[str, Callable[[str, Any, str], Test]]] = {
+    "$size": _size,
+    "$mod": _modulo,
+    "$type": _types,
+    **dict.fromkeys(get_args(BitsOperator), _bits),
+}
+_NEGATIONS: Final = {"$ne": "$eq", "$nin": "$in"}
+
+
+def _regex(operand: Any, siblings: Mapping[str, Any], place: str) -> re.Pattern[str]:
+    options = siblings.get("$options")
+    pattern = operand.pattern if isinstance(operand, re.Pattern) else operand
+    if not isinstance(pattern, str):
+        raise InvalidFilter(place, f"{shortened(operand)} is no regular expression of text")
+    if options is None:
+        options = options_of(operand) if isinstance(operand, re.Pattern) else ""
+    if not isinstance(options, str) or not set(options) <= set(_FLAGS):
+        raise InvalidFilter(place, f"$options is {shortened(options)}: there are i, m, s and x")
+    flags = 0
+    for letter in options:
+        flags |= _FLAGS[letter]
+    try:
+        return re.compile(pattern, flags)
+    except re.error as error:
+        raise InvalidFilter(place, f"no regular expression: {error}") from None
+
+
+def _as_time(name: str, test: Test, place: str) -> Test:
+    """Let times be asked for as datetimes or ISO 8601 text."""
+    if name not in TIMES:
+        return test
+    match test:
+        case Equals(Value() as value):
+            return Equals(_time(value, place))
+        case Compare(operator, Value() as value):
+            return Compare(operator, _time(value, place))
+        case OneOf(lists):
+            values = [Value.of(each) for v in lists if isinstance(v, Value) for each in flat(v)]
+            return one_of([_time(each, place) for each in values])
+    return test
+
+
+def _in_microseconds(key: str | Path, operand: Any, place: str) -> Any:
+    """Replace the datetimes that a metadata field is compared with."""
+    if not isinstance(key, str) or key.removeprefix("$") not in TIMES or not key.startswith("$"):
+        return operand
+    match operand:
+        case datetime():
+            if operand.tzinfo is None:
+                raise InvalidFilter(place, f"{operand!r} is no moment in time without a time zone")
+            return microseconds(operand)
+        case Mapping():
+            return {k: _in_microseconds(key, v, f"{place}.{k}") for k, v in operand.items()}
+        case list() | tuple():
+            return [_in_microseconds(key, v, place) for v in operand]
+    return operand
+
+
+def _time(value: Value, place: str) -> Value:
+    if value.kind in {"null", "number"}:
+        return value
+    try:
+        return Value.of(microseconds(datetime.fromisoformat(value.value)))
+    except (TypeError, ValueError):
+        raise InvalidFilter(
+            place,
+            f"{shortened(value.value)} is no time: give a datetime with a time zone, its ISO 8601 "
+            "text, or microseconds since 1970",
+        ) from None
+
+
+def one_of(scalars: list[Value]) -> OneOf:
+    """Return the test that a value is among scalars, sorted by type."""
+    lists = []
+    for kind, name in LISTS.items():
+        values = [value for value in scalars if value.kind == kind]
+        if values:
+            lists.append(values[0] if kind == "null" else Value.of_list(name, values))
+    return OneOf(tuple(lists))
+
+
+def _check_operators(operators: Mapping[str, Any], place: str) -> None:
+    for operator in operators:
+        if not str(operator).startswith("$"):
+            raise InvalidFilter(
+                _within(place, str(operator)), "operators and plain keys do not mix"
+            )
+    if "$options" in operators and "$regex" not in operators:
+        raise InvalidFilter(f"{place}.$options", "goes with $regex")
+
+
+def _all(conditions: list[Condition]) -> Condition:
+    return conditions[0] if len(conditions) == 1 else And(tuple(conditions))
+
+
+def _list(operand: Any, place: str) -> list[Any]:
+    if not isinstance(operand, list | tuple):
+        raise InvalidFilter(place, f"needs a list, not {shortened(operand)}")
+    return list(operand)
+
+
+def _is_operators(value: Any) -> bool:
+    """MongoDB's rule: a document whose first key starts with `$` holds operators."""
+    return isinstance(value, Mapping) and str(next(iter(value), "")).startswith("$")
+
+
+def _truthy(operand: Any) -> bool:
+    """MongoDB's rule: null, false and 0 are false, all else is true."""
+    if operand is None or isinstance(operand, bool | int | float):
+        return bool(operand)
+    return True
+
+
+def _whole(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+        return None
+    return int(value)
+
+
+def _truncated(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if -(2**63) <= value < 2**63 else None
+
+
+def _metadata_field(name: str) -> MetadataField:
+    assert name in METADATA
+    return name  # type: ignore[return-value]
+
+
+def _bits_operator(name: str) -> BitsOperator:
+    return name  # type: ignore[return-value]
+
+
+def _within(place: str, key: str) -> str:
+    return f"{place}.{key}" if place else key

@@ -1,0 +1,144 @@
+"""A filter, written back in the filter language."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from .conditions import (
+    And,
+    Bits,
+    Compare,
+    Condition,
+    Equals,
+    Exists,
+    Fails,
+    Field,
+    HasElement,
+    HasObject,
+    HasSize,
+    HasType,
+    Matches,
+    Metadata,
+    Modulo,
+    Not,
+    OneOf,
+    Or,
+    Passes,
+    Test,
+    Value,
+    flat,
+    options_of,
+)
+
+
+def to_json(condition: Condition) -> dict[str, Any]:
+    """Return the filter document that means `condition`."""
+    match condition:
+        case Field(path, test):
+            name = str(path) if path.keys else "$body"
+            return _entry(name, test)
+        case Metadata(name, test):
+            return _entry(f"${name}", test)
+        case And(conditions):
+            return _together([to_json(each) for each in conditions])
+        case Or(()):
+            return {"$nor": [{}]}
+        case Or(conditions):
+            return {"$or": [to_json(each) for each in conditions]}
+        case Not(Or(conditions)) if conditions:
+            return {"$nor": [to_json(each) for each in conditions]}
+        case Not(Field(path, test)):
+            return _negated(str(path) if path.keys else "$body", test)
+        case Not(Metadata(name, test)):
+            return _negated(f"${name}", test)
+        case Not(inner):
+            return {"$nor": [to_json(inner)]}
+
+
+def _together(documents: list[dict[str, Any]]) -> dict[str, Any]:
+    """Join documents: in one where no key comes twice, else by `$and`."""
+    merged: dict[str, Any] = {}
+    for document in documents:
+        for key, value in document.items():
+            if key not in merged:
+                merged[key] = value
+            elif _mix(merged[key], value):
+                merged[key] = {**merged[key], **value}
+            else:
+                return {"$and": documents}
+    return merged
+
+
+def _mix(one: Any, other: Any) -> bool:
+    both = isinstance(one, Mapping) and isinstance(other, Mapping)
+    return both and all(_is_operators(each) for each in (one, other)) and not set(one) & set(other)
+
+
+def _is_operators(value: Any) -> bool:
+    return isinstance(value, Mapping) and str(next(iter(value), "")).startswith("$")
+
+
+def _entry(name: str, test: Test) -> dict[str, Any]:
+    match test:
+        case Equals(Value(value=value)):
+            return {name: {"$eq": value} if _is_operators(value) else value}
+        case Matches(Value(value=pattern)):
+            return {name: pattern}
+        case Passes(()):
+            return {name: {"$in": []}}
+    return {name: _operators((test,))}
+
+
+def _negated(name: str, test: Test) -> dict[str, Any]:
+    match test:
+        case Equals(Value(value=value)):
+            return {name: {"$ne": value}}
+        case OneOf(lists):
+            return {name: {"$nin": [each for one in lists for each in flat(one)]}}
+        case Exists():
+            return {name: {"$exists": False}}
+    return {name: {"$not": _operators((test,))}}
+
+
+def _operators(tests: tuple[Test, ...]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for test in tests:
+        result.update(_operator(test))
+    return result
+
+
+def _operator(test: Test) -> dict[str, Any]:
+    match test:
+        case Equals(value):
+            return {"$eq": _one(value)}
+        case OneOf(lists):
+            return {"$in": [each for one in lists for each in flat(one)]}
+        case Compare(operator, value):
+            return {operator: _one(value)}
+        case HasType(types):
+            return {"$type": list(types)}
+        case Matches(Value(value=re.Pattern() as pattern)):
+            return {"$regex": pattern.pattern, "$options": options_of(pattern)}
+        case Modulo(divisor, remainder):
+            return {"$mod": [_one(divisor), _one(remainder)]}
+        case Bits(operator, mask):
+            return {operator: _one(mask)}
+        case Exists():
+            return {"$exists": True}
+        case HasSize(size):
+            return {"$size": _one(size)}
+        case HasElement(tests):
+            return {"$elemMatch": _operators(tests)}
+        case HasObject(condition):
+            return {"$elemMatch": to_json(condition)}
+        case Fails(tests):
+            return {"$not": _operators(tests)}
+        case Passes(tests):
+            return {"$in": [_one(each.value) for each in tests if isinstance(each, Equals)]}
+    raise AssertionError(test)
+
+
+def _one(value: Any) -> Any:
+    return value.value
