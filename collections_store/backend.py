@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from .dialects import Database
 from .errors import DatabaseBusy
 from .execution import Executor
-from .opening import make_ready
+from .opening import RETRY_PAUSE, make_ready
 from .operations import Catalogue, Operation
 from .options import Options
 from .pool import BorrowingPool, HeldPool, Pool, open_driver_lease, open_shared_lease
@@ -120,7 +120,13 @@ class Backend:
 
     def _executor(self, pool: Pool) -> Executor:
         patience = self._options.busy_timeout
-        return Executor(self.database, pool, self._catalogue, patience=patience)
+        lost = self._discard_idle
+        return Executor(self.database, pool, self._catalogue, patience=patience, lost=lost)
+
+    def _discard_idle(self) -> None:
+        """End the resting connections: where one broke, the others did too."""
+        for pool in self._pools:
+            pool.discard_idle()
 
     def _group_commit(self, executor: Executor) -> GroupCommit:
         def run_group(group: list[Job]) -> None:
@@ -142,6 +148,7 @@ class Backend:
             except DatabaseBusy:
                 if time.monotonic() > deadline:
                     raise
+                time.sleep(RETRY_PAUSE)
 
     def _try_to_make_ready(self) -> None:
         pool = self._pools[0]

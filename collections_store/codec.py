@@ -86,7 +86,7 @@ class Codec:
     def _object(self, value: dict[Any, Any], path: tuple[str, ...], depth: int) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key, below in value.items():
-            if not isinstance(key, str):
+            if not isinstance(key, str) or isinstance(key, enum.Enum):
                 raise InvalidBody(_dotted(path), f"the key {key!r} is not a string")
             place = (*path, key)
             name = self._text(key, place)
@@ -103,7 +103,7 @@ class Codec:
                 _dotted(path), f"a lone surrogate at character {error.start} is not Unicode"
             ) from None
         if "\0" not in value:
-            return str(value)
+            return str.__str__(value)
         if self.nul == "replace":
             return value.replace("\0", "\ufffd")
         raise InvalidBody(
@@ -160,7 +160,7 @@ def _is_plain(body: Any) -> bool:
 
 def _integer(value: int, path: tuple[str, ...]) -> int:
     if MIN_INTEGER <= value <= MAX_INTEGER:
-        return int(value)
+        return int.__int__(value)
     raise InvalidBody(_dotted(path), "an integer beyond 64 bit: store it as a string")
 
 
@@ -169,7 +169,7 @@ def _float(value: float, path: tuple[str, ...]) -> float | orjson.Fragment:
         raise InvalidBody(_dotted(path), f"{value} is not JSON: store null or a string")
     if _SPELLED_OUT <= abs(value) < 2.0**64:
         return orjson.Fragment(f"{int(value)}.0")
-    return float(value)
+    return float.__float__(value)
 
 
 def _deeper(depth: int, path: tuple[str, ...]) -> int:

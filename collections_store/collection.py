@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from .codec import Codec
-from .document import Document, check_id
+from .document import Document, check_id, check_ids
+from .errors import InvalidId
 from .filter import Filter
 from .operations import (
     Count,
@@ -122,7 +123,7 @@ class Collection:
         ...     store["cities"].get_many(["atlantis", "berlin"])
         {'berlin': {'country': 'de'}}
         """
-        return self._run(GetMany(self.name, tuple(map(check_id, ids))))
+        return self._run(GetMany(self.name, check_ids(ids)))
 
     def remove_many(self, ids: Iterable[str]) -> int:
         """Delete the objects under those ids, all at once; returns how many there were.
@@ -131,7 +132,7 @@ class Collection:
         ...     store["cities"].remove_many(["atlantis", "berlin"])
         0
         """
-        return self._run(RemoveMany(self.name, tuple(map(check_id, ids))))
+        return self._run(RemoveMany(self.name, check_ids(ids)))
 
     def list(self, *, skip: int = 0, limit: int | None = None) -> Documents:
         """Return all objects in natural order: the order in which they came into being.
@@ -152,7 +153,10 @@ class Collection:
         fields, with MongoDB's meaning: types never mix (1 is not true, "1" is not 1), null matches
         null and missing, an array matches by each of its elements and as a whole. `$id`,
         `$version`, `$created_at`, `$updated_at`, `$expires_at` ask for what the store knows, `$body`
-        for the whole body. Raises `InvalidFilter`.
+        for the whole body.
+
+        MongoDB's operators ask for more: `find({"age": {"$gte": 30}, "likes": {"$all": ["tea"]}})`,
+        and so does Python: `find((F("age") >= 30) & ~F("likes").exists())`. Raises `InvalidFilter`.
 
         >>> with Store("sqlite://") as store:
         ...     version = store["cities"].put("berlin", {"rivers": ["Spree", "Havel"]})
@@ -176,7 +180,8 @@ class Collection:
 
         No connection is held and no transaction is open between objects: the collection may be
         written meanwhile. Each object is yielded at most once; one that is written while the
-        stream runs may be seen as it was or as it is.
+        stream runs may be seen as it was or as it is. One that is removed and put again meanwhile is
+        a new object, and may come twice.
 
         >>> with Store("sqlite://") as store:
         ...     count = store["numbers"].put_many((str(n), n) for n in range(1000))
@@ -191,4 +196,11 @@ class Collection:
 def encoded(codec: Codec, bodies: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, str]:
     """Return the texts of bodies by their ids; an id that comes twice has its last."""
     pairs = bodies.items() if isinstance(bodies, Mapping) else bodies
-    return {check_id(id): codec.encode(body) for id, body in pairs}
+    return {check_id(id): codec.encode(body) for id, body in map(_pair, pairs)}
+
+
+def _pair(pair: Any) -> tuple[Any, Any]:
+    if isinstance(pair, str) or len(pair) != 2:
+        raise InvalidId(pair, "give pairs of an id and a body")
+    id, body = pair
+    return id, body

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from .codec import Codec
 from .collection import Documents, encoded
-from .document import Document, check_id
+from .document import Document, check_id, check_ids
 from .filter import Filter
 from .operations import (
     Count,
@@ -136,7 +136,7 @@ class AsyncCollection:
         >>> asyncio.run(main())
         {'berlin': {'country': 'de'}}
         """
-        return await self._run(GetMany(self.name, tuple(map(check_id, ids))))
+        return await self._run(GetMany(self.name, check_ids(ids)))
 
     async def remove_many(self, ids: Iterable[str]) -> int:
         """Delete the objects under those ids, all at once; returns how many there were.
@@ -147,7 +147,7 @@ class AsyncCollection:
         >>> asyncio.run(main())
         0
         """
-        return await self._run(RemoveMany(self.name, tuple(map(check_id, ids))))
+        return await self._run(RemoveMany(self.name, check_ids(ids)))
 
     async def list(self, *, skip: int = 0, limit: int | None = None) -> Documents:
         """Return all objects in natural order: the order in which they came into being.
@@ -170,7 +170,10 @@ class AsyncCollection:
         fields, with MongoDB's meaning: types never mix (1 is not true, "1" is not 1), null matches
         null and missing, an array matches by each of its elements and as a whole. `$id`,
         `$version`, `$created_at`, `$updated_at`, `$expires_at` ask for what the store knows, `$body`
-        for the whole body. Raises `InvalidFilter`.
+        for the whole body.
+
+        MongoDB's operators ask for more: `find({"age": {"$gte": 30}, "likes": {"$all": ["tea"]}})`,
+        and so does Python: `find((F("age") >= 30) & ~F("likes").exists())`. Raises `InvalidFilter`.
 
         >>> async def main():
         ...     async with AsyncStore("sqlite://") as store:
@@ -198,7 +201,8 @@ class AsyncCollection:
 
         No connection is held and no transaction is open between objects: the collection may be
         written meanwhile. Each object is yielded at most once; one that is written while the
-        stream runs may be seen as it was or as it is.
+        stream runs may be seen as it was or as it is. One that is removed and put again meanwhile is
+        a new object, and may come twice.
 
         >>> async def main():
         ...     async with AsyncStore("sqlite://") as store:

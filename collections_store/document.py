@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -87,7 +87,14 @@ def check_id(id: object) -> str:
         raise InvalidId(id, "it holds a NUL character")
     if len(id) * 4 > MAX_ID_BYTES or not id.isascii():
         _check_bytes(id)
-    return id
+    return id if type(id) is str else str.__str__(id)
+
+
+def check_ids(ids: Iterable[str]) -> tuple[str, ...]:
+    """Return `ids` if each can be one; a single text is not a list of them."""
+    if isinstance(ids, str):
+        raise InvalidId(ids, "give a list of ids")
+    return tuple(map(check_id, ids))
 
 
 def _check_bytes(id: str) -> None:

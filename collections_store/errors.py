@@ -30,7 +30,12 @@ from typing import Any
 
 
 class CollectionsStoreError(Exception):
-    """Anything this library raises on purpose."""
+    """Anything this library raises on purpose. It can be pickled, and so cross processes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts: Any = super().__reduce__()
+        _, args, *state = parts
+        return _rebuilt, (type(self), args), *state
 
 
 class InvalidUrl(CollectionsStoreError, ValueError):
@@ -164,9 +169,10 @@ class TransactionConflict(DatabaseError):
 def was_committed(error: BaseException) -> bool | None:
     """Tell whether the write that a cancellation met took place.
 
-    True: everything was written, the cancellation came too late. False: nothing was. None: `error`
-    does not come from a cancelled call of this library. A `TimeoutError` of `asyncio.timeout` is
-    looked through.
+    True: everything was written, the cancellation came too late. False: nothing was. None: not
+    known, because the connection broke while the cancelled write was on its way; or `error` does
+    not come from a cancelled call of this library. A `TimeoutError` of `asyncio.timeout` is looked
+    through.
 
     >>> was_committed(ValueError()) is None
     True
@@ -176,6 +182,22 @@ def was_committed(error: BaseException) -> bool | None:
         if outcome is not None:
             return bool(outcome)
     return None
+
+
+def _rebuilt(kind: type[CollectionsStoreError], args: tuple[Any, ...]) -> CollectionsStoreError:
+    """Make an error without its `__init__`, which takes other arguments than `args`; what it sets
+    besides is the state that pickle restores.
+
+    >>> import pickle
+    >>> pickle.loads(pickle.dumps(InvalidOption("prefix", "too long"))).option
+    'prefix'
+    """
+    native: Any = kind
+    while issubclass(native, CollectionsStoreError):
+        native = native.__base__  # the builtin whose layout in memory the error has
+    error: CollectionsStoreError = native.__new__(kind, *args)
+    error.args = args
+    return error
 
 
 def shortened(value: object, limit: int = 80) -> str:

@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
+from copy import copy
 from itertools import count
 from typing import Any, Final, TypeVar
 
@@ -42,7 +44,8 @@ from .threads import Job
 
 T = TypeVar("T")
 
-ATTEMPTS: Final = 5
+ATTEMPTS: Final = 50
+"""How often a collection may come and go, by the hands of other processes."""
 RECONNECT_FOR: Final = 1.0
 """Seconds for which an operation looks for a database that went away."""
 
@@ -52,35 +55,50 @@ class Abandoned(CollectionsStoreError):
 
 
 class Executor:
-    """Runs operations on the connections of a pool."""
+    """Runs operations on the connections of a pool; `lost` hears of a connection that broke."""
 
     def __init__(
-        self, database: Database, pool: Pool, catalogue: Catalogue, *, patience: float
+        self,
+        database: Database,
+        pool: Pool,
+        catalogue: Catalogue,
+        *,
+        patience: float,
+        lost: Callable[[], None],
     ) -> None:
         self.database, self.pool, self.catalogue = database, pool, catalogue
-        self._patience = patience
+        self._patience, self._lost = patience, lost
 
-    def run(self, operation: Operation[T], job: Job | None = None) -> T:
-        """Run an operation until it succeeds or fails for good."""
-        begun = time.monotonic()
+    def run(self, operation: Operation[T], begun: float | None = None, job: Job | None = None) -> T:
+        """Run an operation until it succeeds or fails for good; its time runs from `begun`."""
+        begun = time.monotonic() if begun is None else begun
+        vanished = count(1)
         for attempt in count():
             try:
                 return self._attempt(operation, job)
-            except CollectionAbsent:
+            except CollectionAbsent as error:
                 if not operation.WRITES:
                     return operation.nothing()  # type: ignore[attr-defined, no-any-return]
-                self.run(CreateCollection(str(collection_of(operation))))
+                self._give_up_after(next(vanished), error)
+                self.run(CreateCollection(error.name), begun)
             except TableVanished as error:
-                self._forget(operation, error, attempt)
+                self._give_up_after(next(vanished), error)
+                self.catalogue.forget(collection_of(operation))
             except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
                 self._consider(error, job, begun)
                 time.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 6)))
+            except DatabaseError as error:
+                _abandon_if_asked(job, error)
+                raise
         raise AssertionError("unreachable")
 
     def run_job(self, job: Job) -> None:
         """Run a claimed job, and tell whoever waits."""
         try:
-            result = self.run(job.operation, job)
+            waited = time.monotonic() - job.made
+            if waited > self._patience:
+                raise DatabaseBusy(f"waited for {waited:.1f} seconds behind other operations")
+            result = self.run(job.operation, job.made, job)
         except Exception as error:  # noqa: BLE001 - it is raised where the job is waited for
             job.finish(error=error)
         else:
@@ -90,16 +108,24 @@ class Executor:
         """Run claimed jobs in one transaction; returns those that must be run alone."""
         alone = [job for job in group if not job.operation.SINGLE]
         together = [job for job in group if job.operation.SINGLE]
-        begun = time.monotonic()
         while together:
             try:
                 return alone + self._run_together(together)
             except DatabaseBusy as error:
-                together = _still_wanted(together)
-                if time.monotonic() - begun > 0.9 * self._patience:
-                    _fail(together, error)
-                    break
+                together = self._still_waiting(together, error)
         return alone
+
+    def _still_waiting(self, jobs: list[Job], error: DatabaseBusy) -> list[Job]:
+        """Return the jobs whose callers have neither given up nor waited for too long."""
+        waiting = []
+        for job in jobs:
+            if job.abandoned:
+                job.finish(error=Abandoned("cancelled"))
+            elif time.monotonic() - job.made > 0.9 * self._patience:
+                job.finish(error=copy(error))
+            else:
+                waiting.append(job)
+        return waiting
 
     def _run_together(self, jobs: list[Job]) -> list[Job]:
         """Run jobs in one transaction; raises `DatabaseBusy` where no other could write either."""
@@ -107,78 +133,72 @@ class Executor:
             lease = self.pool.acquire()
         except CollectionsStoreError:
             return jobs  # each alone will say what is the matter
-        lost = False
+        lost = at_rest = False
         try:
-            return _commit_together(lease.connection, jobs)
-        except Abandoned:
-            return jobs
+            left = _commit_together(lease.connection, jobs)
+            at_rest = True
+            return left
         except self.database.errors() as error:
             translated = self.database.translate(error)
             lost = isinstance(translated, DatabaseUnavailable)
             if isinstance(translated, DatabaseBusy) and self.database.SINGLE_WRITER:
                 raise translated from error
-            if not lost:
+            if not (lost and (len(jobs) == 1 or _said_commit(lease))):
                 return jobs
             for job in jobs:
                 job.finish(error=_in_doubt(error, job.operation))
             return []
+        except Exception as error:  # noqa: BLE001 - of one job: each alone will meet its own
+            if len(jobs) == 1:
+                jobs.pop().finish(error=error)
+            return jobs
         finally:
-            self._give_back(lease, lost)
+            self._give_back(lease, lost, at_rest)
 
     def _attempt(self, operation: Operation[T], job: Job | None) -> T:
         lease = self.pool.acquire()
-        lost = False
+        lost = at_rest = False
         try:
-            return _on(lease, operation, job, self.database)
+            result = _on(lease, operation, job, self.database)
+            at_rest = True
+            return result
         except self.database.errors() as error:
-            lost = self._is_lost(error)
-            if lost and operation.WRITES:
+            translated = self.database.translate(error)
+            lost = isinstance(translated, DatabaseUnavailable)
+            if lost and operation.WRITES and (operation.SINGLE or _said_commit(lease)):
                 raise _in_doubt(error, operation) from error
-            raise self.database.translate(error) from error
+            raise translated from error
         finally:
-            self._give_back(lease, lost)
+            self._give_back(lease, lost, at_rest)
 
-    def _is_lost(self, error: BaseException) -> bool:
-        if isinstance(error, self.database.errors()):
-            return isinstance(self.database.translate(error), DatabaseUnavailable)
-        return False
-
-    def _give_back(self, lease: Lease, lost: bool) -> None:
-        if lost or lease.tainted:
+    def _give_back(self, lease: Lease, lost: bool, at_rest: bool) -> None:
+        """Return a connection to its pool, or end it where it cannot be brought to rest."""
+        if lost or lease.tainted or not (at_rest or lease.connection.comes_to_rest()):
             self.pool.discard(lease)
         else:
             self.pool.release(lease)
         if lost:
-            self.pool.discard_idle()
+            self._lost()
 
-    def _forget(self, operation: Operation[Any], error: TableVanished, attempt: int) -> None:
-        collection = collection_of(operation)
-        if collection is None or attempt == ATTEMPTS:
+    def _give_up_after(self, times: int, error: CollectionsStoreError) -> None:
+        """A collection that comes and goes is looked up again; one that never comes was dropped by
+        hand, or does not come because of us.
+        """
+        if times >= ATTEMPTS:
             raise DatabaseError(
                 f"{error}: the catalogue tells of it; was it dropped by hand?"
             ) from error
-        self.catalogue.forget(collection)
+        time.sleep(random.uniform(0, 0.0005 * times))
 
     def _consider(self, error: CollectionsStoreError, job: Job | None, begun: float) -> None:
         """Return if another attempt may help, else raise."""
-        if job is not None and job.abandoned:
-            raise Abandoned("cancelled") from error
+        _abandon_if_asked(job, error)
         waited = time.monotonic() - begun
         away = isinstance(error, DatabaseUnavailable)
         if waited > (RECONNECT_FOR if away else 0.9 * self._patience):
             raise error
         if getattr(error, "in_doubt", False):
             raise error
-
-
-def _still_wanted(jobs: list[Job]) -> list[Job]:
-    _fail([job for job in jobs if job.abandoned], Abandoned("cancelled"))
-    return [job for job in jobs if not job.abandoned]
-
-
-def _fail(jobs: list[Job], error: CollectionsStoreError) -> None:
-    for job in jobs:
-        job.finish(error=error)
 
 
 def run_within(connection: SharedConnection, operation: Operation[T]) -> T:
@@ -189,25 +209,34 @@ def run_within(connection: SharedConnection, operation: Operation[T]) -> T:
         for _ in range(ATTEMPTS):
             try:
                 return _step(connection, operation)
-            except CollectionAbsent:
+            except CollectionAbsent as error:
                 if not operation.WRITES:
                     return operation.nothing()  # type: ignore[attr-defined, no-any-return]
-                _step(connection, CreateCollection(str(collection_of(operation))))
+                _step(connection, CreateCollection(error.name))
         raise TransactionConflict(f"{operation!r}: its collection comes and goes")
     except database.errors() as error:
         raise database.translate(error) from error
 
 
 def _step(connection: SharedConnection, operation: Operation[T]) -> T:
-    if not operation.WRITES:
+    if not operation.WRITES and not connection.database.POISONED_BY_ERRORS:
         return operation(connection)
-    with connection.transaction(write=True):
+    with connection.transaction(write=operation.WRITES):
         return operation(connection)
 
 
 def _in_doubt(error: Exception, operation: Operation[Any]) -> DatabaseUnavailable:
     message = f"{str(error).strip()} (whether {operation!r} took place is not known)"
     return DatabaseUnavailable(message, in_doubt=True)
+
+
+def _said_commit(lease: Lease) -> bool:
+    return isinstance(lease.connection, SharedConnection) or lease.connection.committing
+
+
+def _abandon_if_asked(job: Job | None, error: CollectionsStoreError) -> None:
+    if job is not None and job.abandoned and not getattr(error, "in_doubt", False):
+        raise Abandoned("cancelled") from error
 
 
 def _on(lease: Lease, operation: Operation[T], job: Job | None, database: Database) -> T:
@@ -240,12 +269,12 @@ def _on(lease: Lease, operation: Operation[T], job: Job | None, database: Databa
 
 def _commit_together(connection: Any, jobs: list[Job]) -> list[Job]:
     """Run jobs in one transaction and answer them; returns those left for a run of their own."""
+    if len(jobs) == 1:
+        return _run_only(connection, jobs[0])
     outcomes: list[tuple[Job, Any, CollectionsStoreError | None]] = []
     alone: list[Job] = []
-    several = len(jobs) > 1
-    if several:
-        connection.begin_group()
     try:
+        connection.begin_group()
         for job in jobs:
             try:
                 outcomes.append((job, job.operation(connection), None))
@@ -253,13 +282,23 @@ def _commit_together(connection: Any, jobs: list[Job]) -> list[Job]:
                 alone.append(job)
             except CollectionsStoreError as error:
                 outcomes.append((job, None, error))
-        if several and any(job.abandoned for job in jobs):
+        if any(job.abandoned for job in jobs):
             raise Abandoned("cancelled")
-        if several:
-            connection.commit()
+        connection.commit()
     except BaseException:
         connection.rollback()
         raise
     for job, result, problem in outcomes:
         job.finish(result, problem)
     return alone
+
+
+def _run_only(connection: Any, job: Job) -> list[Job]:
+    """Run a job that nobody joined: a single statement needs no transaction of its own."""
+    try:
+        job.finish(job.operation(connection))
+    except CollectionAbsent:
+        return [job]
+    except CollectionsStoreError as error:
+        job.finish(error=error)
+    return []

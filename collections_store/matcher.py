@@ -20,7 +20,7 @@ suites check them:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from .document import Document, microseconds
 from .filter import (
@@ -52,6 +52,7 @@ from .filter.conditions import WHOLE, flat
 from .path import is_index
 
 MISSING: Final = object()
+Seen: TypeAlias = set[tuple[int, int]]
 _RANKS: Final[dict[type, int]] = {
     type(None): 1,
     int: 2,
@@ -90,7 +91,7 @@ def reach(body: Any, keys: tuple[str, ...], *, leaf: bool = True) -> Iterator[An
     if keys and not isinstance(body, dict):
         yield MISSING
     else:
-        yield from _walk(body, keys, leaf)
+        yield from _walk(body, keys, leaf, set())
 
 
 def passes(test: Test, value: Any, *, ordered: bool = True) -> bool:
@@ -183,10 +184,10 @@ def _sign(left: Any, right: Any) -> int:
     return int(left > right) - int(left < right)
 
 
-def _walk(value: Any, keys: tuple[str, ...], leaf: bool) -> Iterator[Any]:
+def _walk(value: Any, keys: tuple[str, ...], leaf: bool, seen: Seen) -> Iterator[Any]:
     for depth, key in enumerate(keys):
         if isinstance(value, list):
-            yield from _open(value, keys[depth:], leaf)
+            yield from _open(value, keys[depth:], leaf, seen)
             return
         if not isinstance(value, dict) or key not in value:
             yield MISSING
@@ -197,16 +198,19 @@ def _walk(value: Any, keys: tuple[str, ...], leaf: bool) -> Iterator[Any]:
     yield value
 
 
-def _open(array: list[Any], keys: tuple[str, ...], leaf: bool) -> Iterator[Any]:
+def _open(array: list[Any], keys: tuple[str, ...], leaf: bool, seen: Seen) -> Iterator[Any]:
+    if (id(array), len(keys)) in seen:  # numbers lead to one place in many ways
+        return
+    seen.add((id(array), len(keys)))
     for element in array:
         if isinstance(element, dict):
-            yield from _walk(element, keys, leaf)
+            yield from _walk(element, keys, leaf, seen)
     if is_index(keys[0]) and int(keys[0]) < len(array):
         element, rest = array[int(keys[0])], keys[1:]
         if not rest:
             yield element
         elif isinstance(element, dict | list):
-            yield from _walk(element, rest, leaf)
+            yield from _walk(element, rest, leaf, seen)
 
 
 def _as_object(element: Any) -> dict[str, Any] | None:

@@ -7,11 +7,14 @@ processes out from before the first look until the commit: two that meet never b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 from alembic import command
@@ -21,22 +24,24 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from . import dialects
-from .errors import SchemaTooNew
-from .operations import Catalogue, CreateStore, DriverConnection, ReadRevision
+from .errors import DatabaseBusy, SchemaTooNew
+from .operations import Catalogue, DriverConnection, ReadRevision, create_or_find
 from .options import Options, read_url
 from .pool import Lease, open_driver_lease
 from .schema import REVISION, Names, catalogue_table, documents_table
 from .statements import CatalogueStatements, compiled
 
+T = TypeVar("T")
+
 _PACKAGE: Final = Path(__file__).parent
 _PATIENCE: Final = 600.0
-"""Seconds to wait for another process that migrates."""
+"""Seconds to wait for other processes that migrate or write."""
+_RETRY_PAUSE: Final = 0.01
 
 
 def current(url: str | sa.URL, *, prefix: str = "cs_", schema: str | None = None) -> str | None:
     """Return the revision that a database is at; None: it has no tables of this library."""
-    with _lease(url, Options(prefix=prefix, schema=schema)) as lease:
-        return ReadRevision()(lease.connection)
+    return _look(url, Options(prefix=prefix, schema=schema), _revision)
 
 
 def upgrade(
@@ -44,49 +49,23 @@ def upgrade(
 ) -> tuple[str | None, str]:
     """Bring a database to this version's schema; returns the revision before and after.
 
-    A fresh database is created ready. Raises `SchemaTooNew`.
+    A fresh database is created ready. Raises `SchemaError`; `DatabaseBusy` where other processes
+    kept the database locked for ten minutes.
     """
     options = Options(prefix=prefix, schema=schema, busy_timeout=_PATIENCE)
-    with _lease(url, options) as lease:
-        before = ReadRevision()(lease.connection)
-        if before is None:
-            with lease.connection.transaction(write=True):
-                CreateStore()(lease.connection)
-        elif before != REVISION:
-            refuse_unknown(before)
-            bring_up(lease, options.names())
-        return before, REVISION
+    return _patiently(_normal(url), options, partial(_upgrade, names=options.names())), REVISION
 
 
 def check(url: str | sa.URL, *, prefix: str = "cs_", schema: str | None = None) -> list[str]:
     """Return, in a sentence each, how a database's tables differ from this version's models."""
     options = Options(prefix=prefix, schema=schema)
-    with _lease(url, options) as lease:
-        found = ReadRevision()(lease.connection)
-        if found != REVISION:
-            return [f"the database is at schema {found}, this version needs {REVISION}"]
-        return list(_differences(lease, options.names()))
+    return _look(url, options, partial(_check, names=options.names()))
 
 
 def sql(url: str | sa.URL, *, prefix: str = "cs_", schema: str | None = None) -> str:
     """Return the SQL that `upgrade` would run on a database; empty if there is nothing to do."""
     options = Options(prefix=prefix, schema=schema)
-    with _lease(url, options) as lease:
-        found = ReadRevision()(lease.connection)
-        if found == REVISION:
-            return ""
-        if found is not None:
-            refuse_unknown(found)
-        output = StringIO()
-        config = _config(options.names())
-        tables = _tables(lease) if found else []
-        dialect = lease.connection.database.NAME
-        config.attributes.update(output=output, tables=tables, dialect=dialect)
-        if found is None and schema is not None:
-            words = sa.schema.CreateSchema(schema, if_not_exists=True)
-            output.write(f"{compiled(words, lease.connection.database)};\n\n")
-        command.upgrade(config, f"{found or 'base'}:head", sql=True)
-        return output.getvalue()
+    return _look(url, options, partial(_sql, names=options.names()))
 
 
 def is_known(revision: str) -> bool:
@@ -111,11 +90,49 @@ def bring_up(lease: Lease, names: Names) -> None:
         _upgrade_here(lease, names)
 
 
+def _revision(lease: Lease) -> str | None:
+    return ReadRevision()(lease.connection)
+
+
+def _upgrade(lease: Lease, names: Names) -> str | None:
+    """Bring a database up; returns the revision it was at."""
+    before = _revision(lease) or create_or_find(lease.connection)
+    if before not in {None, REVISION}:
+        refuse_unknown(str(before))
+        bring_up(lease, names)
+    return before
+
+
+def _check(lease: Lease, names: Names) -> list[str]:
+    found = _revision(lease)
+    if found is None:
+        return [f"there are no tables of this library, this version needs schema {REVISION}"]
+    if found != REVISION:
+        return [f"the database is at schema {found}, this version needs {REVISION}"]
+    return list(_differences(lease, names))
+
+
+def _sql(lease: Lease, names: Names) -> str:
+    found, database, output = _revision(lease), lease.connection.database, StringIO()
+    if found == REVISION:
+        return ""
+    if found is not None:
+        refuse_unknown(found)
+    elif names.schema is not None:
+        words = sa.schema.CreateSchema(names.schema, if_not_exists=True)
+        output.write(f"{compiled(words, database)};\n\n")
+    config = _config(names)
+    tables = _tables(lease) if found else []
+    config.attributes.update(output=output, tables=tables, dialect=database.NAME)
+    command.upgrade(config, f"{found or 'base'}:head", sql=True)
+    return output.getvalue()
+
+
 def _upgrade_here(lease: Lease, names: Names) -> None:
     lock = lease.connection.database.lock_table(lease.connection.store.revisions)
     if lock is not None:
         lease.connection.say(lock)
-    if ReadRevision()(lease.connection) == REVISION:
+    if _revision(lease) == REVISION:
         return
     config = _config(names)
     config.attributes["connection"] = lease.sa
@@ -135,6 +152,8 @@ def refuse_unknown(revision: str) -> None:
 
 def _differences(lease: Lease, names: Names) -> Iterator[str]:
     database, tables = lease.connection.database, _tables(lease)
+    if names.schema == lease.sa.dialect.default_schema_name:
+        names = replace(names, schema=None)  # as alembic calls it
     models = sa.MetaData(schema=names.schema)
     for table in (catalogue_table(names), *(documents_table(t, names, database) for t in tables)):
         table.to_metadata(models)
@@ -159,13 +178,39 @@ def _tables(lease: Lease) -> list[str]:
     return [row[1] for row in lease.connection.rows(lease.connection.store.listing)]
 
 
-@contextmanager
-def _lease(url: str | sa.URL, options: Options) -> Iterator[Lease]:
+def _look(url: str | sa.URL, options: Options, work: Callable[[Lease], T]) -> T:
+    """Do something that only reads: what is no file yet is empty, and stays no file."""
+    where = _normal(url)
+    arguments, more = where.get_dialect()().create_connect_args(where)
+    if arguments and not more.get("uri") and not Path(arguments[0]).exists():
+        where = sa.URL.create(where.drivername)  # in memory
+    return _patiently(where, options, work)
+
+
+def _patiently(url: sa.URL, options: Options, work: Callable[[Lease], T]) -> T:
+    """Do something on a connection of its own, again while others keep the database locked."""
+    deadline = time.monotonic() + options.busy_timeout
+    while True:
+        try:
+            with _lease(url, options) as lease:
+                return work(lease)
+        except DatabaseBusy:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_PAUSE)
+
+
+def _normal(url: str | sa.URL) -> sa.URL:
     parsed = read_url(url)
-    database = dialects.named(parsed.get_backend_name())
+    return dialects.named(parsed.get_backend_name()).normal_url(parsed)
+
+
+@contextmanager
+def _lease(url: sa.URL, options: Options) -> Iterator[Lease]:
+    database = dialects.named(url.get_backend_name())
     options.check_for(database)
     arguments = database.engine_arguments(busy_timeout=options.busy_timeout)
-    engine = sa.create_engine(database.normal_url(parsed), **arguments)
+    engine = sa.create_engine(url, **arguments)
     catalogue = Catalogue(CatalogueStatements(options.names(), database))
     try:
         lease = open_driver_lease(engine, catalogue, options, options.busy_timeout)

@@ -8,7 +8,7 @@ import time
 
 from .dialects import Database
 from .errors import DatabaseBusy, SchemaOutdated
-from .operations import CreateStore, DriverConnection, ReadRevision, SharedConnection
+from .operations import DriverConnection, ReadRevision, SharedConnection, create_or_find
 from .options import Options
 from .pool import Lease
 from .schema import REVISION
@@ -18,24 +18,25 @@ RETRY_PAUSE = 0.01
 
 def make_ready(lease: Lease, options: Options) -> None:
     """Create the store's tables in a fresh database, upgrade those of an older one; raises
-    `SchemaOutdated` and `SchemaTooNew`, and then has touched nothing.
+    `SchemaError`, and then has touched nothing.
     """
     database = lease.connection.database
     try:
         if isinstance(lease.connection, SharedConnection):
             lease.connection.prepare(write=True)
         revision = ReadRevision()(lease.connection)
-        if revision not in {None, REVISION}:
-            _settle(lease, str(revision), options)
+        _settle(lease, revision, options)
         if isinstance(lease.connection, DriverConnection):
             _persist(lease.connection, options.busy_timeout)
         if revision is None:
-            _create(lease, options)
+            _settle(lease, create_or_find(lease.connection), options)
     except database.errors() as error:
         raise database.translate(error) from error
 
 
-def _settle(lease: Lease, revision: str, options: Options) -> None:
+def _settle(lease: Lease, revision: str | None, options: Options) -> None:
+    if revision in {None, REVISION}:
+        return
     from . import migrate
 
     migrate.refuse_unknown(revision)
@@ -47,21 +48,6 @@ def _settle(lease: Lease, revision: str, options: Options) -> None:
             expected=REVISION,
         )
     migrate.bring_up(lease, options.names())
-
-
-def _create(lease: Lease, options: Options) -> None:
-    """Create the tables, unless another process is faster."""
-    database = lease.connection.database
-    try:
-        with lease.connection.transaction(write=True):
-            revision = CreateStore()(lease.connection)
-    except database.errors():
-        found = ReadRevision()(lease.connection)
-        if found is None:
-            raise
-        revision = found
-    if revision != REVISION:
-        _settle(lease, revision, options)
 
 
 def _persist(connection: DriverConnection, patience: float) -> None:

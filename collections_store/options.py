@@ -17,6 +17,10 @@ Upgrade: TypeAlias = Literal["auto", "manual"]
 Nul: TypeAlias = Literal["error", "replace"]
 
 MAX_BODY: Final = 16 * 2**20
+MIN_TIMEOUT: Final = 0.001
+"""Seconds; of less, PostgreSQL would make no milliseconds, and wait for ever."""
+MAX_TIMEOUT: Final = 2_000_000
+"""Seconds; the databases count milliseconds in 32 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +40,7 @@ class Options:
     def __post_init__(self) -> None:
         if self.pool_size is not None:
             _positive("pool_size", self.pool_size, int)
-        _positive("busy_timeout", self.busy_timeout, (int, float))
+        _seconds("busy_timeout", self.busy_timeout)
         _positive("max_body", self.max_body, int)
         _one_of("durability", self.durability, get_args(Durability))
         _one_of("nul", self.nul, get_args(Nul))
@@ -76,9 +80,28 @@ def read_url(url: str | sa.URL) -> sa.URL:
         ) from None
 
 
+def safe_url(url: sa.URL) -> str:
+    """Return a URL without its passwords: that before the host, and those of its options.
+
+    >>> import sqlalchemy as sa
+    >>> safe_url(sa.make_url("postgresql://me:secret@host/db?sslpassword=secret&sslmode=require"))
+    'postgresql://me:***@host/db?sslmode=require&sslpassword=...'
+    """
+    hidden = {option: "..." for option in url.query if "passw" in option.lower()}
+    return url.update_query_dict(hidden).render_as_string(hide_password=True)
+
+
 def _positive(option: str, value: Any, types: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, types) or not value > 0:
         raise InvalidOption(option, f"{value!r} is not a number above 0")
+
+
+def _seconds(option: str, value: Any) -> None:
+    _positive(option, value, (int, float))
+    if not MIN_TIMEOUT <= value <= MAX_TIMEOUT:
+        raise InvalidOption(
+            option, f"{value!r} is not between {MIN_TIMEOUT} and {MAX_TIMEOUT:,} seconds"
+        )
 
 
 def _one_of(option: str, value: Any, choices: tuple[Any, ...]) -> None:

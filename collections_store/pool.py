@@ -8,8 +8,10 @@ pool is the caller's to share.
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,16 +28,24 @@ PING_AFTER: Final = 30.0
 """Seconds of rest after which a connection is tried before it is used."""
 
 
+class Slot:
+    """The right to one connection."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Lease:
     """A connection in use."""
 
-    __slots__ = ("connection", "rested_since", "sa", "tainted")
+    __slots__ = ("connection", "rested_since", "sa", "slots", "tainted")
 
     def __init__(
         self, sa_connection: sa.Connection, connection: DriverConnection | SharedConnection
     ) -> None:
         self.sa, self.connection = sa_connection, connection
         self.rested_since = 0.0
+        self.slots: list[Slot] = []
+        """Its slot, while it is in use; a list, for only one can take it out."""
         self.tainted = False
         """A cancel request is on its way that may meet the next statement."""
 
@@ -98,27 +108,45 @@ class HeldPool:
     def __init__(self, open: Callable[[], Lease], size: int, timeout: float) -> None:
         self._open, self._size, self._timeout = open, size, timeout
         self._idle: deque[Lease] = deque()
-        self._free: SimpleQueue[None] = SimpleQueue()
-        self._closing = threading.Lock()
+        self._free: SimpleQueue[Slot] = SimpleQueue()
+        self._slots: weakref.WeakSet[Slot] = weakref.WeakSet()
+        self._counting = threading.Lock()
         self.closed = False
-        for _ in range(size):
-            self._free.put(None)
+        self._replace_the_lost()
 
     def acquire(self) -> Lease:
         try:
-            self._free.get(timeout=self._timeout)
+            slot = self._wait_for_slot()
         except Empty:
             raise DatabaseBusy(
                 f"all {self._size} connections were in use for {self._timeout:g} seconds: "
                 "end transactions sooner, or give the store a larger pool_size"
             ) from None
-        try:
-            if self.closed:
-                raise StoreClosed("the store is closed")
-            return self._take()
-        except BaseException:
-            self._free.put(None)
-            raise
+        if self.closed:
+            raise StoreClosed("the store is closed")
+        lease = self._take()
+        lease.slots.append(slot)
+        return lease
+
+    def _wait_for_slot(self) -> Slot:
+        with suppress(Empty):
+            return self._free.get_nowait()
+        self._replace_the_lost()
+        with suppress(Empty):
+            return self._free.get(timeout=self._timeout)
+        gc.collect()  # what a signal left behind may be part of a cycle
+        self._replace_the_lost()
+        return self._free.get_nowait()
+
+    def _replace_the_lost(self) -> None:
+        """Count the slots. A signal that raises between two lines can lose one for good."""
+        with self._counting:
+            for lease in list(self._idle):
+                self._vacate(lease)
+            for _ in range(self._size - len(self._slots)):
+                slot = Slot()
+                self._slots.add(slot)
+                self._free.put(slot)
 
     def _take(self) -> Lease:
         while self._idle:
@@ -135,17 +163,20 @@ class HeldPool:
     def release(self, lease: Lease) -> None:
         lease.rested_since = time.monotonic()
         self._idle.append(lease)
-        self._free.put(None)
+        self._vacate(lease)
         if self.closed:
             self.discard_idle()
 
     def discard(self, lease: Lease) -> None:
-        self._free.put(None)
         lease.sa.invalidate()
         lease.close()
+        self._vacate(lease)
+
+    def _vacate(self, lease: Lease) -> None:
+        with suppress(IndexError):
+            self._free.put(lease.slots.pop())
 
     def discard_idle(self) -> None:
-        """End the resting connections: where one was lost, the others are too."""
         while self._idle:
             try:
                 self._idle.pop().close()
@@ -153,18 +184,18 @@ class HeldPool:
                 return
 
     def close(self, patience: float) -> None:
-        with self._closing:
+        with self._counting:
             if self.closed:
                 return
             self.closed = True
-        deadline, taken = time.monotonic() + patience, 0
+        deadline = time.monotonic() + patience
+        taken: list[Slot] = []
         with suppress(Empty):
-            while taken < self._size:
-                self._free.get(timeout=max(0.0, deadline - time.monotonic()))
-                taken += 1
+            while len(taken) < self._size:
+                taken.append(self._free.get(timeout=max(0.0, deadline - time.monotonic())))
         self.discard_idle()
-        for _ in range(taken):
-            self._free.put(None)
+        for slot in taken:  # whoever waits shall hear that the store is closed
+            self._free.put(slot)
 
 
 class BorrowingPool:

@@ -86,14 +86,18 @@ class Names:
     schema: str | None = None
 
     def __post_init__(self) -> None:
-        if not _PREFIX.fullmatch(self.prefix):
+        prefix: Any = self.prefix
+        schema: Any = self.schema
+        if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
             raise InvalidOption(
-                "prefix", f"{self.prefix!r} must be 1 to 20 of a-z, 0-9 and _, a letter first"
+                "prefix", f"{prefix!r} must be 1 to 20 of a-z, 0-9 and _, a letter first"
             )
-        if self.schema is not None and not _SCHEMA.fullmatch(self.schema):
+        if re.search("_[0-9]+(_|$)", prefix):  # cs_1_collections may be a collection's, of cs_
             raise InvalidOption(
-                "schema", f"{self.schema!r} must be 1 to 63 ASCII characters without %"
+                "prefix", f"{prefix!r} may name another prefix's tables: no number after a _"
             )
+        if schema is not None and not (isinstance(schema, str) and _SCHEMA.fullmatch(schema)):
+            raise InvalidOption("schema", f"{schema!r} must be 1 to 63 ASCII characters without %")
 
     @property
     def revision(self) -> str:
@@ -113,7 +117,7 @@ class Names:
 def check_name(name: object) -> str:
     """Return `name` if a collection can have it; raises `InvalidName`."""
     if isinstance(name, str) and _NAME.fullmatch(name):
-        return name
+        return str.__str__(name)
     raise InvalidName(name)
 
 

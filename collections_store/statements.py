@@ -34,6 +34,8 @@ from .filter import (
 from .schema import Names, catalogue_table, documents_table, revision_table
 
 SHAPES_KEPT: Final = 256
+MAX_CONDITIONS: Final = 100
+"""More conditions run in the matcher: SQLite's expressions end at a depth of 1,000."""
 MAX_MIXED: Final = 2
 """Deeper combinations of what is asked of the body and of the metadata run in the matcher."""
 
@@ -145,7 +147,8 @@ class Statements:
         """Return what SQL says of a shape, its parameters, and the places of what it does not."""
         clauses, binds, residual = [], [], []
         for place, condition in enumerate(conjuncts(shape)):
-            said = self._say(condition, f"p{place}", MAX_MIXED)
+            few = place < MAX_CONDITIONS
+            said = self._say(condition, f"p{place}", MAX_MIXED) if few else None
             if said is None:
                 residual.append(place)
             else:
@@ -169,7 +172,7 @@ class Statements:
             make = self.database.parameters
             return clause, lambda actual: dict(zip(names, make(actual), strict=True))
         match condition:
-            case And(conditions) | Or(conditions) if conditions and depth:
+            case And(conditions) | Or(conditions) if depth and 0 < len(conditions) < MAX_CONDITIONS:
                 return self._join(condition, conditions, name, depth - 1)
             case Not(inner) if depth:
                 said = self._say(inner, name, depth - 1)
@@ -200,10 +203,9 @@ class Statements:
                 return column.is_(None), lambda _: {}
             case Equals(Slot(kind=kind)) | Compare(_, Slot(kind=kind)) if kind != wanted:
                 return sa.false(), lambda _: {}
-            case OneOf(values) if wanted == "string" and all(v.kind == "string" for v in values):
-                return AnyOf(column, sa.bindparam(name, type_=sa.types.NULLTYPE)), self._listed(
-                    name
-                )
+            case OneOf((Slot(kind="strings"),)) if wanted == "string":
+                listed = sa.bindparam(name, type_=sa.types.NULLTYPE)
+                return AnyOf(column, listed), self._listed(name)
             case Equals():
                 return column == sa.bindparam(name, type_=type), _one_value(name)
             case Compare(operator):
@@ -309,14 +311,19 @@ class CatalogueStatements:
 
     @cached_property
     def enter_copy(self) -> str:
-        """Enter `:name` with what is known of `:old`, if that exists; gives the new number."""
+        """Enter `:name` with what is known of `:old`; gives the new number, or nothing if there is
+        no `:old`, or `:name` was there.
+        """
         c = self.catalogue.c
         columns = [c.table_name, c.created_at, c.options]
         source = sa.select(sa.cast(_bound("name"), sa.Text), *columns).where(
             c.name == _bound("old")
         )
-        insert = sa.insert(self.catalogue).from_select(["name", *(k.name for k in columns)], source)
-        return self._sql(insert.returning(c.number, c.table_name))
+        insert = self.database.insert(self.catalogue).from_select(
+            ["name", *(k.name for k in columns)], source
+        )
+        entered = insert.on_conflict_do_nothing(index_elements=[c.name])
+        return self._sql(entered.returning(c.number, c.table_name))
 
     @cached_property
     def assign(self) -> str:
@@ -337,8 +344,9 @@ class CatalogueStatements:
         return self._sql(sa.schema.CreateTable(documents_table(table, self.names, self.database)))
 
     def drop_table(self, table: str) -> str:
-        """Drop a collection's table."""
-        return self._sql(sa.schema.DropTable(documents_table(table, self.names, self.database)))
+        """Drop a collection's table, unless someone did so by hand."""
+        dropped = documents_table(table, self.names, self.database)
+        return self._sql(sa.schema.DropTable(dropped, if_exists=True))
 
     def rename_table(self, old: str, new: str) -> str:
         """Give a collection's table another name."""

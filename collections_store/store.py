@@ -16,9 +16,9 @@ from . import dialects
 from .backend import Backend, connections
 from .codec import Codec
 from .collection import Collection
-from .dialects import Database, Durability
+from .dialects import Database, Durability, TableVanished
 from .document import CollectionInfo
-from .errors import InvalidOption, StoreClosed
+from .errors import DatabaseError, InvalidOption, StoreClosed
 from .execution import run_within
 from .opening import make_ready
 from .operations import (
@@ -30,7 +30,7 @@ from .operations import (
     Rename,
     SharedConnection,
 )
-from .options import MAX_BODY, Nul, Options, Upgrade, read_url
+from .options import MAX_BODY, Nul, Options, Upgrade, read_url, safe_url
 from .pool import Lease
 from .schema import check_name, mapped_class
 from .statements import CatalogueStatements
@@ -102,7 +102,7 @@ class Transaction(Collections):
 
     def __init__(self, connection: sa.Connection, store: Store) -> None:
         self._sa, self._store, self._codec = connection, store, store._codec
-        self._connection = SharedConnection(connection, store._catalogue.copy())
+        self._connection = SharedConnection(connection, store._catalogue.without_memory())
         self._ready = False
 
     def run(self, operation: Operation[T]) -> T:
@@ -190,7 +190,7 @@ class Store(Collections):
         _stores.add(self)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._url.render_as_string(hide_password=True)!r})"
+        return f"{type(self).__name__}({safe_url(self._url)!r})"
 
     def __enter__(self) -> Self:
         return self
@@ -207,13 +207,16 @@ class Store(Collections):
         """Wait for the operations that run, and end the connections; any further use raises
         `StoreClosed`. Closing again does nothing.
         """
+        self._close(None)
+
+    def _close(self, patience: float | None) -> None:
         with self._opening:
             if self._closed is None:
                 self._closed = "the store is closed"
             backend, self._backend = self._backend, None
         if backend is not None and self._finalizer is not None:
             self._finalizer.detach()
-            backend.close()
+            backend.close(patience)
 
     def run(self, operation: Operation[T]) -> T:
         """Return the operation's result; every verb comes through here."""
@@ -233,6 +236,9 @@ class Store(Collections):
         ...     version = objects["orders"].put("1", {"total": 12})
         >>> engine.dispose()
         """
+        given: Any = connection
+        if not isinstance(given, sa.Connection) or given.closed:
+            raise InvalidOption("connection", f"{connection!r} is no open sqlalchemy.Connection")
         _check_driver("connection", connection.dialect, self._database)
         return Transaction(connection, self)
 
@@ -265,10 +271,18 @@ class Store(Collections):
     def _run_within(self, transaction: Transaction, operation: Operation[T]) -> T:
         if self._closed is not None:
             raise StoreClosed(self._closed)
-        if self._backend is None and not transaction._ready:
-            make_ready(Lease(transaction._sa, transaction._connection), self._options)
-            transaction._ready = True
-        return run_within(transaction._connection, operation)
+        connection = transaction._connection
+        if self._backend is not None or transaction._ready:
+            try:
+                return run_within(connection, operation)
+            except TableVanished:
+                pass  # perhaps it was made ready in what was rolled back since
+        make_ready(Lease(transaction._sa, connection), self._options)
+        transaction._ready = True
+        try:
+            return run_within(connection, operation)
+        except TableVanished as error:
+            raise DatabaseError(f"{error}: was it dropped by hand?") from error
 
     def _open(self) -> Backend:
         with self._opening:
@@ -313,6 +327,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def _check_driver(option: str, dialect: sa.Dialect, database: Database) -> None:
+    if dialect.is_async and option == "engine":
+        raise InvalidOption(option, "give a synchronous engine, or use bind(connection)")
     if dialect.name != database.NAME:
         raise InvalidOption(option, f"it leads to {dialect.name}, not {database.NAME}")
     if dialect.driver not in database.DRIVERS:

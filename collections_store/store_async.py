@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -93,8 +94,8 @@ class AsyncCollections:
 class AsyncTransaction(AsyncCollections):
     """Collections within a transaction of the caller's: see `AsyncStore.bind`."""
 
-    def __init__(self, connection: AsyncConnection, store: Store) -> None:
-        self._connection, self._store = connection, store
+    def __init__(self, connection: AsyncConnection, store: AsyncStore) -> None:
+        self._connection, self._owner, self._store = connection, store, store._store
         self._transaction: Transaction | None = None
 
     async def run(self, operation: Operation[T]) -> T:
@@ -154,10 +155,17 @@ class AsyncStore(AsyncCollections):
             schema=schema,
             upgrade=upgrade,
         )
-        self._workers = Workers(self._store._run_job, self._store._width())
-        self._store._hand_over = self._workers.submit
         self._mailbox: Mailbox | None = None
-        self._finalizer = weakref.finalize(self, _finish, self._workers, self._store, LAST_PATIENCE)
+        self._finished = threading.Event()
+        self._employ()
+        _stores.add(self)
+
+    def _employ(self) -> None:
+        """Have workers; they start when there is work."""
+        self._workers = Workers(self._store._run_job, self._store._width())
+        self._store._hand_over = self._workers.hand_over
+        parts = self._workers, self._store
+        self._finalizer = weakref.finalize(self, _finish, *parts, LAST_PATIENCE)
 
     def __repr__(self) -> str:
         return repr(self._store).replace("Store", "AsyncStore", 1)
@@ -178,7 +186,15 @@ class AsyncStore(AsyncCollections):
         `StoreClosed`. Closing again does nothing.
         """
         if self._finalizer.detach() is not None:
-            await asyncio.to_thread(_finish, self._workers, self._store, None)
+            await asyncio.shield(asyncio.to_thread(self._finish))
+        else:
+            await asyncio.to_thread(self._finished.wait)
+
+    def _finish(self) -> None:
+        try:
+            _finish(self._workers, self._store, None)
+        finally:
+            self._finished.set()
 
     async def run(self, operation: Operation[T]) -> T:
         """Return the operation's result; every verb comes through here."""
@@ -205,7 +221,7 @@ class AsyncStore(AsyncCollections):
         else the caller wrote, and never if it rolls back. The connection must lead to the store's
         database.
         """
-        return AsyncTransaction(connection, self._store)
+        return AsyncTransaction(connection, self)
 
     async def model(self, name: str) -> type[Any]:
         """Return the class that SQLAlchemy's ORM maps to a collection, for the caller's own queries.
@@ -224,7 +240,16 @@ class AsyncStore(AsyncCollections):
         >>> AsyncStore("sqlite://").get_sync_collection("my_collection")
         Collection('my_collection')
         """
-        return self._store.get_sync_collection(name)
+        return Collection(self._run_here, self._store._codec, check_name(name))
+
+    def _run_here(self, operation: Operation[T]) -> T:
+        return self._store.run(operation)  # by way of this store, which must not end meanwhile
+
+    def _forked(self) -> None:
+        """Leave the parent's threads behind, which do not exist here."""
+        if not self._store._is_forked and self._finalizer.alive:
+            self._finalizer.detach()
+            self._employ()
 
     def _mailbox_here(self) -> Mailbox:
         loop = asyncio.get_running_loop()
@@ -249,7 +274,10 @@ async def _settle(job: AwaitedJob) -> None:
 
 def _note(cancelled: asyncio.CancelledError, job: AwaitedJob) -> None:
     """Tell the caller whether the write took place: see `was_committed`."""
-    if job.operation.WRITES:
+    if getattr(job.error, "in_doubt", False):
+        cancelled.__cause__ = job.error
+        cancelled.add_note(f"collections_store does not know whether it wrote: {job.operation!r}")
+    elif job.operation.WRITES:
         cancelled.collections_store_committed = job.committed  # type: ignore[attr-defined]
         outcome = "everything" if job.committed else "nothing"
         cancelled.add_note(f"collections_store wrote {outcome}: {job.operation!r}")
@@ -258,4 +286,16 @@ def _note(cancelled: asyncio.CancelledError, job: AwaitedJob) -> None:
 def _finish(workers: Workers, store: Store, patience: float | None) -> None:
     if not store._is_forked:
         workers.stop(patience)
-    store.close()
+    store._close(patience)
+
+
+_stores: weakref.WeakSet[AsyncStore] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for store in list(_stores):
+        store._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -6,7 +6,8 @@ The rules:
    about to run it, or the caller who gives it up before that (`Job.claim`).
 2. Writers that wait join the transaction that is about to commit (`GroupCommit`): whoever gets the
    lock runs all that waits as one group, each caller is answered after the commit. If the group
-   fails, each job is run again alone, so that nobody suffers from a neighbour.
+   fails, each job is run again alone, so that nobody suffers from a neighbour. The main thread,
+   where signals raise, never leads.
 3. A job that is given up while it runs is told to stop: its flag is looked at before COMMIT, and
    the database is asked to interrupt the statement. Its caller learns which of the two it was.
 4. The threads of `Workers` belong to a store and end with it. They are daemons: a forgotten store
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -35,10 +37,11 @@ class Job:
     """An operation that somebody waits for."""
 
     __slots__ = ("_claim", "_guard", "_interrupt", "abandoned", "before_finish", "committed", "done", "error",
-                 "operation", "result")  # fmt: skip
+                 "made", "operation", "result")  # fmt: skip
 
     def __init__(self, operation: Operation[Any]) -> None:
         self.operation = operation
+        self.made = time.monotonic()
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False
@@ -96,7 +99,7 @@ class GroupCommit:
 
     def __init__(
         self,
-        run_alone: Callable[[Operation[Any]], Any],
+        run_alone: Callable[[Operation[Any], float], Any],
         run_group: Callable[[list[Job]], None],
     ) -> None:
         self._run_alone, self._run_group = run_alone, run_group
@@ -108,25 +111,24 @@ class GroupCommit:
         self._pending.append(job)
 
     def run(self, operation: Operation[Any]) -> Any:
-        """Run in this thread, or have another thread's group take the operation along."""
+        """Run in this thread, or have another thread's group take the operation along.
+
+        The main thread runs its own only. Signals raise there, at any moment: in the middle of a
+        group they would meet the work of others.
+        """
+        begun = time.monotonic()
+        if threading.get_ident() == threading.main_thread().ident:
+            with self._lock:
+                return self._run_alone(operation, begun)
         if not self._pending and self._lock.acquire(blocking=False):
             try:
-                return self._run_alone(operation)
+                return self._run_alone(operation, begun)
             finally:
                 self._lock.release()
-        return self._join(Job(operation))
-
-    def _join(self, job: Job) -> Any:
+        job = Job(operation)
         self.append(job)
-        try:
-            while not job.done:
-                self.flush()
-        except BaseException:
-            if job.claim() or job.done:
-                raise
-            job.abandon()
-            with self._lock:
-                raise
+        while not job.done:
+            self.flush()
         return job.outcome()
 
     def flush(self) -> None:
@@ -139,13 +141,12 @@ class GroupCommit:
     def _try(self, group: list[Job]) -> None:
         try:
             self._run_group(group)
-        except Exception as error:  # noqa: BLE001 - it is raised where each job is waited for
+        except BaseException as error:
             for job in group:
                 if not job.done:
                     job.finish(error=error)
-        except BaseException:  # Ctrl-C in the thread that leads: others go on with the rest
-            self._put_back(group)
-            raise
+            if not isinstance(error, Exception):
+                raise
 
     @property
     def waits(self) -> bool:
@@ -159,12 +160,6 @@ class GroupCommit:
             if job.claim():
                 group.append(job)
         return group
-
-    def _put_back(self, group: list[Job]) -> None:
-        for job in reversed(group):
-            if not job.done:
-                job.unclaim()
-                self._pending.appendleft(job)
 
 
 class AwaitedJob(Job):
@@ -237,11 +232,15 @@ class Workers:
 
     def submit(self, job: Job) -> None:
         """Have any thread run the job."""
+        self.hand_over(job)
+        self._refuse_if_stopped(job)
+
+    def hand_over(self, job: Job) -> None:
+        """Have any thread run a job that the group could not; also while the threads end."""
         self._backlog.append(job)
         if not self._resting and len(self._threads) < self._size:
             self._start_reader()
         self._hand_out()
-        self._refuse_if_stopped(job)
 
     def submit_to_group(self, job: Job, groups: GroupCommit) -> None:
         """Have the job run with the next group."""

@@ -47,16 +47,23 @@ class Import:
 
         The library reads a batch to its end before it writes, and refuses an object when it meets
         it: that is the last one read. Where bad ones are left out, the good ones before are given
-        again and the reading goes on.
+        again and the reading goes on. Where none are left nothing is written, so that no collection
+        comes into being.
         """
-        batch: list[Record] = []
-        while True:
+        batch = self._first()
+        while batch:
             try:
                 self.collection.put_many(self._fill(batch))
             except (InvalidBody, InvalidId) as error:
                 self._bad(batch.pop().place, error)
+                batch = batch or self._first()
             else:
-                return len(batch)
+                break
+        return len(batch)
+
+    def _first(self) -> list[Record]:
+        record = self._next()
+        return [] if record is None else [record]
 
     def _fill(self, batch: list[Record]) -> Iterator[tuple[str, object]]:
         for known in batch:

@@ -11,6 +11,7 @@ import click
 import sqlalchemy as sa
 
 from .. import Collection, DatabaseUnavailable, Store, dialects
+from ..options import safe_url
 from .exits import Exit, Failure
 
 URL_VARIABLE = "COLLECTIONS_STORE_URL"
@@ -52,8 +53,8 @@ class Target:
         return dialects.named(url.get_backend_name()).normal_url(url)
 
     def safe_url(self) -> str:
-        """Return the URL without its password."""
-        return sa.make_url(self.url).render_as_string(hide_password=True)
+        """Return the URL without its passwords."""
+        return safe_url(sa.make_url(self.url))
 
 
 def _file(url: sa.URL) -> Path | None:

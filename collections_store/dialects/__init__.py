@@ -43,6 +43,10 @@ class Database(Protocol):
         """Does one transaction at a time write?"""
 
     @property
+    def POISONED_BY_ERRORS(self) -> bool:  # noqa: N802
+        """Does a statement that fails end the transaction around it?"""
+
+    @property
     def ORDERED_KEYS(self) -> bool:  # noqa: N802
         """Does a stored object keep the order of its keys?"""
 

@@ -26,6 +26,7 @@ from . import postgresql_filters as filters
 NAME: Final = "postgresql"
 DRIVERS: Final = frozenset({"psycopg", "psycopg_async"})
 SINGLE_WRITER: Final = False
+POISONED_BY_ERRORS: Final = True
 ORDERED_KEYS: Final = False
 HAS_SCHEMAS: Final = True
 UPGRADES_ITSELF: Final = False
@@ -216,7 +217,7 @@ def list_parameter(texts: Sequence[str]) -> list[str]:
 # -- errors ----------------------------------------------------------------------------------
 
 _CONFLICTS: Final = frozenset({"40001", "40P01"})
-_BUSY: Final = frozenset({"55P03", "57014"})
+_BUSY: Final = frozenset({"55P03"})
 _LOST: Final = ("08", "57P")
 
 
@@ -225,7 +226,7 @@ def errors() -> tuple[type[Exception], ...]:
     """Return the exceptions that the driver and SQLAlchemy raise."""
     import psycopg
 
-    return (psycopg.Error, sa.exc.DBAPIError)
+    return (psycopg.Error, sa.exc.DBAPIError, sa.exc.ResourceClosedError)
 
 
 def translate(error: Exception) -> ours.CollectionsStoreError:

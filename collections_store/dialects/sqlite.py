@@ -31,6 +31,7 @@ from .sqlite_filters import spelled
 NAME: Final = "sqlite"
 DRIVERS: Final = frozenset({"pysqlite", "aiosqlite"})
 SINGLE_WRITER: Final = True
+POISONED_BY_ERRORS: Final = False
 ORDERED_KEYS: Final = True
 HAS_SCHEMAS: Final = False
 UPGRADES_ITSELF: Final = True
@@ -59,7 +60,8 @@ def normal_url(url: sa.URL) -> sa.URL:
 
 def is_private(url: sa.URL) -> bool:
     """In memory: the database ends with its connection."""
-    return url.database in {None, "", ":memory:"} or url.query.get("mode") == "memory"
+    named = url.database or ":memory:"
+    return ":memory:" in named or named == "file:" or url.query.get("mode") == "memory"
 
 
 def engine_arguments(*, busy_timeout: float) -> dict[str, Any]:
@@ -223,7 +225,7 @@ _ADVICE: Final = {
 
 def errors() -> tuple[type[Exception], ...]:
     """Return the exceptions that the driver and SQLAlchemy raise."""
-    return (sqlite3.Error, sa.exc.DBAPIError)
+    return (sqlite3.Error, sa.exc.DBAPIError, sa.exc.ResourceClosedError)
 
 
 def translate(error: Exception) -> ours.CollectionsStoreError:

@@ -48,6 +48,8 @@ Steps: TypeAlias = tuple[str | int, ...]
 
 MAX_WALK: Final = 5
 """More keys, those of `$elemMatch` within included, run in the matcher: the SQL doubles with each."""
+MAX_VALUES: Final = 100
+"""A condition with more values runs in the matcher: SQLite's expressions end at a depth of 1,000."""
 MAX_NESTING: Final = 15
 """Deeper parentheses run in the matcher: from 19 on they can overflow the parser of SQLite 3.40
 (measured over 576 shapes), and the statement around them has some too."""
@@ -76,7 +78,7 @@ _BITS: Final = {
 
 def can_say(condition: Condition) -> bool:
     """Tell whether there are words for a shape, and SQLite's parser can read them."""
-    if not _has_words(condition, MAX_WALK):
+    if not _has_words(condition, MAX_WALK) or len(values_of(condition)) > MAX_VALUES:
         return False
     return (
         _nesting(spelled("body", condition, (f":p{number}" for number in count()))) <= MAX_NESTING

@@ -58,6 +58,10 @@ class Filter:
 
     condition: Condition = EVERYTHING
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.condition, Condition):
+            raise InvalidFilter("", "Filter.parse reads what is asked")
+
     @classmethod
     def parse(cls, what: Any = None, equals: Any = ..., rules: Codec = Codec()) -> Filter:  # noqa: B008
         """Read the ways a caller may ask; raises `InvalidFilter` naming the place.

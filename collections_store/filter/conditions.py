@@ -74,10 +74,10 @@ class Value:
     @classmethod
     def of_regex(cls, pattern: re.Pattern[str]) -> Value:
         """Take a compiled pattern."""
-        plain = _PLAIN_REGEX.fullmatch(pattern.pattern) and not options_of(pattern)
+        plain = _PLAIN_REGEX.fullmatch(pattern.pattern) and pattern.flags in {0, re.UNICODE}
         return cls(
             "plain regex" if plain else "regex",
-            f"/{pattern.pattern}/{options_of(pattern)}",
+            f"/{pattern.pattern}/{pattern.flags}",
             pattern,
         )
 

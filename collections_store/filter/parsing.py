@@ -43,7 +43,6 @@ from .conditions import (
     TypeName,
     Value,
     flat,
-    options_of,
 )
 
 _LOGICAL: Final = frozenset({"$and", "$or", "$nor"})
@@ -64,8 +63,9 @@ _TYPES: Final[dict[str | int, TypeName | None]] = {
 class Parser:
     """Reads filters under the value rules of one store."""
 
-    def __init__(self, rules: Codec) -> None:
-        self._rules = rules
+    def __init__(self, rules: Codec, *, within: bool = False) -> None:
+        self._rules, self._within = rules, within
+        """`within` an array: what the store knows of objects has no place there."""
 
     def document(self, document: Any, place: str = "") -> Condition:
         """Read a filter document: every entry must hold."""
@@ -136,7 +136,7 @@ class Parser:
 
     def _negated(self, key: str | Path, operand: Any, place: str) -> Condition:
         if isinstance(operand, re.Pattern):
-            return self._on(key, Matches(Value.of_regex(operand)), place)
+            return self._on(key, self._equal(operand, place), place)
         if not _is_operators(operand):
             raise InvalidFilter(place, "needs a document of operators, or a regular expression")
         return _all(list(self._operators(key, operand, place)))
@@ -169,6 +169,8 @@ class Parser:
         if not key.startswith("$"):
             return Field(Path.parse(key), test)
         name, *rest = key[1:].split(".")
+        if self._within and (name == "body" or name in METADATA):
+            raise InvalidFilter(place, f"an element of an array has no ${name}")
         if name == "body":
             return Field(Path(*rest), test)
         if name in METADATA and not rest:
@@ -176,7 +178,8 @@ class Parser:
         known = ", ".join(f"${name}" for name in sorted((*METADATA, "body")))
         raise InvalidFilter(
             place,
-            f"no such operator or metadata; there is {known}. A key of the body: Path({key!r})",
+            f"no such operator or metadata; there is {known}. A key of the body: "
+            f"Path({', '.join(map(repr, key.split('.')))})",
         )
 
     def _test(self, operator: str, operand: Any, siblings: Mapping[str, Any], place: str) -> Test:
@@ -199,7 +202,7 @@ class Parser:
 
     def _equal(self, value: Any, place: str) -> Test:
         if isinstance(value, re.Pattern):
-            return Matches(Value.of_regex(value))
+            return Matches(Value.of_regex(_of_text(value, place)))
         return Equals(self._value(value, place))
 
     def _compare(self, operator: Comparison, operand: Any, place: str) -> Test:
@@ -235,7 +238,7 @@ class Parser:
         first = str(next(iter(operand), ""))
         if first.startswith("$") and first not in _LOGICAL:
             return HasElement(tuple(self._element_tests(operand, place)))
-        return HasObject(self.document(operand, place))
+        return HasObject(Parser(self._rules, within=True).document(operand, place))
 
     def _element_tests(self, operators: Mapping[str, Any], place: str) -> Iterator[Test]:
         _check_operators(operators, place)
@@ -254,7 +257,7 @@ class Parser:
 
     def _element_not(self, operand: Any, place: str) -> Test:
         if isinstance(operand, re.Pattern):
-            return Fails((Matches(Value.of_regex(operand)),))
+            return Fails((self._equal(operand, place),))
         if not _is_operators(operand):
             raise InvalidFilter(place, "needs a document of operators, or a regular expression")
         return Fails(tuple(self._element_tests(operand, place)))
@@ -337,11 +340,12 @@ _NEGATIONS: Final = {"$ne": "$eq", "$nin": "$in"}
 
 def _regex(operand: Any, siblings: Mapping[str, Any], place: str) -> re.Pattern[str]:
     options = siblings.get("$options")
+    if isinstance(operand, re.Pattern) and options is None:
+        return _of_text(operand, place)
     pattern = operand.pattern if isinstance(operand, re.Pattern) else operand
     if not isinstance(pattern, str):
         raise InvalidFilter(place, f"{shortened(operand)} is no regular expression of text")
-    if options is None:
-        options = options_of(operand) if isinstance(operand, re.Pattern) else ""
+    options = "" if options is None else options
     if not isinstance(options, str) or not set(options) <= set(_FLAGS):
         raise InvalidFilter(place, f"$options is {shortened(options)}: there are i, m, s and x")
     flags = 0
@@ -351,6 +355,12 @@ def _regex(operand: Any, siblings: Mapping[str, Any], place: str) -> re.Pattern[
         return re.compile(pattern, flags)
     except re.error as error:
         raise InvalidFilter(place, f"no regular expression: {error}") from None
+
+
+def _of_text(pattern: re.Pattern[Any], place: str) -> re.Pattern[str]:
+    if isinstance(pattern.pattern, str):
+        return pattern
+    raise InvalidFilter(place, f"{shortened(pattern)} is no regular expression of text")
 
 
 def _as_time(name: str, test: Test, place: str) -> Test:

@@ -23,7 +23,7 @@ from .catalogue import (
 from .connection import Connection, DriverConnection, SharedConnection, add_functions
 from .documents import Exists, Get, GetDocument, GetMany, Put, PutMany, Remove, RemoveMany
 from .queries import Count, Find, Page, Reading, ReadPage, check_window
-from .revisions import CreateStore, ReadRevision
+from .revisions import CreateStore, ReadRevision, create_or_find
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -86,5 +86,6 @@ __all__ = [
     "add_functions",
     "check_window",
     "collection_of",
+    "create_or_find",
     "perform",
 ]

@@ -16,35 +16,51 @@ if TYPE_CHECKING:
 
 
 class CollectionAbsent(CollectionsStoreError):
-    """The collection has not come into being yet."""
+    """The collection `name` has not come into being yet."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no collection {name!r}")
+        self.name = name
 
 
 class Catalogue:
     """What is known of which table is whose. It may be out of date: see `forget`."""
 
-    def __init__(self, statements: CatalogueStatements) -> None:
+    def __init__(
+        self, statements: CatalogueStatements, tables: dict[str, Statements] | None = None
+    ) -> None:
         self.statements = statements
-        self._known: dict[str, Statements] = {}
+        self._known: dict[str, Statements] | None = {} if tables is None else None
+        self._tables: dict[str, Statements] = {} if tables is None else tables
 
     def find(self, connection: Connection, name: str) -> Statements:
         """Return the statements of a collection's table; raises `CollectionAbsent`."""
-        known = self._known.get(name)
+        known = None if self._known is None else self._known.get(name)
         if known is None:
-            rows = connection.rows(self.statements.resolve, {"name": name})
-            if not rows:
-                raise CollectionAbsent(name)
-            known = self._known[name] = self.statements.documents(rows[0][0])
+            known = self._look_up(connection, name)
+            if self._known is not None:
+                self._known[name] = known
         return known
 
-    def forget(self, name: str) -> None:
-        """Look the collection up anew, the next time."""
-        self._known.pop(name, None)
+    def _look_up(self, connection: Connection, name: str) -> Statements:
+        rows = connection.rows(self.statements.resolve, {"name": name})
+        if not rows:
+            raise CollectionAbsent(name)
+        table = rows[0][0]
+        if table not in self._tables:
+            self._tables[table] = self.statements.documents(table)
+        return self._tables[table]
 
-    def copy(self) -> Catalogue:
-        """Return a copy for a transaction, whose tables may never come to be."""
-        copy = Catalogue(self.statements)
-        copy._known.update(self._known)
-        return copy
+    def forget(self, name: str | None) -> None:
+        """Look the collection up anew, the next time."""
+        if name is not None and self._known is not None:
+            self._known.pop(name, None)
+
+    def without_memory(self) -> Catalogue:
+        """Return a catalogue for a caller's transaction, which looks up each time: what it sees may
+        be rolled back, and the name of a table be given again.
+        """
+        return Catalogue(self.statements, self._tables)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +107,14 @@ class Rename:
 
     def __call__(self, connection: Connection) -> None:
         store = connection.store
-        if connection.rows(store.resolve, {"name": self.new}):
-            raise CollectionExists(self.new)
         entered = connection.rows(store.enter_copy, {"name": self.new, "old": self.collection})
+        if not entered and connection.rows(store.resolve, {"name": self.new}):
+            raise CollectionExists(self.new)
         if not entered:
             raise CollectionNotFound(self.collection)
         number, table = entered[0]
-        connection.rows(store.forget, {"name": self.collection})
+        if not connection.rows(store.forget, {"name": self.collection}):
+            raise CollectionNotFound(self.collection)  # another process was faster
         _give_table(connection, number, self.new, table)
 
 

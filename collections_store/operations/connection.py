@@ -52,11 +52,13 @@ class Connection(Protocol):
 class DriverConnection:
     """A connection of the store's own, in the driver's autocommit mode."""
 
-    __slots__ = ("before_commit", "catalogue", "database", "driver", "store")
+    __slots__ = ("before_commit", "catalogue", "committing", "database", "driver", "store")
 
     def __init__(self, driver: Any, catalogue: Catalogue) -> None:
         self.driver, self.catalogue = driver, catalogue
         self.before_commit: Callable[[], None] | None = None
+        self.committing = False
+        """Was COMMIT said since the last BEGIN?"""
         self.store, self.database = catalogue.statements, catalogue.statements.database
 
     def collection(self, name: str) -> Statements:
@@ -87,27 +89,42 @@ class DriverConnection:
 
     def begin(self, *, write: bool) -> None:
         """Begin a transaction."""
+        self.committing = False
         self.say(self.database.begin(write=write))
 
     def begin_group(self) -> None:
         """Begin a transaction of statements that do not depend on each other."""
+        self.committing = False
         self.say(self.database.begin_group())
 
     def commit(self) -> None:
         """Commit the transaction, unless `before_commit` objects."""
         if self.before_commit is not None:
             self.before_commit()
+        self.committing = True
         self.say(COMMIT)
 
     def rollback(self) -> None:
         """Roll back the transaction, unless the database did."""
-        if self.database.in_transaction(self.driver):
+        if self.in_transaction():
             self.say(ROLLBACK)
+
+    def in_transaction(self) -> bool:
+        """Is a transaction open, be it a failed one?"""
+        return self.database.in_transaction(self.driver)
+
+    def comes_to_rest(self) -> bool:
+        """Leave whatever an exception left open; False: the connection is of no more use."""
+        try:
+            self.rollback()
+        except self.database.errors():
+            return False
+        return not self.in_transaction()
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[None]:
-        self.begin(write=write)
         try:
+            self.begin(write=write)  # within: a signal may raise once it is done
             yield
             self.commit()
         except BaseException:
@@ -142,6 +159,10 @@ class SharedConnection:
 
     def is_alive(self) -> bool:
         """The caller's pool looks after that."""
+        return True
+
+    def comes_to_rest(self) -> bool:
+        """The caller's transaction ended when its block did."""
         return True
 
     def prepare(self, *, write: bool) -> None:

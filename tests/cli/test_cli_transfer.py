@@ -87,7 +87,7 @@ def test_an_array_of_objects(cli: Cli) -> None:
     cli.done("import", "things", "--id", "n", input=f"\n  {json.dumps(given, indent=2)}\n")
     assert cli.objects("things") == {"1": given[0], "2": given[1], "3": given[2]}
     cli.done("import", "empty", input=" [] ")
-    assert cli.objects("empty") == {}
+    assert "no collection" in cli.fails(1, "list", "empty")
 
 
 def test_line_ends_blank_lines_and_the_byte_order_mark(sqlite: Cli) -> None:
@@ -103,6 +103,21 @@ def test_an_empty_input_imports_nothing(sqlite: Cli, tmp_path: Path) -> None:
     for arguments in (("-",), (str(tmp_path / "empty"),)):
         result = sqlite("import", *arguments, "-c", "things", input="")
         assert (result.exit_code, result.stderr) == (0, "imported 0 objects into things\n")
+    assert sqlite.done("import", "things", input=" \n\n [] ") == ""
+    assert list(tmp_path.iterdir()) == [tmp_path / "empty"]
+
+
+def test_where_nothing_is_good_no_collection_comes_into_being(sqlite: Cli, tmp_path: Path) -> None:
+    for given in ("[1, ", "no\nJSON\n", '{"n": 1, "v": "\\u0000"}\n' * 3, '{"n": "\\u0000"}'):
+        result = sqlite("import", "t", "--id", "n", "--skip-errors", input=given)
+        assert result.exit_code == 0
+        assert "imported 0 objects into t, skipped " in result.stderr
+    assert not list(tmp_path.iterdir())
+    sqlite.done("put", "other", "a", "1")
+    sqlite.done("import", "t", "--id", "n", "--skip-errors", input="[1")
+    assert [json.loads(line)["name"] for line in sqlite.done("collections").splitlines()] == [
+        "other"
+    ]
 
 
 def test_an_id_that_comes_twice_has_its_last_body(cli: Cli) -> None:
@@ -235,7 +250,7 @@ def test_batches_are_transactions_of_the_size_asked(
 
     monkeypatch.setattr(Collection, "put_many", watched)
     sqlite.done("import", "t", "--id", "n", input=numbered(1100))
-    assert sizes == [500, 500, 100, 0]
+    assert sizes == [500, 500, 100]
 
 
 def test_ten_thousand_lines(cli: Cli) -> None:

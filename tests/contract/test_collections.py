@@ -1,9 +1,13 @@
 """Collections come, are listed, renamed and dropped, the same on every backend, in both colours."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from conftest import Place
 from psycopg.sql import SQL, Identifier
 
@@ -86,6 +90,47 @@ def test_rename_refuses(store: Any) -> None:
     with pytest.raises(CollectionExists):
         store.rename("a", "a")
     assert (store["a"].get("x"), store["b"].get("x")) == (1, 2)
+
+
+def test_renames_to_one_name_at_once(shared_place: Place) -> None:
+    count = 6
+    with ExitStack() as stack, ThreadPoolExecutor(count) as threads:
+        stores = [
+            stack.enter_context(Store(shared_place.url, **shared_place.options))
+            for _ in range(count)
+        ]
+        for round in range(8):
+            start = threading.Barrier(count)
+
+            def rename(number: int, new: str = f"new{round}", start: Any = start) -> str:
+                stores[number][f"c{number}"].put("x", number)
+                start.wait()
+                try:
+                    stores[number].rename(f"c{number}", new)
+                except CollectionExists as error:
+                    return str(error.name)
+                return "done"
+
+            told = sorted(threads.map(rename, range(count)))
+            assert told == ["done"] + [f"new{round}"] * (count - 1)
+        assert [info.name for info in stores[0].collections() if info.name.startswith("new")] == [
+            f"new{round}" for round in range(8)
+        ]
+
+
+def test_drop_where_the_table_was_dropped_by_hand(shared_place: Place) -> None:
+    with Store(shared_place.url, **shared_place.options) as store:
+        store["things"].put("a", 1)
+        engine = sa.create_engine(shared_place.url.replace("postgresql:", "postgresql+psycopg:"))
+        with engine.begin() as connection:
+            table = sa.Table("cs_1_things", sa.MetaData(schema=shared_place.options.get("schema")))
+            connection.execute(sa.schema.DropTable(table))
+        engine.dispose()
+        assert store.drop("things") is True
+        assert store.drop("things") is False
+        assert store.collections() == []
+        store["things"].put("a", 2)
+        assert store["things"].get("a") == 2
 
 
 def test_a_handle_does_no_io(open_store: Any) -> None:

@@ -100,6 +100,11 @@ def test_wrong_urls_are_refused_at_once(colour: Any, url: str) -> None:
 def test_a_password_is_never_shown(colour: Any) -> None:
     store = colour("postgresql://me:secret@127.0.0.1:1/db")
     assert "secret" not in repr(store)
+    for option in ("password", "sslpassword", "PASSWD"):
+        shown = repr(colour(f"postgresql://me@127.0.0.1:1/db?{option}=secret&passfile=pass.txt"))
+        assert "secret" not in shown
+        assert f"{option}=..." in shown
+        assert "passfile=pass.txt" in shown
     with pytest.raises(InvalidUrl) as caught:
         colour("mysql://me:secret@host/db")
     assert "secret" not in str(caught.value)

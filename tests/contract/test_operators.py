@@ -195,6 +195,10 @@ def test_times_have_an_order(filled: Any) -> None:
         ({"a": {"$bitsAllSet": -1}}, r"a\.\$bitsAllSet"),
         ({"a": {"$bitsAllSet": [64]}}, r"a\.\$bitsAllSet"),
         ({"a": {"$ne": re.compile("x")}}, r"a\.\$ne"),
+        ({"a": re.compile(b"x")}, "'a'"),
+        ({"a": {"$regex": re.compile(b"x")}}, r"a\.\$regex"),
+        ({"a": {"$elemMatch": {"b": 1, "$id": "x"}}}, r"a\.\$elemMatch\.\$id"),
+        ({"a": {"$elemMatch": {"$or": [{"$body": 1}]}}}, r"\$or\.0\.\$body"),
         ({"a": {"$gt": re.compile("x")}}, r"a\.\$gt"),
         ({"a": {"$gt": 1, "b": 2}}, r"a\.b"),
         ({"a": {"$gt": {1}}}, r"a\.\$gt"),
@@ -207,6 +211,13 @@ def test_times_have_an_order(filled: Any) -> None:
 def test_what_makes_no_sense_is_refused_by_place(asked: dict[str, Any], where: str) -> None:
     with pytest.raises(InvalidFilter, match=where):
         Filter.parse(asked)
+
+
+def test_a_pattern_keeps_its_flags(things: Any) -> None:
+    things.put("a", {"s": "É"})
+    assert things.count({"s": re.compile(r"\w")}) == 1
+    assert things.count({"s": re.compile(r"\w", re.ASCII)}) == 0
+    assert things.count({"s": {"$regex": re.compile(r"\w", re.ASCII)}}) == 0
 
 
 def test_a_long_list(things: Any) -> None:

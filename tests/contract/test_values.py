@@ -157,6 +157,11 @@ def test_the_message_says_what_to_do(things: Any) -> None:
     [
         {"busy_timeout": 0},
         {"busy_timeout": "1"},
+        {"busy_timeout": 0.0004},
+        {"busy_timeout": 2_000_001},
+        {"busy_timeout": 10**400},
+        {"busy_timeout": math.inf},
+        {"busy_timeout": math.nan},
         {"max_body": -1},
         {"pool_size": 0},
         {"pool_size": True},
@@ -167,12 +172,30 @@ def test_the_message_says_what_to_do(things: Any) -> None:
         {"prefix": "A-b"},
         {"prefix": ""},
         {"prefix": "p" * 21},
+        {"prefix": None},
+        {"prefix": 5},
+        {"prefix": "cs_1_"},
+        {"prefix": "cs_12"},
+        {"prefix": "cs_1_a"},
         {"schema": ""},
         {"schema": "100%"},
         {"schema": "x" * 64},
+        {"schema": 5},
     ],
     ids=repr,
 )
 def test_wrong_options_are_refused_by_name(open_store: Any, options: Any) -> None:
     with pytest.raises(InvalidOption, match=f"option {next(iter(options))}:"):
         open_store(**options)
+
+
+def test_numbers_that_a_prefix_may_hold(open_store: Any) -> None:
+    for prefix in ("v2_", "a_b_", "a_1b_", "a1_b2"):
+        store = open_store(prefix=prefix)
+        store["things"].put(prefix, 1)
+        assert [(each.name, each.count) for each in store.collections()] == [("things", 1)]
+
+
+@pytest.mark.parametrize("seconds", [0.001, 1, 2_000_000])
+def test_a_busy_timeout(open_store: Any, seconds: float) -> None:
+    open_store(busy_timeout=seconds)

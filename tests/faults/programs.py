@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from collections_store import AsyncStore, Store, StoreClosed
+from collections_store import AsyncStore, Store, StoreClosed, migrate
 from collections_store.operations import Connection, Get, Put
 
 
@@ -56,6 +56,13 @@ def open_and_put(url: str, options: dict[str, Any], id: str, at: str) -> None:
     with Store(url, **options) as store:
         store["things"].put(id, {"by": id})
         store[f"own_{id}"].put("x", 1)
+
+
+def upgrade(url: str, options: dict[str, Any], at: str) -> None:
+    """Upgrade a database at a given moment, and print what it was and is at."""
+    while time.time() < float(at):
+        time.sleep(0.0005)
+    print(*migrate.upgrade(url, **options))
 
 
 def put_and_tell(url: str, options: dict[str, Any]) -> None:

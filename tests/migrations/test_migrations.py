@@ -3,12 +3,16 @@ first. A recipe is the schema as it was, frozen as SQL: no later change of the c
 
 import hashlib
 import itertools
+import os
 import re
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +22,15 @@ from conftest import Place
 from faults.test_processes import end_what_was_started as end_what_was_started
 from faults.test_processes import finish, start
 
-from collections_store import AsyncStore, SchemaOutdated, SchemaTooNew, Store, migrate
+from collections_store import (
+    AsyncStore,
+    DatabaseBusy,
+    SchemaError,
+    SchemaOutdated,
+    SchemaTooNew,
+    Store,
+    migrate,
+)
 from collections_store.schema import REVISION
 
 PROJECT = Path(__file__).parents[2]
@@ -139,6 +151,55 @@ def test_check_tells_what_differs(shared_place: Place, change: str, word: str) -
     assert word in difference
 
 
+def test_check_of_the_default_schema_by_its_name(postgres_url: str) -> None:
+    place = Place("postgresql", postgres_url, {"schema": "public"})
+    prefix = f"check{os.getpid()}_"
+    try:
+        with Store(place.url, prefix=prefix, schema="public") as store:
+            store["things"].put("a", 1)
+        assert migrate.check(place.url, prefix=prefix, schema="public") == []
+        assert migrate.check(place.url, prefix=prefix) == []
+        execute(place, f"ALTER TABLE {prefix}1_things DROP COLUMN expires_at")
+        [difference] = migrate.check(place.url, prefix=prefix, schema="public")
+        assert "expires_at" in difference
+    finally:
+        tables = ("1_things", "collections", "revision")
+        execute(place, f"DROP TABLE IF EXISTS {', '.join(prefix + table for table in tables)}")
+
+
+def test_who_only_looks_creates_no_file(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'missing.db'}"
+    assert migrate.current(url) is None
+    [difference] = migrate.check(url)
+    assert "no tables" in difference
+    printed = migrate.sql(url)
+    assert list(tmp_path.iterdir()) == []
+    execute(Place("sqlite-file", url), printed)
+    assert migrate.check(url) == []
+
+
+HALF_MADE = {
+    "is empty": "CREATE TABLE cs_revision (version_num VARCHAR(32) NOT NULL)",
+    "is missing": "CREATE TABLE cs_collections (number INTEGER)",
+}
+
+
+@pytest.mark.parametrize("problem", HALF_MADE)
+def test_half_made_tables_are_refused_with_advice(shared_place: Place, problem: str) -> None:
+    execute(shared_place, HALF_MADE[problem])
+    advice = f"cs_revision {problem}.*backup.*drop"
+    drives: list[Any] = [migrate.current, migrate.check, migrate.sql, migrate.upgrade]
+    for drive in drives:
+        with pytest.raises(SchemaError, match=advice):
+            drive(shared_place.url, **names(shared_place))
+    with (
+        Store(shared_place.url, **shared_place.options) as store,
+        pytest.raises(SchemaError, match=advice) as caught,
+    ):
+        store["things"].put("a", 1)
+    assert (caught.value.found, caught.value.expected) == ("nothing", REVISION)
+
+
 def test_a_manual_upgrade_is_asked_for_by_name(shared_place: Place) -> None:
     cook(shared_place, "0001")
     with (
@@ -213,6 +274,51 @@ def test_processes_that_open_an_old_database_at_once(shared_place: Place) -> Non
         assert store["Things"].get("b") == {"x": [1, {"y": "é"}]}
         assert store["things"].count() == 6
     assert migrate.check(shared_place.url, **names(shared_place)) == []
+
+
+@pytest.mark.parametrize("revision", [None, "0001"])
+def test_processes_that_upgrade_at_once(shared_place: Place, revision: str | None) -> None:
+    if revision is not None:
+        cook(shared_place, revision)
+    at = time.time() + 2.5
+    told = finish(*(start("upgrade", shared_place, at) for _ in range(8)))
+    known = {f"{before} {REVISION}\n" for before in (revision, REVISION)}
+    assert set(told) <= known
+    if revision is None:
+        assert told.count(f"None {REVISION}\n") == 1
+    assert migrate.check(shared_place.url, **names(shared_place)) == []
+
+
+@contextmanager
+def locked(place: Place, seconds: float) -> Iterator[None]:
+    """Keep the write lock of an SQLite file for a while."""
+    file = sqlite3.connect(
+        place.url.removeprefix("sqlite:///"), isolation_level=None, check_same_thread=False
+    )
+    file.execute("BEGIN IMMEDIATE")
+    end = threading.Timer(seconds, lambda: file.execute("COMMIT"))
+    end.start()
+    try:
+        yield
+    finally:
+        end.join()
+        file.close()
+
+
+@pytest.mark.parametrize("revision", [None, "0001"])
+def test_an_upgrade_waits_for_who_writes(tmp_path: Path, revision: str | None) -> None:
+    place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
+    if revision is not None:
+        cook(place, revision)
+    with locked(place, 1.2):
+        assert migrate.upgrade(place.url) == (revision, REVISION)
+
+
+def test_an_upgrade_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(migrate, "_PATIENCE", 0.4)
+    place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
+    with locked(place, 1.5), pytest.raises(DatabaseBusy):
+        migrate.upgrade(place.url)
 
 
 def test_the_migrations_travel_in_the_wheel(tmp_path: Path) -> None:

@@ -103,3 +103,24 @@ def test_waiting_for_a_connection_ends_when_the_store_is_closed(url: str) -> Non
     closing.join(10)
     assert not waiting.is_alive()
     assert len(errors) <= 1
+
+
+def test_a_slot_that_was_lost_is_replaced(url: str) -> None:
+    with Store(url, pool_size=2, busy_timeout=0.3) as store:
+        pool = pool_of(store)
+        for _ in range(4):
+            lease = pool.acquire()
+            del lease  # as an exception between two lines would do
+        assert store["things"].get("a") == 1
+        kept = [pool.acquire(), pool.acquire()]
+        with pytest.raises(DatabaseBusy):
+            pool.acquire()
+        for lease in kept:
+            pool.release(lease)
+
+
+def test_a_slot_whose_return_was_interrupted_is_found(url: str) -> None:
+    with Store(url, pool_size=1, busy_timeout=0.3) as store:
+        pool = pool_of(store)
+        pool._idle.append(pool.acquire())  # released but for its slot
+        assert store["things"].get("a") == 1

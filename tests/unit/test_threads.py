@@ -31,7 +31,7 @@ def finish_all(group: list[Job]) -> None:
 
 
 def groups(run_group: Callable[[list[Job]], None] = finish_all) -> GroupCommit:
-    return GroupCommit(lambda operation: operation, run_group)
+    return GroupCommit(lambda operation, _: operation, run_group)
 
 
 def test_a_job_is_claimed_once() -> None:
@@ -117,26 +117,14 @@ def test_a_group_has_a_limit() -> None:
     assert sizes == [MAX_GROUP, 10]
 
 
-def test_ctrl_c_in_the_thread_that_leads_leaves_the_others_their_turn() -> None:
-    turns: list[int] = []
-
-    def interrupted_once(group: list[Job]) -> None:
-        turns.append(len(group))
-        if len(turns) == 1:
-            group[0].finish("done")
-            raise KeyboardInterrupt
-        finish_all(group)
-
-    commit = groups(interrupted_once)
-    jobs = [Job(Nothing(str(n))) for n in range(3)]
-    for job in jobs:
-        commit.append(job)
-    with pytest.raises(KeyboardInterrupt):
-        commit.flush()
-    assert [job.done for job in jobs] == [True, False, False]
+def test_the_main_thread_runs_its_own_only() -> None:
+    commit = groups()
+    waiting = Job(Nothing("of another thread"))
+    commit.append(waiting)
+    assert commit.run(Nothing("own")) == Nothing("own")
+    assert not waiting.done
     commit.flush()
-    assert all(job.done for job in jobs)
-    assert turns == [3, 2]
+    assert waiting.done
 
 
 def test_a_bug_in_a_group_reaches_all_who_wait_for_it() -> None:

@@ -1,0 +1,110 @@
+"""A Ctrl-C, or a handler that raises, at any moment: the program that survives it goes on as if the
+call had failed, and nobody else's write is lost or done twice."""
+
+import random
+import signal
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Place
+
+from collections_store import Store
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
+
+
+class Interrupt(BaseException):
+    """What the handler raises."""
+
+
+@pytest.fixture(autouse=True)
+def handler() -> Any:
+    def interrupt(*_: Any) -> None:
+        raise Interrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def interrupted(call: Any, longest: float) -> bool:
+    """Call, with an interrupt to come at some moment; tell whether it came."""
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(0.00001, longest))
+        call()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except Interrupt:
+        return True
+    return False
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("many", [False, True], ids=["put", "put_many"])
+def test_writes_go_on_after_interrupts(shared_place: Place, many: bool) -> None:
+    longest = 0.002 if shared_place.is_postgresql else 0.0004
+    with Store(shared_place.url, busy_timeout=2, **shared_place.options) as store:
+        things = store["things"]
+        things.put("0", 0)
+        acknowledged = {"0"}
+        for number in range(1, 400):
+            id = str(number)
+            call = (lambda: things.put_many({id: 1})) if many else (lambda: things.put(id, 1))  # noqa: B023
+            try:
+                if not interrupted(call, longest):
+                    acknowledged.add(id)
+            except ConnectionError:  # the statement was on its way when the signal came
+                continue
+        things.put("after", 1)
+        acknowledged.add("after")
+    with Store(shared_place.url, **shared_place.options) as store:
+        assert acknowledged <= {document.id for document in store["things"].stream()}
+
+
+def test_an_interrupted_wait_for_a_lock_leaves_no_transaction(tmp_path: Path) -> None:
+    holder = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    with Store(f"sqlite:///{tmp_path / 'store.db'}", busy_timeout=5) as store:
+        things = store["things"]
+        things.put("a", 1)
+        holder.execute("BEGIN IMMEDIATE")
+        for _ in range(5):
+            assert interrupted(lambda: things.put_many({"a": 2, "b": 2}), 0.05)
+        holder.execute("ROLLBACK")
+        assert things.put("c", 3) == 1
+        ids = [row[0] for row in holder.execute("SELECT id FROM cs_1_things ORDER BY seq")]
+        assert ids == ["a", "c"]
+        holder.execute("BEGIN IMMEDIATE")
+        holder.execute("ROLLBACK")
+    holder.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_interrupts_of_the_main_thread_do_not_reach_the_others(tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        things = store["things"]
+        things.put("0", 0)
+        wrong: list[Any] = []
+        stop = threading.Event()
+
+        def work(number: int) -> None:
+            for turn in range(10**9):
+                if stop.is_set():
+                    return
+                id = f"{number} {turn}"
+                answers = things.put(id, 1), things.remove(id)
+                if answers != (1, True):
+                    wrong.append(answers)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        hits = sum(interrupted(lambda: things.put("main", 1), 0.001) for _ in range(300))
+        stop.set()
+        for thread in threads:
+            thread.join(30)
+            assert not thread.is_alive()
+        assert not wrong
+        assert hits

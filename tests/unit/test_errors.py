@@ -1,0 +1,85 @@
+"""Errors cross processes: they are pickled as they are."""
+
+import copy
+import inspect
+import pickle
+from typing import Any
+
+import pytest
+
+from collections_store import errors
+from collections_store.errors import (
+    CollectionExists,
+    CollectionNotFound,
+    CollectionsStoreError,
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseUnavailable,
+    InvalidBody,
+    InvalidFilter,
+    InvalidId,
+    InvalidName,
+    InvalidOption,
+    InvalidUrl,
+    MissingExtra,
+    SchemaError,
+    SchemaOutdated,
+    SchemaTooNew,
+    StoreClosed,
+    TransactionConflict,
+)
+
+ERRORS = [
+    CollectionsStoreError("on purpose"),
+    InvalidUrl("cannot be read"),
+    InvalidOption("prefix", "too long"),
+    InvalidName("a-b"),
+    InvalidId("x" * 3000, "too long"),
+    InvalidBody("a.0", "nan is not JSON"),
+    InvalidFilter("a.$gtt", "no such operator"),
+    CollectionNotFound("a"),
+    CollectionExists("a"),
+    StoreClosed("the store is closed"),
+    MissingExtra("psycopg", "postgresql"),
+    SchemaError("something", found="1", expected="2"),
+    SchemaOutdated("upgrade", found="0001", expected="0002"),
+    SchemaTooNew("newer", found="0003", expected="0002"),
+    DatabaseError("refused"),
+    DatabaseUnavailable("lost", in_doubt=True),
+    DatabaseUnavailable("not reachable"),
+    DatabaseBusy("locked"),
+    TransactionConflict("again"),
+]
+
+
+def facts(error: Any) -> Any:
+    name = getattr(error, "name", None)  # what an ImportError keeps apart
+    return type(error), str(error), repr(error), error.args, vars(error), name
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+def test_errors_are_pickled_with_all_their_facts(error: CollectionsStoreError) -> None:
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert facts(pickle.loads(pickle.dumps(error, protocol))) == facts(error)
+    assert facts(copy.copy(error)) == facts(error)
+    error.add_note("while the tests ran")
+    assert pickle.loads(pickle.dumps(error)).__notes__ == ["while the tests ran"]
+    with pytest.raises(type(error)):
+        raise pickle.loads(pickle.dumps(error))
+
+
+def test_every_error_is_among_them() -> None:
+    kinds = {value for value in vars(errors).values() if inspect.isclass(value)}
+    assert {each for each in kinds if issubclass(each, CollectionsStoreError)} == set(
+        map(type, ERRORS)
+    )
+
+
+class OfAnother(DatabaseBusy):
+    def __init__(self, *, table: str) -> None:
+        super().__init__(f"{table} is locked")
+        self.table = table
+
+
+def test_a_kind_of_the_callers_own_is_pickled_too() -> None:
+    assert facts(pickle.loads(pickle.dumps(OfAnother(table="t")))) == facts(OfAnother(table="t"))
