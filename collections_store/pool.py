@@ -122,10 +122,14 @@ class HeldPool:
                 f"all {self._size} connections were in use for {self._timeout:g} seconds: "
                 "end transactions sooner, or give the store a larger pool_size"
             ) from None
-        if self.closed:
-            raise StoreClosed("the store is closed")
-        lease = self._take()
-        lease.slots.append(slot)
+        try:
+            if self.closed:
+                raise StoreClosed("the store is closed")
+            lease = self._take()
+            lease.slots.append(slot)
+        except BaseException:
+            self._free.put(slot)
+            raise
         return lease
 
     def _wait_for_slot(self) -> Slot:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from collections_store import DatabaseBusy, Store, StoreClosed
+from collections_store import DatabaseBusy, DatabaseUnavailable, Store, StoreClosed
 from collections_store.pool import PING_AFTER, HeldPool
 
 
@@ -103,6 +103,20 @@ def test_waiting_for_a_connection_ends_when_the_store_is_closed(url: str) -> Non
     closing.join(10)
     assert not waiting.is_alive()
     assert len(errors) <= 1
+
+
+def test_a_connection_that_cannot_be_opened_costs_no_slot(tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path}/no/such/folder.db", busy_timeout=20)
+    begun = time.monotonic()
+    for _ in range(3):
+        with pytest.raises(DatabaseUnavailable):
+            store["things"].get("a")
+    (tmp_path / "no" / "such").mkdir(parents=True)
+    assert store["things"].put("a", 1) == 1
+    pool = pool_of(store)
+    assert pool._free.qsize() == len(pool._slots) == 4
+    store.close()
+    assert time.monotonic() - begun < 15
 
 
 def test_a_slot_that_was_lost_is_replaced(url: str) -> None:
