@@ -147,7 +147,8 @@ class HeldPool:
         with self._counting:
             for lease in list(self._idle):
                 self._vacate(lease)
-            for _ in range(self._size - len(self._slots)):
+            # not its len(): a signal in the set's own callback leaves a dead one counted
+            for _ in range(self._size - len(list(self._slots))):
                 slot = Slot()
                 self._slots.add(slot)
                 self._free.put(slot)

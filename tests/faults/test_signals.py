@@ -4,6 +4,7 @@ call had failed, and nobody else's write is lost or done twice."""
 import random
 import signal
 import sqlite3
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,11 @@ class Interrupt(BaseException):
 
 
 @pytest.fixture(autouse=True)
-def handler() -> Any:
+def handler(monkeypatch: pytest.MonkeyPatch) -> Any:
+    # A signal can meet a callback, where nobody can catch it. pytest would keep its traceback, and by
+    # that every frame below and what it holds; the interpreter prints it and lets go.
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+
     def interrupt(*_: Any) -> None:
         raise Interrupt
 
@@ -42,7 +47,6 @@ def interrupted(call: Any, longest: float) -> bool:
     return False
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("many", [False, True], ids=["put", "put_many"])
 def test_writes_go_on_after_interrupts(shared_place: Place, many: bool) -> None:
     longest = 0.002 if shared_place.is_postgresql else 0.0004
@@ -81,7 +85,6 @@ def test_an_interrupted_wait_for_a_lock_leaves_no_transaction(tmp_path: Path) ->
     holder.close()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_interrupts_of_the_main_thread_do_not_reach_the_others(tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path / 'store.db'}") as store:
         things = store["things"]
