@@ -6,10 +6,11 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from collections_store import AsyncStore, Store, StoreClosed, migrate
+from collections_store import AsyncStore, DatabaseUnavailable, Store, StoreClosed, migrate
 from collections_store.operations import Connection, Get, Put
 
 
@@ -147,6 +148,27 @@ def fork_async(url: str, options: dict[str, Any]) -> None:
         sys.exit(0)
     os.waitpid(child, 0)
     asyncio.run(use(store, "after"))
+    print(store.get_sync_collection("things").count(), flush=True)
+    asyncio.run(store.aclose())
+
+
+def fork_after_a_failure(url: str, options: dict[str, Any], folder: str) -> None:
+    """Fork with an asynchronous store whose first use failed: it may be used on both sides."""
+
+    async def use(store: AsyncStore, id: str) -> int:
+        return await asyncio.wait_for(store["things"].put(id, 1), 20)
+
+    store = AsyncStore(url, **options)
+    with suppress(DatabaseUnavailable):
+        asyncio.run(use(store, "too early"))
+    os.mkdir(folder)  # noqa: PTH102
+    child = os.fork()
+    if not child:
+        print(asyncio.run(use(store, "child")), flush=True)
+        asyncio.run(store.aclose())
+        os._exit(0)
+    os.waitpid(child, 0)
+    print(asyncio.run(use(store, "parent")), flush=True)
     print(store.get_sync_collection("things").count(), flush=True)
     asyncio.run(store.aclose())
 

@@ -14,8 +14,10 @@ import pytest
 from conftest import Place
 from faults.programs import Increment
 
-from collections_store import AsyncStore, DatabaseBusy, was_committed
+from collections_store import AsyncStore, DatabaseBusy, DatabaseUnavailable, was_committed
 from collections_store.operations import Connection
+from collections_store.store_async import _note
+from collections_store.threads import Job
 
 
 @dataclass(frozen=True)
@@ -210,6 +212,16 @@ def test_the_event_loop_goes_on_while_a_lock_is_awaited(place: Place) -> None:
         assert ticks > 20
 
     run(place, main)
+
+
+def test_a_connection_that_broke_under_a_cancelled_write_leaves_doubt() -> None:
+    job = Job(Increment("things", "n"))
+    job.finish(error=DatabaseUnavailable("the connection broke", in_doubt=True))
+    cancelled = asyncio.CancelledError()
+    _note(cancelled, job)  # type: ignore[arg-type]
+    assert was_committed(cancelled) is None
+    assert isinstance(cancelled.__cause__, DatabaseUnavailable)
+    assert "does not know" in "".join(cancelled.__notes__)
 
 
 def test_an_error_that_is_no_cancellation_tells_nothing() -> None:

@@ -116,6 +116,14 @@ def test_a_fork_of_an_async_store_meets_an_error_too(shared_place: Place) -> Non
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_of_an_async_store_whose_first_use_failed(tmp_path: Path) -> None:
+    folder = tmp_path / "later"
+    place = Place("sqlite-file", f"sqlite:///{folder / 'store.db'}")
+    [output] = finish(start("fork_after_a_failure", place, folder))
+    assert output == "1\n1\n2\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_fork_meets_an_error_not_corruption(shared_place: Place) -> None:
     [output] = finish(start("fork_it", shared_place))
     assert "StoreClosed the store belongs to the process this one was forked from" in output
