@@ -24,6 +24,8 @@ from .errors import DatabaseBusy, StoreClosed
 from .operations import Catalogue, DriverConnection, SharedConnection, add_functions
 from .options import Options
 
+COUNT_EVERY: Final = 0.25
+"""Seconds after which whoever waits for a connection looks whether one was lost."""
 PING_AFTER: Final = 30.0
 """Seconds of rest after which a connection is tried before it is used."""
 
@@ -135,9 +137,11 @@ class HeldPool:
     def _wait_for_slot(self) -> Slot:
         with suppress(Empty):
             return self._free.get_nowait()
-        self._replace_the_lost()
-        with suppress(Empty):
-            return self._free.get(timeout=self._timeout)
+        deadline = time.monotonic() + self._timeout
+        while (left := deadline - time.monotonic()) > 0:
+            self._replace_the_lost()
+            with suppress(Empty):
+                return self._free.get(timeout=min(left, COUNT_EVERY))
         gc.collect()  # what a signal left behind may be part of a cycle
         self._replace_the_lost()
         return self._free.get_nowait()

@@ -47,6 +47,7 @@ def interrupted(call: Any, longest: float) -> bool:
     return False
 
 
+@pytest.mark.soak  # random moments; the known ones are in test_pool.py and below
 @pytest.mark.parametrize("many", [False, True], ids=["put", "put_many"])
 def test_writes_go_on_after_interrupts(shared_place: Place, many: bool) -> None:
     longest = 0.002 if shared_place.is_postgresql else 0.0004
@@ -85,6 +86,7 @@ def test_an_interrupted_wait_for_a_lock_leaves_no_transaction(tmp_path: Path) ->
     holder.close()
 
 
+@pytest.mark.soak
 def test_interrupts_of_the_main_thread_do_not_reach_the_others(tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path / 'store.db'}") as store:
         things = store["things"]
@@ -107,7 +109,7 @@ def test_interrupts_of_the_main_thread_do_not_reach_the_others(tmp_path: Path) -
         hits = sum(interrupted(lambda: things.put("main", 1), 0.001) for _ in range(300))
         stop.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
             assert not thread.is_alive()
         assert not wrong
         assert hits
