@@ -50,19 +50,9 @@ from .filter import (
 )
 from .filter.conditions import WHOLE, flat
 from .path import is_index
+from .values import MISSING, RANKS, compare, equal, is_number
 
-MISSING: Final = object()
 Seen: TypeAlias = set[tuple[int, int]]
-_RANKS: Final[dict[type, int]] = {
-    type(None): 1,
-    int: 2,
-    float: 2,
-    str: 3,
-    dict: 4,
-    list: 5,
-    bool: 8,
-}
-"""MongoDB's order of types."""
 
 
 def matches(filter: Filter, document: Document, *, ordered: bool = True) -> bool:
@@ -108,7 +98,7 @@ def passes(test: Test, value: Any, *, ordered: bool = True) -> bool:
         case Matches(pattern):
             return isinstance(value, str) and _asked(pattern).search(value) is not None
         case Modulo(divisor, remainder):
-            return _is_number(value) and _modulo(value, _asked(divisor)) == _asked(remainder)
+            return is_number(value) and _modulo(value, _asked(divisor)) == _asked(remainder)
         case Bits(operator, mask):
             return _bits(value, operator, _asked(mask))
         case Exists():
@@ -129,59 +119,6 @@ def passes(test: Test, value: Any, *, ordered: bool = True) -> bool:
             return not all(passes(each, value, ordered=ordered) for each in tests)
         case Passes(tests):
             return any(passes(each, value, ordered=ordered) for each in tests)
-
-
-def equal(left: Any, right: Any, *, ordered: bool = True) -> bool:
-    """Tell whether two JSON values are the same, types kept apart."""
-    match left, right:
-        case (bool(), _) | (_, bool()):
-            return left is right
-        case dict(), dict():
-            if len(left) != len(right) or (ordered and list(left) != list(right)):
-                return False
-            return all(k in right and equal(v, right[k], ordered=ordered) for k, v in left.items())
-        case list(), list():
-            pairs = zip(left, right, strict=False)
-            return len(left) == len(right) and all(equal(a, b, ordered=ordered) for a, b in pairs)
-    return bool(left == right)
-
-
-def compare(left: Any, right: Any, *, ordered: bool = True) -> int:
-    """Return -1, 0 or 1: MongoDB's order of two JSON values of any types."""
-    ranks = _RANKS[type(left)], _RANKS[type(right)]
-    if ranks[0] != ranks[1]:
-        return -1 if ranks[0] < ranks[1] else 1
-    match left:
-        case None:
-            return 0
-        case dict():
-            return _first_difference(_fields(left, ordered), _fields(right, ordered), ordered)
-        case list():
-            pairs = zip(left, right, strict=False)
-            differences = (compare(a, b, ordered=ordered) for a, b in pairs)
-            found = next((each for each in differences if each), 0)
-            return found or _sign(len(left), len(right))
-    return _sign(left, right)
-
-
-def _first_difference(left: list[Any], right: list[Any], ordered: bool) -> int:
-    for (key, value), (other, against) in zip(left, right, strict=False):
-        found = (
-            _sign(_RANKS[type(value)], _RANKS[type(against)])
-            or _sign(key, other)
-            or compare(value, against, ordered=ordered)
-        )
-        if found:
-            return found
-    return _sign(len(left), len(right))
-
-
-def _fields(value: dict[str, Any], ordered: bool) -> list[tuple[str, Any]]:
-    return list(value.items()) if ordered else sorted(value.items(), key=lambda item: item[0])
-
-
-def _sign(left: Any, right: Any) -> int:
-    return int(left > right) - int(left < right)
 
 
 def _walk(value: Any, keys: tuple[str, ...], leaf: bool, seen: Seen) -> Iterator[Any]:
@@ -232,7 +169,7 @@ def _equals(value: Any, wanted: Any, ordered: bool) -> bool:
 
 
 def _compares(value: Any, operator: str, wanted: Any, ordered: bool) -> bool:
-    if value is MISSING or value is None or _RANKS[type(value)] != _RANKS[type(wanted)]:
+    if value is MISSING or value is None or RANKS[type(value)] != RANKS[type(wanted)]:
         return False
     found = compare(value, wanted, ordered=ordered)
     match operator:
@@ -245,10 +182,6 @@ def _compares(value: Any, operator: str, wanted: Any, ordered: bool) -> bool:
     return found <= 0
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _modulo(value: float, divisor: int) -> int | None:
     """Return the remainder with the sign of the dividend, both truncated; None beyond 64 bit."""
     if not -(2**63) <= value < 2**63:
@@ -258,7 +191,7 @@ def _modulo(value: float, divisor: int) -> int | None:
 
 
 def _bits(value: Any, operator: str, mask: int) -> bool:
-    if not _is_number(value) or value != value // 1 or not -(2**63) <= value < 2**63:
+    if not is_number(value) or value != value // 1 or not -(2**63) <= value < 2**63:
         return False
     common = int(value) & mask
     match operator:
@@ -289,5 +222,5 @@ _TYPES: Final[dict[str, Callable[[Any], bool]]] = {
     "null": lambda value: value is None,
     "int": _is_int,
     "long": lambda value: type(value) is int and not _is_int(value),
-    "number": _is_number,
+    "number": is_number,
 }

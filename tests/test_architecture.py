@@ -18,10 +18,12 @@ FLOORS = [
     {"path"},
     {"document"},
     {"codec"},
+    {"values"},
     {
         "filter",
         "filter.conditions",
         "filter.fields",
+        "filter.operands",
         "filter.parsing",
         "filter.printing",
         "filter.shapes",
@@ -62,7 +64,7 @@ FLOORS = [
 ]
 """From the ground up: a room may import what stands below it, or beside it on its own floor."""
 
-PURE = {"errors", "path", "document", "codec", "filter", "matcher"}
+PURE = {"errors", "path", "document", "codec", "values", "filter", "matcher"}
 BUILDERS = {"expressions", "schema", "statements", "dialects"}
 BAD_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools", "core"}
 SQL = re.compile(

@@ -19,7 +19,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import NullPool
 
-from .. import codec, matcher
+from .. import codec, values
 from .. import errors as ours
 from ..expressions import AnyOf, BodyFromText, BodyMatches, BodyText, IsNot, RenameTable, TableSize
 from . import Durability, Function, TableVanished
@@ -187,11 +187,11 @@ def list_parameter(texts: Sequence[str]) -> str:
 
 
 def _equal(left: str | None, right: str) -> bool:
-    return left is not None and matcher.equal(codec.decode(left), codec.decode(right))
+    return left is not None and values.equal(codec.decode(left), codec.decode(right))
 
 
 def _compare(left: str | None, right: str) -> int | None:
-    return None if left is None else matcher.compare(codec.decode(left), codec.decode(right))
+    return None if left is None else values.compare(codec.decode(left), codec.decode(right))
 
 
 @lru_cache(maxsize=256)

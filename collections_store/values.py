@@ -1,0 +1,79 @@
+"""JSON values among each other: MongoDB's order of types, equality and order within a type.
+
+Numbers are one type: 1 equals 1.0, and both compare exactly. Neither equals true or "1".
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+MISSING: Final = object()
+"""What a path that leads nowhere gives."""
+RANKS: Final[dict[type, int]] = {
+    type(None): 1,
+    int: 2,
+    float: 2,
+    str: 3,
+    dict: 4,
+    list: 5,
+    bool: 8,
+}
+"""MongoDB's order of types."""
+
+
+def equal(left: Any, right: Any, *, ordered: bool = True) -> bool:
+    """Tell whether two JSON values are the same, types kept apart."""
+    match left, right:
+        case (bool(), _) | (_, bool()):
+            return left is right
+        case dict(), dict():
+            if len(left) != len(right) or (ordered and list(left) != list(right)):
+                return False
+            return all(k in right and equal(v, right[k], ordered=ordered) for k, v in left.items())
+        case list(), list():
+            pairs = zip(left, right, strict=False)
+            return len(left) == len(right) and all(equal(a, b, ordered=ordered) for a, b in pairs)
+    return bool(left == right)
+
+
+def compare(left: Any, right: Any, *, ordered: bool = True) -> int:
+    """Return -1, 0 or 1: MongoDB's order of two JSON values of any types."""
+    ranks = RANKS[type(left)], RANKS[type(right)]
+    if ranks[0] != ranks[1]:
+        return -1 if ranks[0] < ranks[1] else 1
+    match left:
+        case None:
+            return 0
+        case dict():
+            return _first_difference(_fields(left, ordered), _fields(right, ordered), ordered)
+        case list():
+            pairs = zip(left, right, strict=False)
+            differences = (compare(a, b, ordered=ordered) for a, b in pairs)
+            found = next((each for each in differences if each), 0)
+            return found or _sign(len(left), len(right))
+    return _sign(left, right)
+
+
+def _first_difference(left: list[Any], right: list[Any], ordered: bool) -> int:
+    for (key, value), (other, against) in zip(left, right, strict=False):
+        found = (
+            _sign(RANKS[type(value)], RANKS[type(against)])
+            or _sign(key, other)
+            or compare(value, against, ordered=ordered)
+        )
+        if found:
+            return found
+    return _sign(len(left), len(right))
+
+
+def _fields(value: dict[str, Any], ordered: bool) -> list[tuple[str, Any]]:
+    return list(value.items()) if ordered else sorted(value.items(), key=lambda item: item[0])
+
+
+def _sign(left: Any, right: Any) -> int:
+    return int(left > right) - int(left < right)
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a JSON value is a number: a boolean is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
