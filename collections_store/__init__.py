@@ -10,7 +10,7 @@
 
 from .collection import Collection
 from .collection_async import AsyncCollection
-from .document import CollectionInfo, Document
+from .document import CollectionInfo, DeleteResult, Document, Page
 from .errors import (
     CollectionExists,
     CollectionNotFound,
@@ -18,11 +18,16 @@ from .errors import (
     DatabaseBusy,
     DatabaseError,
     DatabaseUnavailable,
+    DuplicateKey,
+    IndexExists,
     InvalidBody,
+    InvalidCursor,
     InvalidFilter,
     InvalidId,
+    InvalidIndex,
     InvalidName,
     InvalidOption,
+    InvalidSort,
     InvalidUrl,
     MissingExtra,
     SchemaError,
@@ -34,6 +39,8 @@ from .errors import (
 )
 from .filter import Filter
 from .filter.fields import F
+from .index import Index
+from .ordering import Sort
 from .path import Path
 from .store import Store, Transaction
 from .store_async import AsyncStore, AsyncTransaction
@@ -50,20 +57,29 @@ __all__ = [
     "DatabaseBusy",
     "DatabaseError",
     "DatabaseUnavailable",
+    "DeleteResult",
     "Document",
+    "DuplicateKey",
     "F",
     "Filter",
+    "Index",
+    "IndexExists",
     "InvalidBody",
+    "InvalidCursor",
     "InvalidFilter",
     "InvalidId",
+    "InvalidIndex",
     "InvalidName",
     "InvalidOption",
+    "InvalidSort",
     "InvalidUrl",
     "MissingExtra",
+    "Page",
     "Path",
     "SchemaError",
     "SchemaOutdated",
     "SchemaTooNew",
+    "Sort",
     "Store",
     "StoreClosed",
     "Transaction",

@@ -6,24 +6,36 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from .codec import Codec
-from .collection import Documents, encoded
-from .document import Document, check_id, check_ids
-from .filter import Filter
+from .collection import Documents, Indexes, Values, encoded
+from .document import DeleteResult, Document, Page, check_id, check_ids
+from .errors import InvalidFilter
+from .filter import Filter, read_target
+from .index import Index
 from .operations import (
     Count,
+    CreateIndex,
+    DeleteMany,
+    DeleteOne,
+    Distinct,
+    DropIndex,
     Exists,
     Find,
+    FindPage,
     Get,
     GetDocument,
     GetMany,
+    ListIndexes,
     Operation,
     Put,
     PutMany,
     Reading,
     Remove,
     RemoveMany,
+    check_page,
     check_window,
 )
+from .ordering import Sort
+from .path import Path
 
 T = TypeVar("T")
 
@@ -159,12 +171,18 @@ class AsyncCollection:
         >>> asyncio.run(main())
         ['paris', 'berlin']
         """
-        return await self._run(Find(self.name, Filter(), *check_window(skip, limit)))
+        return await self._run(Find(self.name, Filter(), Sort(), *check_window(skip, limit)))
 
     async def find(
-        self, filter: Any = None, equals: Any = ..., *, skip: int = 0, limit: int | None = None
+        self,
+        filter: Any = None,
+        equals: Any = ...,
+        *,
+        sort: Any = None,
+        skip: int = 0,
+        limit: int | None = None,
     ) -> Documents:
-        """Return the objects that match, in natural order.
+        """Return the objects that match, in natural order or as `sort` says.
 
         `find("address.city", "Berlin")` and `find({"address.city": "Berlin", "age": 30})` ask for
         fields, with MongoDB's meaning: types never mix (1 is not true, "1" is not 1), null matches
@@ -173,17 +191,65 @@ class AsyncCollection:
         for the whole body.
 
         MongoDB's operators ask for more: `find({"age": {"$gte": 30}, "likes": {"$all": ["tea"]}})`,
-        and so does Python: `find((F("age") >= 30) & ~F("likes").exists())`. Raises `InvalidFilter`.
+        and so does Python: `find((F("age") >= 30) & ~F("likes").exists())`.
+
+        `sort` is a field (ascending), a list of (field, 1 or -1) pairs, or a mapping. Types come in
+        MongoDB's order, an array by its smallest element (its largest when descending), equal ones
+        in natural order. Raises `InvalidFilter` and `InvalidSort`.
 
         >>> async def main():
         ...     async with AsyncStore("sqlite://") as store:
-        ...         version = await store["cities"].put("berlin", {"rivers": ["Spree", "Havel"]})
-        ...         return [city.id for city in await store["cities"].find("rivers", "Havel")]
+        ...         count = await store["cities"].put_many({"paris": {"people": 2}, "berlin": {"people": 4}})
+        ...         return [city.id for city in await store["cities"].find(sort=[("people", -1)], limit=1)]
         >>> asyncio.run(main())
         ['berlin']
         """
         asked = Filter.parse(filter, equals, self._codec)
-        return await self._run(Find(self.name, asked, *check_window(skip, limit)))
+        window = check_window(skip, limit)
+        return await self._run(Find(self.name, asked, Sort.parse(sort), *window))
+
+    async def find_one(
+        self, filter: Any = None, equals: Any = ..., *, sort: Any = None, skip: int = 0
+    ) -> Document | None:
+        """Return the first object that matches, or None where none does; see `find`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         version = await store["cities"].put("berlin", {"rivers": ["Spree", "Havel"]})
+        ...         print(await store["cities"].find_one("rivers", "Seine"))
+        >>> asyncio.run(main())
+        None
+        """
+        found = await self.find(filter, equals, sort=sort, skip=skip, limit=1)
+        return found[0] if found else None
+
+    async def page(
+        self,
+        filter: Any = None,
+        equals: Any = ...,
+        *,
+        sort: Any = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> Page:
+        """Return up to `limit` objects in order, and the `cursor` to go on with: `after=cursor`.
+
+        A page costs the same wherever it is, if an index serves the order. Objects that others
+        write meanwhile come once at most, unless the write changes their place in the order; all
+        others come exactly once. A cursor is an opaque text for the same collection, filter and
+        order, in any process and after any time. Raises `InvalidCursor` for any other.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         count = await store["numbers"].put_many((str(n), n) for n in range(5))
+        ...         page = await store["numbers"].page(sort="$body", limit=3)
+        ...         return [number.body for number in await store["numbers"].page(sort="$body", after=page.cursor)]
+        >>> asyncio.run(main())
+        [3, 4]
+        """
+        asked = Filter.parse(filter, equals, self._codec)
+        order = Sort.parse(sort)
+        return await self._run(FindPage(self.name, asked, order, check_page(limit), after))
 
     async def count(self, filter: Any = None, equals: Any = ...) -> int:
         """Tell how many objects match; without a filter, how many there are.
@@ -195,6 +261,99 @@ class AsyncCollection:
         0
         """
         return await self._run(Count(self.name, Filter.parse(filter, equals, self._codec)))
+
+    async def distinct(self, field: str | Path, filter: Any = None) -> Values:
+        """Return the different values that a field has in the objects that match, in MongoDB's order
+        of values; of an array its elements, of a missing field nothing.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         version = await store["cities"].put("ulm", {"rivers": ["Danube", "Iller"]})
+        ...         return await store["cities"].distinct("rivers")
+        >>> asyncio.run(main())
+        ['Danube', 'Iller']
+        """
+        asked = Filter.parse(filter, rules=self._codec)
+        return await self._run(Distinct(self.name, read_target(field, InvalidFilter), asked))
+
+    async def delete_one(self, filter: Any, equals: Any = ...) -> DeleteResult:
+        """Delete the first object in natural order that matches.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store["cities"].delete_one("country", "de")
+        >>> asyncio.run(main())
+        DeleteResult(deleted_count=0)
+        """
+        return await self._run(DeleteOne(self.name, Filter.parse(filter, equals, self._codec)))
+
+    async def delete_many(self, filter: Any, equals: Any = ...) -> DeleteResult:
+        """Delete the objects that match, all of them or, where an error is raised, none; `{}` matches
+        all.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store["cities"].delete_many({"country": "de"})
+        >>> asyncio.run(main())
+        DeleteResult(deleted_count=0)
+        """
+        return await self._run(DeleteMany(self.name, Filter.parse(filter, equals, self._codec)))
+
+    async def create_index(
+        self,
+        keys: Any,
+        *,
+        unique: bool = False,
+        where: Any = None,
+        arrays: bool = False,
+        name: str | None = None,
+    ) -> str:
+        """Have an index over fields of the body; returns its name.
+
+        `keys` is a field, (field, 1 or -1) pairs or a mapping, as for a sort: up to 5 fields. Without a
+        `name` it is made of them, "country_1_people_-1". It serves filters by these fields, from the
+        first on, and orders by them.
+
+        `unique` forbids two objects with the same values: types are kept apart (1 is not "1"), what
+        is missing counts as null, an array counts as a whole. `where`, a filter of simple conditions,
+        limits the index to the objects that match; it serves filters that ask the same. `arrays` makes
+        SQLite look into the arrays on the way to the one field; PostgreSQL's index over whole bodies
+        does so anyway.
+
+        An index that is there already is left alone. Writers wait while it is made, readers do not.
+        Raises `InvalidIndex`, `IndexExists`, and `DuplicateKey` where objects stand in the way.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store["cities"].create_index([("country", 1), ("people", -1)])
+        >>> asyncio.run(main())
+        'country_1_people_-1'
+        """
+        made = Index.parse(keys, unique=unique, where=where, arrays=arrays, name=name)
+        return await self._run(CreateIndex(self.name, made))
+
+    async def drop_index(self, name: str) -> bool:
+        """Drop an index; tells whether there was one.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store["cities"].drop_index("country_1")
+        >>> asyncio.run(main())
+        False
+        """
+        return await self._run(DropIndex(self.name, name))
+
+    async def indexes(self) -> Indexes:
+        """Return the indexes, in the order in which they were made.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         name = await store["cities"].create_index("country", unique=True)
+        ...         return [str(index) for index in await store["cities"].indexes()]
+        >>> asyncio.run(main())
+        ["country_1: {'country': 1}, unique"]
+        """
+        return await self._run(ListIndexes(self.name))
 
     async def stream(self, filter: Any = None, equals: Any = ...) -> AsyncIterator[Document]:
         """Yield the objects that match, in natural order, in constant memory.

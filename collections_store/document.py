@@ -52,6 +52,31 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    """Some objects in order; `cursor` leads to the next page and is None when there is none.
+
+    >>> [document.id for document in Page((Document("berlin", {}),))]
+    ['berlin']
+    """
+
+    documents: tuple[Document, ...]
+    cursor: str | None = None
+
+    def __iter__(self) -> Iterator[Document]:
+        return iter(self.documents)
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteResult:
+    """How many objects were deleted."""
+
+    deleted_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class CollectionInfo:
     """A collection as `Store.collections` lists it.
 
@@ -63,6 +88,11 @@ class CollectionInfo:
     count: int
     size: int
     created_at: datetime
+
+
+def metadatum(document: Document, name: str) -> Any:
+    """Return what the store knows of an object as a filter sees it: times in microseconds."""
+    return getattr(document, name if name in {"id", "version"} else f"{name[:-3]}_us")
 
 
 def moment(microseconds: int) -> datetime:

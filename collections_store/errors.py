@@ -10,6 +10,11 @@ so `except KeyError` and `except CollectionNotFound` both work::
     ├── InvalidId (ValueError)               an object cannot have that id
     ├── InvalidBody (ValueError, TypeError)  a body holds what is not JSON, or too much of it
     ├── InvalidFilter (ValueError)           what is asked makes no sense
+    ├── InvalidSort (ValueError)             an order makes no sense
+    ├── InvalidCursor (ValueError)           a page's cursor is damaged, or of another question
+    ├── InvalidIndex (ValueError)            there can be no such index
+    ├── IndexExists (ValueError)             another index has the name
+    ├── DuplicateKey (ValueError)            a unique index forbids the write
     ├── CollectionNotFound (KeyError)        there is no such collection to drop or rename
     ├── CollectionExists (ValueError)        the new name is taken
     ├── StoreClosed (RuntimeError)           the store was closed, or inherited through a fork
@@ -86,6 +91,57 @@ class InvalidFilter(CollectionsStoreError, ValueError):
             f"filter, at {shortened(place)}: {problem}" if place else f"filter: {problem}"
         )
         self.place = place
+
+
+class InvalidSort(CollectionsStoreError, ValueError):
+    """An order makes no sense; `field` is the one that does not."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"sort, at {shortened(field)}: {problem}" if field else f"sort: {problem}")
+        self.field, self.problem = field, problem
+
+
+class InvalidCursor(CollectionsStoreError, ValueError):
+    """A page's cursor is damaged, or comes from another collection, filter or order."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"cursor: {problem}")
+
+
+class InvalidIndex(CollectionsStoreError, ValueError):
+    """There can be no such index; `field` is the field or the option that is wrong."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(
+            f"index, at {shortened(field)}: {problem}" if field else f"index: {problem}"
+        )
+        self.field = field
+
+
+class IndexExists(CollectionsStoreError, ValueError):
+    """There is an index of that name, or over those fields, and it is another one."""
+
+    def __init__(self, name: str, existing: str) -> None:
+        super().__init__(
+            f"index {name!r} would be another than the one there is ({existing}): drop that first"
+        )
+        self.name = name
+
+
+class DuplicateKey(CollectionsStoreError, ValueError):
+    """A unique index forbids the write; nothing was written.
+
+    `index` names it, `key` holds its fields with the values that are there already, and `id` is the
+    object that was to be written.
+    """
+
+    def __init__(self, collection: str, index: str, key: dict[str, Any], id: str | None) -> None:
+        which = "an object" if id is None else shortened(id)
+        super().__init__(
+            f"collection {collection}: {which} would have the same {shortened(key)} as another, "
+            f"which the unique index {index!r} forbids"
+        )
+        self.collection, self.index, self.key, self.id = collection, index, key, id
 
 
 class CollectionNotFound(CollectionsStoreError, KeyError):

@@ -21,7 +21,7 @@ from copy import copy
 from itertools import count
 from typing import Any, Final, TypeVar
 
-from .dialects import Database, TableVanished
+from .dialects import Database, TableVanished, UniqueViolated
 from .errors import (
     CollectionsStoreError,
     DatabaseBusy,
@@ -37,6 +37,7 @@ from .operations import (
     Operation,
     SharedConnection,
     collection_of,
+    duplicate_of,
     perform,
 )
 from .pool import Lease, Pool
@@ -87,6 +88,9 @@ class Executor:
             except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
                 self._consider(error, job, begun)
                 time.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 6)))
+            except UniqueViolated as error:
+                _abandon_if_asked(job, error)
+                raise self.run(duplicate_of(operation, error.physical)) from error
             except DatabaseError as error:
                 _abandon_if_asked(job, error)
                 raise
@@ -215,7 +219,10 @@ def run_within(connection: SharedConnection, operation: Operation[T]) -> T:
                 _step(connection, CreateCollection(error.name))
         raise TransactionConflict(f"{operation!r}: its collection comes and goes")
     except database.errors() as error:
-        raise database.translate(error) from error
+        translated = database.translate(error)
+        if isinstance(translated, UniqueViolated):
+            raise _step(connection, duplicate_of(operation, translated.physical)) from error
+        raise translated from error
 
 
 def _step(connection: SharedConnection, operation: Operation[T]) -> T:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.sql.functions import FunctionElement
 
-from .filter import Condition
+from .filter import Condition, Field, Kind, Test, spelled_out
 
 
 class BodyText(FunctionElement[Any]):
@@ -73,6 +74,86 @@ class IsNot(FunctionElement[bool]):
 
     def __init__(self, condition: sa.ColumnElement[bool]) -> None:
         super().__init__(condition)
+
+
+class SortPart(FunctionElement[Any]):
+    """A column by which a field of the body is ordered: one of `Database.SORT_PARTS`, never null."""
+
+    inherit_cache = False
+    type = sa.types.NULLTYPE
+
+    def __init__(self, body: sa.ColumnElement[Any], keys: tuple[str, ...], part: str) -> None:
+        super().__init__(body)
+        self.keys, self.part = keys, part
+
+
+class SortValue(FunctionElement[Any]):
+    """A parameter that a `SortPart` is compared with."""
+
+    inherit_cache = False
+    type = sa.types.NULLTYPE
+
+    def __init__(self, value: sa.ColumnElement[Any], part: str) -> None:
+        super().__init__(value)
+        self.part = part
+
+
+class ArrayAt(FunctionElement[bool]):
+    """An array is at the end of a path in the body."""
+
+    inherit_cache = False
+    type = sa.Boolean()
+
+    def __init__(self, body: sa.ColumnElement[Any], keys: tuple[str, ...]) -> None:
+        super().__init__(body)
+        self.keys = keys
+
+
+class PlainTest(FunctionElement[bool]):
+    """A condition on a field holds, if no array is on the way to it: in words that an index over the
+    field's `SortPart`s serves. Its values are the `parameters`.
+    """
+
+    inherit_cache = False
+    type = sa.Boolean()
+
+    def __init__(
+        self,
+        body: sa.ColumnElement[Any],
+        field: Field,
+        parameters: Sequence[sa.BindParameter[Any]],
+    ) -> None:
+        super().__init__(body, *parameters)
+        self.field = field
+
+    def in_words(self, parameters: Sequence[str], width: Callable[[Kind], int]) -> Test:
+        """Return the test with the parameters, `width` of them for a kind of value, in its slots."""
+        words = iter(parameters)
+        return spelled_out(self.field.test, lambda slot: tuple(islice(words, width(slot.kind))))
+
+
+class PartialTest(FunctionElement[bool]):
+    """A condition on a field holds, or an array is on the way to it: in words that the condition of an
+    index may have, with its values as literals.
+    """
+
+    inherit_cache = False
+    type = sa.Boolean()
+
+    def __init__(self, body: sa.ColumnElement[Any], field: Field) -> None:
+        super().__init__(body)
+        self.field = field
+
+
+class ValueText(FunctionElement[Any]):
+    """The value of a field that no array is on the way to, as JSON text; null where it is missing."""
+
+    inherit_cache = False
+    type = sa.types.NULLTYPE
+
+    def __init__(self, body: sa.ColumnElement[Any], keys: tuple[str, ...]) -> None:
+        super().__init__(body)
+        self.keys = keys
 
 
 class TableSize(FunctionElement[int]):

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
-from .document import Document, microseconds
+from .document import Document, metadatum
 from .filter import (
     And,
     Bits,
@@ -67,7 +67,7 @@ def holds(condition: Condition, document: Document, *, ordered: bool = True) -> 
             found = reach(document.body, path.keys, leaf=not isinstance(test, WHOLE))
             return any(passes(test, value, ordered=ordered) for value in found)
         case Metadata(field, test):
-            return passes(test, _metadata(field, document))
+            return passes(test, metadatum(document, field))
         case And(conditions):
             return all(holds(each, document, ordered=ordered) for each in conditions)
         case Or(conditions):
@@ -82,6 +82,34 @@ def reach(body: Any, keys: tuple[str, ...], *, leaf: bool = True) -> Iterator[An
         yield MISSING
     else:
         yield from _walk(body, keys, leaf, set())
+
+
+def plain(body: Any, keys: tuple[str, ...]) -> Any:
+    """Return the value at the end of the path that opens no array; null where there is none."""
+    value = body
+    for key in keys:
+        if not isinstance(value, dict) or key not in value:
+            return None
+        value = value[key]
+    return value
+
+
+def unwound(body: Any, keys: tuple[str, ...]) -> Iterator[Any]:
+    """Yield the values that `distinct` sees at the path: of an array its elements, of a missing
+    field nothing. A key that is a number leads into an array's one element.
+    """
+    value = body if isinstance(body, dict) or not keys else None
+    for depth, key in enumerate(keys):
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and is_index(key) and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            if isinstance(value, list) and not is_index(key):
+                for element in value:
+                    yield from unwound(element, keys[depth:])
+            return
+    yield from value if isinstance(value, list) else (value,)
 
 
 def passes(test: Test, value: Any, *, ordered: bool = True) -> bool:
@@ -202,11 +230,6 @@ def _bits(value: Any, operator: str, mask: int) -> bool:
         case "$bitsAnySet":
             return common != 0
     return common != mask
-
-
-def _metadata(field: str, document: Document) -> Any:
-    value = getattr(document, field)
-    return value if field in {"id", "version"} or value is None else microseconds(value)
 
 
 def _is_int(value: Any) -> bool:

@@ -41,6 +41,11 @@ class Path:
         return ".".join(self.keys)
 
 
+def ways_to(keys: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the places on the way to a field, its own included; no keys lead to the body itself."""
+    return [keys[:depth] for depth in range(min(1, len(keys)), len(keys) + 1)]
+
+
 def is_index(key: str) -> bool:
     """Tell whether `key` may name an element of an array: "0", "12", not "01" or "-1".
 

@@ -22,7 +22,7 @@ from .document import microseconds, moment
 from .errors import InvalidName, InvalidOption
 from .expressions import BodyFromText, BodyText
 
-REVISION: Final = "0002"
+REVISION: Final = "0003"
 """The schema these models describe: the newest file of `migrations/versions`."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_]{1,200}", re.ASCII)
@@ -112,6 +112,11 @@ class Names:
     def documents(self, number: int, collection: str) -> str:
         """Name a collection's table."""
         return f"{self.prefix}{number}_{collection[:_SLUG_LENGTH].lower()}"
+
+    def index(self, table: str, number: int) -> str:
+        """Name an index of a collection's table; no table has such a name."""
+        [collection] = re.findall("^[0-9]+", table.removeprefix(self.prefix))
+        return f"{self.prefix}{collection}$i{number}"
 
 
 def check_name(name: object) -> str:

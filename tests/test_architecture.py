@@ -27,24 +27,40 @@ FLOORS = [
         "filter.parsing",
         "filter.printing",
         "filter.shapes",
+        "filter.targets",
     },
     {"matcher"},
+    {"ordering"},
+    {"cursor", "index"},
     {"expressions"},
     {
         "dialects",
         "dialects.sqlite",
         "dialects.sqlite_filters",
+        "dialects.sqlite_ordering",
         "dialects.postgresql",
         "dialects.postgresql_filters",
+        "dialects.postgresql_ordering",
     },
     {"schema"},
-    {"statements"},
+    {
+        "statements",
+        "statements.catalogue",
+        "statements.compiling",
+        "statements.conditions",
+        "statements.documents",
+        "statements.indexes",
+        "statements.ordered",
+    },
     {
         "operations",
         "operations.connection",
         "operations.catalogue",
         "operations.documents",
+        "operations.indexing",
+        "operations.ordered",
         "operations.queries",
+        "operations.reading",
         "operations.revisions",
     },
     {"options"},
@@ -64,7 +80,18 @@ FLOORS = [
 ]
 """From the ground up: a room may import what stands below it, or beside it on its own floor."""
 
-PURE = {"errors", "path", "document", "codec", "values", "filter", "matcher"}
+PURE = {
+    "errors",
+    "path",
+    "document",
+    "codec",
+    "values",
+    "filter",
+    "matcher",
+    "ordering",
+    "cursor",
+    "index",
+}
 BUILDERS = {"expressions", "schema", "statements", "dialects"}
 BAD_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools", "core"}
 SQL = re.compile(

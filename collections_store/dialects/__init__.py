@@ -12,8 +12,9 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import sqlalchemy as sa
 
-from ..errors import CollectionsStoreError, InvalidUrl
-from ..filter import Condition
+from ..errors import CollectionsStoreError, DatabaseError, InvalidUrl
+from ..filter import Condition, Kind, Value
+from ..ordering import Key
 
 COMMIT: Final = "COMMIT"
 ROLLBACK: Final = "ROLLBACK"
@@ -25,6 +26,14 @@ Function: TypeAlias = tuple[str, int, Callable[..., Any]]
 
 class TableVanished(CollectionsStoreError):
     """A table the catalogue told of is gone: another process dropped or renamed its collection."""
+
+
+class UniqueViolated(DatabaseError):
+    """The unique index `physical` of the database forbids a write."""
+
+    def __init__(self, message: str, physical: str) -> None:
+        super().__init__(message)
+        self.physical = physical
 
 
 class Database(Protocol):
@@ -124,6 +133,48 @@ class Database(Protocol):
 
     def parameters(self, condition: Condition) -> Sequence[Any]:
         """Return these parameters for a condition of that shape."""
+
+    @property
+    def SORT_PARTS(self) -> Sequence[str]:  # noqa: N802
+        """The columns by which a field of the body is ordered, each a `SortPart`; they order all
+        values that are not `is_rough` as MongoDB does, as long as no array is on the way.
+        """
+
+    def can_order(self, keys: tuple[str, ...]) -> bool:
+        """Can a `SortPart` speak of these keys?"""
+
+    @property
+    def INDEXES_NAME_SEQ(self) -> bool:  # noqa: N802
+        """Must an index name the column of the natural order to have it?"""
+
+    def index_parts(self, *, unique: bool) -> Sequence[str]:
+        """Return the columns that a field has in an index, each a `SortPart`."""
+
+    def plain_width(self, kind: Kind) -> int:
+        """Return how many parameters a value of that kind takes in a `PlainTest`."""
+
+    def plain_values(self, value: Value) -> Sequence[Any]:
+        """Return these parameters."""
+
+    def create_body_index(self, table: sa.Table, physical: str) -> Sequence[str]:
+        """Return the statements that make an index over whole bodies, if there is such a thing."""
+
+    def create_array_index(
+        self, table: sa.Table, keys: tuple[str, ...], physical: str
+    ) -> Sequence[str]:
+        """Return the statements that make an index of the values in arrays."""
+
+    def drop_array_index(self, table: sa.Table, physical: str) -> Sequence[str]:
+        """Return the statements that drop it."""
+
+    def sort_values(self, key: Key) -> Sequence[Any]:
+        """Return a key as its `SORT_PARTS`."""
+
+    def sort_varies(self, key: Key) -> Sequence[bool]:
+        """Tell which `SORT_PARTS` differ among keys that are equal to `key` in the parts before."""
+
+    def is_rough(self, key: Key) -> bool:
+        """Do the `SORT_PARTS` not tell the key from all others?"""
 
     def list_parameter(self, texts: Sequence[str]) -> Any:
         """Return the parameter of `AnyOf`."""

@@ -18,10 +18,34 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import NullPool
 
 from .. import errors as ours
-from ..expressions import AnyOf, BodyFromText, BodyMatches, BodyText, IsNot, RenameTable, TableSize
+from ..expressions import (
+    AnyOf,
+    ArrayAt,
+    BodyFromText,
+    BodyMatches,
+    BodyText,
+    IsNot,
+    PartialTest,
+    PlainTest,
+    RenameTable,
+    SortPart,
+    SortValue,
+    TableSize,
+    ValueText,
+)
 from ..filter import Condition, Field
-from . import Durability, Function, TableVanished
+from . import Durability, Function, TableVanished, UniqueViolated
 from . import postgresql_filters as filters
+from . import postgresql_ordering as ordering
+from .postgresql_ordering import INDEXES_NAME_SEQ as INDEXES_NAME_SEQ
+from .postgresql_ordering import SORT_PARTS as SORT_PARTS
+from .postgresql_ordering import can_order as can_order
+from .postgresql_ordering import index_parts as index_parts
+from .postgresql_ordering import is_rough as is_rough
+from .postgresql_ordering import plain_values as plain_values
+from .postgresql_ordering import plain_width as plain_width
+from .postgresql_ordering import sort_values as sort_values
+from .postgresql_ordering import sort_varies as sort_varies
 
 NAME: Final = "postgresql"
 DRIVERS: Final = frozenset({"psycopg", "psycopg_async"})
@@ -183,6 +207,42 @@ def _equals_whole(body: str, condition: Field, parameter: str) -> str:
     return f"({said} AND jsonb_typeof({body}) = 'object')" if condition.path.keys else said
 
 
+@compiles(SortPart, NAME)
+def _sort_part(element: SortPart, compiler: Any, **kw: Any) -> str:
+    return ordering.part(compiler.process(element.clauses, **kw), element.keys, element.part)
+
+
+@compiles(SortValue, NAME)
+def _sort_value(element: SortValue, compiler: Any, **kw: Any) -> str:
+    return ordering.place(compiler.process(element.clauses, **kw), element.part)
+
+
+@compiles(ValueText, NAME)
+def _value_text(element: ValueText, compiler: Any, **kw: Any) -> str:
+    return (
+        f"CAST({ordering.value_at(compiler.process(element.clauses, **kw), element.keys)} AS TEXT)"
+    )
+
+
+@compiles(ArrayAt, NAME)
+def _array_at(element: ArrayAt, compiler: Any, **kw: Any) -> str:
+    return ordering.array_at(compiler.process(element.clauses, **kw), element.keys)
+
+
+@compiles(PlainTest, NAME)
+def _plain_test(element: PlainTest, compiler: Any, **kw: Any) -> str:
+    body, *parameters = (compiler.process(clause, **kw) for clause in element.clauses)
+    return ordering.plain_test(
+        body, element.field.path.keys, element.in_words(parameters, ordering.plain_width)
+    )
+
+
+@compiles(PartialTest, NAME)
+def _partial_test(element: PartialTest, compiler: Any, **kw: Any) -> str:
+    body, field = compiler.process(element.clauses, **kw), element.field
+    return ordering.partial_test(body, field.path.keys, field.test)
+
+
 @compiles(IsNot, NAME)
 def _is_not(element: IsNot, compiler: Any, **kw: Any) -> str:
     return f"(({compiler.process(element.clauses, **kw)}) IS NOT TRUE)"
@@ -192,6 +252,27 @@ def _is_not(element: IsNot, compiler: Any, **kw: Any) -> str:
 def _rename_table(element: RenameTable, compiler: Any, **kw: Any) -> str:  # noqa: ARG001
     table = compiler.preparer.format_table(element.table)
     return f"ALTER TABLE {table} RENAME TO {compiler.preparer.quote(element.new)}"
+
+
+def create_body_index(table: sa.Table, physical: str) -> Sequence[str]:
+    """One index serves equality at any depth."""
+    index = sa.Index(
+        physical,
+        table.c.body,
+        postgresql_using="gin",
+        postgresql_ops={"body": "jsonb_path_ops"},
+    )
+    return [str(sa.schema.CreateIndex(index).compile(dialect=compiler()))]
+
+
+def create_array_index(table: sa.Table, keys: tuple[str, ...], physical: str) -> Sequence[str]:  # noqa: ARG001
+    """The index over the whole body serves elements of arrays."""
+    return ()
+
+
+def drop_array_index(table: sa.Table, physical: str) -> Sequence[str]:  # noqa: ARG001
+    """There is none."""
+    return ()
 
 
 def can_say(condition: Condition) -> bool:
@@ -233,10 +314,12 @@ def translate(error: Exception) -> ours.CollectionsStoreError:
     """Return the driver's error in our words."""
     import psycopg
 
-    cause = getattr(error, "orig", None) or error
+    cause: Any = getattr(error, "orig", None) or error
     state = getattr(cause, "sqlstate", None) or ""
     if state == "42P01":
         return TableVanished(str(cause))
+    if state == "23505":
+        return UniqueViolated(str(cause), cause.diag.constraint_name or "")
     if state in _CONFLICTS:
         return ours.TransactionConflict(str(cause))
     if state in _BUSY:

@@ -21,12 +21,36 @@ from sqlalchemy.pool import NullPool
 
 from .. import codec, values
 from .. import errors as ours
-from ..expressions import AnyOf, BodyFromText, BodyMatches, BodyText, IsNot, RenameTable, TableSize
-from . import Durability, Function, TableVanished
+from ..expressions import (
+    AnyOf,
+    ArrayAt,
+    BodyFromText,
+    BodyMatches,
+    BodyText,
+    IsNot,
+    PartialTest,
+    PlainTest,
+    RenameTable,
+    SortPart,
+    SortValue,
+    TableSize,
+    ValueText,
+)
+from . import Durability, Function, TableVanished, UniqueViolated
+from . import sqlite_ordering as ordering
 from .sqlite_filters import can_say as can_say
 from .sqlite_filters import count_parameters as count_parameters
 from .sqlite_filters import parameters as parameters
-from .sqlite_filters import spelled
+from .sqlite_filters import path_literal, spelled
+from .sqlite_ordering import INDEXES_NAME_SEQ as INDEXES_NAME_SEQ
+from .sqlite_ordering import SORT_PARTS as SORT_PARTS
+from .sqlite_ordering import can_order as can_order
+from .sqlite_ordering import index_parts as index_parts
+from .sqlite_ordering import is_rough as is_rough
+from .sqlite_ordering import plain_values as plain_values
+from .sqlite_ordering import plain_width as plain_width
+from .sqlite_ordering import sort_values as sort_values
+from .sqlite_ordering import sort_varies as sort_varies
 
 NAME: Final = "sqlite"
 DRIVERS: Final = frozenset({"pysqlite", "aiosqlite"})
@@ -170,6 +194,40 @@ def _body_matches(element: BodyMatches, compiler: Any, **kw: Any) -> str:
     return spelled(body, element.condition, iter(parameters))
 
 
+@compiles(SortPart, NAME)
+def _sort_part(element: SortPart, compiler: Any, **kw: Any) -> str:
+    return ordering.part(compiler.process(element.clauses, **kw), element.keys, element.part)
+
+
+@compiles(SortValue, NAME)
+def _sort_value(element: SortValue, compiler: Any, **kw: Any) -> str:
+    return str(compiler.process(element.clauses, **kw))
+
+
+@compiles(ValueText, NAME)
+def _value_text(element: ValueText, compiler: Any, **kw: Any) -> str:
+    return f"({compiler.process(element.clauses, **kw)} -> {path_literal(element.keys)})"
+
+
+@compiles(ArrayAt, NAME)
+def _array_at(element: ArrayAt, compiler: Any, **kw: Any) -> str:
+    return ordering.array_at(compiler.process(element.clauses, **kw), element.keys)
+
+
+@compiles(PlainTest, NAME)
+def _plain_test(element: PlainTest, compiler: Any, **kw: Any) -> str:
+    body, *parameters = (compiler.process(clause, **kw) for clause in element.clauses)
+    return ordering.plain_test(
+        body, element.field.path.keys, element.in_words(parameters, ordering.plain_width)
+    )
+
+
+@compiles(PartialTest, NAME)
+def _partial_test(element: PartialTest, compiler: Any, **kw: Any) -> str:
+    body, field = compiler.process(element.clauses, **kw), element.field
+    return ordering.partial_test(body, field.path.keys, field.test)
+
+
 @compiles(IsNot, NAME)
 def _is_not(element: IsNot, compiler: Any, **kw: Any) -> str:
     return f"(({compiler.process(element.clauses, **kw)}) IS NOT TRUE)"
@@ -179,6 +237,21 @@ def _is_not(element: IsNot, compiler: Any, **kw: Any) -> str:
 def _rename_table(element: RenameTable, compiler: Any, **kw: Any) -> str:  # noqa: ARG001
     table = compiler.preparer.format_table(element.table)
     return f"ALTER TABLE {table} RENAME TO {compiler.preparer.quote(element.new)}"
+
+
+def create_body_index(table: sa.Table, physical: str) -> Sequence[str]:  # noqa: ARG001
+    """There is no index that sees all of a body."""
+    return ()
+
+
+def create_array_index(table: sa.Table, keys: tuple[str, ...], physical: str) -> Sequence[str]:
+    """Return the statements that make an index of the values in arrays."""
+    raise NotImplementedError
+
+
+def drop_array_index(table: sa.Table, physical: str) -> Sequence[str]:
+    """Return the statements that drop it."""
+    raise NotImplementedError
 
 
 def list_parameter(texts: Sequence[str]) -> str:
@@ -234,6 +307,8 @@ def translate(error: Exception) -> ours.CollectionsStoreError:
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_ERROR and "no such table" in str(cause):
         return TableVanished(str(cause))
+    if getattr(cause, "sqlite_errorcode", 0) == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
+        return UniqueViolated(str(cause), str(cause).rpartition("index ")[2].strip("'"))
     if code in _BUSY:
         return ours.DatabaseBusy(
             f"{cause}: another process kept the SQLite file locked for longer than busy_timeout"

@@ -57,7 +57,7 @@ MAX_NESTING: Final = 15
 _LITERAL: Final = re.compile(r"'(?:[^']|'')*'")
 _NUMBERS: Final = "IN ('integer', 'real')"
 _SIGNS: Final = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
-_TYPES: Final = {
+TYPES: Final = {
     "double": "{T} = 'real'",
     "string": "{T} = 'text'",
     "object": "{T} = 'object'",
@@ -236,7 +236,7 @@ class _Writer:
             case Compare(operator, value):
                 return _compares(T, V, _SIGNS[operator], value)
             case HasType(types):
-                return _joined(" OR ", (_TYPES[name].format(T=T, V=V) for name in types))
+                return _joined(" OR ", (TYPES[name].format(T=T, V=V) for name in types))
             case Matches(pattern):
                 words = ", ".join(_words(pattern))
                 return f"({T} = 'text' AND collections_store_found({words}, {V}))"

@@ -30,6 +30,7 @@ from .conditions import (
     Kind,
     Matches,
     Metadata,
+    MetadataField,
     Modulo,
     Not,
     OneOf,
@@ -41,7 +42,8 @@ from .conditions import (
 )
 from .parsing import Parser
 from .printing import to_json
-from .shapes import in_words, shape_of, values_of
+from .shapes import in_words, shape_of, spelled_out, values_of
+from .targets import Target, read_target
 
 EVERYTHING = And(())
 
@@ -131,16 +133,20 @@ __all__ = [
     "Kind",
     "Matches",
     "Metadata",
+    "MetadataField",
     "Modulo",
     "Not",
     "OneOf",
     "Or",
     "Passes",
     "Slot",
+    "Target",
     "Test",
     "Value",
     "conjuncts",
     "in_words",
+    "read_target",
     "shape_of",
+    "spelled_out",
     "values_of",
 ]

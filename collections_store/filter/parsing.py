@@ -15,7 +15,6 @@ from ..errors import InvalidBody, InvalidFilter, shortened
 from ..path import Path
 from .conditions import (
     LISTS,
-    METADATA,
     TIMES,
     And,
     Compare,
@@ -29,7 +28,6 @@ from .conditions import (
     HasObject,
     Matches,
     Metadata,
-    MetadataField,
     Not,
     OneOf,
     Or,
@@ -39,6 +37,7 @@ from .conditions import (
     flat,
 )
 from .operands import READERS, of_text, regex, truthy
+from .targets import read_target
 
 _LOGICAL: Final = frozenset({"$and", "$or", "$nor"})
 _LATER: Final = frozenset({"$text", "$expr", "$jsonSchema", "$where"})
@@ -148,23 +147,12 @@ class Parser:
         """Join a path and a test; what only SQL of its own can say stands apart from the start."""
         if isinstance(test, Passes):
             return Or(tuple(self._on(key, each, place) for each in test.tests))
-        if isinstance(key, Path):
-            return Field(key, test)
-        if not key.startswith("$"):
-            return Field(Path.parse(key), test)
-        name, *rest = key[1:].split(".")
-        if self._within and (name == "body" or name in METADATA):
-            raise InvalidFilter(place, f"an element of an array has no ${name}")
-        if name == "body":
-            return Field(Path(*rest), test)
-        if name in METADATA and not rest:
-            return Metadata(_metadata_field(name), _as_time(name, test, place))
-        known = ", ".join(f"${name}" for name in sorted((*METADATA, "body")))
-        raise InvalidFilter(
-            place,
-            f"no such operator or metadata; there is {known}. A key of the body: "
-            f"Path({', '.join(map(repr, key.split('.')))})",
-        )
+        target = read_target(key, InvalidFilter, place)
+        if self._within and isinstance(key, str) and key.startswith("$"):
+            raise InvalidFilter(place, f"an element of an array has no {key.split('.')[0]}")
+        if isinstance(target, Path):
+            return Field(target, test)
+        return Metadata(target, _as_time(target, test, place))
 
     def _test(self, operator: str, operand: Any, siblings: Mapping[str, Any], place: str) -> Test:
         """Read a positive operator on one value."""
@@ -341,11 +329,6 @@ def _list(operand: Any, place: str) -> list[Any]:
 def _is_operators(value: Any) -> bool:
     """MongoDB's rule: a document whose first key starts with `$` holds operators."""
     return isinstance(value, Mapping) and str(next(iter(value), "")).startswith("$")
-
-
-def _metadata_field(name: str) -> MetadataField:
-    assert name in METADATA
-    return name  # type: ignore[return-value]
 
 
 def _within(place: str, key: str) -> str:

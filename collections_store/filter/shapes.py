@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from ..path import Path
-from .conditions import Condition, Given, Slot, Value
+from .conditions import Condition, Given, Slot, Test, Value
 
 T = TypeVar("T")
 
@@ -22,7 +22,12 @@ def in_words(shape: Condition, words: Callable[[Slot], tuple[str, ...]]) -> Cond
     return _mapped(shape, lambda given: Slot(given.kind, words(Slot(given.kind))))
 
 
-def values_of(condition: Condition) -> list[Any]:
+def spelled_out(test: Test, words: Callable[[Any], tuple[str, ...]]) -> Test:
+    """Return the test with slots that hold the words for its values or, in a shape, its slots."""
+    return _mapped(test, lambda given: Slot(given.kind, words(given)))
+
+
+def values_of(condition: Condition | Test) -> list[Any]:
     """Return the values of a condition, or the slots of a shape, always in the same order."""
     return list(_visit(condition))
 

@@ -22,7 +22,18 @@ from .catalogue import (
 )
 from .connection import Connection, DriverConnection, SharedConnection, add_functions
 from .documents import Exists, Get, GetDocument, GetMany, Put, PutMany, Remove, RemoveMany
-from .queries import Count, Find, Page, Reading, ReadPage, check_window
+from .indexing import CreateIndex, DropIndex, FindDuplicate, ListIndexes
+from .queries import (
+    Count,
+    DeleteMany,
+    DeleteOne,
+    Distinct,
+    Find,
+    FindPage,
+    check_page,
+    check_window,
+)
+from .reading import Batch, ReadBatch, Reading
 from .revisions import CreateStore, ReadRevision, create_or_find
 
 T_co = TypeVar("T_co", covariant=True)
@@ -56,27 +67,42 @@ def collection_of(operation: Any) -> str | None:
     return getattr(operation, "collection", None)
 
 
+def duplicate_of(operation: Any, physical: str) -> FindDuplicate:
+    """Return the operation that tells what the unique index `physical` objected to."""
+    index = operation.index if isinstance(operation, CreateIndex) else None
+    written: dict[str, str] = getattr(operation, "written", dict)()
+    return FindDuplicate(operation.collection, physical, index, written if index is None else None)
+
+
 __all__ = [
+    "Batch",
     "Catalogue",
     "CollectionAbsent",
     "Connection",
     "Count",
     "CreateCollection",
+    "CreateIndex",
     "CreateStore",
+    "DeleteMany",
+    "DeleteOne",
+    "Distinct",
     "DriverConnection",
     "Drop",
+    "DropIndex",
     "Exists",
     "Find",
+    "FindDuplicate",
+    "FindPage",
     "FindTable",
     "Get",
     "GetDocument",
     "GetMany",
     "ListCollections",
+    "ListIndexes",
     "Operation",
-    "Page",
     "Put",
     "PutMany",
-    "ReadPage",
+    "ReadBatch",
     "ReadRevision",
     "Reading",
     "Remove",
@@ -84,8 +110,10 @@ __all__ = [
     "Rename",
     "SharedConnection",
     "add_functions",
+    "check_page",
     "check_window",
     "collection_of",
     "create_or_find",
+    "duplicate_of",
     "perform",
 ]

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from time import monotonic
+from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from ..document import CollectionInfo, moment
 from ..errors import CollectionExists, CollectionNotFound, CollectionsStoreError
+from ..index import CollectionOptions
 from ..schema import now
 from ..statements import CatalogueStatements, Statements
 
 if TYPE_CHECKING:
     from .connection import Connection
+
+
+Tables: TypeAlias = dict[str, tuple[str, Statements]]
+"""What is known of tables: the options, as the catalogue has them, and the statements."""
+
+
+REFRESHED_AFTER: Final = 5.0
+"""Seconds after which another process's indexes are noticed."""
 
 
 class CollectionAbsent(CollectionsStoreError):
@@ -26,30 +36,31 @@ class CollectionAbsent(CollectionsStoreError):
 class Catalogue:
     """What is known of which table is whose. It may be out of date: see `forget`."""
 
-    def __init__(
-        self, statements: CatalogueStatements, tables: dict[str, Statements] | None = None
-    ) -> None:
+    def __init__(self, statements: CatalogueStatements, tables: Tables | None = None) -> None:
         self.statements = statements
-        self._known: dict[str, Statements] | None = {} if tables is None else None
-        self._tables: dict[str, Statements] = {} if tables is None else tables
+        self._known: dict[str, tuple[Statements, float]] | None = {} if tables is None else None
+        self._tables: Tables = {} if tables is None else tables
 
     def find(self, connection: Connection, name: str) -> Statements:
         """Return the statements of a collection's table; raises `CollectionAbsent`."""
-        known = None if self._known is None else self._known.get(name)
-        if known is None:
-            known = self._look_up(connection, name)
-            if self._known is not None:
-                self._known[name] = known
-        return known
+        if self._known is None:
+            return self._look_up(connection, name)
+        known = self._known.get(name)
+        if known is None or monotonic() > known[1]:
+            known = self._look_up(connection, name), monotonic() + REFRESHED_AFTER
+            self._known[name] = known
+        return known[0]
 
     def _look_up(self, connection: Connection, name: str) -> Statements:
         rows = connection.rows(self.statements.resolve, {"name": name})
         if not rows:
             raise CollectionAbsent(name)
-        table = rows[0][0]
-        if table not in self._tables:
-            self._tables[table] = self.statements.documents(table)
-        return self._tables[table]
+        table, options = rows[0]
+        known = self._tables.get(table)
+        if known is None or known[0] != options:
+            read = CollectionOptions.from_text(options)
+            known = self._tables[table] = options, self.statements.documents(table, read)
+        return known[1]
 
     def forget(self, name: str | None) -> None:
         """Look the collection up anew, the next time."""
@@ -73,7 +84,9 @@ class CreateCollection:
 
     def __call__(self, connection: Connection) -> None:
         store = connection.store
-        entered = connection.rows(store.enter, {"name": self.collection, "now": now()})
+        options = CollectionOptions(counter=1)
+        row = {"name": self.collection, "now": now(), "options": options.to_text()}
+        entered = connection.rows(store.enter, row)
         if entered:
             _give_table(connection, entered[0][0], self.collection, None)
 
@@ -130,8 +143,9 @@ class ListCollections:
 
     def _each(self, connection: Connection) -> Iterator[CollectionInfo]:
         store = connection.store
-        for name, table, created in connection.rows(store.listing):
-            [(count, size)] = connection.rows(store.documents(table).statistics)
+        for name, table, created, options in connection.rows(store.listing):
+            documents = store.documents(table, CollectionOptions.from_text(options))
+            [(count, size)] = connection.rows(documents.statistics)
             yield CollectionInfo(name, count, size, moment(created))
 
 
@@ -150,6 +164,10 @@ class FindTable:
 def _give_table(connection: Connection, number: int, name: str, old: str | None) -> None:
     store = connection.store
     table = store.names.documents(number, name)
-    words = store.create_table(table) if old is None else store.rename_table(old, table)
-    connection.changed(words)
+    if old is None:
+        connection.changed(store.create_table(table))
+        for statement in store.indexes(table).create_over_body(0):
+            connection.changed(statement)
+    else:
+        connection.changed(store.rename_table(old, table))
     connection.changed(store.assign, {"number": number, "table": table})

@@ -33,6 +33,10 @@ class Connection(Protocol):
     def store(self) -> CatalogueStatements:
         """The statements of the store's own tables."""
 
+    @property
+    def catalogue(self) -> Catalogue:
+        """What is known of which table is whose."""
+
     def collection(self, name: str) -> Statements:
         """Return the statements of a collection's table; raises `CollectionAbsent`."""
 
@@ -123,6 +127,9 @@ class DriverConnection:
 
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[None]:
+        if self.in_transaction():  # an operation within another is part of it
+            yield
+            return
         try:
             self.begin(write=write)  # within: a signal may raise once it is done
             yield

@@ -81,6 +81,9 @@ class Put:
         [(version,)] = connection.rows(statement, parameters)
         return int(version)
 
+    def written(self) -> Mapping[str, str]:
+        return {self.id: self.text}
+
 
 @dataclass(frozen=True, slots=True)
 class Remove:
@@ -131,6 +134,9 @@ class PutMany:
         if self.texts:
             connection.each(statement, rows)
         return len(self.texts)
+
+    def written(self) -> Mapping[str, str]:
+        return self.texts
 
 
 @dataclass(frozen=True, slots=True)

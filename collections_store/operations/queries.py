@@ -1,69 +1,72 @@
-"""The verbs by filter.
-
-A filter that SQL can say is one statement. Else the rows that pass the part it can say are read in
-batches, and the matcher decides: memory stays constant, and `limit` ends the reading.
-"""
+"""The verbs by filter."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from functools import cmp_to_key, partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..document import Document
+from .. import codec
+from ..cursor import seal, unseal
+from ..document import DeleteResult, Document, Page, metadatum
 from ..errors import InvalidFilter, shortened
-from ..filter import Filter, shape_of
-from ..matcher import matches
-from .documents import as_document
+from ..filter import Filter, Target
+from ..matcher import unwound
+from ..ordering import Sort
+from ..values import compare
+from .ordered import Ordered
+from .reading import NATURAL, NO_LIMIT, matching
 
 if TYPE_CHECKING:
     from .connection import Connection
 
-NO_LIMIT: Final = 2**63 - 1
-BEFORE_ALL: Final = -(2**63)
-_BATCH: Final = 100
-FIRST_PAGE: Final = 50
-MAX_PAGE: Final = 2000
-PAGE_CHARACTERS: Final = 2**20
-"""What a page of a stream holds of JSON text, about, as long as no single body is larger."""
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Some documents in natural order, and the place after which the next page begins; `after` is
-    None when there is none. `characters` of JSON were read for it.
-    """
-
-    documents: tuple[Document, ...]
-    after: int | None
-    characters: int = 0
-
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """Read the objects that match, in natural order."""
+    """Read the objects that match, in order."""
 
     collection: str
     filter: Filter
+    sort: Sort = NATURAL
     skip: int = 0
     limit: int | None = None
     WRITES: ClassVar = False
     SINGLE: ClassVar = True
 
     def __call__(self, connection: Connection) -> list[Document]:
-        query = connection.collection(self.collection).select(shape_of(self.filter.condition))
-        if query.residual:
-            stop = None if self.limit is None else self.skip + self.limit
-            with connection.transaction(write=False):
-                found = _matching(connection, self.collection, self.filter)
-                return list(islice(found, self.skip, stop))
-        limit = NO_LIMIT if self.limit is None else self.limit
-        parameters = query.parameters(self.filter, after=BEFORE_ALL, skip=self.skip, limit=limit)
-        return [as_document(row[1:]) for row in connection.rows(query.sql, parameters)]
+        ordered = Ordered(connection, self.collection, self.filter, self.sort)
+        return [document for _, document in ordered.window(self.skip, self.limit)]
 
     def nothing(self) -> list[Document]:
         return []
+
+
+@dataclass(frozen=True, slots=True)
+class FindPage:
+    """Read up to `limit` objects in order, after the place of a cursor."""
+
+    collection: str
+    filter: Filter
+    sort: Sort
+    limit: int
+    after: str | None = None
+    WRITES: ClassVar = False
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> Page:
+        key = connection.collection(self.collection).options.cursor_key
+        place = None if self.after is None else unseal(self.after, key, self.filter, self.sort)
+        ordered = Ordered(connection, self.collection, self.filter, self.sort)
+        found = ordered.following(place, self.limit + 1)
+        documents = tuple(document for _, document in found[: self.limit])
+        if len(found) <= self.limit:
+            return Page(documents)
+        last = ordered.position(found[self.limit - 1])
+        return Page(documents, seal(last, key, self.filter, self.sort))
+
+    def nothing(self) -> Page:
+        return Page(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,64 +79,108 @@ class Count:
     SINGLE: ClassVar = True
 
     def __call__(self, connection: Connection) -> int:
-        query = connection.collection(self.collection).count(shape_of(self.filter.condition))
+        statements = connection.collection(self.collection)
+        query = statements.count(self.filter)
         if query.residual:
             with connection.transaction(write=False):
-                return sum(1 for _ in _matching(connection, self.collection, self.filter))
-        [(count,)] = connection.rows(query.sql, query.parameters(self.filter))
-        return int(count)
+                return sum(1 for _ in matching(connection, self.collection, self.filter))
+        [row] = connection.rows(query.sql, query.parameters(self.filter))
+        if query.doubtful and row[0]:
+            query = statements.count(self.filter, plain=False)
+            [row] = connection.rows(query.sql, query.parameters(self.filter))
+        return int(row[-1])
 
     def nothing(self) -> int:
         return 0
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPage:
-    """Read up to `limit` objects past the place `after`, and keep those that match."""
+class Distinct:
+    """Read the values that a field has in the objects that match, in MongoDB's order."""
+
+    collection: str
+    field: Target
+    filter: Filter
+    WRITES: ClassVar = False
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> list[Any]:
+        ordered = connection.database.ORDERED_KEYS
+        by_value = cmp_to_key(partial(_compare_values, ordered=ordered))
+        found = sorted(self._found(connection), key=by_value)
+        return [
+            value
+            for number, (_, value) in enumerate(found)
+            if not number or compare(found[number - 1][1], value, ordered=ordered)
+        ]
+
+    def nothing(self) -> list[Any]:
+        return []
+
+    def _found(self, connection: Connection) -> Iterator[tuple[int, Any]]:
+        """Yield values, each with the place of the object it is from."""
+        statements, field = connection.collection(self.collection), self.field
+        if isinstance(field, str):
+            for seq, document in matching(connection, self.collection, self.filter):
+                yield seq, metadatum(document, field)
+            return
+        query = statements.distinct(self.filter, field.keys)
+        if query.residual or not connection.database.can_order(field.keys):
+            for seq, document in matching(connection, self.collection, self.filter):
+                yield from ((seq, value) for value in unwound(document.body, field.keys))
+            return
+        parameters = query.parameters(self.filter)
+        for seq, text in connection.rows(query.sql, parameters):
+            yield seq, codec.decode(text)
+        opened = statements.with_array(self.filter, field.keys)
+        for seq, text in connection.rows(opened.sql, parameters):
+            yield from ((seq, value) for value in unwound(codec.decode(text), field.keys))
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOne:
+    """Delete the first object in natural order that matches."""
 
     collection: str
     filter: Filter
-    after: int
-    limit: int
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = True
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
 
-    def __call__(self, connection: Connection) -> Page:
-        query = connection.collection(self.collection).select(shape_of(self.filter.condition))
-        parameters = query.parameters(self.filter, after=self.after, skip=0, limit=self.limit)
-        rows = connection.rows(query.sql, parameters)
-        documents = (as_document(row[1:]) for row in rows)
-        if query.residual:
-            rest, ordered = query.rest(self.filter), connection.database.ORDERED_KEYS
-            documents = (d for d in documents if matches(rest, d, ordered=ordered))
-        after = rows[-1][0] if len(rows) == self.limit else None
-        return Page(tuple(documents), after, sum(len(row[2]) for row in rows))
-
-    def nothing(self) -> Page:
-        return Page((), None)
+    def __call__(self, connection: Connection) -> DeleteResult:
+        remove = connection.collection(self.collection).remove
+        found = Find(self.collection, self.filter, limit=1)(connection)
+        return DeleteResult(sum(connection.changed(remove, {"id": each.id}) for each in found))
 
 
-class Reading:
-    """The pages of a stream, each about `PAGE_CHARACTERS` of JSON, whatever the bodies' sizes."""
+@dataclass(frozen=True, slots=True)
+class DeleteMany:
+    """Delete the objects that match."""
 
-    def __init__(self, collection: str, filter: Filter) -> None:
-        self._collection, self._filter = collection, filter
-        self._after: int | None = BEFORE_ALL
-        self._limit = FIRST_PAGE
+    collection: str
+    filter: Filter
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
 
-    def next(self) -> ReadPage | None:
-        """Return the operation that reads the next page; None: that was all."""
-        if self._after is None:
-            return None
-        return ReadPage(self._collection, self._filter, self._after, self._limit)
+    def __call__(self, connection: Connection) -> DeleteResult:
+        statements = connection.collection(self.collection)
+        query = statements.delete(self.filter, plain=not self._is_doubtful(connection))
+        if not query.residual:
+            return DeleteResult(connection.changed(query.sql, query.parameters(self.filter)))
+        found = matching(connection, self.collection, self.filter)
+        ids = connection.database.list_parameter([document.id for _, document in found])
+        return DeleteResult(connection.changed(statements.remove_many, {"ids": ids}))
 
-    def took(self, page: Page) -> tuple[Document, ...]:
-        """Go on after `page`."""
-        self._after = page.after
-        if page.characters:
-            wanted = PAGE_CHARACTERS * self._limit // page.characters
-            self._limit = max(1, min(wanted, 2 * self._limit, MAX_PAGE))
-        return page.documents
+    def _is_doubtful(self, connection: Connection) -> bool:
+        doubt = connection.collection(self.collection).doubt(self.filter)
+        if doubt is None:
+            return False
+        [(some,)] = connection.rows(doubt.sql, doubt.parameters(self.filter))
+        return bool(some)
+
+
+def _compare_values(left: tuple[int, Any], right: tuple[int, Any], *, ordered: bool) -> int:
+    """Compare by value, then by place."""
+    return compare(left[1], right[1], ordered=ordered) or left[0] - right[0]
 
 
 def check_window(skip: Any, limit: Any) -> tuple[int, int | None]:
@@ -144,9 +191,9 @@ def check_window(skip: Any, limit: Any) -> tuple[int, int | None]:
     return skip, limit
 
 
-def _matching(connection: Connection, collection: str, filter: Filter) -> Iterator[Document]:
-    after: int | None = BEFORE_ALL
-    while after is not None:
-        page = ReadPage(collection, filter, after, _BATCH)(connection)
-        yield from page.documents
-        after = page.after
+def check_page(limit: Any) -> int:
+    """Return `limit` if it is a whole number from 1 on; raises `InvalidFilter`."""
+    _, checked = check_window(0, limit)
+    if not checked:
+        raise InvalidFilter("limit", f"{shortened(limit)} is not a whole number from 1 on")
+    return checked

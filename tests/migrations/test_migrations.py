@@ -76,6 +76,9 @@ def check_data(store: Store) -> None:
     assert [d.id for d in things.list()] == ["b", "a", "c"]
     store["new"].put("x", 1)
     assert store["new"].count() == 1
+    page = things.page(limit=2)
+    assert [d.id for d in things.page(limit=2, after=page.cursor)] == ["c"]
+    assert things.create_index("x.y") == "x.y_1"
 
 
 def test_history_is_one_line_with_a_recipe_for_each_step() -> None:
@@ -131,6 +134,7 @@ def test_the_models_make_what_check_expects(shared_place: Place) -> None:
     assert migrate.check(shared_place.url, **names(shared_place)) != []
     with Store(shared_place.url, **shared_place.options) as store:
         store["things"].put("a", 1)
+        store["things"].create_index("a.b", unique=True)
     assert migrate.check(shared_place.url, **names(shared_place)) == []
 
 

@@ -1,0 +1,262 @@
+"""What an index is, and how one is asked for; and what else the catalogue keeps of a collection."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from . import codec
+from .errors import CollectionsStoreError, InvalidIndex, InvalidSort
+from .filter import (
+    And,
+    Compare,
+    Condition,
+    Equals,
+    Exists,
+    Field,
+    Filter,
+    HasType,
+    OneOf,
+    Or,
+)
+from .ordering import Sort
+from .path import Path, ways_to
+
+MAX_FIELDS: Final = 5
+"""A row of PostgreSQL's indexes ends at 2,704 bytes."""
+MAX_NAME: Final = 200
+SCALARS: Final = frozenset({"null", "boolean", "number", "string"})
+TYPES: Final = frozenset({"string", "object", "array", "bool", "null", "number"})
+"""The types that both databases tell apart."""
+MAX_INDEXES: Final = 64
+"""MongoDB's limit."""
+_RULES: Final = codec.Codec()
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index of a collection: by which fields, and of which objects.
+
+    >>> with Store("sqlite://") as store:
+    ...     name = store["cities"].create_index([("country", 1), ("population", -1)])
+    ...     print(*store["cities"].indexes())
+    country_1_population_-1: {'country': 1, 'population': -1}
+    """
+
+    name: str
+    sort: Sort
+    unique: bool = False
+    where: Filter | None = None
+    arrays: bool = False
+    physical: str = field(default="", compare=False, repr=False)
+
+    @classmethod
+    def parse(
+        cls,
+        keys: Any,
+        *,
+        unique: bool = False,
+        where: Any = None,
+        arrays: bool = False,
+        name: Any = None,
+    ) -> Self:
+        """Read what a caller asks for; raises `InvalidIndex`, or `InvalidFilter` for `where`."""
+        try:
+            sort = Sort.parse(keys)
+        except InvalidSort as error:
+            raise InvalidIndex(error.field, error.problem) from None
+        _check_fields(sort, arrays=arrays)
+        for option, value in (("unique", unique), ("arrays", arrays)):
+            if not isinstance(value, bool):
+                raise InvalidIndex(option, "is True or False")
+        if unique and arrays:
+            raise InvalidIndex("unique", "elements of arrays cannot be unique")
+        if arrays and where is not None:
+            raise InvalidIndex("where", "an index of arrays holds all objects")
+        partial = None if where is None else _partial(Filter.parse(where))
+        return cls(_name(name, sort), sort, unique, partial, arrays)
+
+    @property
+    def fields(self) -> tuple[tuple[str, int], ...]:
+        """Field and direction, 1 or -1, the first field first."""
+        return tuple((each.name, -1 if each.descending else 1) for each in self.sort.fields)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Where in a body the fields are."""
+        return tuple(each.target for each in self.sort.fields if isinstance(each.target, Path))
+
+    def __str__(self) -> str:
+        more = [word for word in ("unique", "arrays") if getattr(self, word)]
+        if self.where is not None:
+            more.append(f"where {self.where}")
+        return f"{self.name}: {', '.join([str(dict(self.fields)), *more])}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the catalogue keeps."""
+        return {
+            "name": self.name,
+            "fields": [[p.keys, d] for p, (_, d) in zip(self.paths, self.fields, strict=True)],
+            "unique": self.unique,
+            "where": None if self.where is None else self.where.to_json(),
+            "arrays": self.arrays,
+            "physical": self.physical,
+        }
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> Self:
+        """Read what the catalogue keeps."""
+        sort = Sort.parse([(Path(*keys), direction) for keys, direction in kept["fields"]])
+        where = None if kept["where"] is None else Filter.parse(kept["where"])
+        return cls(kept["name"], sort, kept["unique"], where, kept["arrays"], kept["physical"])
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionOptions:
+    """What the catalogue keeps of a collection besides its name and table.
+
+    `gin`: has PostgreSQL an index over the whole body? `cursor_key` seals the cursors of its pages;
+    `counter` numbers its indexes. `ways` are the places at which the objects with an array are
+    indexed, with the names of these indexes.
+    """
+
+    cursor_key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
+    gin: bool = True
+    indexes: tuple[Index, ...] = ()
+    ways: tuple[tuple[tuple[str, ...], str], ...] = ()
+    counter: int = 0
+
+    def to_text(self) -> str:
+        """Return the JSON that the catalogue keeps."""
+        kept = {
+            "cursor_key": self.cursor_key,
+            "gin": self.gin,
+            "indexes": [index.to_json() for index in self.indexes],
+            "ways": self.ways,
+            "counter": self.counter,
+        }
+        return _RULES.encode(_lists(kept))
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """Read it."""
+        kept = codec.decode(text)
+        return cls(
+            kept["cursor_key"],
+            kept.get("gin", True),
+            tuple(map(Index.from_json, kept.get("indexes", ()))),
+            tuple((tuple(way), physical) for way, physical in kept.get("ways", ())),
+            kept.get("counter", 0),
+        )
+
+    def find(self, name: str) -> Index | None:
+        """Return the index of that name."""
+        return next((index for index in self.indexes if index.name == name), None)
+
+    def paths(self) -> frozenset[tuple[str, ...]]:
+        """Return the fields over which a whole index goes, first or not."""
+        whole = (index for index in self.indexes if index.where is None and not index.arrays)
+        return frozenset(path.keys for index in whole for path in index.paths)
+
+
+def ways_of(index: Index) -> tuple[tuple[str, ...], ...]:
+    """Return the places on the way to the fields of an index, the fields' own included."""
+    if index.arrays:
+        return ()
+    paths = [*index.paths, *(field.path for field in parts_of(index.where or Filter()))]
+    return tuple(dict.fromkeys(way for path in paths for way in ways_to(path.keys)))
+
+
+def parts_of(where: Filter) -> tuple[Field, ...]:
+    """Return the conditions of a partial index, all of which must hold."""
+    return tuple(each for each in every_conjunct(where.condition) if isinstance(each, Field))
+
+
+def every_conjunct(condition: Condition) -> Iterator[Condition]:
+    """Yield the conditions that must all hold, of those within others too."""
+    if isinstance(condition, And):
+        for each in condition.conditions:
+            yield from every_conjunct(each)
+    else:
+        yield condition
+
+
+def is_plain(condition: Condition, indexed: Collection[tuple[str, ...]]) -> bool:
+    """Tell whether a condition is about scalars in fields that an index goes over."""
+    match condition:
+        case Field(path, Equals(value) | Compare(_, value)):
+            return path.keys in indexed and value.kind in SCALARS
+        case Field(path, OneOf(lists)):
+            return path.keys in indexed and bool(lists)
+        case And(conditions) | Or(conditions):
+            return bool(conditions) and all(is_plain(each, indexed) for each in conditions)
+    return False
+
+
+def keys_of(condition: Condition) -> Iterator[tuple[str, ...]]:
+    """Yield the keys of the fields of a condition that `is_plain`."""
+    match condition:
+        case Field(path):
+            yield path.keys
+        case And(conditions) | Or(conditions):
+            for each in conditions:
+                yield from keys_of(each)
+
+
+def _check_fields(sort: Sort, *, arrays: bool) -> None:
+    if not sort.fields:
+        raise InvalidIndex("", "name a field at least")
+    most = 1 if arrays else MAX_FIELDS
+    if len(sort.fields) > most:
+        raise InvalidIndex(sort.fields[most].name, f"there can be {most} at most")
+    for each in sort.fields:
+        if isinstance(each.target, str):
+            raise InvalidIndex(each.name, "only fields of the body can be indexed")
+
+
+def _name(name: Any, sort: Sort) -> str:
+    if name is None:
+        return "_".join(f"{each.name}_{-1 if each.descending else 1}" for each in sort.fields)[
+            :MAX_NAME
+        ]
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        raise InvalidIndex("name", f"is a printable text of up to {MAX_NAME} characters")
+    return name
+
+
+def _partial(where: Filter) -> Filter:
+    for each in every_conjunct(where.condition):
+        if not isinstance(each, Field) or not each.path.keys or not _can_limit(each):
+            raise InvalidIndex(
+                "where",
+                "takes fields of the body that equal or are compared with scalars, $in, $exists: true "
+                f"and $type ({', '.join(sorted(TYPES))}), joined by and; not {Filter(each)}",
+            )
+    if not _is_kept(where):
+        raise InvalidIndex("where", "keys that hold a dot or begin with $ cannot be kept")
+    return where
+
+
+def _can_limit(field: Field) -> bool:
+    match field.test:
+        case Exists():
+            return True
+        case HasType(types):
+            return set(types) <= TYPES
+    return is_plain(field, {field.path.keys})
+
+
+def _is_kept(where: Filter) -> bool:
+    try:
+        return Filter.parse(codec.decode(_RULES.encode(where.to_json()))) == where
+    except CollectionsStoreError:
+        return False
+
+
+def _lists(value: Any) -> Any:
+    """Make lists of tuples."""
+    if isinstance(value, dict):
+        return {key: _lists(each) for key, each in value.items()}
+    return [_lists(each) for each in value] if isinstance(value, list | tuple) else value

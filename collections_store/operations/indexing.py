@@ -1,0 +1,209 @@
+"""Indexes: how they come, go, and are told of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+from .. import codec
+from ..document import Document
+from ..errors import DuplicateKey, IndexExists, InvalidIndex
+from ..filter import And, Equals, Field, Filter, Value
+from ..index import MAX_INDEXES, CollectionOptions, Index, ways_of
+from ..matcher import matches, plain
+from ..ordering import key_of
+from .catalogue import CollectionAbsent
+from .queries import Find
+from .reading import matching
+
+if TYPE_CHECKING:
+    from ..statements import CatalogueStatements
+    from .connection import Connection
+
+Key: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex:
+    """Have an index; gives its name."""
+
+    collection: str
+    index: Index
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> str:
+        table, options = _read(connection, self.collection)
+        if self._is_there(options):
+            return self.index.name
+        if not all(map(connection.database.can_order, ways_of(self.index))):
+            raise InvalidIndex(
+                self.index.fields[0][0],
+                "SQLite 3.40 cannot address a key that holds a double quote",
+            )
+        _Indexes(connection, self.collection, table, options).add(self.index)
+        return self.index.name
+
+    def _is_there(self, options: CollectionOptions) -> bool:
+        for other in options.indexes:
+            if other == self.index:
+                return True
+            if other.name == self.index.name or replace(other, name=self.index.name) == self.index:
+                raise IndexExists(self.index.name, str(other))
+        if len(options.indexes) >= MAX_INDEXES:
+            raise InvalidIndex("", f"a collection has {MAX_INDEXES} at most")
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class DropIndex:
+    """Drop an index; tells whether it was there."""
+
+    collection: str
+    name: str
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> bool:
+        table, options = _read(connection, self.collection)
+        index = options.find(self.name)
+        if index is None:
+            return False
+        _Indexes(connection, self.collection, table, options).remove(index)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class ListIndexes:
+    """Read what indexes there are, in the order in which they were made."""
+
+    collection: str
+    WRITES: ClassVar = False
+    SINGLE: ClassVar = True
+
+    def __call__(self, connection: Connection) -> list[Index]:
+        return list(_read(connection, self.collection)[1].indexes)
+
+    def nothing(self) -> list[Index]:
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class FindDuplicate:
+    """Tell what a unique index objected to: `written` are the texts of bodies by their ids; without
+    them, the objects that are there.
+    """
+
+    collection: str
+    physical: str
+    index: Index | None = None
+    written: Mapping[str, str] | None = field(default=None, repr=False)
+    WRITES: ClassVar = False
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> DuplicateKey:
+        options = _read(connection, self.collection)[1]
+        index = self.index or next(i for i in options.indexes if i.physical == self.physical)
+        id, key = next(self._found(connection, index), (None, ()))
+        values = dict(zip([name for name, _ in index.fields], key, strict=False))
+        return DuplicateKey(self.collection, index.name, values, id)
+
+    def nothing(self) -> DuplicateKey:
+        return DuplicateKey(self.collection, self.physical, {}, None)
+
+    def _found(self, connection: Connection, index: Index) -> Iterator[tuple[str, Key]]:
+        """Yield ids of objects with keys that others have."""
+        seen: set[Any] = set()
+        for document in self._documents(connection):
+            if index.where is not None and not matches(index.where, document):
+                continue
+            key = _key(document, index)
+            alike = tuple(map(_hashable, key))
+            if alike in seen or self._is_there(connection, index, document.id, key):
+                yield document.id, key
+            seen.add(alike)
+
+    def _documents(self, connection: Connection) -> Iterator[Document]:
+        if self.written is not None:
+            yield from (Document(id, codec.decode(text)) for id, text in self.written.items())
+            return
+        for _, document in matching(connection, self.collection, Filter()):
+            yield document
+
+    def _is_there(self, connection: Connection, index: Index, id: str, key: Key) -> bool:
+        """Tell whether another object, which is not written anew itself, has the key."""
+        if self.written is None:
+            return False
+        where = () if index.where is None else (index.where.condition,)
+        pairs = zip(index.paths, key, strict=True)
+        asked = (Field(path, Equals(Value.of(value))) for path, value in pairs)
+        alike = tuple(map(_hashable, key))
+        others = Find(self.collection, Filter(And((*asked, *where))))(connection)
+        return any(
+            other.id not in {id, *self.written}
+            and tuple(map(_hashable, _key(other, index))) == alike
+            for other in others
+        )
+
+
+class _Indexes:
+    """The indexes of one collection, being changed."""
+
+    def __init__(
+        self, connection: Connection, collection: str, table: str, options: CollectionOptions
+    ) -> None:
+        self._connection, self._collection, self._options = connection, collection, options
+        self._statements = connection.store.indexes(table)
+
+    def add(self, index: Index) -> None:
+        """Create an index, and those of the arrays on the way to its fields."""
+        kept = replace(index, physical=self._next())
+        for statement in self._statements.create(kept):
+            self._connection.changed(statement)
+        there = {way for way, _ in self._options.ways}
+        added = [(way, self._next()) for way in ways_of(kept) if way not in there]
+        for way, physical in added:
+            self._connection.changed(self._statements.create_way(way, physical))
+        self._keep(indexes=(*self._options.indexes, kept), ways=(*self._options.ways, *added))
+
+    def remove(self, index: Index) -> None:
+        """Drop an index, and those of the arrays that no other index needs."""
+        remaining = tuple(each for each in self._options.indexes if each.name != index.name)
+        needed = {way for each in remaining for way in ways_of(each)}
+        for statement in self._statements.drop(index):
+            self._connection.changed(statement)
+        for way, physical in self._options.ways:
+            if way not in needed:
+                self._connection.changed(self._statements.drop_way(physical))
+        ways = tuple(each for each in self._options.ways if each[0] in needed)
+        self._keep(indexes=remaining, ways=ways)
+
+    def _next(self) -> str:
+        number = self._options.counter
+        self._options = replace(self._options, counter=number + 1)
+        return self._statements.physical(number)
+
+    def _keep(self, **changed: Any) -> None:
+        store: CatalogueStatements = self._connection.store
+        text = replace(self._options, **changed).to_text()
+        self._connection.changed(store.keep_options, {"name": self._collection, "options": text})
+        self._connection.catalogue.forget(self._collection)
+
+
+def _read(connection: Connection, collection: str) -> tuple[str, CollectionOptions]:
+    rows = connection.rows(connection.store.resolve, {"name": collection})
+    if not rows:
+        raise CollectionAbsent(collection)
+    table, options = rows[0]
+    return table, CollectionOptions.from_text(options)
+
+
+def _key(document: Document, index: Index) -> Key:
+    """Return what a unique index goes by: null where a field is missing."""
+    return tuple(plain(document.body, path.keys) for path in index.paths)
+
+
+def _hashable(value: Any) -> Any:
+    rank, inner = key_of(value)
+    return rank, codec.spell(inner) if isinstance(inner, dict | list) else inner

@@ -1,0 +1,123 @@
+"""Reading in natural order, in batches: what SQL can say of a filter is read, the matcher decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+
+from ..document import Document
+from ..filter import Filter
+from ..matcher import matches
+from ..ordering import Sort
+from ..statements import Query
+from .documents import as_document
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+
+class Inexact(Exception):
+    """What SQL says is not what is asked for: an array is where none was expected, or the order is
+    rough.
+    """
+
+
+Placed: TypeAlias = tuple[int, Document]
+"""An object and its place in natural order."""
+
+NATURAL: Final = Sort()
+NO_LIMIT: Final = 2**63 - 1
+BEFORE_ALL: Final = -(2**63)
+_BATCH: Final = 100
+FIRST_BATCH: Final = 50
+MAX_BATCH: Final = 2000
+BATCH_CHARACTERS: Final = 2**20
+"""What a batch of a stream holds of JSON text, about, as long as no single body is larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some objects in natural order, and the place after which the next batch begins; `after` is
+    None when there is none. `characters` of JSON were read for it.
+    """
+
+    objects: tuple[Placed, ...]
+    after: int | None
+    characters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBatch:
+    """Read up to `limit` objects past the place `after`, and keep those that match."""
+
+    collection: str
+    filter: Filter
+    after: int
+    limit: int
+    WRITES: ClassVar = False
+    SINGLE: ClassVar = True
+
+    def __call__(self, connection: Connection) -> Batch:
+        statements = connection.collection(self.collection)
+        query = statements.select(self.filter, NATURAL, 0, plain=False)
+        window = {"seq": self.after, "skip": 0, "limit": self.limit}
+        rows = rows_of(connection, query, self.filter, window)
+        objects: Iterable[Placed] = map(as_placed, rows)
+        if query.residual:
+            rest, ordered = query.rest(self.filter), connection.database.ORDERED_KEYS
+            objects = (each for each in objects if matches(rest, each[1], ordered=ordered))
+        after = rows[-1][0] if len(rows) == self.limit else None
+        return Batch(tuple(objects), after, sum(len(row[2]) for row in rows))
+
+    def nothing(self) -> Batch:
+        return Batch((), None)
+
+
+class Reading:
+    """The batches of a stream, each about `BATCH_CHARACTERS` of JSON, whatever the bodies' sizes."""
+
+    def __init__(self, collection: str, filter: Filter) -> None:
+        self._collection, self._filter = collection, filter
+        self._after: int | None = BEFORE_ALL
+        self._limit = FIRST_BATCH
+
+    def next(self) -> ReadBatch | None:
+        """Return the operation that reads the next batch; None: that was all."""
+        if self._after is None:
+            return None
+        return ReadBatch(self._collection, self._filter, self._after, self._limit)
+
+    def took(self, batch: Batch) -> list[Document]:
+        """Go on after `batch`."""
+        self._after = batch.after
+        if batch.characters:
+            wanted = BATCH_CHARACTERS * self._limit // batch.characters
+            self._limit = max(1, min(wanted, 2 * self._limit, MAX_BATCH))
+        return [document for _, document in batch.objects]
+
+
+def matching(connection: Connection, collection: str, filter: Filter) -> Iterator[Placed]:
+    """Yield the objects that match, in natural order; memory stays constant."""
+    after: int | None = BEFORE_ALL
+    while after is not None:
+        batch = ReadBatch(collection, filter, after, _BATCH)(connection)
+        yield from batch.objects
+        after = batch.after
+
+
+def rows_of(
+    connection: Connection, query: Query, filter: Filter, window: Mapping[str, Any]
+) -> list[Any]:
+    """Return the rows of `Statements.select`; raises `Inexact` if they are wrong."""
+    rows = connection.rows(query.sql, query.parameters(filter, **window))
+    if not query.doubtful:
+        return rows
+    if rows[0][0]:
+        raise Inexact
+    return [row[1:] for row in rows if row[1] is not None]
+
+
+def as_placed(row: Any) -> Placed:
+    """Return the object of a row of `Statements.select`."""
+    return row[0], as_document(row[1:7])

@@ -1,0 +1,11 @@
+"""Filters, orders and documents to statements, compiled once; builds, never executes."""
+
+from __future__ import annotations
+
+from .catalogue import CatalogueStatements
+from .compiling import compiled
+from .conditions import Query
+from .documents import Statements
+from .ordered import Order
+
+__all__ = ["CatalogueStatements", "Order", "Query", "Statements", "compiled"]

@@ -1,0 +1,257 @@
+"""Conditions to clauses: what SQL says of a filter's shape, and what is left to the matcher."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeAlias
+
+import sqlalchemy as sa
+
+from ..dialects import Database
+from ..expressions import AnyOf, ArrayAt, BodyMatches, IsNot, PlainTest
+from ..filter import (
+    And,
+    Compare,
+    Condition,
+    Equals,
+    Exists,
+    Field,
+    Filter,
+    Metadata,
+    Not,
+    OneOf,
+    Or,
+    Slot,
+    conjuncts,
+    values_of,
+)
+from ..index import is_plain, keys_of
+from ..path import ways_to
+
+MAX_CONDITIONS: Final = 100
+"""More conditions run in the matcher: SQLite's expressions end at a depth of 1,000."""
+MAX_MIXED: Final = 2
+"""Deeper combinations of what is asked of the body and of the metadata run in the matcher."""
+
+Parameters = Mapping[str, Any]
+
+
+Bind: TypeAlias = Callable[[Condition], Mapping[str, Any]]
+"""Makes the parameters of a clause for a condition of the clause's shape."""
+Said: TypeAlias = tuple[sa.ColumnElement[bool], Bind]
+
+
+Ways: TypeAlias = frozenset[tuple[str, ...]]
+"""Places in a body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What SQL says of a shape.
+
+    `bind` makes the parameters of a filter's values. What the conditions at the places `residual`
+    ask runs in the matcher. The clauses are right as long as no object that matches has an array at
+    one of the `ways`.
+    """
+
+    clauses: tuple[sa.ColumnElement[bool], ...]
+    bind: Bind
+    residual: tuple[int, ...]
+    ways: Ways = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A compiled statement over a filter's shape.
+
+    `bind` makes the parameters of a filter's values. What the conditions at the places `residual`
+    ask runs in the matcher. `doubtful`: the first column of the first row tells whether the rest is
+    wrong, because an array is where none was expected; there is such a row always.
+    """
+
+    sql: str
+    bind: Bind
+    residual: tuple[int, ...] = ()
+    doubtful: bool = False
+
+    def parameters(self, filter: Filter, **others: Any) -> dict[str, Any]:
+        """Return the statement's parameters for the values of `filter`."""
+        return {**others, **self.bind(filter.condition)}
+
+    def rest(self, filter: Filter) -> Filter:
+        """Return the part of `filter` that the matcher must decide."""
+        conditions = conjuncts(filter.condition)
+        return Filter(And(tuple(conditions[place] for place in self.residual)))
+
+
+class Conditions:
+    """What SQL says of conditions on one collection's objects."""
+
+    def __init__(self, table: sa.Table, database: Database) -> None:
+        self.table, self.database = table, database
+
+    def exact(self, shape: Condition) -> Where:
+        """Say a shape whatever the objects hold."""
+        return self._where(shape, self._say_exactly)
+
+    def plain(self, shape: Condition, indexed: Ways) -> Where:
+        """Say a shape in words that the indexes over the fields `indexed` serve."""
+        where = self._where(
+            shape, lambda c, n: self._plainly(c, n, indexed) or self._say_exactly(c, n)
+        )
+        spoken = (each for each in conjuncts(shape) if is_plain(each, indexed))
+        ways = (way for each in spoken for keys in keys_of(each) for way in ways_to(keys))
+        return replace(where, ways=frozenset(ways))
+
+    def opened(self, shape: Condition, indexed: Ways) -> Where:
+        """Say a shape whatever the objects hold, the indexes' words first."""
+        return self._where(shape, lambda c, n: self._either(c, n, indexed))
+
+    def _where(self, shape: Condition, say: Callable[[Condition, str], Said | None]) -> Where:
+        clauses, binds, residual = [], [], []
+        for place, condition in enumerate(conjuncts(shape)):
+            said = say(condition, f"p{place}") if place < MAX_CONDITIONS else None
+            if said is None:
+                residual.append(place)
+            else:
+                clauses.append(said[0])
+                binds.append((place, said[1]))
+
+        def bind(condition: Condition) -> dict[str, Any]:
+            every = conjuncts(condition)
+            return {k: v for place, bound in binds for k, v in bound(every[place]).items()}
+
+        return Where(tuple(clauses), bind, tuple(residual))
+
+    def _say_exactly(self, condition: Condition, name: str) -> Said | None:
+        return self._say(condition, name, MAX_MIXED)
+
+    def _either(self, condition: Condition, name: str, indexed: Ways) -> Said | None:
+        said, plain = self._say_exactly(condition, name), self._plainly(condition, name, indexed)
+        if said is None or plain is None:
+            return said
+        ways = sorted({way for keys in keys_of(condition) for way in ways_to(keys)})
+        opened = (sa.and_(ArrayAt(self.table.c.body, way), said[0]) for way in ways)
+        return sa.or_(plain[0], *opened), lambda actual: {**plain[1](actual), **said[1](actual)}
+
+    def _plainly(self, condition: Condition, name: str, indexed: Ways) -> Said | None:
+        return (
+            self._plain(condition, name.replace("p", "q"), MAX_MIXED)
+            if is_plain(condition, indexed)
+            else None
+        )
+
+    def _plain(self, condition: Condition, name: str, depth: int) -> Said | None:
+        match condition:
+            case Field():
+                return self._plain_test(condition, name)
+            case And(conditions) | Or(conditions) if depth and 0 < len(conditions) < MAX_CONDITIONS:
+                return self._join(
+                    condition, conditions, name, lambda c, n: self._plain(c, n, depth - 1)
+                )
+        return None
+
+    def _plain_test(self, field: Field, name: str) -> Said:
+        width, values = self.database.plain_width, self.database.plain_values
+        total = sum(width(slot.kind) for slot in values_of(field))
+        names = [f"{name}_{n}" for n in range(total)]
+        parameters = [sa.bindparam(each, type_=sa.types.NULLTYPE) for each in names]
+        clause = PlainTest(self.table.c.body, field, parameters)
+
+        def bind(actual: Condition) -> dict[str, Any]:
+            bound = [each for value in values_of(actual) for each in values(value)]
+            return dict(zip(names, bound, strict=True))
+
+        return clause, bind
+
+    def _say(self, condition: Condition, name: str, depth: int) -> Said | None:
+        """Return the clause of a shape, and what makes its parameters; None: SQL has no words."""
+        if isinstance(condition, Metadata):
+            return self._metadata(condition, name)
+        if self.database.can_say(condition):
+            names = [f"{name}_{n}" for n in range(self.database.count_parameters(condition))]
+            parameters = [sa.bindparam(each, type_=sa.types.NULLTYPE) for each in names]
+            clause = BodyMatches(self.table.c.body, condition, parameters)
+            make = self.database.parameters
+            return clause, lambda actual: dict(zip(names, make(actual), strict=True))
+        match condition:
+            case And(conditions) | Or(conditions) if depth and 0 < len(conditions) < MAX_CONDITIONS:
+                return self._join(
+                    condition, conditions, name, lambda c, n: self._say(c, n, depth - 1)
+                )
+            case Not(inner) if depth:
+                said = self._say(inner, name, depth - 1)
+                return None if said is None else (IsNot(said[0]), _within_not(said[1]))
+        return None
+
+    def _join(
+        self,
+        condition: And | Or,
+        inner: tuple[Condition, ...],
+        name: str,
+        say: Callable[[Condition, str], Said | None],
+    ) -> Said | None:
+        said = [say(each, f"{name}_{place}") for place, each in enumerate(inner)]
+        clauses = [each[0] for each in said if each is not None]
+        if len(clauses) < len(said):
+            return None
+        binds = [each[1] for each in said if each is not None]
+        joined = sa.and_(*clauses) if isinstance(condition, And) else sa.or_(*clauses)
+        return joined, _within_each(binds)
+
+    def _metadata(self, condition: Metadata, name: str) -> Said | None:
+        """Spell a test of a column, which is of one type."""
+        wanted = "string" if condition.field == "id" else "number"
+        # a number is bound as it is: a cast to the column's type would round it
+        type = sa.Text() if wanted == "string" else sa.types.NULLTYPE
+        column: sa.ColumnElement[Any] = sa.type_coerce(self.table.c[condition.field], type)
+        match condition.test:
+            case Exists():
+                return sa.true(), lambda _: {}
+            case Equals(Slot(kind="null")):
+                return column.is_(None), lambda _: {}
+            case Equals(Slot(kind=kind)) | Compare(_, Slot(kind=kind)) if kind != wanted:
+                return sa.false(), lambda _: {}
+            case OneOf((Slot(kind="strings"),)) if wanted == "string":
+                listed = sa.bindparam(name, type_=sa.types.NULLTYPE)
+                return AnyOf(column, listed), self._listed(name)
+            case Equals():
+                return column == sa.bindparam(name, type_=type), _one_value(name)
+            case Compare(operator):
+                return _COMPARED[operator](column, sa.bindparam(name, type_=type)), _one_value(name)
+        return None
+
+    def _listed(self, name: str) -> Bind:
+        make = self.database.list_parameter
+        return lambda condition: {name: make(values_of(condition)[0].value)}
+
+
+_COMPARED: Final[Mapping[str, Callable[[Any, Any], sa.ColumnElement[bool]]]] = {
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+}
+
+
+def _one_value(name: str) -> Bind:
+    return lambda condition: {name: values_of(condition)[0].value}
+
+
+def _within_not(bind: Bind) -> Bind:
+    def within(condition: Condition) -> Mapping[str, Any]:
+        assert isinstance(condition, Not)
+        return bind(condition.condition)
+
+    return within
+
+
+def _within_each(binds: Sequence[Bind]) -> Bind:
+    def within(condition: Condition) -> Mapping[str, Any]:
+        assert isinstance(condition, And | Or)
+        pairs = zip(binds, condition.conditions, strict=True)
+        return {k: v for bind, inner in pairs for k, v in bind(inner).items()}
+
+    return within

@@ -1,0 +1,266 @@
+"""Filters, orders and documents to statements, compiled once.
+
+`Statements` holds what is asked of one collection's table. A filter's statement is kept under the
+filter's shape, so that filters that differ in values only share one; the cache is bounded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from typing import Any, Final, TypeAlias
+
+import sqlalchemy as sa
+
+from ..dialects import Database
+from ..expressions import (
+    AnyOf,
+    BodyFromText,
+    BodyText,
+    IsNot,
+    TableSize,
+    ValueText,
+)
+from ..filter import Condition, Filter, shape_of
+from ..index import CollectionOptions, Index, every_conjunct, parts_of
+from ..ordering import Sort
+from ..path import ways_to
+from .compiling import compiled
+from .conditions import Bind, Conditions, Query, Ways, Where
+from .indexes import partial
+from .ordered import Order, array_on
+
+NATURAL: Final = Sort()
+SHAPES_KEPT: Final = 256
+
+
+Implied: TypeAlias = tuple[str, ...]
+"""The names of the partial indexes whose condition a filter implies."""
+
+
+class Statements:
+    """The statements of one collection's table."""
+
+    def __init__(self, table: sa.Table, options: CollectionOptions, database: Database) -> None:
+        self.table, self.options, self.database = table, options, database
+        self._conditions = Conditions(table, database)
+        self._partial = [index for index in options.indexes if index.where is not None]
+        cached = lru_cache(maxsize=SHAPES_KEPT)
+        self.order = cached(self._order)
+        self._select_cached, self._count_cached = cached(self._select), cached(self._count)
+        self._delete_cached, self._distinct_cached = cached(self._delete), cached(self._distinct)
+        self._doubt_cached, self._with_array_cached = cached(self._doubt), cached(self._with_array)
+
+    def select(
+        self, filter: Filter, sort: Sort = NATURAL, level: int | None = None, *, plain: bool = True
+    ) -> Query:
+        """Give rows in order, after `:skip`, `:limit` at most: place in natural order, and the
+        document's columns; with a `level` those that `Order.begin` means.
+
+        If `plain`, in words that indexes serve, see `Query.doubtful`; else, whatever the objects
+        hold: then the order is the natural one.
+        """
+        return self._select_cached(*self._shape(filter), sort, level, plain)
+
+    def count(self, filter: Filter, *, plain: bool = True) -> Query:
+        """Give the number of rows and, if `doubtful`, first whether it is wrong."""
+        return self._count_cached(*self._shape(filter), plain)
+
+    def doubt(self, filter: Filter) -> Query | None:
+        """Tell whether `delete` would be wrong in plain words; None: it is not."""
+        return self._doubt_cached(*self._shape(filter))
+
+    def delete(self, filter: Filter, *, plain: bool) -> Query:
+        """Delete rows."""
+        return self._delete_cached(*self._shape(filter), plain)
+
+    def distinct(self, filter: Filter, keys: tuple[str, ...]) -> Query:
+        """Give the values of a field as JSON text, each with the place of the first row that has it,
+        of the rows without an array on the way.
+        """
+        return self._distinct_cached(*self._shape(filter), keys)
+
+    def with_array(self, filter: Filter, keys: tuple[str, ...]) -> Query:
+        """Give place and body of the rows with an array on the way to a field."""
+        return self._with_array_cached(*self._shape(filter), keys)
+
+    @cached_property
+    def get(self) -> str:
+        """Give the body of `:id`."""
+        return self._sql(sa.select(self._body).where(self._is_id))
+
+    @cached_property
+    def document(self) -> str:
+        """Give the row of `:id`."""
+        return self._sql(sa.select(*self._columns).where(self._is_id))
+
+    @cached_property
+    def exists(self) -> str:
+        """Give a row if there is `:id`."""
+        return self._sql(sa.select(sa.literal_column("1")).where(self._is_id))
+
+    @cached_property
+    def put(self) -> str:
+        """Write `:body` under `:id` at `:now`; gives the version."""
+        return self._sql(self._upsert().returning(self.table.c.version))
+
+    @cached_property
+    def put_silently(self) -> str:
+        """Write like `put`; gives nothing, for many at once."""
+        return self._sql(self._upsert())
+
+    @cached_property
+    def remove(self) -> str:
+        """Delete `:id`."""
+        return self._sql(sa.delete(self.table).where(self._is_id))
+
+    @cached_property
+    def get_many(self) -> str:
+        """Give id and body of the list `:ids`."""
+        return self._sql(sa.select(self.table.c.id, self._body).where(self._in_ids))
+
+    @cached_property
+    def remove_many(self) -> str:
+        """Delete the list `:ids`."""
+        return self._sql(sa.delete(self.table).where(self._in_ids))
+
+    @cached_property
+    def statistics(self) -> str:
+        """Give the number of objects and the bytes on the disk."""
+        count = sa.select(sa.func.count()).select_from(self.table).scalar_subquery()
+        return self._sql(sa.select(count, TableSize(self.table)))
+
+    def _shape(self, filter: Filter) -> tuple[Condition, Implied]:
+        implied = [index.name for index in self._partial if _implies(filter, index)]
+        return shape_of(filter.condition), tuple(implied)
+
+    def _order(self, sort: Sort) -> Order:
+        """Give the columns of a sort."""
+        return Order(self.table, self.database, sort)
+
+    def _where(self, shape: Condition, implied: Implied, plain: bool) -> Where:
+        usable = [
+            each for each in self.options.indexes if each.where is None or each.name in implied
+        ]
+        indexed = frozenset(path.keys for each in usable if not each.arrays for path in each.paths)
+        say = self._conditions.plain if plain else self._conditions.opened
+        where = say(shape, indexed) if indexed else self._conditions.exact(shape)
+        limits = [partial(self.table, each.where) for each in usable if each.where is not None]
+        return replace(where, clauses=(*where.clauses, *limits))
+
+    def _select(
+        self, shape: Condition, implied: Implied, sort: Sort, level: int | None, plain: bool
+    ) -> Query:
+        where, order = self._where(shape, implied, plain), self.order(sort if plain else NATURAL)
+        begun, ordered = ([], order.all()) if level is None else order.begin(level)
+        statement = (
+            sa.select(self.table.c.seq, *self._columns)
+            .where(*where.clauses, *begun)
+            .order_by(*ordered)
+            .limit(sa.bindparam("limit", type_=sa.BigInteger))
+            .offset(sa.bindparam("skip", type_=sa.BigInteger))
+        )
+        doubt = self._array(shape, where.ways | order.ways())
+        if doubt is None:
+            return Query(self._sql(statement), where.bind, where.residual)
+        known = sa.select(sa.exists(doubt).label("doubt")).subquery("known")
+        found = statement.subquery("found")
+        either = sa.select(known.c.doubt, *found.c).select_from(known.outerjoin(found, sa.true()))
+        bind = self._also(shape, where)
+        return Query(self._sql(either), bind, where.residual, doubtful=True)
+
+    def _count(self, shape: Condition, implied: Implied, plain: bool) -> Query:
+        where = self._where(shape, implied, plain)
+        count = sa.select(sa.func.count()).select_from(self.table).where(*where.clauses)
+        doubt = self._array(shape, where.ways)
+        if doubt is None:
+            return Query(self._sql(count), where.bind, where.residual)
+        both = sa.select(sa.exists(doubt), count.scalar_subquery())
+        return Query(self._sql(both), self._also(shape, where), where.residual, doubtful=True)
+
+    def _doubt(self, shape: Condition, implied: Implied) -> Query | None:
+        where = self._where(shape, implied, plain=True)
+        doubt = self._array(shape, where.ways)
+        if doubt is None:
+            return None
+        return Query(self._sql(sa.select(sa.exists(doubt))), self._also(shape, where))
+
+    def _delete(self, shape: Condition, implied: Implied, plain: bool) -> Query:
+        where = self._where(shape, implied, plain)
+        statement = sa.delete(self.table).where(*where.clauses)
+        return Query(self._sql(statement), where.bind, where.residual)
+
+    def _array(self, shape: Condition, ways: Ways) -> sa.Select[Any] | None:
+        """Select the matching rows that have an array at one of the places."""
+        if not ways:
+            return None
+        exact = self._conditions.exact(shape)
+        one: sa.Select[Any] = sa.select(sa.literal_column("1")).select_from(self.table)
+        return one.where(*exact.clauses, array_on(self.table.c.body, ways)).correlate(None)
+
+    def _also(self, shape: Condition, where: Where) -> Bind:
+        exact = self._conditions.exact(shape)
+        return lambda condition: {**exact.bind(condition), **where.bind(condition)}
+
+    def _distinct(self, shape: Condition, implied: Implied, keys: tuple[str, ...]) -> Query:
+        where = self._where(shape, implied, plain=False)
+        value = ValueText(self.table.c.body, keys)
+        some = array_on(self.table.c.body, ways_to(keys))
+        statement = (
+            sa.select(sa.func.min(self.table.c.seq), value)
+            .where(*where.clauses, IsNot(some), value.is_not(None))
+            .group_by(value)
+        )
+        return Query(self._sql(statement), where.bind, where.residual)
+
+    def _with_array(self, shape: Condition, implied: Implied, keys: tuple[str, ...]) -> Query:
+        where = self._where(shape, implied, plain=False)
+        some = array_on(self.table.c.body, ways_to(keys))
+        statement = sa.select(self.table.c.seq, self._body).where(*where.clauses, some)
+        return Query(self._sql(statement), where.bind, where.residual)
+
+    def _upsert(self) -> Any:
+        fresh = sa.bindparam("body", type_=sa.Text)
+        time = sa.bindparam("now", type_=sa.BigInteger)
+        insert = self.database.insert(self.table).values(
+            id=sa.bindparam("id", type_=sa.Text),
+            body=BodyFromText(fresh),
+            version=sa.literal_column("1"),
+            created_at=time,
+            updated_at=time,
+        )
+        return insert.on_conflict_do_update(
+            index_elements=[self.table.c.id],
+            set_={
+                "body": insert.excluded.body,
+                "version": self.table.c.version + sa.literal_column("1"),
+                "updated_at": insert.excluded.updated_at,
+                "expires_at": insert.excluded.expires_at,
+            },
+        )
+
+    @property
+    def _body(self) -> sa.ColumnElement[str]:
+        return BodyText(sa.type_coerce(self.table.c.body, sa.types.NULLTYPE), sa.Text())
+
+    @property
+    def _columns(self) -> tuple[sa.ColumnElement[Any], ...]:
+        c = self.table.c
+        return (c.id, self._body, c.version, c.created_at, c.updated_at, c.expires_at)
+
+    @property
+    def _is_id(self) -> sa.ColumnElement[bool]:
+        return self.table.c.id == sa.bindparam("id", type_=sa.Text)
+
+    @property
+    def _in_ids(self) -> sa.ColumnElement[bool]:
+        return AnyOf(self.table.c.id, sa.bindparam("ids", type_=sa.types.NULLTYPE))
+
+    def _sql(self, statement: sa.Executable) -> str:
+        return compiled(statement, self.database)
+
+
+def _implies(filter: Filter, index: Index) -> bool:
+    """Tell whether a filter asks for all that the condition of a partial index asks."""
+    asked = list(every_conjunct(filter.condition))
+    return all(each in asked for each in parts_of(index.where or filter))

@@ -1,0 +1,122 @@
+"""An order in SQL: columns that are never null, so that a place in the order is a row of values.
+
+A field of the body is spelled as a few columns (`Database.sort_parts`): its rank, and its value as
+the database compares it. They tell scalars apart exactly; `Database.is_rough` knows which values
+they do not. What an array holds they do not see: `has_array` asks for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from ..dialects import Database
+from ..expressions import ArrayAt, SortPart, SortValue
+from ..ordering import NULL, Key, Sort, SortField
+from ..path import Path, ways_to
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of an order, and the parameter that holds a place in it."""
+
+    expression: sa.ColumnElement[Any]
+    place: sa.ColumnElement[Any]
+    descending: bool
+
+    @property
+    def directed(self) -> sa.ColumnElement[Any]:
+        """The column as ORDER BY has it."""
+        return self.expression.desc() if self.descending else self.expression.asc()
+
+    @property
+    def beyond(self) -> sa.ColumnElement[bool]:
+        """It comes after the place."""
+        if self.descending:
+            return self.expression < self.place
+        return self.expression > self.place
+
+
+class Order:
+    """The columns of a sort; the natural order comes last."""
+
+    def __init__(self, table: sa.Table, database: Database, sort: Sort) -> None:
+        self._table, self._database, self.sort = table, database, sort
+        seq = sa.bindparam("seq", type_=sa.BigInteger)
+        self.columns = [*self._columns(), Column(table.c.seq, seq, False)]
+
+    def can_say(self) -> bool:
+        """Can SQL say it?"""
+        targets = (field.target for field in self.sort.fields)
+        return all(isinstance(t, str) or self._database.can_order(t.keys) for t in targets)
+
+    def ways(self) -> set[tuple[str, ...]]:
+        """Return the places at which an array would make the columns wrong."""
+        targets = (field.target for field in self.sort.fields)
+        return {way for t in targets if isinstance(t, Path) for way in ways_to(t.keys)}
+
+    def all(self) -> list[sa.ColumnElement[Any]]:
+        """Return in what order all rows come."""
+        return [column.directed for column in self.columns]
+
+    def begin(self, level: int) -> tuple[list[sa.ColumnElement[bool]], list[sa.ColumnElement[Any]]]:
+        """Return the conditions of the rows that are equal to a place in `level` columns and come
+        after it by the next, and in what order they come.
+        """
+        equal = [column.expression == column.place for column in self.columns[:level]]
+        rest = [column.directed for column in self.columns[level:]]
+        return [*equal, self.columns[level].beyond], rest
+
+    def levels(self, keys: Sequence[Key]) -> list[int]:
+        """Return the levels that together give all rows after a place, in the order they come."""
+        varies = [part for key, f in self._pairs(keys) for part in self._varies(f, key)]
+        return [level for level, can in reversed([*enumerate([*varies, True])]) if can]
+
+    def values(self, keys: Sequence[Key], seq: int) -> dict[str, Any]:
+        """Return the parameters for a place."""
+        values = [part for key, field in self._pairs(keys) for part in self._values(field, key)]
+        return {"seq": seq, **{f"s{number}": value for number, value in enumerate(values)}}
+
+    def _pairs(self, keys: Sequence[Key]) -> Iterator[tuple[Key, SortField]]:
+        return zip(keys, self.sort.fields, strict=True)
+
+    def _varies(self, field: SortField, key: Key) -> Sequence[bool]:
+        if isinstance(field.target, str):
+            return (True,)
+        return self._database.sort_varies(key)
+
+    def _values(self, field: SortField, key: Key) -> Sequence[Any]:
+        if isinstance(field.target, str):
+            return (_NEVER if key[0] == NULL else key[1],)
+        return self._database.sort_values(key)
+
+    def _columns(self) -> Iterator[Column]:
+        number = 0
+        for field in self.sort.fields:
+            for expression, part in self._expressions(field):
+                bound = sa.bindparam(f"s{number}", type_=sa.types.NULLTYPE)
+                place = bound if part is None else SortValue(bound, part)
+                yield Column(expression, place, field.descending)
+                number += 1
+
+    def _expressions(self, field: SortField) -> Iterator[tuple[sa.ColumnElement[Any], str | None]]:
+        target, c = field.target, self._table.c
+        if target == "expires_at":
+            yield sa.func.coalesce(c.expires_at, sa.literal_column(str(_NEVER))), None
+        elif isinstance(target, str):
+            yield sa.type_coerce(c[target], sa.types.NULLTYPE), None
+        else:
+            for part in self._database.SORT_PARTS:
+                yield SortPart(c.body, target.keys, part), part
+
+
+def array_on(body: Any, ways: Iterable[tuple[str, ...]]) -> sa.ColumnElement[bool]:
+    """An array is at one of the places."""
+    return sa.or_(*(ArrayAt(body, way) for way in sorted(ways)))
+
+
+_NEVER = -(2**62)
+"""Null comes first, and no object expires then."""

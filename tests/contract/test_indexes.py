@@ -1,0 +1,190 @@
+"""Indexes: made, used, kept, and held to on both databases."""
+
+from typing import Any
+
+import pytest
+
+from collections_store import DuplicateKey, F, IndexExists, InvalidIndex
+
+
+def test_an_index_is_made_once_and_listed(things: Any) -> None:
+    assert things.indexes() == []
+    assert things.create_index("a.b") == "a.b_1"
+    assert things.create_index("a.b") == "a.b_1"
+    assert things.create_index([("a", -1), ("b", 1)], unique=True, name="both") == "both"
+    assert [str(index) for index in things.indexes()] == [
+        "a.b_1: {'a.b': 1}",
+        "both: {'a': -1, 'b': 1}, unique",
+    ]
+    assert things.drop_index("both") is True
+    assert things.drop_index("both") is False
+    assert [index.name for index in things.indexes()] == ["a.b_1"]
+
+
+def test_another_index_of_the_same_name_or_fields_is_refused(things: Any) -> None:
+    things.create_index("a", name="one")
+    with pytest.raises(IndexExists, match="'one'"):
+        things.create_index("b", name="one")
+    with pytest.raises(IndexExists, match="'two'"):
+        things.create_index("a", name="two")
+    assert [index.name for index in things.indexes()] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "options", "culprit"),
+    [
+        ([], {}, "a field at least"),
+        ("$id", {}, r"\$id"),
+        ([("a", 2)], {}, "'a'"),
+        ([("a", 1), ("a", -1)], {}, "'a'"),
+        (["a", "b", "c", "d", "e", "f"], {}, "'f'"),
+        ("a", {"unique": "yes"}, "unique"),
+        ("a", {"where": {"b": {"$ne": 1}}}, "where"),
+        ("a", {"where": {"b": {"$gt": [1]}}}, "where"),
+        ("a", {"where": {"$or": [{"b": 1}, {"c": 1}]}}, "where"),
+        ("a", {"where": {"b": {"$type": "int"}}}, "where"),
+        ("a", {"name": ""}, "name"),
+        ("a", {"name": "x" * 201}, "name"),
+        (5, {}, "give a field"),
+    ],
+)
+def test_what_cannot_be_an_index_is_refused(
+    things: Any, keys: Any, options: dict[str, Any], culprit: str
+) -> None:
+    with pytest.raises(InvalidIndex, match=culprit):
+        things.create_index(keys, **options)
+    assert things.indexes() == []
+
+
+def test_unique_keeps_types_apart(things: Any) -> None:
+    things.create_index("a", unique=True)
+    for number, value in enumerate(
+        [1, True, "1", False, 0, "", [1], "[1]", {"b": 1}, '{"b":1}', "true"]
+    ):
+        things.put(str(number), {"a": value})
+    for value in (1.0, 1, True, "1", [1], {"b": 1}):
+        with pytest.raises(DuplicateKey) as caught:
+            things.put("new", {"a": value})
+        assert caught.value.index == "a_1"
+        assert caught.value.key == {"a": value}
+        assert caught.value.id == "new"
+    assert things.count() == 11
+    things.put("0", {"a": 1, "b": 2})  # itself is no other
+
+
+def test_unique_takes_missing_for_null(things: Any) -> None:
+    things.create_index([("a", 1), ("b", 1)], unique=True)
+    things.put("1", {"a": 1})
+    with pytest.raises(DuplicateKey, match="'b': None"):
+        things.put("2", {"a": 1, "b": None})
+    things.put("2", {"a": 1, "b": 0})
+    things.put("3", {"b": 1})
+    with pytest.raises(DuplicateKey):
+        things.put("4", {"b": 1, "a": None})
+
+
+def test_unique_tells_long_texts_apart(things: Any) -> None:
+    things.create_index("a", unique=True)
+    long = "é" * 5000
+    things.put("1", {"a": long})
+    things.put("2", {"a": long + "x"})
+    with pytest.raises(DuplicateKey):
+        things.put("3", {"a": long})
+
+
+def test_many_are_written_all_or_none(things: Any) -> None:
+    things.create_index("a", unique=True)
+    things.put("there", {"a": 1})
+    with pytest.raises(DuplicateKey) as caught:
+        things.put_many({"x": {"a": 5}, "y": {"a": 1}})
+    assert (caught.value.id, caught.value.key) == ("y", {"a": 1})
+    with pytest.raises(DuplicateKey) as caught:
+        things.put_many({"x": {"a": 5}, "y": {"a": 5.0}})
+    assert (caught.value.id, caught.value.key) == ("y", {"a": 5.0})
+    assert [thing.id for thing in things.list()] == ["there"]
+
+
+def test_a_unique_index_over_duplicates_is_refused(things: Any) -> None:
+    things.put_many({"x": {"a": 1}, "y": {"a": 1.0}, "z": {"a": 2}})
+    with pytest.raises(DuplicateKey) as caught:
+        things.create_index("a", unique=True)
+    assert (caught.value.id, caught.value.key) == ("y", {"a": 1.0})
+    assert things.indexes() == []
+    assert things.create_index("a") == "a_1"
+
+
+def test_a_partial_index_is_about_some_only(things: Any) -> None:
+    where = {"live": True, "n": {"$gte": 2, "$lt": 9}, "s": {"$in": ["it's", 5, None]}}
+    things.create_index("a", unique=True, where=where)
+    things.put("1", {"a": 1, "live": True, "n": 2, "s": "it's"})
+    for number, change in enumerate(
+        [{"live": False}, {"live": 1}, {"n": 1}, {"n": "3"}, {"s": "5"}]
+    ):
+        things.put(f"other{number}", {"a": 1, "live": True, "n": 3, "s": 5, **change})
+    for s in ("it's", 5, 5.0, None):
+        with pytest.raises(DuplicateKey):
+            things.put("2", {"a": 1, "live": True, "n": 3, "s": s})
+    with pytest.raises(DuplicateKey):
+        things.put("2", {"a": 1, "live": True, "n": 3})
+    assert things.count({"a": 1, **where}) == 1
+    assert things.count((F("a") == 1) & F("live").exists()) == 6
+
+
+def test_indexes_are_kept_when_a_collection_is_renamed(store: Any) -> None:
+    store["old"].put("x", {"a": {"b": 1}})
+    store["old"].create_index("a.b", unique=True)
+    store.rename("old", "new")
+    new = store["new"]
+    assert [index.name for index in new.indexes()] == ["a.b_1"]
+    with pytest.raises(DuplicateKey):
+        new.put("y", {"a": {"b": 1}})
+    new.create_index("a.c")
+    assert store["old"].indexes() == []
+    store["old"].create_index("a.b", unique=True)
+    store["old"].put("x", {"a": {"b": 1}})
+    assert new.drop_index("a.b_1")
+    new.put("y", {"a": {"b": 1}})
+    assert new.drop_index("a.c_1")
+    assert new.indexes() == []
+
+
+def test_answers_do_not_depend_on_indexes(things: Any) -> None:
+    bodies: list[Any] = [
+        {"a": value}
+        for value in (None, 0, 1, 1.5, "", "x", "y" * 300, True, False, [], {}, {"b": 1})
+    ]
+    bodies += [
+        {},
+        {"a": [1, "x"]},
+        {"a": [[1]]},
+        {"a": {"b": [1, 2]}},
+        {"a": [{"b": 1}]},
+        [1],
+        1,
+        None,
+    ]
+    filters: list[Any] = [
+        {field: {operator: value}}
+        for field in ("a", "a.b")
+        for operator in ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
+        for value in (None, 0, 1, 1.0, "", "x", "y" * 300, "y" * 200, True, False)
+    ]
+    filters += [
+        {"a": {"$in": [1, "x", None, True]}},
+        {"a": {"$in": ["y" * 300, False]}},
+        {"a": {"$in": []}},
+    ]
+    filters += [{"a": {"$gte": 0, "$lt": 2}, "a.b": None}, {"$or": [{"a": 1}, {"a.b": 1}]}]
+    for skipped in (0, 7):  # with arrays, and without
+        things.delete_many({})
+        things.put_many((str(n), body) for n, body in enumerate(bodies[: len(bodies) - skipped]))
+        before = [[d.id for d in things.find(each)] for each in filters]
+        counts = [things.count(each) for each in filters]
+        things.create_index("a")
+        things.create_index([("a.b", -1), ("a", 1)])
+        assert [[d.id for d in things.find(each)] for each in filters] == before
+        assert [things.count(each) for each in filters] == counts
+        for each, ids in zip(filters, before, strict=True):
+            assert {d.id for d in things.find(each, sort=[("a.b", -1), ("a", 1)])} == set(ids)
+        assert things.drop_index("a_1")
+        assert things.drop_index("a.b_-1_a_1")

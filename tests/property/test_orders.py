@@ -1,0 +1,135 @@
+"""In what order SQL finds things, on which page, and which different values: what plain Python says,
+for random bodies and random orders."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from property.test_sql_is_the_matcher import KEYS, PROFILE, SCALARS, VALUES, documents_of
+from property.test_sql_is_the_matcher import postgres_store as postgres_store
+from property.test_sql_is_the_matcher import sqlite_store as sqlite_store
+
+from collections_store import Document, Filter, Path, Store
+from collections_store.matcher import matches, unwound
+from collections_store.ordering import Sort
+from collections_store.values import compare
+
+LONG = "x" * 100
+FIELDS = ["a", "b", "a.b", "a.0", 'q"', "d.t", "é", ""]
+TEXTS = st.sampled_from(
+    ["", "a", "Z", "é", "😀", "\uffff", LONG, f"{LONG}a", f"{LONG}b", f"{LONG}ab"]
+)
+PLAIN = st.one_of(SCALARS, TEXTS, st.integers(-3, 3))
+FLAT = st.dictionaries(st.sampled_from(["a", "b", 'q"', "é", ""]), PLAIN, max_size=4)
+NESTED = st.dictionaries(st.just("a"), FLAT, max_size=1)
+WILD = st.dictionaries(KEYS, VALUES, max_size=3)
+BODIES = st.lists(st.one_of(FLAT, FLAT, NESTED), min_size=3, max_size=14)
+TARGETS = st.one_of(
+    st.sampled_from(FIELDS),
+    st.sampled_from(["$body", "$id", "$version", "$created_at", "$expires_at", "$body.a"]),
+    st.lists(KEYS, min_size=1, max_size=3).map(lambda keys: Path(*keys)),
+)
+SORTS = st.lists(
+    st.tuples(TARGETS, st.sampled_from([1, -1])), min_size=1, max_size=3, unique_by=lambda p: p[0]
+)
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> tuple[list[Any], Filter, Sort, int]:
+    bodies = draw(
+        st.one_of(BODIES, BODIES, st.lists(WILD, max_size=10), st.lists(VALUES, max_size=8))
+    )
+    asked = draw(st.one_of(st.just({}), st.just({}), documents_of(PLAIN, deep=False)))
+    fields = draw(SORTS)
+    named = {Sort.parse(name).fields[0].target: (name, way) for name, way in fields}
+    return bodies, Filter.parse(asked), Sort.parse(list(named.values())), draw(st.integers(1, 5))
+
+
+def disagreements(
+    store: Store, bodies: list[Any], asked: Filter, sort: Sort, size: int, *, ordered: bool
+) -> Iterator[str]:
+    things = store["things"]
+    things.delete_many({})
+    things.put_many((str(number), body) for number, body in enumerate(bodies))
+    stored = [d for d in things.list() if matches(asked, d, ordered=ordered)]
+    expected = sorted(stored, key=lambda d: sort.key(d, ordered=ordered))
+    found = {
+        "find": (things.find(asked, sort=sort), expected),
+        "window": (things.find(asked, sort=sort, skip=1, limit=size), expected[1 : 1 + size]),
+        "pages": (list(pages(things, asked, sort, size)), expected),
+        "pages in natural order": (list(pages(things, asked, Sort(), size)), stored),
+    }
+    for what, (answer, right) in found.items():
+        if [d.id for d in answer] != [d.id for d in right]:
+            yield f"{what} of {asked}, {sort}: {answer}, not {right}"
+    for field in sort.fields:
+        if isinstance(field.target, Path):
+            answer, right = (
+                things.distinct(field.target, asked),
+                different(stored, field.target, ordered),
+            )
+            if repr(answer) != repr(right):
+                yield f"distinct {field.target!r} of {asked}: {answer}, not {right}"
+    first = [document.id for document in stored[:1]]
+    if things.delete_one(asked).deleted_count != len(first):
+        yield f"delete_one {asked}"
+    if [d.id for d in stored if d.id not in {e.id for e in things.list()}] != first:
+        yield f"delete_one {asked}: another one"
+    if things.delete_many(asked).deleted_count != len(stored) - len(first) or things.count(asked):
+        yield f"delete_many {asked}"
+    if things.count() != len(bodies) - len(stored):
+        yield f"delete_many {asked}: too many"
+
+
+def pages(things: Any, asked: Filter, sort: Sort, size: int) -> Iterator[Document]:
+    page = things.page(asked, sort=sort, limit=size)
+    while True:
+        assert len(page) <= size
+        yield from page
+        if page.cursor is None:
+            return
+        assert len(page) == size
+        page = things.page(asked, sort=sort, limit=size, after=page.cursor)
+
+
+def different(stored: list[Document], path: Path, ordered: bool) -> list[Any]:
+    """Return the values in their order; of equal ones (1 and 1.0) the one stored first."""
+    found: list[Document] = []
+    for document in stored:
+        for value in unwound(document.body, path.keys):
+            if all(compare(value, other.body, ordered=ordered) for other in found):
+                found.append(Document("", value))
+    return [d.body for d in sorted(found, key=lambda d: Key(d.body, ordered))]
+
+
+class Key:
+    """A value that compares as MongoDB compares."""
+
+    def __init__(self, value: Any, ordered: bool) -> None:
+        self.value, self.ordered = value, ordered
+
+    def __lt__(self, other: "Key") -> bool:
+        return compare(self.value, other.value, ordered=self.ordered) < 0
+
+
+@settings(max_examples=250, **PROFILE)
+@given(question=questions())
+def test_on_sqlite(sqlite_store: Store, question: Any) -> None:
+    assert not list(disagreements(sqlite_store, *question, ordered=True))
+
+
+@settings(max_examples=120, **PROFILE)
+@given(question=questions())
+def test_on_postgresql(postgres_store: Store, question: Any) -> None:
+    assert not list(disagreements(postgres_store, *question, ordered=False))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@settings(max_examples=5000, **PROFILE)
+@given(question=questions())
+def test_on_both_for_longer(sqlite_store: Store, postgres_store: Store, question: Any) -> None:
+    assert not list(disagreements(sqlite_store, *question, ordered=True))
+    assert not list(disagreements(postgres_store, *question, ordered=False))
