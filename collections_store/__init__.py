@@ -23,6 +23,7 @@ from .errors import (
     InvalidId,
     InvalidName,
     InvalidOption,
+    InvalidProjection,
     InvalidUrl,
     MissingExtra,
     SchemaError,
@@ -35,6 +36,7 @@ from .errors import (
 from .filter import Filter
 from .filter.fields import F
 from .path import Path
+from .projection import Projection
 from .store import Store, Transaction
 from .store_async import AsyncStore, AsyncTransaction
 
@@ -58,9 +60,11 @@ __all__ = [
     "InvalidId",
     "InvalidName",
     "InvalidOption",
+    "InvalidProjection",
     "InvalidUrl",
     "MissingExtra",
     "Path",
+    "Projection",
     "SchemaError",
     "SchemaOutdated",
     "SchemaTooNew",

@@ -10,6 +10,7 @@ so `except KeyError` and `except CollectionNotFound` both work::
     ├── InvalidId (ValueError)               an object cannot have that id
     ├── InvalidBody (ValueError, TypeError)  a body holds what is not JSON, or too much of it
     ├── InvalidFilter (ValueError)           what is asked makes no sense
+    ├── InvalidProjection (ValueError)       so do the parts of a body that are wanted
     ├── CollectionNotFound (KeyError)        there is no such collection to drop or rename
     ├── CollectionExists (ValueError)        the new name is taken
     ├── StoreClosed (RuntimeError)           the store was closed, or inherited through a fork
@@ -85,7 +86,17 @@ class InvalidFilter(CollectionsStoreError, ValueError):
         super().__init__(
             f"filter, at {shortened(place)}: {problem}" if place else f"filter: {problem}"
         )
-        self.place = place
+        self.place, self.problem = place, problem
+
+
+class InvalidProjection(CollectionsStoreError, ValueError):
+    """The parts of a body that are wanted make no sense; `place` is where in the projection."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(
+            f"projection, at {shortened(place)}: {problem}" if place else f"projection: {problem}"
+        )
+        self.place, self.problem = place, problem
 
 
 class CollectionNotFound(CollectionsStoreError, KeyError):

@@ -29,6 +29,13 @@ FLOORS = [
         "filter.shapes",
     },
     {"matcher"},
+    {
+        "projection",
+        "projection.parsing",
+        "projection.positions",
+        "projection.rules",
+        "projection.shaping",
+    },
     {"expressions"},
     {
         "dialects",
@@ -64,7 +71,7 @@ FLOORS = [
 ]
 """From the ground up: a room may import what stands below it, or beside it on its own floor."""
 
-PURE = {"errors", "path", "document", "codec", "values", "filter", "matcher"}
+PURE = {"errors", "path", "document", "codec", "values", "filter", "matcher", "projection"}
 BUILDERS = {"expressions", "schema", "statements", "dialects"}
 BAD_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools", "core"}
 SQL = re.compile(
