@@ -27,6 +27,7 @@ from .errors import (
     InvalidIndex,
     InvalidName,
     InvalidOption,
+    InvalidProjection,
     InvalidSort,
     InvalidUrl,
     MissingExtra,
@@ -42,6 +43,7 @@ from .filter.fields import F
 from .index import Index
 from .ordering import Sort
 from .path import Path
+from .projection import Projection
 from .store import Store, Transaction
 from .store_async import AsyncStore, AsyncTransaction
 
@@ -71,11 +73,13 @@ __all__ = [
     "InvalidIndex",
     "InvalidName",
     "InvalidOption",
+    "InvalidProjection",
     "InvalidSort",
     "InvalidUrl",
     "MissingExtra",
     "Page",
     "Path",
+    "Projection",
     "SchemaError",
     "SchemaOutdated",
     "SchemaTooNew",

@@ -33,6 +33,7 @@ from .operations import (
     RemoveMany,
     check_page,
     check_window,
+    read_projection,
 )
 from .ordering import Sort
 from .path import Path
@@ -181,6 +182,7 @@ class AsyncCollection:
         sort: Any = None,
         skip: int = 0,
         limit: int | None = None,
+        projection: Any = None,
     ) -> Documents:
         """Return the objects that match, in natural order or as `sort` says.
 
@@ -195,7 +197,8 @@ class AsyncCollection:
 
         `sort` is a field (ascending), a list of (field, 1 or -1) pairs, or a mapping. Types come in
         MongoDB's order, an array by its smallest element (its largest when descending), equal ones
-        in natural order. Raises `InvalidFilter` and `InvalidSort`.
+        in natural order. `projection` says which parts of the bodies are wanted: a list of fields,
+        or MongoDB's mapping. Raises `InvalidFilter`, `InvalidSort` and `InvalidProjection`.
 
         >>> async def main():
         ...     async with AsyncStore("sqlite://") as store:
@@ -206,10 +209,17 @@ class AsyncCollection:
         """
         asked = Filter.parse(filter, equals, self._codec)
         window = check_window(skip, limit)
-        return await self._run(Find(self.name, asked, Sort.parse(sort), *window))
+        parts = read_projection(projection, asked, self._codec)
+        return await self._run(Find(self.name, asked, Sort.parse(sort), *window, parts))
 
     async def find_one(
-        self, filter: Any = None, equals: Any = ..., *, sort: Any = None, skip: int = 0
+        self,
+        filter: Any = None,
+        equals: Any = ...,
+        *,
+        sort: Any = None,
+        skip: int = 0,
+        projection: Any = None,
     ) -> Document | None:
         """Return the first object that matches, or None where none does; see `find`.
 
@@ -220,7 +230,8 @@ class AsyncCollection:
         >>> asyncio.run(main())
         None
         """
-        found = await self.find(filter, equals, sort=sort, skip=skip, limit=1)
+        options = {"sort": sort, "skip": skip, "projection": projection}
+        found = await self.find(filter, equals, limit=1, **options)
         return found[0] if found else None
 
     async def page(
@@ -231,6 +242,7 @@ class AsyncCollection:
         sort: Any = None,
         limit: int = 100,
         after: str | None = None,
+        projection: Any = None,
     ) -> Page:
         """Return up to `limit` objects in order, and the `cursor` to go on with: `after=cursor`.
 
@@ -248,8 +260,9 @@ class AsyncCollection:
         [3, 4]
         """
         asked = Filter.parse(filter, equals, self._codec)
-        order = Sort.parse(sort)
-        return await self._run(FindPage(self.name, asked, order, check_page(limit), after))
+        parts = read_projection(projection, asked, self._codec)
+        page = FindPage(self.name, asked, Sort.parse(sort), check_page(limit), after, parts)
+        return await self._run(page)
 
     async def count(self, filter: Any = None, equals: Any = ...) -> int:
         """Tell how many objects match; without a filter, how many there are.

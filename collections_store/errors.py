@@ -15,6 +15,7 @@ so `except KeyError` and `except CollectionNotFound` both work::
     ├── InvalidIndex (ValueError)            there can be no such index
     ├── IndexExists (ValueError)             another index has the name
     ├── DuplicateKey (ValueError)            a unique index forbids the write
+    ├── InvalidProjection (ValueError)       so do the parts of a body that are wanted
     ├── CollectionNotFound (KeyError)        there is no such collection to drop or rename
     ├── CollectionExists (ValueError)        the new name is taken
     ├── StoreClosed (RuntimeError)           the store was closed, or inherited through a fork
@@ -90,7 +91,17 @@ class InvalidFilter(CollectionsStoreError, ValueError):
         super().__init__(
             f"filter, at {shortened(place)}: {problem}" if place else f"filter: {problem}"
         )
-        self.place = place
+        self.place, self.problem = place, problem
+
+
+class InvalidProjection(CollectionsStoreError, ValueError):
+    """The parts of a body that are wanted make no sense; `place` is where in the projection."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(
+            f"projection, at {shortened(place)}: {problem}" if place else f"projection: {problem}"
+        )
+        self.place, self.problem = place, problem
 
 
 class InvalidSort(CollectionsStoreError, ValueError):

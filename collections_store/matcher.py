@@ -19,8 +19,8 @@ suites check them:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 from .document import Document, metadatum
 from .filter import (
@@ -33,6 +33,7 @@ from .filter import (
     Fails,
     Field,
     Filter,
+    FitsSchema,
     Given,
     HasElement,
     HasObject,
@@ -50,7 +51,7 @@ from .filter import (
 )
 from .filter.conditions import WHOLE, flat
 from .path import is_index
-from .values import MISSING, RANKS, compare, equal, is_number
+from .values import MISSING, RANKS, TYPES, compare, equal, is_number
 
 Seen: TypeAlias = set[tuple[int, int]]
 
@@ -74,6 +75,8 @@ def holds(condition: Condition, document: Document, *, ordered: bool = True) -> 
             return any(holds(each, document, ordered=ordered) for each in conditions)
         case Not(inner):
             return not holds(inner, document, ordered=ordered)
+        case FitsSchema(schema):
+            return bool(_asked(schema).fits(document.body))
 
 
 def reach(body: Any, keys: tuple[str, ...], *, leaf: bool = True) -> Iterator[Any]:
@@ -122,7 +125,7 @@ def passes(test: Test, value: Any, *, ordered: bool = True) -> bool:
         case Compare(operator, wanted):
             return _compares(value, operator, _asked(wanted), ordered)
         case HasType(types):
-            return value is not MISSING and any(_TYPES[name](value) for name in types)
+            return value is not MISSING and any(TYPES[name](value) for name in types)
         case Matches(pattern):
             return isinstance(value, str) and _asked(pattern).search(value) is not None
         case Modulo(divisor, remainder):
@@ -230,20 +233,3 @@ def _bits(value: Any, operator: str, mask: int) -> bool:
         case "$bitsAnySet":
             return common != 0
     return common != mask
-
-
-def _is_int(value: Any) -> bool:
-    return type(value) is int and -(2**31) <= value < 2**31
-
-
-_TYPES: Final[dict[str, Callable[[Any], bool]]] = {
-    "double": lambda value: isinstance(value, float),
-    "string": lambda value: isinstance(value, str),
-    "object": lambda value: isinstance(value, dict),
-    "array": lambda value: isinstance(value, list),
-    "bool": lambda value: isinstance(value, bool),
-    "null": lambda value: value is None,
-    "int": _is_int,
-    "long": lambda value: type(value) is int and not _is_int(value),
-    "number": is_number,
-}

@@ -5,6 +5,7 @@ Numbers are one type: 1 equals 1.0, and both compare exactly. Neither equals tru
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 MISSING: Final = object()
@@ -77,3 +78,27 @@ def _sign(left: Any, right: Any) -> int:
 def is_number(value: Any) -> bool:
     """Tell whether a JSON value is a number: a boolean is none."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_int(value: Any) -> bool:
+    """Tell whether a JSON value is of MongoDB's type "int": an integer of 32 bits."""
+    return type(value) is int and -(2**31) <= value < 2**31
+
+
+TYPES: Final[dict[str, Callable[[Any], bool]]] = {
+    "double": lambda value: isinstance(value, float),
+    "string": lambda value: isinstance(value, str),
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "bool": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "int": is_int,
+    "long": lambda value: type(value) is int and not is_int(value),
+    "number": is_number,
+}
+"""MongoDB's types, by name: is a JSON value of it?"""
+FOREIGN_TYPES: Final = (
+    "undefined", "binData", "objectId", "date", "regex", "dbPointer", "javascript", "symbol",
+    "javascriptWithScope", "timestamp", "decimal", "minKey", "maxKey",
+)  # fmt: skip
+"""Types of MongoDB's that no JSON value has."""

@@ -139,6 +139,12 @@ def postgres_place(postgres_url: str) -> Iterator[Place]:
     yield from _schema(postgres_url)
 
 
+@pytest.fixture(scope="module")
+def lasting_postgres_place(postgres_url: str) -> Iterator[Place]:
+    """A place on PostgreSQL that the tests of a module share."""
+    yield from _schema(postgres_url)
+
+
 @pytest.fixture(params=["sync", "async"])
 def open_store(request: pytest.FixtureRequest, place: Place) -> Iterator[Opener]:
     """Open stores on each backend, in both colours."""

@@ -19,6 +19,7 @@ FLOORS = [
     {"document"},
     {"codec"},
     {"values"},
+    {"json_schema"},
     {
         "filter",
         "filter.conditions",
@@ -32,6 +33,13 @@ FLOORS = [
     {"matcher"},
     {"ordering"},
     {"cursor", "index"},
+    {
+        "projection",
+        "projection.parsing",
+        "projection.positions",
+        "projection.rules",
+        "projection.shaping",
+    },
     {"expressions"},
     {
         "dialects",
@@ -91,6 +99,8 @@ PURE = {
     "ordering",
     "cursor",
     "index",
+    "json_schema",
+    "projection",
 }
 BUILDERS = {"expressions", "schema", "statements", "dialects"}
 BAD_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools", "core"}
@@ -279,7 +289,7 @@ def test_migrations_never_import_the_library() -> None:
 def test_the_front_door_is_light() -> None:
     script = (
         "import sys, collections_store; "
-        "heavy = {'alembic', 'click', 'rich', 'pydantic', 'psycopg', 'sqlalchemy.orm', 'mako'}; "
+        "heavy = {'alembic', 'click', 'rich', 'pydantic', 'psycopg', 'jsonschema', 'sqlalchemy.orm', 'mako'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )
     result = subprocess.run(

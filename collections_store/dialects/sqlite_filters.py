@@ -22,6 +22,7 @@ from ..filter import (
     Exists,
     Fails,
     Field,
+    FitsSchema,
     Given,
     HasElement,
     HasObject,
@@ -95,7 +96,7 @@ def _has_words(condition: Condition, walk: int) -> bool:
             return all(_has_words(each, walk) for each in conditions)
         case Not(inner):
             return _has_words(inner, walk)
-        case Metadata():
+        case Metadata() | FitsSchema():
             return False
 
 

@@ -27,6 +27,7 @@ Kind: TypeAlias = Literal[
     "booleans",
     "numbers",
     "strings",
+    "schema",
 ]
 Comparison: TypeAlias = Literal["$gt", "$gte", "$lt", "$lte"]
 BitsOperator: TypeAlias = Literal["$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear"]
@@ -256,7 +257,14 @@ class Not:
     condition: Condition
 
 
-Condition: TypeAlias = Field | Metadata | And | Or | Not
+@dataclass(frozen=True, slots=True)
+class FitsSchema:
+    """The body fits a JSON schema (`$jsonSchema`); the value is a `json_schema.Schema`."""
+
+    schema: Given
+
+
+Condition: TypeAlias = Field | Metadata | And | Or | Not | FitsSchema
 
 
 def options_of(pattern: re.Pattern[str]) -> str:

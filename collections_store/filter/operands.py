@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, get_args
 
 from ..errors import InvalidFilter, shortened
+from ..values import FOREIGN_TYPES
 from .conditions import Bits, BitsOperator, HasSize, HasType, Modulo, Passes, Test, TypeName, Value
 
 _FLAGS: Final = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
@@ -15,9 +16,7 @@ _TYPES: Final[dict[str | int, TypeName | None]] = {
     1: "double", 2: "string", 3: "object", 4: "array", 8: "bool", 10: "null", 16: "int", 18: "long",
     # types that no JSON value has
     **dict.fromkeys(
-        ["undefined", "binData", "objectId", "date", "regex", "dbPointer", "javascript", "symbol",
-         "javascriptWithScope", "timestamp", "decimal", "minKey", "maxKey",
-         5, 6, 7, 9, 11, 12, 13, 14, 15, 17, 19, -1, 127],
+        [*FOREIGN_TYPES, 5, 6, 7, 9, 11, 12, 13, 14, 15, 17, 19, -1, 127],
     ),
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from .. import json_schema
 from ..codec import Codec
 from ..document import microseconds
 from ..errors import InvalidBody, InvalidFilter, shortened
@@ -24,6 +25,7 @@ from .conditions import (
     Exists,
     Fails,
     Field,
+    FitsSchema,
     HasElement,
     HasObject,
     Matches,
@@ -40,7 +42,7 @@ from .operands import READERS, of_text, regex, truthy
 from .targets import read_target
 
 _LOGICAL: Final = frozenset({"$and", "$or", "$nor"})
-_LATER: Final = frozenset({"$text", "$expr", "$jsonSchema", "$where"})
+_LATER: Final = frozenset({"$text", "$expr", "$where"})
 
 
 class Parser:
@@ -89,6 +91,8 @@ class Parser:
     def _entry(self, key: str, value: Any, place: str) -> Condition:
         if key in _LATER:
             raise InvalidFilter(place, "this operator is not supported")
+        if key == "$jsonSchema":
+            return FitsSchema(self._schema(value, place))
         value = _in_microseconds(key, value, place)
         if _is_operators(value):
             return _all(list(self._operators(key, value, place)))
@@ -240,6 +244,12 @@ class Parser:
             yield Passes(())
         for test in self._all_tests(wanted, place):
             yield Passes((test, HasElement((test,))))
+
+    def _schema(self, schema: Any, place: str) -> Value:
+        if not isinstance(schema, Mapping):
+            raise InvalidFilter(place, f"needs a document, not {shortened(schema)}")
+        value = self._value(schema, place)
+        return Value("schema", value.text, json_schema.read(value.value, place))
 
     def _value(self, value: Any, place: str) -> Value:
         try:

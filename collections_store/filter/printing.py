@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ..codec import decode
 from .conditions import (
     And,
     Bits,
@@ -15,6 +16,7 @@ from .conditions import (
     Exists,
     Fails,
     Field,
+    FitsSchema,
     HasElement,
     HasObject,
     HasSize,
@@ -43,6 +45,8 @@ def to_json(condition: Condition) -> dict[str, Any]:
             return _entry(f"${name}", test)
         case And(conditions):
             return _together([to_json(each) for each in conditions])
+        case FitsSchema(schema):
+            return {"$jsonSchema": decode(schema.text) if isinstance(schema, Value) else schema}
         case Or(()):
             return {"$nor": [{}]}
         case Or(conditions):
@@ -132,12 +136,17 @@ def _operator(test: Test) -> dict[str, Any]:
         case HasElement(tests):
             return {"$elemMatch": _operators(tests)}
         case HasObject(condition):
-            return {"$elemMatch": to_json(condition)}
+            return {"$elemMatch": _of_object(to_json(condition))}
         case Fails(tests):
             return {"$not": _operators(tests)}
         case Passes(tests):
             return {"$in": [_one(each.value) for each in tests if isinstance(each, Equals)]}
     raise AssertionError(test)
+
+
+def _of_object(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a filter on an element that no reader takes for operators on it."""
+    return {"$and": [document]} if next(iter(document), "") == "$jsonSchema" else document
 
 
 def _one(value: Any) -> Any:

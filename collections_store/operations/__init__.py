@@ -32,6 +32,7 @@ from .queries import (
     FindPage,
     check_page,
     check_window,
+    read_projection,
 )
 from .reading import Batch, ReadBatch, Reading
 from .revisions import CreateStore, ReadRevision, create_or_find
@@ -116,4 +117,5 @@ __all__ = [
     "create_or_find",
     "duplicate_of",
     "perform",
+    "read_projection",
 ]

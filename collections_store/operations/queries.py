@@ -14,9 +14,10 @@ from ..errors import InvalidFilter, shortened
 from ..filter import Filter, Target
 from ..matcher import unwound
 from ..ordering import Sort
+from ..projection import Projection
 from ..values import compare
 from .ordered import Ordered
-from .reading import NATURAL, NO_LIMIT, matching
+from .reading import NATURAL, NO_LIMIT, Placed, matching
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -31,12 +32,14 @@ class Find:
     sort: Sort = NATURAL
     skip: int = 0
     limit: int | None = None
+    projection: Projection | None = None
     WRITES: ClassVar = False
     SINGLE: ClassVar = True
 
     def __call__(self, connection: Connection) -> list[Document]:
         ordered = Ordered(connection, self.collection, self.filter, self.sort)
-        return [document for _, document in ordered.window(self.skip, self.limit)]
+        found = ordered.window(self.skip, self.limit)
+        return _projected(connection, found, self.projection, self.filter)
 
     def nothing(self) -> list[Document]:
         return []
@@ -51,6 +54,7 @@ class FindPage:
     sort: Sort
     limit: int
     after: str | None = None
+    projection: Projection | None = None
     WRITES: ClassVar = False
     SINGLE: ClassVar = False
 
@@ -59,10 +63,11 @@ class FindPage:
         place = None if self.after is None else unseal(self.after, key, self.filter, self.sort)
         ordered = Ordered(connection, self.collection, self.filter, self.sort)
         found = ordered.following(place, self.limit + 1)
-        documents = tuple(document for _, document in found[: self.limit])
+        page = found[: self.limit]
+        documents = tuple(_projected(connection, page, self.projection, self.filter))
         if len(found) <= self.limit:
             return Page(documents)
-        last = ordered.position(found[self.limit - 1])
+        last = ordered.position(page[-1])
         return Page(documents, seal(last, key, self.filter, self.sort))
 
     def nothing(self) -> Page:
@@ -178,6 +183,16 @@ class DeleteMany:
         return bool(some)
 
 
+def _projected(
+    connection: Connection, found: list[Placed], projection: Projection | None, filter: Filter
+) -> list[Document]:
+    documents = [document for _, document in found]
+    if projection is None:
+        return documents
+    ordered = connection.database.ORDERED_KEYS
+    return [projection.apply(each, filter, ordered=ordered) for each in documents]
+
+
 def _compare_values(left: tuple[int, Any], right: tuple[int, Any], *, ordered: bool) -> int:
     """Compare by value, then by place."""
     return compare(left[1], right[1], ordered=ordered) or left[0] - right[0]
@@ -189,6 +204,17 @@ def check_window(skip: Any, limit: Any) -> tuple[int, int | None]:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < NO_LIMIT:
             raise InvalidFilter(name, f"{shortened(value)} is not a whole number from 0 on")
     return skip, limit
+
+
+def read_projection(what: Any, filter: Filter, rules: codec.Codec) -> Projection | None:
+    """Return the projection that a caller asks for, if it goes with the filter; raises
+    `InvalidProjection`.
+    """
+    if what is None:
+        return None
+    projection = Projection.parse(what, rules)
+    projection.check(filter)
+    return projection
 
 
 def check_page(limit: Any) -> int:

@@ -58,9 +58,8 @@ def test_what_cannot_be_an_index_is_refused(
 
 def test_unique_keeps_types_apart(things: Any) -> None:
     things.create_index("a", unique=True)
-    for number, value in enumerate(
-        [1, True, "1", False, 0, "", [1], "[1]", {"b": 1}, '{"b":1}', "true"]
-    ):
+    values: list[Any] = [1, True, "1", False, 0, "", [1], "[1]", {"b": 1}, '{"b":1}', "true"]
+    for number, value in enumerate(values):
         things.put(str(number), {"a": value})
     for value in (1.0, 1, True, "1", [1], {"b": 1}):
         with pytest.raises(DuplicateKey) as caught:
@@ -117,9 +116,8 @@ def test_a_partial_index_is_about_some_only(things: Any) -> None:
     where = {"live": True, "n": {"$gte": 2, "$lt": 9}, "s": {"$in": ["it's", 5, None]}}
     things.create_index("a", unique=True, where=where)
     things.put("1", {"a": 1, "live": True, "n": 2, "s": "it's"})
-    for number, change in enumerate(
-        [{"live": False}, {"live": 1}, {"n": 1}, {"n": "3"}, {"s": "5"}]
-    ):
+    changes: list[dict[str, Any]] = [{"live": False}, {"live": 1}, {"n": 1}, {"n": "3"}, {"s": "5"}]
+    for number, change in enumerate(changes):
         things.put(f"other{number}", {"a": 1, "live": True, "n": 3, "s": 5, **change})
     for s in ("it's", 5, 5.0, None):
         with pytest.raises(DuplicateKey):
@@ -149,25 +147,16 @@ def test_indexes_are_kept_when_a_collection_is_renamed(store: Any) -> None:
 
 
 def test_answers_do_not_depend_on_indexes(things: Any) -> None:
-    bodies: list[Any] = [
-        {"a": value}
-        for value in (None, 0, 1, 1.5, "", "x", "y" * 300, True, False, [], {}, {"b": 1})
-    ]
-    bodies += [
-        {},
-        {"a": [1, "x"]},
-        {"a": [[1]]},
-        {"a": {"b": [1, 2]}},
-        {"a": [{"b": 1}]},
-        [1],
-        1,
-        None,
-    ]
+    scalars: list[Any] = [None, 0, 1, 1.5, "", "x", "y" * 300, True, False, [], {}, {"b": 1}]
+    bodies: list[Any] = [{"a": value} for value in scalars]
+    bodies += [{}, {"a": [1, "x"]}, {"a": [[1]]}, {"a": {"b": [1, 2]}}, {"a": [{"b": 1}]}]
+    bodies += [[1], 1, None]
+    operands: list[Any] = [None, 0, 1, 1.0, "", "x", "y" * 300, "y" * 200, True, False]
     filters: list[Any] = [
         {field: {operator: value}}
         for field in ("a", "a.b")
         for operator in ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
-        for value in (None, 0, 1, 1.0, "", "x", "y" * 300, "y" * 200, True, False)
+        for value in operands
     ]
     filters += [
         {"a": {"$in": [1, "x", None, True]}},
