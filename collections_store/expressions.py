@@ -109,6 +109,29 @@ class ArrayAt(FunctionElement[bool]):
         self.keys = keys
 
 
+class ArrayTest(FunctionElement[bool]):
+    """Some scalar that a path reaches passes a test, by way of the index of arrays `physical`. The
+    values of the test are the `parameters`.
+    """
+
+    inherit_cache = False
+    type = sa.Boolean()
+
+    def __init__(
+        self,
+        seq: sa.ColumnElement[int],
+        field: Field,
+        parameters: Sequence[sa.BindParameter[Any]],
+        physical: str,
+    ) -> None:
+        super().__init__(seq, *parameters)
+        self.field, self.physical = field, physical
+
+    def in_words(self, parameters: Sequence[str], width: Callable[[Kind], int]) -> Test:
+        """Return the test with the parameters, `width` of them for a kind of value, in its slots."""
+        return _in_words(self.field, parameters, width)
+
+
 class PlainTest(FunctionElement[bool]):
     """A condition on a field holds, if no array is on the way to it: in words that an index over the
     field's `SortPart`s serves. Its values are the `parameters`.
@@ -128,8 +151,7 @@ class PlainTest(FunctionElement[bool]):
 
     def in_words(self, parameters: Sequence[str], width: Callable[[Kind], int]) -> Test:
         """Return the test with the parameters, `width` of them for a kind of value, in its slots."""
-        words = iter(parameters)
-        return spelled_out(self.field.test, lambda slot: tuple(islice(words, width(slot.kind))))
+        return _in_words(self.field, parameters, width)
 
 
 class PartialTest(FunctionElement[bool]):
@@ -174,3 +196,8 @@ class RenameTable(sa.schema.ExecutableDDLElement):
 
     def __init__(self, table: sa.Table, new: str) -> None:
         self.table, self.new = table, new
+
+
+def _in_words(field: Field, parameters: Sequence[str], width: Callable[[Kind], int]) -> Test:
+    words = iter(parameters)
+    return spelled_out(field.test, lambda slot: tuple(islice(words, width(slot.kind))))

@@ -22,10 +22,12 @@ from .filter import (
     Or,
 )
 from .ordering import Sort
-from .path import Path, ways_to
+from .path import Path, is_index, ways_to
 
 MAX_FIELDS: Final = 5
 """A row of PostgreSQL's indexes ends at 2,704 bytes."""
+MAX_OPENED: Final = 3
+"""Keys of an index of arrays; the statement that keeps it doubles with each."""
 MAX_NAME: Final = 200
 SCALARS: Final = frozenset({"null", "boolean", "number", "string"})
 TYPES: Final = frozenset({"string", "object", "array", "bool", "null", "number"})
@@ -195,6 +197,17 @@ def is_plain(condition: Condition, indexed: Collection[tuple[str, ...]]) -> bool
     return False
 
 
+def is_in_arrays(field: Field, indexed: Collection[tuple[str, ...]]) -> bool:
+    """Tell whether a condition asks for scalars that an index of arrays holds: not for null."""
+    match field.test:
+        case Equals(value) | Compare(_, value):
+            return field.path.keys in indexed and value.kind in SCALARS - {"null"}
+        case OneOf(lists):
+            some = bool(lists) and all(each.kind != "null" for each in lists)
+            return field.path.keys in indexed and some
+    return False
+
+
 def keys_of(condition: Condition) -> Iterator[tuple[str, ...]]:
     """Yield the keys of the fields of a condition that `is_plain`."""
     match condition:
@@ -214,6 +227,14 @@ def _check_fields(sort: Sort, *, arrays: bool) -> None:
     for each in sort.fields:
         if isinstance(each.target, str):
             raise InvalidIndex(each.name, "only fields of the body can be indexed")
+        if not each.target.keys:
+            raise InvalidIndex(each.name, "name a field within the body")
+        if arrays and not _can_open(each.target.keys):
+            raise InvalidIndex(each.name, f"takes up to {MAX_OPENED} keys, and no numbers")
+
+
+def _can_open(keys: tuple[str, ...]) -> bool:
+    return len(keys) <= MAX_OPENED and not any(map(is_index, keys))
 
 
 def _name(name: Any, sort: Sort) -> str:

@@ -44,6 +44,7 @@ FLOORS = [
     {
         "dialects",
         "dialects.sqlite",
+        "dialects.sqlite_arrays",
         "dialects.sqlite_filters",
         "dialects.sqlite_ordering",
         "dialects.postgresql",

@@ -159,6 +159,10 @@ class Database(Protocol):
     def create_body_index(self, table: sa.Table, physical: str) -> Sequence[str]:
         """Return the statements that make an index over whole bodies, if there is such a thing."""
 
+    @property
+    def INDEXES_ARRAYS(self) -> bool:  # noqa: N802
+        """Does an index of arrays serve an `ArrayTest`?"""
+
     def create_array_index(
         self, table: sa.Table, keys: tuple[str, ...], physical: str
     ) -> Sequence[str]:

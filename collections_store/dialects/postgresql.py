@@ -55,6 +55,8 @@ ORDERED_KEYS: Final = False
 HAS_SCHEMAS: Final = True
 UPGRADES_ITSELF: Final = False
 POOL_SIZE: Final = 10
+INDEXES_ARRAYS: Final = False
+"""The index over whole bodies does so already."""
 FUNCTIONS: Final[Sequence[Function]] = ()
 _IDLE: Final = 0
 """PQTRANS_IDLE of libpq's `PQtransactionStatus`."""

@@ -24,6 +24,7 @@ from .. import errors as ours
 from ..expressions import (
     AnyOf,
     ArrayAt,
+    ArrayTest,
     BodyFromText,
     BodyMatches,
     BodyText,
@@ -37,6 +38,7 @@ from ..expressions import (
     ValueText,
 )
 from . import Durability, Function, TableVanished, UniqueViolated
+from . import sqlite_arrays as arrays
 from . import sqlite_ordering as ordering
 from .sqlite_filters import can_say as can_say
 from .sqlite_filters import count_parameters as count_parameters
@@ -60,6 +62,7 @@ ORDERED_KEYS: Final = True
 HAS_SCHEMAS: Final = False
 UPGRADES_ITSELF: Final = True
 POOL_SIZE: Final = 4
+INDEXES_ARRAYS: Final = True
 BUSY_SLICE: Final = 0.25
 """Seconds after which a wait for a lock comes back to see whether its caller still waits."""
 
@@ -214,6 +217,13 @@ def _array_at(element: ArrayAt, compiler: Any, **kw: Any) -> str:
     return ordering.array_at(compiler.process(element.clauses, **kw), element.keys)
 
 
+@compiles(ArrayTest, NAME)
+def _array_test(element: ArrayTest, compiler: Any, **kw: Any) -> str:
+    seq, *parameters = (compiler.process(clause, **kw) for clause in element.clauses)
+    said = ordering.test_of("rank", "value", element.in_words(parameters, ordering.plain_width))
+    return f"{seq} IN (SELECT seq FROM {element.physical} WHERE {said})"
+
+
 @compiles(PlainTest, NAME)
 def _plain_test(element: PlainTest, compiler: Any, **kw: Any) -> str:
     body, *parameters = (compiler.process(clause, **kw) for clause in element.clauses)
@@ -245,13 +255,13 @@ def create_body_index(table: sa.Table, physical: str) -> Sequence[str]:  # noqa:
 
 
 def create_array_index(table: sa.Table, keys: tuple[str, ...], physical: str) -> Sequence[str]:
-    """Return the statements that make an index of the values in arrays."""
-    raise NotImplementedError
+    """Keep a table of the values beside the collection's."""
+    return arrays.create(reference(table), physical, keys)
 
 
-def drop_array_index(table: sa.Table, physical: str) -> Sequence[str]:
-    """Return the statements that drop it."""
-    raise NotImplementedError
+def drop_array_index(table: sa.Table, physical: str) -> Sequence[str]:  # noqa: ARG001
+    """Drop it, and what keeps it."""
+    return arrays.drop(physical)
 
 
 def list_parameter(texts: Sequence[str]) -> str:

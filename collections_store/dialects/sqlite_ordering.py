@@ -116,6 +116,20 @@ def partial_test(body: str, keys: tuple[str, ...], test: Test) -> str:
     return plain_test(body, keys, spelled_out(test, lambda v: tuple(map(literal, plain_values(v)))))
 
 
+def test_of(rank: str, value: str, test: Test) -> str:
+    """Spell a test of scalars over two columns; the slots of the test hold its words."""
+    match test:
+        case Equals(given):
+            return _compared(rank, value, "=", given)
+        case Compare(operator, Slot(kind="boolean") as slot):
+            return f"({_compared(rank, value, _SIGNS[operator], slot)} AND {rank} >= {FALSE})"
+        case Compare(operator, given):
+            return _compared(rank, value, _SIGNS[operator], given)
+        case OneOf(lists):
+            return f"({' OR '.join(_compared(rank, value, 'IN', given) for given in lists)})"
+    raise AssertionError(test)
+
+
 def literal(value: Any) -> str:
     """Return an SQL literal of a text or a number."""
     return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else codec.spell(value)
@@ -143,6 +157,8 @@ def _plain(body: str, keys: tuple[str, ...], test: Test) -> Iterator[str]:
         case HasType(types):
             T, V = f"json_type({body}, {path})", f"json_extract({body}, {path})"  # noqa: N806
             yield from (TYPES[name].format(T=T, V=V) for name in types)
+        case _:
+            yield test_of(rank, value, test)
 
 
 def _not_opened(body: str, keys: tuple[str, ...]) -> Iterator[str]:

@@ -102,7 +102,10 @@ class Drop:
     def __call__(self, connection: Connection) -> bool:
         store = connection.store
         forgotten = connection.rows(store.forget, {"name": self.collection})
-        for (table,) in forgotten:
+        for table, options in forgotten:
+            for index in CollectionOptions.from_text(options).indexes:
+                for statement in store.indexes(table).drop(index):
+                    connection.changed(statement)
             connection.changed(store.drop_table(table))
         return bool(forgotten)
 

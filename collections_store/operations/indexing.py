@@ -18,6 +18,7 @@ from .queries import Find
 from .reading import matching
 
 if TYPE_CHECKING:
+    from ..dialects import Database
     from ..statements import CatalogueStatements
     from .connection import Connection
 
@@ -37,13 +38,15 @@ class CreateIndex:
         table, options = _read(connection, self.collection)
         if self._is_there(options):
             return self.index.name
-        if not all(map(connection.database.can_order, ways_of(self.index))):
-            raise InvalidIndex(
-                self.index.fields[0][0],
-                "SQLite 3.40 cannot address a key that holds a double quote",
-            )
+        self._check(connection.database)
         _Indexes(connection, self.collection, table, options).add(self.index)
         return self.index.name
+
+    def _check(self, database: Database) -> None:
+        keys = [*ways_of(self.index), *(path.keys for path in self.index.paths)]
+        if not all(map(database.can_order, keys)):
+            problem = "SQLite 3.40 cannot address a key that holds a double quote"
+            raise InvalidIndex(self.index.fields[0][0], problem)
 
     def _is_there(self, options: CollectionOptions) -> bool:
         for other in options.indexes:

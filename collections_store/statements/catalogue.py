@@ -111,10 +111,10 @@ class CatalogueStatements:
 
     @cached_property
     def forget(self) -> str:
-        """Delete the entry of `:name`; gives its table."""
+        """Delete the entry of `:name`; gives its table and its options."""
         c = self.catalogue.c
         delete = sa.delete(self.catalogue).where(c.name == _bound("name"))
-        return self._sql(delete.returning(c.table_name))
+        return self._sql(delete.returning(c.table_name, c.options))
 
     def create_table(self, table: str) -> str:
         """Create a collection's table."""

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 import sqlalchemy as sa
 
 from ..dialects import Database
-from ..expressions import AnyOf, ArrayAt, BodyMatches, IsNot, PlainTest
+from ..expressions import AnyOf, ArrayAt, ArrayTest, BodyMatches, IsNot, PlainTest
 from ..filter import (
     And,
     Compare,
@@ -27,7 +27,7 @@ from ..filter import (
     conjuncts,
     values_of,
 )
-from ..index import is_plain, keys_of
+from ..index import is_in_arrays, is_plain, keys_of
 from ..path import ways_to
 
 MAX_CONDITIONS: Final = 100
@@ -43,7 +43,8 @@ Bind: TypeAlias = Callable[[Condition], Mapping[str, Any]]
 Said: TypeAlias = tuple[sa.ColumnElement[bool], Bind]
 
 
-Ways: TypeAlias = frozenset[tuple[str, ...]]
+Keys: TypeAlias = tuple[str, ...]
+Ways: TypeAlias = frozenset[Keys]
 """Places in a body."""
 
 
@@ -89,8 +90,10 @@ class Query:
 class Conditions:
     """What SQL says of conditions on one collection's objects."""
 
-    def __init__(self, table: sa.Table, database: Database) -> None:
+    def __init__(self, table: sa.Table, database: Database, arrays: Mapping[Keys, str]) -> None:
         self.table, self.database = table, database
+        self._arrays = arrays if database.INDEXES_ARRAYS else {}
+        """The names of the indexes of arrays."""
 
     def exact(self, shape: Condition) -> Where:
         """Say a shape whatever the objects hold."""
@@ -128,6 +131,11 @@ class Conditions:
     def _say_exactly(self, condition: Condition, name: str) -> Said | None:
         return self._say(condition, name, MAX_MIXED)
 
+    def _array_test(self, field: Field, name: str) -> Said:
+        physical, seq = self._arrays[field.path.keys], self.table.c.seq
+        parameters, bind = self._values(field, name)
+        return ArrayTest(seq, field, parameters, physical), bind
+
     def _either(self, condition: Condition, name: str, indexed: Ways) -> Said | None:
         said, plain = self._say_exactly(condition, name), self._plainly(condition, name, indexed)
         if said is None or plain is None:
@@ -154,22 +162,26 @@ class Conditions:
         return None
 
     def _plain_test(self, field: Field, name: str) -> Said:
+        parameters, bind = self._values(field, name)
+        return PlainTest(self.table.c.body, field, parameters), bind
+
+    def _values(self, field: Field, name: str) -> tuple[list[sa.BindParameter[Any]], Bind]:
         width, values = self.database.plain_width, self.database.plain_values
         total = sum(width(slot.kind) for slot in values_of(field))
         names = [f"{name}_{n}" for n in range(total)]
-        parameters = [sa.bindparam(each, type_=sa.types.NULLTYPE) for each in names]
-        clause = PlainTest(self.table.c.body, field, parameters)
 
         def bind(actual: Condition) -> dict[str, Any]:
             bound = [each for value in values_of(actual) for each in values(value)]
             return dict(zip(names, bound, strict=True))
 
-        return clause, bind
+        return [sa.bindparam(each, type_=sa.types.NULLTYPE) for each in names], bind
 
     def _say(self, condition: Condition, name: str, depth: int) -> Said | None:
         """Return the clause of a shape, and what makes its parameters; None: SQL has no words."""
         if isinstance(condition, Metadata):
             return self._metadata(condition, name)
+        if isinstance(condition, Field) and is_in_arrays(condition, self._arrays):
+            return self._array_test(condition, name)
         if self.database.can_say(condition):
             names = [f"{name}_{n}" for n in range(self.database.count_parameters(condition))]
             parameters = [sa.bindparam(each, type_=sa.types.NULLTYPE) for each in names]

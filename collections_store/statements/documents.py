@@ -43,7 +43,8 @@ class Statements:
 
     def __init__(self, table: sa.Table, options: CollectionOptions, database: Database) -> None:
         self.table, self.options, self.database = table, options, database
-        self._conditions = Conditions(table, database)
+        arrays = {each.paths[0].keys: each.physical for each in options.indexes if each.arrays}
+        self._conditions = Conditions(table, database, arrays)
         self._partial = [index for index in options.indexes if index.where is not None]
         cached = lru_cache(maxsize=SHAPES_KEPT)
         self.order = cached(self._order)
@@ -142,7 +143,9 @@ class Statements:
         usable = [
             each for each in self.options.indexes if each.where is None or each.name in implied
         ]
-        indexed = frozenset(path.keys for each in usable if not each.arrays for path in each.paths)
+        opened = {path for each in usable if each.arrays for path in each.paths}
+        fields = {path for each in usable if not each.arrays for path in each.paths}
+        indexed = frozenset(path.keys for path in fields - opened)
         say = self._conditions.plain if plain else self._conditions.opened
         where = say(shape, indexed) if indexed else self._conditions.exact(shape)
         limits = [partial(self.table, each.where) for each in usable if each.where is not None]

@@ -35,6 +35,9 @@ def test_another_index_of_the_same_name_or_fields_is_refused(things: Any) -> Non
     [
         ([], {}, "a field at least"),
         ("$id", {}, r"\$id"),
+        ("$body", {}, r"\$body"),
+        ("a.b.c.d", {"arrays": True}, "up to 3 keys"),
+        ("a.0", {"arrays": True}, "no numbers"),
         ([("a", 2)], {}, "'a'"),
         ([("a", 1), ("a", -1)], {}, "'a'"),
         (["a", "b", "c", "d", "e", "f"], {}, "'f'"),
@@ -177,3 +180,49 @@ def test_answers_do_not_depend_on_indexes(things: Any) -> None:
             assert {d.id for d in things.find(each, sort=[("a.b", -1), ("a", 1)])} == set(ids)
         assert things.drop_index("a_1")
         assert things.drop_index("a.b_-1_a_1")
+
+
+def test_an_index_of_arrays_sees_into_them(things: Any) -> None:
+    things.put("before", {"a": [{"b": 1}, {"b": [2, "x"]}], "t": ["x", "y"]})
+    things.create_index("a.b", arrays=True)
+    things.create_index("t", arrays=True)
+    things.put("after", {"a": {"b": 2}, "t": "x"})
+    things.put("null", {"a": None, "t": [None, [3], True]})
+    asked = [{"a.b": 1}, {"a.b": 2}, {"a.b": {"$gte": 2}}, {"a.b": {"$in": ["x", 7]}}, {"t": "x"}]
+    asked += [
+        {"t": True},
+        {"t": [3]},
+        {"t": None},
+        {"t": {"$all": ["x", "y"]}},
+        {"t": {"$ne": "x"}},
+    ]
+    expected = ["b", "ba", "ba", "b", "ba", "n", "n", "n", "b", "n"]
+    assert ["".join(d.id[0] for d in things.find(each)) for each in asked] == expected
+    things.put("before", {"a": [{"b": 3}], "t": []})
+    things.remove("after")
+    assert [things.count(each) for each in asked] == [0, 0, 1, 0, 0, 1, 1, 1, 0, 2]
+    things.put_many({"after": {"t": "x"}, "more": {"t": ["x"]}})
+    assert things.delete_many({"t": "x"}).deleted_count == 2
+    assert things.drop_index("t_1") is True
+    assert things.count({"t": True}) == 1
+
+
+def test_an_index_of_arrays_goes_with_its_collection(store: Any) -> None:
+    for name in ("one", "two"):
+        store["one"].create_index("t", arrays=True)
+        store["one"].put("x", {"t": ["y"]})
+        store.rename("one", "two")
+        assert store["two"].count({"t": "y"}) == 1
+        store["two"].put("z", {"t": ["y"]})
+        assert store["two"].count({"t": "y"}) == 2
+        assert store.drop("two"), name
+    assert store["two"].count({"t": "y"}) == 0
+
+
+def test_two_fields_cannot_be_one_index_of_arrays(things: Any) -> None:
+    with pytest.raises(InvalidIndex, match="'b'"):
+        things.create_index(["a", "b"], arrays=True)
+    with pytest.raises(InvalidIndex, match="unique"):
+        things.create_index("a", arrays=True, unique=True)
+    with pytest.raises(InvalidIndex, match="where"):
+        things.create_index("a", arrays=True, where={"b": 1})
