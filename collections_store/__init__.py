@@ -38,6 +38,7 @@ from .errors import (
     TransactionConflict,
     was_committed,
 )
+from .explanation import Explanation
 from .filter import Filter
 from .filter.fields import F
 from .index import Index
@@ -62,6 +63,7 @@ __all__ = [
     "DeleteResult",
     "Document",
     "DuplicateKey",
+    "Explanation",
     "F",
     "Filter",
     "Index",

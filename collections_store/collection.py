@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from .codec import Codec
 from .document import DeleteResult, Document, Page, check_id, check_ids
 from .errors import InvalidFilter, InvalidId
+from .explanation import Explanation
 from .filter import Filter, read_target
 from .index import Index
 from .operations import (
@@ -18,6 +19,7 @@ from .operations import (
     Distinct,
     DropIndex,
     Exists,
+    Explain,
     Find,
     FindPage,
     Get,
@@ -331,6 +333,33 @@ class Collection:
         ["country_1: {'country': 1}, unique"]
         """
         return self._run(ListIndexes(self.name))
+
+    def explain(
+        self,
+        filter: Any = None,
+        equals: Any = ...,
+        *,
+        sort: Any = None,
+        skip: int = 0,
+        limit: int | None = None,
+    ) -> Explanation:
+        """Tell how `find` answers: what the database decides and what Python, by which indexes, and
+        which index would help. Nothing but the plan is computed.
+
+        Raises `CollectionNotFound` where there is no collection yet.
+
+        >>> with Store("sqlite://") as store:
+        ...     version = store["cities"].put("berlin", {"country": "de"})
+        ...     name = store["cities"].create_index("country")
+        ...     print(str(store["cities"].explain("country", "de")).partition("order")[0])
+        the database decides {'country': 'de'}
+        indexes: country_1
+        all objects are read: no
+        <BLANKLINE>
+        """
+        asked = Filter.parse(filter, equals, self._codec)
+        window = check_window(skip, limit)
+        return self._run(Explain(self.name, asked, Sort.parse(sort), *window))
 
     def stream(self, filter: Any = None, equals: Any = ...) -> Iterator[Document]:
         """Yield the objects that match, in natural order, in constant memory.

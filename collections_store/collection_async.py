@@ -9,6 +9,7 @@ from .codec import Codec
 from .collection import Documents, Indexes, Values, encoded
 from .document import DeleteResult, Document, Page, check_id, check_ids
 from .errors import InvalidFilter
+from .explanation import Explanation
 from .filter import Filter, read_target
 from .index import Index
 from .operations import (
@@ -19,6 +20,7 @@ from .operations import (
     Distinct,
     DropIndex,
     Exists,
+    Explain,
     Find,
     FindPage,
     Get,
@@ -367,6 +369,36 @@ class AsyncCollection:
         ["country_1: {'country': 1}, unique"]
         """
         return await self._run(ListIndexes(self.name))
+
+    async def explain(
+        self,
+        filter: Any = None,
+        equals: Any = ...,
+        *,
+        sort: Any = None,
+        skip: int = 0,
+        limit: int | None = None,
+    ) -> Explanation:
+        """Tell how `find` answers: what the database decides and what Python, by which indexes, and
+        which index would help. Nothing but the plan is computed.
+
+        Raises `CollectionNotFound` where there is no collection yet.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         version = await store["cities"].put("berlin", {"country": "de"})
+        ...         name = await store["cities"].create_index("country")
+        ...         explanation = await store["cities"].explain("country", "de")
+        ...         print(str(explanation).partition("order")[0])
+        >>> asyncio.run(main())
+        the database decides {'country': 'de'}
+        indexes: country_1
+        all objects are read: no
+        <BLANKLINE>
+        """
+        asked = Filter.parse(filter, equals, self._codec)
+        window = check_window(skip, limit)
+        return await self._run(Explain(self.name, asked, Sort.parse(sort), *window))
 
     async def stream(self, filter: Any = None, equals: Any = ...) -> AsyncIterator[Document]:
         """Yield the objects that match, in natural order, in constant memory.

@@ -33,6 +33,7 @@ FLOORS = [
     {"matcher"},
     {"ordering"},
     {"cursor", "index"},
+    {"explanation"},
     {
         "projection",
         "projection.parsing",
@@ -66,6 +67,7 @@ FLOORS = [
         "operations.connection",
         "operations.catalogue",
         "operations.documents",
+        "operations.explaining",
         "operations.indexing",
         "operations.ordered",
         "operations.queries",
@@ -100,6 +102,7 @@ PURE = {
     "ordering",
     "cursor",
     "index",
+    "explanation",
     "json_schema",
     "projection",
 }

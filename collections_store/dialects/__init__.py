@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 import sqlalchemy as sa
 
 from ..errors import CollectionsStoreError, DatabaseError, InvalidUrl
+from ..explanation import Plan
 from ..filter import Condition, Kind, Value
 from ..ordering import Key
 
@@ -179,6 +180,12 @@ class Database(Protocol):
 
     def is_rough(self, key: Key) -> bool:
         """Do the `SORT_PARTS` not tell the key from all others?"""
+
+    def explain(self, sql: str) -> str:
+        """Return the statement that gives the plan of a statement."""
+
+    def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
+        """Return what its rows say of a collection's table."""
 
     def list_parameter(self, texts: Sequence[str]) -> Any:
         """Return the parameter of `AnyOf`."""

@@ -7,7 +7,8 @@ opens it again, so that `$.a ? (@ == 1)` matches [[1]]; every test therefore als
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import NullPool
 
 from .. import errors as ours
+from ..explanation import Plan
 from ..expressions import (
     AnyOf,
     ArrayAt,
@@ -295,6 +297,48 @@ def parameters(condition: Condition) -> Sequence[Any]:
 def list_parameter(texts: Sequence[str]) -> list[str]:
     """The driver knows lists."""
     return list(texts)
+
+
+# -- plans ------------------------------------------------------------------------------------
+
+
+def explain(sql: str) -> str:
+    """Return the statement that gives the plan of a statement."""
+    return f"EXPLAIN (FORMAT JSON, COSTS OFF) {sql}"
+
+
+def plan(rows: Sequence[Any], table: sa.Table) -> Plan:
+    """Read the plan: a tree of steps."""
+    steps = list(_steps(rows[0][0][0]["Plan"], 0))
+    used = [step["Index Name"] for _, step in steps if "Index Name" in step]
+    known = {f"{table.name}_pkey": "$id", f"{_stem(table)}$i0": "$body"}
+    scans = any(
+        step["Node Type"] == "Seq Scan" and step["Relation Name"] == table.name for _, step in steps
+    )
+    return Plan(
+        tuple(_line(depth, step) for depth, step in steps),
+        tuple(known.get(name, name) for name in used),
+        scans,
+        any("Sort" in step["Node Type"] for _, step in steps),
+    )
+
+
+def _steps(step: Any, depth: int) -> Iterator[tuple[int, Any]]:
+    yield depth, step
+    for below in step.get("Plans", ()):
+        yield from _steps(below, depth + 1)
+
+
+def _line(depth: int, step: Any) -> str:
+    using = f" using {step['Index Name']}" if "Index Name" in step else ""
+    on = f" on {step['Relation Name']}" if "Relation Name" in step else ""
+    return f"{'  ' * depth}{step['Node Type']}{using}{on}"
+
+
+def _stem(table: sa.Table) -> str:
+    """Return what the names of the indexes of a table begin with."""
+    found = re.match("(.*?[0-9]+)_", str(table.name))
+    return found[1] if found else ""
 
 
 # -- errors ----------------------------------------------------------------------------------

@@ -148,7 +148,8 @@ def partial_test(body: str, keys: tuple[str, ...], test: Test) -> str:
 def _plain(body: str, keys: tuple[str, ...], test: Test) -> Iterator[str]:
     value = value_at(body, keys)
     rank = _PARTS["rank"].format(value=value)
-    none = f"({' AND '.join([f'{rank} = {NULL}', *_not_opened(body, keys)])})"
+    null = [f"{rank} = {NULL}", _no_number(value), _no_text(value)]
+    none = f"({' AND '.join([*null, *_not_opened(body, keys)])})"
     match test:
         case Equals(Slot(kind="null")):
             yield none
@@ -177,15 +178,28 @@ def _compared(value: str, sign: str, given: Given) -> str:
     rank, number, text = (_PARTS[name].format(value=value) for name in SORT_PARTS)
     words = _words(given)
     match given.kind:
+        case "boolean" if sign == "=":
+            is_it = f"{rank} = CAST({words[0]} AS INTEGER)"
+            return f"({is_it} AND {_no_number(value)} AND {_no_text(value)})"
         case "boolean":
             return f"{rank} {sign} CAST({words[0]} AS INTEGER)"
         case "number":
-            return f"({rank} = {NUMBER} AND {number} {sign} CAST({words[0]} AS NUMERIC))"
+            told = f"{rank} = {NUMBER} AND {number} {sign} CAST({words[0]} AS NUMERIC)"
+            return f"({told} AND {_no_text(value)})" if sign == "=" else f"({told})"
     near = sign if sign in {"=", ">=", "<="} else f"{sign}="
     return (
-        f"({rank} = {STRING} AND {text} {near} CAST({words[0]} AS TEXT) "
+        f"({rank} = {STRING} AND {_no_number(value)} AND {text} {near} CAST({words[0]} AS TEXT) "
         f"AND ({value} #>> '{{}}') COLLATE \"C\" {sign} CAST({words[1]} AS TEXT))"
     )
+
+
+def _no_number(value: str) -> str:
+    """Name the column all the same: an index goes on only past columns that are equal."""
+    return f"{_PARTS['number'].format(value=value)} = 0"
+
+
+def _no_text(value: str) -> str:
+    return f"{_PARTS['text'].format(value=value)} = ''"
 
 
 def _among(value: str, given: Given) -> str:

@@ -21,6 +21,7 @@ from sqlalchemy.pool import NullPool
 
 from .. import codec, values
 from .. import errors as ours
+from ..explanation import Plan
 from ..expressions import (
     AnyOf,
     ArrayAt,
@@ -291,6 +292,26 @@ FUNCTIONS: Final[Sequence[Function]] = (
     ("collections_store_compare", 2, _compare),
     ("collections_store_found", 3, _found),
 )
+
+
+# -- plans ------------------------------------------------------------------------------------
+
+_USED: Final = re.compile(r"USING (?:COVERING )?INDEX (\S+)|^SEARCH (\S+\$i\d+) USING PRIMARY KEY")
+
+
+def explain(sql: str) -> str:
+    """Return the statement that gives the plan of a statement."""
+    return f"EXPLAIN QUERY PLAN {sql}"
+
+
+def plan(rows: Sequence[Any], table: sa.Table) -> Plan:
+    """Read the plan: a line of words for each step."""
+    lines = tuple(row[3] for row in rows)
+    found = (match for line in lines for match in _USED.finditer(line))
+    names = (match[1] or match[2] for match in found)
+    indexes = tuple("$id" if name.startswith("sqlite_autoindex") else name for name in names)
+    scans = any(line == f"SCAN {reference(table)}" for line in lines)
+    return Plan(lines, indexes, scans, any("ORDER BY" in line for line in lines))
 
 
 # -- errors ----------------------------------------------------------------------------------

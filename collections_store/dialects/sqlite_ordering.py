@@ -88,8 +88,8 @@ def array_at(body: str, keys: tuple[str, ...]) -> str:
 
 
 def plain_width(kind: Kind) -> int:
-    """Return how many parameters a value takes."""
-    return 0 if kind == "null" else 1
+    """Return how many parameters a value takes: a boolean comes as its rank and as a number."""
+    return {"null": 0, "boolean": 2}.get(kind, 1)
 
 
 def plain_values(value: Value) -> Sequence[Any]:
@@ -98,7 +98,7 @@ def plain_values(value: Value) -> Sequence[Any]:
         case "null":
             return ()
         case "boolean":
-            return (TRUE if value.value else FALSE,)
+            return (TRUE if value.value else FALSE, int(value.value))
         case "booleans":
             return (codec.spell([TRUE if each else FALSE for each in value.value]),)
         case "numbers" | "strings":
@@ -119,6 +119,8 @@ def partial_test(body: str, keys: tuple[str, ...], test: Test) -> str:
 def test_of(rank: str, value: str, test: Test) -> str:
     """Spell a test of scalars over two columns; the slots of the test hold its words."""
     match test:
+        case Equals(Slot(kind="boolean", words=(ranked, whole))):
+            return f"({rank} = {ranked} AND {value} = {whole})"
         case Equals(given):
             return _compared(rank, value, "=", given)
         case Compare(operator, Slot(kind="boolean") as slot):
@@ -138,16 +140,11 @@ def literal(value: Any) -> str:
 def _plain(body: str, keys: tuple[str, ...], test: Test) -> Iterator[str]:
     path = path_literal(keys)
     rank, value = _RANK.format(body=body, path=path), _VALUE.format(body=body, path=path)
-    none = f"({' AND '.join([f'{rank} = {NULL}', *_not_opened(body, keys)])})"
+    null = f"{rank} = {NULL} AND {value} = ''"
+    none = f"({' AND '.join([null, *_not_opened(body, keys)])})"
     match test:
         case Equals(Slot(kind="null")):
             yield none
-        case Equals(given):
-            yield _compared(rank, value, "=", given)
-        case Compare(operator, Slot(kind="boolean") as slot):
-            yield f"({_compared(rank, value, _SIGNS[operator], slot)} AND {rank} >= {FALSE})"
-        case Compare(operator, given):
-            yield _compared(rank, value, _SIGNS[operator], given)
         case OneOf(lists):
             yield from (
                 none if g.kind == "null" else _compared(rank, value, "IN", g) for g in lists
@@ -169,12 +166,9 @@ def _not_opened(body: str, keys: tuple[str, ...]) -> Iterator[str]:
 
 def _compared(rank: str, value: str, sign: str, given: Given) -> str:
     assert isinstance(given, Slot)
-    words = (
-        f"(SELECT value FROM json_each({given.words[0]}))"
-        if sign == "IN" and given.words
-        else "".join(given.words)
-    )
+    [word, *_] = given.words
+    listed = f"(SELECT value FROM json_each({word}))" if sign == "IN" else word
     match given.kind:
         case "boolean" | "booleans":
-            return f"{rank} {sign} {words}"
-    return f"({rank} = {_RANKS[given.kind]} AND {value} {sign} {words})"
+            return f"{rank} {sign} {listed}"
+    return f"({rank} = {_RANKS[given.kind]} AND {value} {sign} {listed})"

@@ -22,6 +22,7 @@ from .catalogue import (
 )
 from .connection import Connection, DriverConnection, SharedConnection, add_functions
 from .documents import Exists, Get, GetDocument, GetMany, Put, PutMany, Remove, RemoveMany
+from .explaining import Explain
 from .indexing import CreateIndex, DropIndex, FindDuplicate, ListIndexes
 from .queries import (
     Count,
@@ -91,6 +92,7 @@ __all__ = [
     "Drop",
     "DropIndex",
     "Exists",
+    "Explain",
     "Find",
     "FindDuplicate",
     "FindPage",

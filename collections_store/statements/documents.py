@@ -15,13 +15,14 @@ import sqlalchemy as sa
 from ..dialects import Database
 from ..expressions import (
     AnyOf,
+    ArrayAt,
     BodyFromText,
     BodyText,
     IsNot,
     TableSize,
     ValueText,
 )
-from ..filter import Condition, Filter, shape_of
+from ..filter import Condition, Field, Filter, shape_of
 from ..index import CollectionOptions, Index, every_conjunct, parts_of
 from ..ordering import Sort
 from ..path import ways_to
@@ -61,7 +62,7 @@ class Statements:
         If `plain`, in words that indexes serve, see `Query.doubtful`; else, whatever the objects
         hold: then the order is the natural one.
         """
-        return self._select_cached(*self._shape(filter), sort, level, plain)
+        return self._select_cached(*self._shape(filter, sort), sort, level, plain)
 
     def count(self, filter: Filter, *, plain: bool = True) -> Query:
         """Give the number of rows and, if `doubtful`, first whether it is wrong."""
@@ -131,8 +132,8 @@ class Statements:
         count = sa.select(sa.func.count()).select_from(self.table).scalar_subquery()
         return self._sql(sa.select(count, TableSize(self.table)))
 
-    def _shape(self, filter: Filter) -> tuple[Condition, Implied]:
-        implied = [index.name for index in self._partial if _implies(filter, index)]
+    def _shape(self, filter: Filter, sort: Sort = NATURAL) -> tuple[Condition, Implied]:
+        implied = [index.name for index in self._partial if _is_of_use(index, filter, sort)]
         return shape_of(filter.condition), tuple(implied)
 
     def _order(self, sort: Sort) -> Order:
@@ -166,7 +167,7 @@ class Statements:
         doubt = self._array(shape, where.ways | order.ways())
         if doubt is None:
             return Query(self._sql(statement), where.bind, where.residual)
-        known = sa.select(sa.exists(doubt).label("doubt")).subquery("known")
+        known = sa.select(doubt.label("doubt")).subquery("known")
         found = statement.subquery("found")
         either = sa.select(known.c.doubt, *found.c).select_from(known.outerjoin(found, sa.true()))
         bind = self._also(shape, where)
@@ -178,7 +179,7 @@ class Statements:
         doubt = self._array(shape, where.ways)
         if doubt is None:
             return Query(self._sql(count), where.bind, where.residual)
-        both = sa.select(sa.exists(doubt), count.scalar_subquery())
+        both = sa.select(doubt, count.scalar_subquery())
         return Query(self._sql(both), self._also(shape, where), where.residual, doubtful=True)
 
     def _doubt(self, shape: Condition, implied: Implied) -> Query | None:
@@ -186,20 +187,23 @@ class Statements:
         doubt = self._array(shape, where.ways)
         if doubt is None:
             return None
-        return Query(self._sql(sa.select(sa.exists(doubt))), self._also(shape, where))
+        return Query(self._sql(sa.select(doubt)), self._also(shape, where))
 
     def _delete(self, shape: Condition, implied: Implied, plain: bool) -> Query:
         where = self._where(shape, implied, plain)
         statement = sa.delete(self.table).where(*where.clauses)
         return Query(self._sql(statement), where.bind, where.residual)
 
-    def _array(self, shape: Condition, ways: Ways) -> sa.Select[Any] | None:
-        """Select the matching rows that have an array at one of the places."""
+    def _array(self, shape: Condition, ways: Ways) -> sa.ColumnElement[bool] | None:
+        """Some matching row has an array at one of the places; each is looked for by itself, so that
+        its index serves.
+        """
         if not ways:
             return None
-        exact = self._conditions.exact(shape)
+        exact, body = self._conditions.exact(shape), self.table.c.body
         one: sa.Select[Any] = sa.select(sa.literal_column("1")).select_from(self.table)
-        return one.where(*exact.clauses, array_on(self.table.c.body, ways)).correlate(None)
+        rows = (one.where(ArrayAt(body, way), *exact.clauses) for way in sorted(ways))
+        return sa.or_(*(sa.exists(each.correlate(None)) for each in rows))
 
     def _also(self, shape: Condition, where: Where) -> Bind:
         exact = self._conditions.exact(shape)
@@ -263,7 +267,14 @@ class Statements:
         return compiled(statement, self.database)
 
 
-def _implies(filter: Filter, index: Index) -> bool:
-    """Tell whether a filter asks for all that the condition of a partial index asks."""
+def _is_of_use(index: Index, filter: Filter, sort: Sort) -> bool:
+    """Tell whether a filter asks for all that the condition of a partial index asks, and a question
+    begins with the first field of the index.
+    """
     asked = list(every_conjunct(filter.condition))
-    return all(each in asked for each in parts_of(index.where or filter))
+    if not all(each in asked for each in parts_of(index.where or filter)):
+        return False
+    first = [each.path for each in asked if isinstance(each, Field)]
+    return index.paths[0] in first or index.sort.fields[0].target in {
+        f.target for f in sort.fields[:1]
+    }

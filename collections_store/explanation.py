@@ -1,0 +1,117 @@
+"""How a question is answered: which part where, by which index, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+from .filter import Compare, Condition, Equals, Field, Filter, OneOf
+from .index import MAX_FIELDS, Index, every_conjunct, is_plain
+from .ordering import Sort, SortField
+
+Ordered: TypeAlias = Literal["natural", "index", "database", "python"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a database says it will do: in lines, the names of indexes it uses, whether it reads a whole
+    table, and whether it sorts.
+    """
+
+    lines: tuple[str, ...]
+    indexes: tuple[str, ...]
+    scans: bool
+    sorts: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """How `find` answers a question; it prints in words.
+
+    `sql` runs with `parameters`. `in_sql` is the part of the filter that the database decides,
+    `in_matcher` the part that Python decides afterwards, over what the database lets pass. `indexes`
+    are the names of the indexes used, "$body" that over whole bodies, "$id" that of the ids. `scans`:
+    all objects are read. `order` says who sorts: an index, the database, Python, or nobody ("natural").
+    `arrays`: arrays were found where indexes do not look, so that slower words were chosen. `plan` is
+    the database's own, in lines. `advice` is a call that would help, or None.
+
+    >>> with Store("sqlite://") as store:
+    ...     version = store["cities"].put("berlin", {"country": "de"})
+    ...     print(store["cities"].explain({"country": "de"}, sort="people").advice)
+    create_index([('country', 1), ('people', 1)])
+    """
+
+    sql: str
+    parameters: Mapping[str, Any]
+    in_sql: Filter
+    in_matcher: Filter | None
+    indexes: tuple[str, ...]
+    scans: bool
+    order: Ordered
+    arrays: bool
+    plan: tuple[str, ...]
+    advice: str | None = field(default=None)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield f"the database decides {self.in_sql}"
+        if self.in_matcher is not None:
+            yield f"the matcher decides {self.in_matcher}"
+        yield f"indexes: {', '.join(self.indexes) or 'none'}"
+        yield f"all objects are read: {'yes' if self.scans else 'no'}"
+        yield f"order: {_ORDERS[self.order]}"
+        if self.arrays:
+            yield "there are arrays where indexes over fields do not look"
+        if self.advice:
+            yield f"advice: {self.advice}"
+        yield from (f"  {line}" for line in self.plan)
+
+
+_ORDERS = {
+    "natural": "natural",
+    "index": "as an index has it",
+    "database": "sorted by the database",
+    "python": "sorted in Python",
+}
+
+
+def advise(filter: Filter, sort: Sort, existing: tuple[Index, ...], *, arrays: bool) -> str | None:
+    """Return the call that makes an index for a question; None: there is one, or none would help.
+
+    The fields that are equal to something come first, those of the order next, ranges last.
+    `arrays`: the one field needs an index of arrays.
+    """
+    fields = [each for each in every_conjunct(filter.condition) if isinstance(each, Field)]
+    equal = [each for each in fields if isinstance(each.test, Equals | OneOf) and _is_scalar(each)]
+    ranges = [each for each in fields if isinstance(each.test, Compare) and _is_scalar(each)]
+    wanted = [SortField(each.path) for each in equal]
+    wanted += [each for each in sort.fields if not isinstance(each.target, str)]
+    wanted += [SortField(each.path) for each in ranges]
+    unique = {each.target: each for each in reversed(wanted)}
+    chosen = tuple(each for each in dict.fromkeys(unique[each.target] for each in wanted))[
+        :MAX_FIELDS
+    ]
+    if arrays and equal + ranges:
+        chosen = (SortField((equal + ranges)[0].path),)
+    made = Sort(chosen)
+    if not chosen or any(_serves(each, made, arrays) for each in existing):
+        return None
+    names = [(each.name, -1 if each.descending else 1) for each in chosen]
+    keys = repr(names[0][0]) if len(names) == 1 and names[0][1] == 1 else repr(names)
+    return f"create_index({keys}{', arrays=True' if arrays else ''})"
+
+
+def _serves(index: Index, wanted: Sort, arrays: bool) -> bool:
+    leading = index.sort.fields[: len(wanted.fields)]
+    return index.where is None and index.arrays == arrays and leading == wanted.fields
+
+
+def _is_scalar(condition: Condition) -> bool:
+    return (
+        isinstance(condition, Field)
+        and bool(condition.path.keys)
+        and is_plain(condition, {condition.path.keys})
+    )

@@ -1,0 +1,99 @@
+"""How a question is answered, by the database's own account."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from ..errors import CollectionNotFound
+from ..explanation import Explanation, Ordered, Plan, advise
+from ..filter import And, Filter, conjuncts
+from ..index import CollectionOptions
+from ..ordering import Sort
+from ..statements import Query, Statements
+from .reading import BEFORE_ALL, NATURAL, NO_LIMIT
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """Tell how `Find` would answer."""
+
+    collection: str
+    filter: Filter
+    sort: Sort
+    skip: int = 0
+    limit: int | None = None
+    WRITES: ClassVar = False
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> Explanation:
+        statements = connection.collection(self.collection)
+        query = statements.select(self.filter, self.sort)
+        arrays = query.doubtful and self._is_wrong(connection, query)
+        by_sql = statements.order(self.sort).can_say() and not query.residual and not arrays
+        if not by_sql:
+            query = statements.select(self.filter, NATURAL, 0, plain=False)
+        return self._explained(connection, statements, query, arrays=arrays, by_sql=by_sql)
+
+    def nothing(self) -> Explanation:
+        raise CollectionNotFound(self.collection)
+
+    def _is_wrong(self, connection: Connection, query: Query) -> bool:
+        rows = connection.rows(query.sql, query.parameters(self.filter, skip=0, limit=0))
+        return bool(rows[0][0])
+
+    def _explained(
+        self,
+        connection: Connection,
+        statements: Statements,
+        query: Query,
+        *,
+        arrays: bool,
+        by_sql: bool,
+    ) -> Explanation:
+        database, options = connection.database, statements.options
+        window = {
+            "seq": BEFORE_ALL,
+            "skip": self.skip,
+            "limit": NO_LIMIT if self.limit is None else self.limit,
+        }
+        parameters = query.parameters(self.filter, **window)
+        rows = connection.rows(database.explain(query.sql), parameters)
+        plan: Plan = database.plan(rows, statements.table)
+        opens = arrays and database.INDEXES_ARRAYS
+        advice = advise(self.filter, self.sort, options.indexes, arrays=opens)
+        return Explanation(
+            sql=query.sql,
+            parameters=parameters,
+            in_sql=_without(self.filter, query.residual),
+            in_matcher=query.rest(self.filter) if query.residual else None,
+            indexes=_names(plan, options),
+            scans=plan.scans,
+            order=self._order(plan, by_sql=by_sql),
+            arrays=arrays,
+            plan=plan.lines,
+            advice=advice if plan.scans or (plan.sorts and self.sort.fields) or arrays else None,
+        )
+
+    def _order(self, plan: Plan, *, by_sql: bool) -> Ordered:
+        if not self.sort.fields:
+            return "natural"
+        if not by_sql:
+            return "python"
+        return "database" if plan.sorts else "index"
+
+
+def _without(filter: Filter, residual: tuple[int, ...]) -> Filter:
+    every = enumerate(conjuncts(filter.condition))
+    return Filter(And(tuple(each for place, each in every if place not in residual)))
+
+
+def _names(plan: Plan, options: CollectionOptions) -> tuple[str, ...]:
+    """Return the names that users know; the indexes of what has arrays are nobody's business."""
+    ways = {physical for _, physical in options.ways}
+    named = {index.physical: index.name for index in options.indexes}
+    known = (named.get(each, each) for each in plan.indexes if each not in ways)
+    return tuple(dict.fromkeys(known))
