@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from .filter import Compare, Condition, Equals, Field, Filter, OneOf
-from .index import MAX_FIELDS, Index, every_conjunct, is_plain
+from .filter import Compare, Equals, Field, Filter, Matches, OneOf
+from .index import MAX_FIELDS, Index, every_conjunct, implied_by, is_plain
 from .ordering import Sort, SortField
 
 Ordered: TypeAlias = Literal["natural", "index", "database", "python"]
@@ -84,9 +84,9 @@ def advise(filter: Filter, sort: Sort, existing: tuple[Index, ...], *, arrays: b
     The fields that are equal to something come first, those of the order next, ranges last.
     `arrays`: the one field needs an index of arrays.
     """
-    fields = [each for each in every_conjunct(filter.condition) if isinstance(each, Field)]
-    equal = [each for each in fields if isinstance(each.test, Equals | OneOf) and _is_scalar(each)]
-    ranges = [each for each in fields if isinstance(each.test, Compare) and _is_scalar(each)]
+    fields = _scalars_in(filter)
+    equal = [each for each in fields if isinstance(each.test, Equals | OneOf)]
+    ranges = [each for each in fields if isinstance(each.test, Compare | Matches)]
     wanted = [SortField(each.path) for each in equal]
     wanted += [each for each in sort.fields if not isinstance(each.target, str)]
     wanted += [SortField(each.path) for each in ranges]
@@ -109,9 +109,14 @@ def _serves(index: Index, wanted: Sort, arrays: bool) -> bool:
     return index.where is None and index.arrays == arrays and leading == wanted.fields
 
 
-def _is_scalar(condition: Condition) -> bool:
-    return (
-        isinstance(condition, Field)
-        and bool(condition.path.keys)
-        and is_plain(condition, {condition.path.keys})
-    )
+def asked_of(filter: Filter) -> Iterator[tuple[str, ...]]:
+    """Yield the keys of the fields that an index could go over."""
+    yield from (each.path.keys for each in _scalars_in(filter))
+
+
+def _scalars_in(filter: Filter) -> list[Field]:
+    asked = list(every_conjunct(filter.condition))
+    for each in tuple(asked):
+        asked.extend(implied_by(each))
+    fields = (each for each in asked if isinstance(each, Field))
+    return [each for each in fields if each.path.keys and is_plain(each, {each.path.keys})]

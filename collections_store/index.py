@@ -17,7 +17,10 @@ from .filter import (
     Exists,
     Field,
     Filter,
+    HasElement,
+    HasObject,
     HasType,
+    Matches,
     OneOf,
     Or,
 )
@@ -192,6 +195,8 @@ def is_plain(condition: Condition, indexed: Collection[tuple[str, ...]]) -> bool
             return path.keys in indexed and value.kind in SCALARS
         case Field(path, OneOf(lists)):
             return path.keys in indexed and bool(lists)
+        case Field(path, Matches(pattern)):
+            return path.keys in indexed and pattern.kind == "prefix regex"
         case And(conditions) | Or(conditions):
             return bool(conditions) and all(is_plain(each, indexed) for each in conditions)
     return False
@@ -205,7 +210,20 @@ def is_in_arrays(field: Field, indexed: Collection[tuple[str, ...]]) -> bool:
         case OneOf(lists):
             some = bool(lists) and all(each.kind != "null" for each in lists)
             return field.path.keys in indexed and some
+        case Matches(pattern):
+            return field.path.keys in indexed and pattern.kind == "prefix regex"
     return False
+
+
+def implied_by(condition: Condition) -> Iterator[Field]:
+    """Yield what must hold for values in arrays where an `$elemMatch` does."""
+    match condition:
+        case Field(path, HasElement(tests)):
+            yield from (Field(path, test) for test in tests)
+        case Field(path, HasObject(inner)):
+            for each in every_conjunct(inner):
+                if isinstance(each, Field):
+                    yield Field(Path(*path.keys, *each.path.keys), each.test)
 
 
 def keys_of(condition: Condition) -> Iterator[tuple[str, ...]]:
@@ -266,7 +284,7 @@ def _can_limit(field: Field) -> bool:
             return True
         case HasType(types):
             return set(types) <= TYPES
-    return is_plain(field, {field.path.keys})
+    return not isinstance(field.test, Matches) and is_plain(field, {field.path.keys})
 
 
 def _is_kept(where: Filter) -> bool:

@@ -308,25 +308,33 @@ def explain(sql: str) -> str:
 
 
 def plan(rows: Sequence[Any], table: sa.Table) -> Plan:
-    """Read the plan: a tree of steps."""
+    """Read the plan: a tree of steps. What tells whether there is doubt uses its own indexes."""
     steps = list(_steps(rows[0][0][0]["Plan"], 0))
-    used = [step["Index Name"] for _, step in steps if "Index Name" in step]
-    known = {f"{table.name}_pkey": "$id", f"{_stem(table)}$i0": "$body"}
-    scans = any(
-        step["Node Type"] == "Seq Scan" and step["Relation Name"] == table.name for _, step in steps
+    main = [step for _, step in _steps(rows[0][0][0]["Plan"], 0, doubt=False)]
+    used = [step["Index Name"] for step in main if "Index Name" in step]
+    natural, known = (
+        f"{table.name}_seq_key",
+        {f"{table.name}_pkey": "$id", f"{_stem(table)}$i0": "$body"},
     )
     return Plan(
-        tuple(_line(depth, step) for depth, step in steps),
-        tuple(known.get(name, name) for name in used),
-        scans,
-        any("Sort" in step["Node Type"] for _, step in steps),
+        lines=tuple(_line(depth, step) for depth, step in steps),
+        indexes=tuple(known.get(name, name) for name in used if name != natural),
+        scans=any(_reads_all(step, str(table.name), natural) for _, step in steps),
+        sorts=any(step["Node Type"] == "Sort" for step in main),
     )
 
 
-def _steps(step: Any, depth: int) -> Iterator[tuple[int, Any]]:
-    yield depth, step
-    for below in step.get("Plans", ()):
-        yield from _steps(below, depth + 1)
+def _steps(step: Any, depth: int, *, doubt: bool = True) -> Iterator[tuple[int, Any]]:
+    if doubt or step.get("Parent Relationship") != "InitPlan":
+        yield depth, step
+        for below in step.get("Plans", ()):
+            yield from _steps(below, depth + 1, doubt=doubt)
+
+
+def _reads_all(step: Any, table: str, natural: str) -> bool:
+    if step.get("Index Name") == natural:
+        return "Index Cond" not in step
+    return bool(step["Node Type"] == "Seq Scan" and step["Relation Name"] == table)
 
 
 def _line(depth: int, step: Any) -> str:

@@ -34,7 +34,7 @@ from ..filter import (
     Test,
     Value,
 )
-from ..filter.conditions import WHOLE, flat, takes_missing
+from ..filter.conditions import PLAIN_REGEXES, WHOLE, flat, takes_missing
 from ..path import is_index
 
 Keys: TypeAlias = tuple[str | int, ...]
@@ -103,6 +103,18 @@ def on_no_object(condition: Condition) -> bool:
     raise AssertionError(condition)
 
 
+def _names_positions(condition: Condition) -> bool:
+    """Tell whether some path begins with a number, which may name an element of an array."""
+    match condition:
+        case Field(path):
+            return is_index(path.keys[0])
+        case And(conditions) | Or(conditions):
+            return any(map(_names_positions, conditions))
+        case Not(inner):
+            return _names_positions(inner)
+    return False
+
+
 def _is_short(condition: Condition) -> bool:
     """Tell whether the paths of a condition, those within `$elemMatch` added up, stay small."""
     keys = _longest(condition)
@@ -142,7 +154,7 @@ def _can_test(test: Test) -> bool:
         case HasType(types):
             return set(types) <= _TYPES.keys()
         case Matches(pattern):
-            return pattern.kind == "plain regex"
+            return pattern.kind in PLAIN_REGEXES
         case HasElement(tests) | Fails(tests) | Passes(tests):
             return all(map(_can_test, tests))
         case HasObject(condition):
@@ -262,10 +274,11 @@ def _whole(value: str, test: Test) -> str:
             inside = _joined(" && ", map(_test, tests))
             return f'({value}.type() == "array" && exists({value} ? ({inside})))'
         case HasObject(condition):
-            as_object = f'@.type() == "object" && {_predicate(condition)}'
-            as_array = f'@.type() == "array" && {_predicate(condition, as_array=True)}'
-            inside = f"({as_object}) || ({as_array})"
-            return f'({value}.type() == "array" && exists({value} ? ({inside})))'
+            ways = [f'(@.type() == "object" && {_predicate(condition)})']
+            if on_no_object(condition) or _names_positions(condition):
+                as_array = _predicate(condition, as_array=True)
+                ways.append(f'(@.type() == "array" && {as_array})')
+            return f'({value}.type() == "array" && exists({value} ? ({" || ".join(ways)})))'
     raise AssertionError(test)
 
 

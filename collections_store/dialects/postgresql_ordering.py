@@ -20,10 +20,12 @@ from ..filter import (
     Given,
     HasType,
     Kind,
+    Matches,
     OneOf,
     Slot,
     Test,
     Value,
+    prefix_range,
     spelled_out,
 )
 from ..ordering import FALSE, NULL, NUMBER, STRING, TRUE, Key
@@ -113,8 +115,10 @@ def literal(text: str) -> str:
 
 
 def plain_width(kind: Kind) -> int:
-    """Return how many parameters a value takes: of a text, its beginning too."""
-    return {"null": 0, "string": 2, "strings": 2}.get(kind, 1)
+    """Return how many parameters a value takes: of a text, its beginning too; of a prefix, the
+    beginning, the first text that has it, and the first that is past it.
+    """
+    return {"null": 0, "string": 2, "strings": 2, "prefix regex": 3}.get(kind, 1)
 
 
 def plain_values(value: Value) -> Sequence[Any]:
@@ -132,6 +136,9 @@ def plain_values(value: Value) -> Sequence[Any]:
             return [_beginning(each) for each in value.value], value.value
         case "string":
             return _beginning(value.value), value.value
+        case "prefix regex":
+            first, past = prefix_range(value)
+            return _beginning(first), first, past
     return (value.text,)
 
 
@@ -161,6 +168,8 @@ def _plain(body: str, keys: tuple[str, ...], test: Test) -> Iterator[str]:
             yield _compared(value, _SIGNS[operator], given)
         case OneOf(lists):
             yield from (none if g.kind == "null" else _among(value, g) for g in lists)
+        case Matches(given):
+            yield _begins(value, _words(given))
         case Exists():
             yield f"{value} IS NOT NULL"
         case HasType(types):
@@ -190,6 +199,16 @@ def _compared(value: str, sign: str, given: Given) -> str:
     return (
         f"({rank} = {STRING} AND {_no_number(value)} AND {text} {near} CAST({words[0]} AS TEXT) "
         f"AND ({value} #>> '{{}}') COLLATE \"C\" {sign} CAST({words[1]} AS TEXT))"
+    )
+
+
+def _begins(value: str, words: tuple[str, ...]) -> str:
+    rank, text = (_PARTS[name].format(value=value) for name in ("rank", "text"))
+    near, first, past = (f"CAST({word} AS TEXT)" for word in words)
+    whole = f"({value} #>> '{{}}') COLLATE \"C\""
+    return (
+        f"({rank} = {STRING} AND {_no_number(value)} AND {text} >= {near} AND {text} < {past} "
+        f"AND {whole} >= {first} AND {whole} < {past})"
     )
 
 

@@ -311,7 +311,8 @@ def plan(rows: Sequence[Any], table: sa.Table) -> Plan:
     names = (match[1] or match[2] for match in found)
     indexes = tuple("$id" if name.startswith("sqlite_autoindex") else name for name in names)
     scans = any(line == f"SCAN {reference(table)}" for line in lines)
-    return Plan(lines, indexes, scans, any("ORDER BY" in line for line in lines))
+    sorts = "USE TEMP B-TREE FOR ORDER BY" in lines
+    return Plan(lines, indexes, scans, sorts)
 
 
 # -- errors ----------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ from ..filter import (
     in_words,
     values_of,
 )
-from ..filter.conditions import WHOLE, takes_missing
+from ..filter.conditions import PLAIN_REGEXES, WHOLE, takes_missing
 from ..path import is_index
 
 Steps: TypeAlias = tuple[str | int, ...]
@@ -144,14 +144,14 @@ def path_literal(steps: Steps) -> str:
 
 
 def _width(kind: Kind) -> int:
-    return 2 if kind in {"regex", "plain regex"} else 1
+    return 2 if kind in {"regex", *PLAIN_REGEXES} else 1
 
 
 def _bound(value: Value) -> tuple[Any, ...]:
     match value.kind:
         case "number" | "string" | "null":
             return (value.value,)
-        case "regex" | "plain regex":
+        case "regex" | "plain regex" | "prefix regex":
             return (value.value.pattern, value.value.flags)
         case "booleans":
             return (codec.spell([codec.spell(each) for each in value.value]),)

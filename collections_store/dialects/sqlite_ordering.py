@@ -17,10 +17,12 @@ from ..filter import (
     Given,
     HasType,
     Kind,
+    Matches,
     OneOf,
     Slot,
     Test,
     Value,
+    prefix_range,
     spelled_out,
 )
 from ..ordering import FALSE, NULL, NUMBER, OBJECT, STRING, TRUE, Key
@@ -88,8 +90,10 @@ def array_at(body: str, keys: tuple[str, ...]) -> str:
 
 
 def plain_width(kind: Kind) -> int:
-    """Return how many parameters a value takes: a boolean comes as its rank and as a number."""
-    return {"null": 0, "boolean": 2}.get(kind, 1)
+    """Return how many parameters a value takes: a boolean comes as its rank and as a number, a prefix
+    as the first text that has it and the first that is past it.
+    """
+    return {"null": 0, "boolean": 2, "prefix regex": 2}.get(kind, 1)
 
 
 def plain_values(value: Value) -> Sequence[Any]:
@@ -103,6 +107,8 @@ def plain_values(value: Value) -> Sequence[Any]:
             return (codec.spell([TRUE if each else FALSE for each in value.value]),)
         case "numbers" | "strings":
             return (value.text,)
+        case "prefix regex":
+            return prefix_range(value)
     return (value.value,)
 
 
@@ -127,6 +133,8 @@ def test_of(rank: str, value: str, test: Test) -> str:
             return f"({_compared(rank, value, _SIGNS[operator], slot)} AND {rank} >= {FALSE})"
         case Compare(operator, given):
             return _compared(rank, value, _SIGNS[operator], given)
+        case Matches(Slot(words=(first, past))):
+            return f"({rank} = {STRING} AND {value} >= {first} AND {value} < {past})"
         case OneOf(lists):
             return f"({' OR '.join(_compared(rank, value, 'IN', given) for given in lists)})"
     raise AssertionError(test)

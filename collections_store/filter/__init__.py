@@ -40,6 +40,7 @@ from .conditions import (
     Slot,
     Test,
     Value,
+    prefix_range,
 )
 from .parsing import Parser
 from .printing import to_json
@@ -147,6 +148,7 @@ __all__ = [
     "Value",
     "conjuncts",
     "in_words",
+    "prefix_range",
     "read_target",
     "shape_of",
     "spelled_out",

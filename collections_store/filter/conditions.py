@@ -24,6 +24,7 @@ Kind: TypeAlias = Literal[
     "object",
     "regex",
     "plain regex",
+    "prefix regex",
     "booleans",
     "numbers",
     "strings",
@@ -75,12 +76,7 @@ class Value:
     @classmethod
     def of_regex(cls, pattern: re.Pattern[str]) -> Value:
         """Take a compiled pattern."""
-        plain = _PLAIN_REGEX.fullmatch(pattern.pattern) and pattern.flags in {0, re.UNICODE}
-        return cls(
-            "plain regex" if plain else "regex",
-            f"/{pattern.pattern}/{pattern.flags}",
-            pattern,
-        )
+        return cls(_regex_kind(pattern), f"/{pattern.pattern}/{pattern.flags}", pattern)
 
     @classmethod
     def of_list(cls, kind: Kind, values: list[Value]) -> Value:
@@ -265,6 +261,22 @@ class FitsSchema:
 
 
 Condition: TypeAlias = Field | Metadata | And | Or | Not | FitsSchema
+
+
+PLAIN_REGEXES: Final = frozenset({"plain regex", "prefix regex"})
+"""Patterns of plain text; of a prefix, the text is at the beginning."""
+
+
+def _regex_kind(pattern: re.Pattern[str]) -> Kind:
+    if not _PLAIN_REGEX.fullmatch(pattern.pattern) or pattern.flags not in {0, re.UNICODE}:
+        return "regex"
+    return "prefix regex" if pattern.pattern.startswith("^") else "plain regex"
+
+
+def prefix_range(pattern: Value) -> tuple[str, str]:
+    """Return the first text that begins like a "prefix regex", and the first one past all of them."""
+    prefix: str = pattern.value.pattern.removeprefix("^")
+    return prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
 def options_of(pattern: re.Pattern[str]) -> str:

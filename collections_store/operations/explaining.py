@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import CollectionNotFound
-from ..explanation import Explanation, Ordered, Plan, advise
+from ..explanation import Explanation, Ordered, Plan, advise, asked_of
 from ..filter import And, Filter, conjuncts
 from ..index import CollectionOptions
 from ..ordering import Sort
 from ..statements import Query, Statements
-from .reading import BEFORE_ALL, NATURAL, NO_LIMIT
+from .reading import NATURAL, NO_LIMIT
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -35,7 +35,7 @@ class Explain:
         arrays = query.doubtful and self._is_wrong(connection, query)
         by_sql = statements.order(self.sort).can_say() and not query.residual and not arrays
         if not by_sql:
-            query = statements.select(self.filter, NATURAL, 0, plain=False)
+            query = statements.select(self.filter, NATURAL, plain=False)
         return self._explained(connection, statements, query, arrays=arrays, by_sql=by_sql)
 
     def nothing(self) -> Explanation:
@@ -54,29 +54,43 @@ class Explain:
         arrays: bool,
         by_sql: bool,
     ) -> Explanation:
-        database, options = connection.database, statements.options
+        database = connection.database
         window = {
-            "seq": BEFORE_ALL,
             "skip": self.skip,
             "limit": NO_LIMIT if self.limit is None else self.limit,
         }
         parameters = query.parameters(self.filter, **window)
         rows = connection.rows(database.explain(query.sql), parameters)
         plan: Plan = database.plan(rows, statements.table)
-        opens = arrays and database.INDEXES_ARRAYS
-        advice = advise(self.filter, self.sort, options.indexes, arrays=opens)
+        advice = None
+        if plan.scans or arrays or (plan.sorts and self.sort.fields):
+            advice = self._advice(connection, statements, arrays=arrays)
         return Explanation(
             sql=query.sql,
             parameters=parameters,
             in_sql=_without(self.filter, query.residual),
             in_matcher=query.rest(self.filter) if query.residual else None,
-            indexes=_names(plan, options),
+            indexes=_names(plan, statements.options),
             scans=plan.scans,
             order=self._order(plan, by_sql=by_sql),
             arrays=arrays,
             plan=plan.lines,
             advice=advice if plan.scans or (plan.sorts and self.sort.fields) or arrays else None,
         )
+
+    def _advice(
+        self, connection: Connection, statements: Statements, *, arrays: bool
+    ) -> str | None:
+        """Advise an index of arrays where there are some, and the database has such indexes."""
+        existing = statements.options.indexes
+        keys = next(asked_of(self.filter), None)
+        if keys is not None and connection.database.can_order(keys):
+            some = statements.arrays_at(self.filter, keys)
+            [(found,)] = connection.rows(some.sql, some.parameters(self.filter))
+            arrays = arrays or bool(found)
+        if arrays and not connection.database.INDEXES_ARRAYS:
+            return None
+        return advise(self.filter, self.sort, existing, arrays=arrays)
 
     def _order(self, plan: Plan, *, by_sql: bool) -> Ordered:
         if not self.sort.fields:

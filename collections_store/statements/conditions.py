@@ -27,7 +27,7 @@ from ..filter import (
     conjuncts,
     values_of,
 )
-from ..index import is_in_arrays, is_plain, keys_of
+from ..index import implied_by, is_in_arrays, is_plain, keys_of
 from ..path import ways_to
 
 MAX_CONDITIONS: Final = 100
@@ -129,7 +129,24 @@ class Conditions:
         return Where(tuple(clauses), bind, tuple(residual))
 
     def _say_exactly(self, condition: Condition, name: str) -> Said | None:
-        return self._say(condition, name, MAX_MIXED)
+        said = self._say(condition, name, MAX_MIXED)
+        if said is None or not self._arrays:
+            return said
+        for number, implied in enumerate(implied_by(condition)):
+            if is_in_arrays(implied, self._arrays):
+                clause, _ = self._array_test(implied, f"{name}_i{number}")
+                said = sa.and_(clause, said[0]), self._with_implied(said[1], name)
+        return said
+
+    def _with_implied(self, bind: Bind, name: str) -> Bind:
+        def bound(actual: Condition) -> dict[str, Any]:
+            values = dict(bind(actual))
+            for number, implied in enumerate(implied_by(actual)):
+                if is_in_arrays(implied, self._arrays):
+                    values.update(self._values(implied, f"{name}_i{number}")[1](implied))
+            return values
+
+        return bound
 
     def _array_test(self, field: Field, name: str) -> Said:
         physical, seq = self._arrays[field.path.keys], self.table.c.seq

@@ -86,6 +86,13 @@ class Statements:
         """Give place and body of the rows with an array on the way to a field."""
         return self._with_array_cached(*self._shape(filter), keys)
 
+    def arrays_at(self, filter: Filter, keys: tuple[str, ...]) -> Query:
+        """Tell whether a matching row has an array on the way to a field."""
+        shape, _ = self._shape(filter)
+        some = self._array(shape, frozenset(ways_to(keys)))
+        assert some is not None
+        return Query(self._sql(sa.select(some)), self._conditions.exact(shape).bind)
+
     @cached_property
     def get(self) -> str:
         """Give the body of `:id`."""
