@@ -20,6 +20,21 @@ FLOORS = [
     {"codec"},
     {"values"},
     {
+        "formula",
+        "formula.arithmetic",
+        "formula.arrays",
+        "formula.comparing",
+        "formula.evaluation",
+        "formula.nodes",
+        "formula.objects",
+        "formula.operands",
+        "formula.operators",
+        "formula.parsing",
+        "formula.patterns",
+        "formula.strings",
+        "formula.weights",
+    },
+    {
         "filter",
         "filter.conditions",
         "filter.fields",
@@ -64,7 +79,7 @@ FLOORS = [
 ]
 """From the ground up: a room may import what stands below it, or beside it on its own floor."""
 
-PURE = {"errors", "path", "document", "codec", "values", "filter", "matcher"}
+PURE = {"errors", "path", "document", "codec", "values", "formula", "filter", "matcher"}
 BUILDERS = {"expressions", "schema", "statements", "dialects"}
 BAD_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools", "core"}
 SQL = re.compile(
