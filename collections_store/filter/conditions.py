@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from .. import codec
 from ..codec import Codec
+from ..formula import Formula
 from ..path import Path
 
 Kind: TypeAlias = Literal[
@@ -27,6 +28,7 @@ Kind: TypeAlias = Literal[
     "booleans",
     "numbers",
     "strings",
+    "expression",
 ]
 Comparison: TypeAlias = Literal["$gt", "$gte", "$lt", "$lte"]
 BitsOperator: TypeAlias = Literal["$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear"]
@@ -80,6 +82,11 @@ class Value:
             f"/{pattern.pattern}/{pattern.flags}",
             pattern,
         )
+
+    @classmethod
+    def of_formula(cls, text: str, formula: Formula) -> Value:
+        """Take a formula and its JSON."""
+        return cls("expression", text, formula)
 
     @classmethod
     def of_list(cls, kind: Kind, values: list[Value]) -> Value:
@@ -256,7 +263,14 @@ class Not:
     condition: Condition
 
 
-Condition: TypeAlias = Field | Metadata | And | Or | Not
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """The formula gives what counts as true (`$expr`)."""
+
+    formula: Given
+
+
+Condition: TypeAlias = Field | Metadata | And | Or | Not | Expression
 
 
 def options_of(pattern: re.Pattern[str]) -> str:

@@ -5,10 +5,11 @@ whatever it does not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from .. import codec, formula
 from ..codec import Codec
 from ..document import microseconds
 from ..errors import InvalidBody, InvalidFilter, shortened
@@ -23,6 +24,7 @@ from .conditions import (
     Condition,
     Equals,
     Exists,
+    Expression,
     Fails,
     Field,
     HasElement,
@@ -40,16 +42,20 @@ from .conditions import (
 )
 from .operands import READERS, of_text, regex, truthy
 
+T = TypeVar("T")
 _LOGICAL: Final = frozenset({"$and", "$or", "$nor"})
-_LATER: Final = frozenset({"$text", "$expr", "$jsonSchema", "$where"})
+_LATER: Final = frozenset({"$text", "$jsonSchema", "$where"})
 
 
 class Parser:
     """Reads filters under the value rules of one store."""
 
-    def __init__(self, rules: Codec, *, within: bool = False) -> None:
+    def __init__(
+        self, rules: Codec, *, within: bool = False, variables: frozenset[str] = frozenset()
+    ) -> None:
         self._rules, self._within = rules, within
         """`within` an array: what the store knows of objects has no place there."""
+        self._formulas = formula.Parser(InvalidFilter, variables)
 
     def document(self, document: Any, place: str = "") -> Condition:
         """Read a filter document: every entry must hold."""
@@ -73,6 +79,8 @@ class Parser:
             here = _within(place, key)
             if key in _LOGICAL:
                 yield self._logical(key, value, here)
+            elif key == "$expr":
+                yield self._expression(value, here)
             elif key != "$comment":
                 yield self._entry(key, value, here)
 
@@ -86,6 +94,15 @@ class Parser:
             case "$or":
                 return read[0] if len(read) == 1 else Or(read)
         return Not(read[0] if len(read) == 1 else Or(read))
+
+    def _expression(self, what: Any, place: str) -> Condition:
+        if self._within:
+            raise InvalidFilter(
+                place, "stands at the top, or in $and, $or, $nor: not in $elemMatch"
+            )
+        self._formulas.check_nesting(what, place)
+        text = self._checked(self._rules.encode, what, place)
+        return Expression(Value.of_formula(text, self._formulas.formula(codec.decode(text), place)))
 
     def _entry(self, key: str, value: Any, place: str) -> Condition:
         if key in _LATER:
@@ -254,8 +271,11 @@ class Parser:
             yield Passes((test, HasElement((test,))))
 
     def _value(self, value: Any, place: str) -> Value:
+        return self._checked(lambda given: Value.of(given, self._rules), value, place)
+
+    def _checked(self, take: Callable[[Any], T], value: Any, place: str) -> T:
         try:
-            return Value.of(value, self._rules)
+            return take(value)
         except InvalidBody as error:
             where = f"{place}.{error.path}" if error.path else place
             raise InvalidFilter(where, error.problem) from error

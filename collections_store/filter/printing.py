@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from .. import codec
 from .conditions import (
     And,
     Bits,
@@ -13,6 +14,7 @@ from .conditions import (
     Condition,
     Equals,
     Exists,
+    Expression,
     Fails,
     Field,
     HasElement,
@@ -55,6 +57,9 @@ def to_json(condition: Condition) -> dict[str, Any]:
             return _negated(f"${name}", test)
         case Not(inner):
             return {"$nor": [to_json(inner)]}
+        case Expression(Value(text=text)):
+            return {"$expr": codec.decode(text)}
+    raise AssertionError(condition)
 
 
 def _together(documents: list[dict[str, Any]]) -> dict[str, Any]:
@@ -64,7 +69,7 @@ def _together(documents: list[dict[str, Any]]) -> dict[str, Any]:
         for key, value in document.items():
             if key not in merged:
                 merged[key] = value
-            elif _mix(merged[key], value):
+            elif key != "$expr" and _mix(merged[key], value):
                 merged[key] = {**merged[key], **value}
             else:
                 return {"$and": documents}
