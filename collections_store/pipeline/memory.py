@@ -1,0 +1,36 @@
+"""What stages hold, weighed against a limit."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ..errors import MemoryLimitExceeded
+from ..formula import weight_of
+
+MEMORY_LIMIT: Final = 100 * 2**20
+"""What each stage may hold by default, in bytes, about: characters of JSON are what is counted."""
+
+
+class Memory:
+    """What one stage holds."""
+
+    __slots__ = ("_limit", "_place", "held")
+
+    def __init__(self, place: str, limit: int) -> None:
+        self._place, self._limit, self.held = place, limit, 0
+
+    def hold(self, weight: int) -> None:
+        """Hold that much more; raises `MemoryLimitExceeded`."""
+        self.held += weight
+        if self.held > self._limit:
+            raise MemoryLimitExceeded(self._place, self._place.rsplit(".", 1)[-1], self._limit)
+
+    def hold_value(self, value: Any) -> int:
+        """Hold a value; returns its weight."""
+        weight = weight_of(value, self._limit)
+        self.hold(weight)
+        return weight
+
+    def let_go(self, weight: int) -> None:
+        """Hold that much less."""
+        self.held -= weight
