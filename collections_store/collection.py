@@ -10,6 +10,7 @@ from .document import Document, check_id, check_ids
 from .errors import InvalidId
 from .filter import Filter
 from .operations import (
+    Aggregate,
     Count,
     Exists,
     Find,
@@ -22,11 +23,14 @@ from .operations import (
     Reading,
     Remove,
     RemoveMany,
+    check_memory,
     check_window,
 )
+from .pipeline import MEMORY_LIMIT, Pipeline
 
 T = TypeVar("T")
 Documents: TypeAlias = list[Document]
+Results: TypeAlias = list[Any]
 
 
 class Runner(Protocol):
@@ -174,6 +178,23 @@ class Collection:
         0
         """
         return self._run(Count(self.name, Filter.parse(filter, equals, self._codec)))
+
+    def aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Results:
+        """Run MongoDB's aggregation pipeline over the collection; returns what comes out of it.
+
+        The stages are `$match`, `$project`, `$addFields` (`$set`), `$unset`, `$sort`, `$skip`, `$limit`,
+        `$count`, `$group`, `$unwind`, `$sortByCount`, `$replaceRoot` (`$replaceWith`) and `$lookup`. All
+        is read in one transaction. A stage that must hold rows, such as `$sort` or `$group`, holds up
+        to about `memory_limit` bytes. Raises `InvalidPipeline`, `InvalidOperand` and
+        `MemoryLimitExceeded`.
+
+        >>> with Store("sqlite://") as store:
+        ...     count = store["cities"].put_many({"berlin": {"in": "de"}, "bonn": {"in": "de"}})
+        ...     store["cities"].aggregate([{"$group": {"_id": "$in", "cities": {"$count": {}}}}])
+        [{'_id': 'de', 'cities': 2}]
+        """
+        read = Pipeline.parse(pipeline, self._codec)
+        return self._run(Aggregate(self.name, read, check_memory(memory_limit)))
 
     def stream(self, filter: Any = None, equals: Any = ...) -> Iterator[Document]:
         """Yield the objects that match, in natural order, in constant memory.

@@ -44,6 +44,19 @@ FLOORS = [
         "filter.shapes",
     },
     {"matcher"},
+    {
+        "pipeline",
+        "pipeline.fields",
+        "pipeline.grouping",
+        "pipeline.joining",
+        "pipeline.memory",
+        "pipeline.parsing",
+        "pipeline.projecting",
+        "pipeline.rows",
+        "pipeline.running",
+        "pipeline.sorting",
+        "pipeline.stages",
+    },
     {"expressions"},
     {
         "dialects",
@@ -56,6 +69,7 @@ FLOORS = [
     {"statements"},
     {
         "operations",
+        "operations.aggregation",
         "operations.connection",
         "operations.catalogue",
         "operations.documents",
@@ -79,7 +93,7 @@ FLOORS = [
 ]
 """From the ground up: a room may import what stands below it, or beside it on its own floor."""
 
-PURE = {"errors", "path", "document", "codec", "values", "formula", "filter", "matcher"}
+PURE = {"errors", "path", "document", "codec", "values", "formula", "filter", "matcher", "pipeline"}
 BUILDERS = {"expressions", "schema", "statements", "dialects"}
 BAD_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools", "core"}
 SQL = re.compile(

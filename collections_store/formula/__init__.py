@@ -4,6 +4,7 @@ values, and evaluated on objects.
 
 from __future__ import annotations
 
+from .arithmetic import Total
 from .comparing import key_of, order, sort_key
 from .evaluation import NO_VARIABLES, Scope, evaluate, follow
 from .nodes import (
@@ -30,6 +31,7 @@ __all__ = [
     "Parser",
     "Reference",
     "Scope",
+    "Total",
     "Unfit",
     "checked",
     "evaluate",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
+from .aggregation import Aggregate, check_memory
 from .catalogue import (
     Catalogue,
     CollectionAbsent,
@@ -51,12 +52,14 @@ def perform(operation: Operation[T_co], connection: Connection) -> T_co:
         return operation(connection)
 
 
-def collection_of(operation: Any) -> str | None:
-    """Return the collection that an operation is about."""
-    return getattr(operation, "collection", None)
+def collections_of(operation: Any) -> tuple[str | None, ...]:
+    """Return the collections that an operation is about."""
+    found: tuple[str | None, ...] = getattr(operation, "collections", ())
+    return found or (getattr(operation, "collection", None),)
 
 
 __all__ = [
+    "Aggregate",
     "Catalogue",
     "CollectionAbsent",
     "Connection",
@@ -84,8 +87,9 @@ __all__ = [
     "Rename",
     "SharedConnection",
     "add_functions",
+    "check_memory",
     "check_window",
-    "collection_of",
+    "collections_of",
     "create_or_find",
     "perform",
 ]

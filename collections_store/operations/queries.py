@@ -56,7 +56,7 @@ class Find:
         if query.residual:
             stop = None if self.limit is None else self.skip + self.limit
             with connection.transaction(write=False):
-                found = _matching(connection, self.collection, self.filter)
+                found = matching(connection, self.collection, self.filter)
                 return list(islice(found, self.skip, stop))
         limit = NO_LIMIT if self.limit is None else self.limit
         parameters = query.parameters(self.filter, after=BEFORE_ALL, skip=self.skip, limit=limit)
@@ -79,7 +79,7 @@ class Count:
         query = connection.collection(self.collection).count(shape_of(self.filter.condition))
         if query.residual:
             with connection.transaction(write=False):
-                return sum(1 for _ in _matching(connection, self.collection, self.filter))
+                return sum(1 for _ in matching(connection, self.collection, self.filter))
         [(count,)] = connection.rows(query.sql, query.parameters(self.filter))
         return int(count)
 
@@ -144,7 +144,8 @@ def check_window(skip: Any, limit: Any) -> tuple[int, int | None]:
     return skip, limit
 
 
-def _matching(connection: Connection, collection: str, filter: Filter) -> Iterator[Document]:
+def matching(connection: Connection, collection: str, filter: Filter) -> Iterator[Document]:
+    """Yield the objects that match, in natural order, read in batches."""
     after: int | None = BEFORE_ALL
     while after is not None:
         page = ReadPage(collection, filter, after, _BATCH)(connection)
