@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from decimal import ROUND_DOWN, Context, Decimal
 from typing import Any, Final
 
+from ..codec import MAX_INTEGER, MIN_INTEGER
 from ..values import is_number
 from .operands import Unfit, is_null, null_for_null, number, result, whole
 
@@ -66,12 +67,12 @@ def _halves(value: int) -> tuple[float, float]:
 
 def add(*operands: Any) -> Any:
     """`$add`."""
-    total = Total()
+    total: float = 0
     for each in operands:
         if is_null(each):
             return None
-        total.add(number(each))
-    return total.total()
+        total = result(total + number(each))
+    return total
 
 
 def multiply(*operands: Any) -> Any:
@@ -131,7 +132,7 @@ def floor(value: Any) -> Any:
 def rounded(value: Any, place: Any = 0) -> Any:
     """`$round`: half to even, as Python rounds."""
     digits = whole(place, -20, 100)
-    return result(round(number(value), digits))
+    return _still_whole(round(number(value), digits))
 
 
 @null_for_null
@@ -142,7 +143,7 @@ def truncated(value: Any, place: Any = 0) -> Any:
         return value
     step = Decimal(1).scaleb(-digits)
     cut = Decimal(value).quantize(step, ROUND_DOWN, context=_EXACT)
-    return result(int(cut) if isinstance(value, int) else float(cut))
+    return int(cut) if isinstance(value, int) else float(cut)
 
 
 @null_for_null
@@ -189,6 +190,12 @@ def logarithm(value: Any, base: Any = math.e) -> Any:
 def logarithm_10(value: Any) -> Any:
     """`$log10`."""
     return math.log10(_positive(value))
+
+
+def _still_whole(value: Any) -> Any:
+    if isinstance(value, int) and not MIN_INTEGER <= value <= MAX_INTEGER:
+        raise Unfit(f"gives {value}, an integer beyond 64 bit", value)
+    return value
 
 
 def _positive(value: Any) -> Any:

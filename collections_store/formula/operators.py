@@ -145,14 +145,14 @@ _OBJECTS: Final = {
     "$mergeObjects": Operator(objects.merge, 0, None, grows=True),
     "$arrayToObject": Operator(objects.to_object, grows=True),
     "$objectToArray": Operator(objects.to_array, grows=True),
-    "$setField": Operator(objects.set_field, 3, names=("field", "input", "value"), grows=True),
-    "$unsetField": Operator(objects.unset_field, 2, names=("field", "input")),
     "$type": _one(objects.type_of),
     "$isNumber": _one(is_number),
 }
 
 _READ_APART: Final = {
     "$getField": Operator(objects.get_field, 2, 2),
+    "$setField": Operator(objects.set_field, 3, 3, grows=True),
+    "$unsetField": Operator(objects.unset_field, 2, 2),
     "$sortArray": Operator(arrays.sort_values, 2, 2, compares=True),
     "$zip": Operator(arrays.transposed, 3, 3, grows=True),
 }

@@ -272,7 +272,19 @@ class Parser:
             operand, place = given["field"], f"{place}.field"
             if "input" in given:
                 current = self.formula(given["input"], f"{place.removesuffix('.field')}.input")
-        return Call(name, (self.formula(operand, place), current))
+        return Call(name, (self._field_name(operand, place), current))
+
+    def _set_field(self, name: str, operand: Any, place: str) -> Formula:
+        names = ("field", "input", "value") if name == "$setField" else ("field", "input")
+        given = self._named(operand, place, names)
+        field = self._field_name(given["field"], f"{place}.field")
+        return Call(name, (field, *(self.formula(given[n], f"{place}.{n}") for n in names[1:])))
+
+    def _field_name(self, what: Any, place: str) -> Formula:
+        found = self.formula(what, place)
+        if not isinstance(found, Constant) or not isinstance(found.value, str):
+            self._refuse(place, "needs the name of a field; one that begins with $ in $literal")
+        return found
 
     def _sort_array(self, name: str, operand: Any, place: str) -> Formula:
         given = self._named(operand, place, ("input", "sortBy"))
@@ -314,6 +326,8 @@ _READERS: Final[Mapping[str, Callable[[Parser, Any, Any, str], Formula]]] = {
     "$convert": Parser._convert,
     **dict.fromkeys(_CONVERSIONS, Parser._convert_to),
     "$getField": Parser._get_field,
+    "$setField": Parser._set_field,
+    "$unsetField": Parser._set_field,
     "$sortArray": Parser._sort_array,
     "$zip": Parser._zip,
 }

@@ -26,7 +26,7 @@ def in_words(value: Any) -> str:
         case str():
             return value
         case float():
-            return f"{value:.16g}"
+            return repr(value).removesuffix(".0")
         case int() if not isinstance(value, bool):
             return str(value)
     if value is MISSING:

@@ -92,7 +92,7 @@ CASES: list[tuple[Any, Any]] = [
     ({"$add": ["$n", None]}, None),
     ({"$add": ["$none", "a"]}, None),
     ({"$add": ["$big", 1]}, 2.0**63),
-    ({"$add": [0.1, 0.2, -0.3]}, 2.7755575615628914e-17),
+    ({"$add": [0.1, 0.2, -0.3]}, 0.1 + 0.2 - 0.3),
     ({"$subtract": ["$n", 10]}, -3),
     ({"$subtract": [-(2**63), 1]}, -(2.0**63)),
     ({"$multiply": []}, 1),
@@ -137,6 +137,7 @@ CASES: list[tuple[Any, Any]] = [
     ({"$sum": ["$n", "$a", "x", "$none"]}, 7),
     ({"$sum": "$mixed"}, 3.5),
     ({"$sum": "$none"}, 0),
+    ({"$sum": [0.1, 0.2, -0.3]}, 2.7755575615628914e-17),
     ({"$avg": "$a"}, 2.0),
     ({"$avg": "$e"}, None),
     ({"$min": "$mixed"}, 1),
@@ -193,6 +194,9 @@ CASES: list[tuple[Any, Any]] = [
     ({"$regexFindAll": {"input": "", "regex": ""}}, [{"match": "", "idx": 0, "captures": []}]),
     # conversions
     ({"$toString": 2.5}, "2.5"),
+    ({"$toString": 1.0}, "1"),
+    ({"$toString": 1e20}, "1e+20"),
+    ({"$toString": 0.1 + 0.2}, "0.30000000000000004"),
     ({"$toString": "$t"}, "true"),
     ({"$toString": 7}, "7"),
     ({"$toString": "$none"}, None),
@@ -335,6 +339,7 @@ ERRORS: list[tuple[Any, str]] = [
     ({"$ln": 0}, r"\$ln"),
     ({"$log": [1, 1]}, r"\$log"),
     ({"$exp": 1000}, r"\$exp"),
+    ({"$round": [2**63 - 1, -1]}, "beyond 64 bit"),
     ({"$round": [1, 101]}, r"\$round .* from -20 to 100"),
     ({"$concat": ["a", 1]}, r"\$concat"),
     ({"$toLower": "$a"}, r"\$toLower"),
@@ -375,7 +380,7 @@ ERRORS: list[tuple[Any, str]] = [
     ({"$objectToArray": "$a"}, r"\$objectToArray"),
     ({"$mergeObjects": ["$n"]}, r"\$mergeObjects"),
     ({"$setEquals": ["$a", None]}, r"\$setEquals"),
-    ({"$setField": {"field": 1, "input": {}, "value": 1}}, r"\$setField"),
+    ({"$setField": {"field": "a", "input": 1, "value": 1}}, r"\$setField"),
     ({"$switch": {"branches": [{"case": 0, "then": 1}]}}, r"\$switch has no branch"),
     ({"$allElementsTrue": None}, r"\$allElementsTrue"),
 ]
@@ -429,6 +434,9 @@ REFUSED: list[tuple[Any, str]] = [
     ({"$regexMatch": {"input": "", "regex": "("}}, r"\$regexMatch\.regex"),
     ({"$regexMatch": {"input": "", "regex": "a", "options": "g"}}, "there are i, m, s and x"),
     ({"$meta": "textScore"}, r"\$meta"),
+    ({"$getField": "$a"}, r"\$getField': needs the name of a field"),
+    ({"$getField": {"field": {"$concat": ["a", "b"]}, "input": {}}}, r"\$getField\.field"),
+    ({"$setField": {"field": 1, "input": {}, "value": 1}}, r"\$setField\.field"),
     ("$" + ".".join(["a"] * 201), "200 keys"),
 ]
 
