@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from ..document import Anonymous
 from ..errors import InvalidOperand
@@ -12,7 +12,7 @@ from ..values import MISSING, is_number
 from .rows import Context, Row
 from .stages import AccumulatorName, Group
 
-_OVERHEAD: Final = 100
+_OVERHEAD: Final = 200
 """What a group weighs besides its key and what its accumulators hold."""
 
 
@@ -27,6 +27,8 @@ class State(Protocol):
 
 
 class _Sum:
+    __slots__ = ("_total",)
+
     def __init__(self, ordered: bool) -> None:  # noqa: ARG002
         self._total = Total()
 
@@ -40,12 +42,16 @@ class _Sum:
 
 
 class _Average(_Sum):
+    __slots__ = ()
+
     def result(self) -> Any:
         return self._total.average()
 
 
 class _One:
     """Holds one of the values."""
+
+    __slots__ = ("_ordered", "_value", "_weight")
 
     def __init__(self, ordered: bool) -> None:
         self._ordered, self._value, self._weight = ordered, MISSING, 0
@@ -60,6 +66,8 @@ class _One:
 
 
 class _First(_One):
+    __slots__ = ("_begun",)
+
     def __init__(self, ordered: bool) -> None:
         super().__init__(ordered)
         self._begun = False
@@ -72,12 +80,15 @@ class _First(_One):
 
 
 class _Last(_One):
+    __slots__ = ()
+
     def add(self, value: Any) -> int:
         return self._take(value)
 
 
 class _Least(_One):
-    sign = 1
+    __slots__ = ()
+    sign: ClassVar = 1
 
     def add(self, value: Any) -> int:
         if is_null(value):
@@ -89,10 +100,13 @@ class _Least(_One):
 
 
 class _Greatest(_Least):
-    sign = -1
+    __slots__ = ()
+    sign: ClassVar = -1
 
 
 class _List:
+    __slots__ = ("_values",)
+
     def __init__(self, ordered: bool) -> None:  # noqa: ARG002
         self._values: list[Any] = []
 
@@ -107,6 +121,8 @@ class _List:
 
 
 class _Set:
+    __slots__ = ("_ordered", "_values")
+
     def __init__(self, ordered: bool) -> None:
         self._ordered = ordered
         self._values: dict[Hashable, Any] = {}

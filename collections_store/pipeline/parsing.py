@@ -35,6 +35,8 @@ from .stages import (
 
 MAX_STAGES: Final = 200
 """Stages of a pipeline, those within `$lookup` included: each takes a call or two for every row."""
+MAX_LOOKUPS: Final = 20
+"""`$lookup`s within each other; MongoDB's limit."""
 _ACCUMULATORS: Final = frozenset(get_args(AccumulatorName))
 _UNSUPPORTED: Final = frozenset(
     f"${name}"
@@ -70,8 +72,10 @@ _MAX_COUNT: Final = 2**63 - 1
 class Parser:
     """Reads pipelines under the value rules of one store."""
 
-    def __init__(self, rules: Codec, variables: frozenset[str] = frozenset()) -> None:
-        self._rules, self._variables = rules, variables
+    def __init__(
+        self, rules: Codec, variables: frozenset[str] = frozenset(), depth: int = 0
+    ) -> None:
+        self._rules, self._variables, self._depth = rules, variables, depth
         self._formulas = FormulaParser(InvalidPipeline, variables)
         self._left = MAX_STAGES
 
@@ -224,6 +228,8 @@ class Parser:
             raise InvalidPipeline(f"{place}.let", "goes with pipeline")
         given = self._plain(operand.get("let", {}), f"{place}.let")
         variables = self._formulas.variables(given, f"{place}.let")
+        if "CURRENT" in given:
+            raise InvalidPipeline(f"{place}.let.CURRENT", "is what the stages within look at")
         into = fields.path(operand["as"], f"{place}.as")
         steps = self._within(operand.get("pipeline", []), variables, f"{place}.pipeline")
         return [Lookup(operand["from"], into, local, foreign, variables, steps)]
@@ -234,7 +240,10 @@ class Parser:
     def _within(
         self, stages: Any, variables: tuple[tuple[str, Formula], ...], place: str
     ) -> tuple[Step, ...]:
-        inner = Parser(self._rules, self._variables | {name for name, _ in variables})
+        if self._depth == MAX_LOOKUPS:
+            raise InvalidPipeline(place, f"more than {MAX_LOOKUPS} $lookup within each other")
+        names = {name for name, _ in variables}
+        inner = Parser(self._rules, self._variables | names, self._depth + 1)
         inner._left = self._left
         steps = inner.steps(stages, place)
         self._left = inner._left

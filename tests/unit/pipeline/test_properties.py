@@ -44,7 +44,7 @@ def test_lookup(rows: list[Any], others: list[Any], local: str, foreign: str) ->
     results = give(rows, {"$lookup": stage}, others=numbered)
     for row, result in zip(rows, results, strict=True):
         values = local_values(row, tuple(local.split(".")))
-        asked = [{foreign: {"$in": values}}]
+        asked: list[dict[str, Any]] = [{foreign: {"$in": values}}]
         if None in values:
             asked.append({foreign: {"$exists": False}})
         filter = Filter.parse({"$or": asked})

@@ -433,8 +433,13 @@ def test_limit_ends_the_reading() -> None:
     ]
     assert give(endless(), *stages) == [{"m": 10, "t": 5}, {"m": 10, "t": -5}, {"m": 12, "t": 6}]
     seen: list[int] = []
-    rows = (seen.append(n) or n for n in range(10))  # type: ignore[func-returns-value]
-    assert give(rows, {"$limit": 2}) == [0, 1]
+
+    def rows() -> Iterator[int]:
+        for number in range(10):
+            seen.append(number)
+            yield number
+
+    assert give(rows(), {"$limit": 2}) == [0, 1]
     assert seen == [0, 1]
 
 
@@ -544,6 +549,7 @@ REFUSED: list[tuple[Any, str]] = [
     ([{"$lookup": {"from": "x", "as": "y", "localField": "a", "foreignField": "b", "let": {}}}],
      r"\$lookup\.let': goes with pipeline"),
     ([{"$addFields": {"a": {1, 2}}}], r"0\.\$addFields\.a"),
+    ([{"$lookup": {"from": "x", "as": "y", "let": {"CURRENT": 1}, "pipeline": []}}], r"let\.CURRENT"),
     ([{"$limit": 1}] * 201, "more than 200 stages"),
 ]  # fmt: skip
 
@@ -556,10 +562,16 @@ def test_what_makes_no_sense_is_refused_by_place(pipeline: Any, message: str) ->
 
 def test_many_stages_run() -> None:
     assert give([{"n": 0}], *[{"$addFields": {"n": {"$add": ["$n", 1]}}}] * 200) == [{"n": 200}]
-    deep: list[Any] = []
-    for _ in range(40):
-        deep = [{"$lookup": {"from": "f", "pipeline": deep, "as": "f"}}]
-    assert len(give([{}], *deep, source=Collections(f=[{}]))) == 1
+    assert len(give([{}], *nested(20), source=Collections(f=[{}]))) == 1
+    with pytest.raises(InvalidPipeline, match="more than 20 \\$lookup within each other"):
+        Pipeline.parse(nested(21))
+
+
+def nested(levels: int) -> list[Any]:
+    inner: list[Any] = [{"$addFields": {"a": {"$add": [1, 1]}}}]
+    for _ in range(levels):
+        inner = [{"$lookup": {"from": "f", "pipeline": inner, "as": "f"}}]
+    return inner
 
 
 # -- for the layer above -----------------------------------------------------------------------
