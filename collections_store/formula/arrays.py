@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any, Final
 
 from ..values import MISSING
-from .comparing import among, distinct, key_of, sort_key
+from .comparing import among, distinct, sort_key
 from .operands import ABSENT, Unfit, array, is_null, null_for_null, truthy, whole
-from .weights import check_elements
+from .weights import check_elements, checked
 
 _INT: Final = (-(2**31), 2**31 - 1)
 
@@ -175,7 +176,7 @@ def any_true(values: Any) -> bool:
 
 def equal_sets(*operands: Any, ordered: bool) -> bool:
     """`$setEquals`."""
-    one, *others = (distinct(array(each), ordered=ordered).keys() for each in operands)
+    one, *others = (_set(each, ordered).keys() for each in operands)
     return all(each == one for each in others)
 
 
@@ -183,7 +184,7 @@ def intersection(*operands: Any, ordered: bool) -> Any:
     """`$setIntersection`, in MongoDB's order of values."""
     if any(map(is_null, operands)):
         return None
-    sets = [distinct(array(each), ordered=ordered) for each in operands]
+    sets = [_set(each, ordered) for each in operands]
     if not sets:
         return []
     common = [v for k, v in sets[0].items() if all(k in other for other in sets[1:])]
@@ -195,18 +196,23 @@ def union(*operands: Any, ordered: bool) -> Any:
     every = concatenate(*operands)
     if every is None:
         return None
-    return sorted(distinct(every, ordered=ordered).values(), key=sort_key(ordered))
+    return sorted(_set(every, ordered).values(), key=sort_key(ordered))
 
 
 def difference(left: Any, right: Any, *, ordered: bool) -> Any:
     """`$setDifference`, in the order of the first array."""
     if is_null(left) or is_null(right):
         return None
-    taken = distinct(array(right), ordered=ordered)
-    return [v for k, v in distinct(array(left), ordered=ordered).items() if k not in taken]
+    taken = _set(right, ordered)
+    return [v for k, v in _set(left, ordered).items() if k not in taken]
 
 
 def is_subset(left: Any, right: Any, *, ordered: bool) -> bool:
     """`$setIsSubset`."""
-    whole_set = distinct(array(right), ordered=ordered)
-    return all(key_of(each, ordered=ordered) in whole_set for each in array(left))
+    whole_set = _set(right, ordered)
+    return all(each in whole_set for each in _set(left, ordered))
+
+
+def _set(values: Any, ordered: bool) -> dict[Hashable, Any]:
+    """Return the values by their keys, which take as much memory as the values would if written."""
+    return distinct(checked(array(values)), ordered=ordered)

@@ -21,9 +21,11 @@ MAX_ELEMENTS: Final = MAX_WEIGHT // SCALAR
 def weight_of(value: Any, enough: int = MAX_WEIGHT) -> int:
     """Return about the characters of a value's JSON; the count ends where it exceeds `enough`.
 
-    What is nested deeper than a body may be weighs more than enough.
+    Raises `Unfit` for what is nested deeper than a body may be.
     """
-    total, level = 0, [value]
+    if not isinstance(value, list | dict):
+        return SCALAR + (len(value) if isinstance(value, str) else 0)
+    total, level = 0, list[Any]([value])
     for _ in range(MAX_DEPTH + 1):
         below: list[Any] = []
         for one in level:
@@ -40,7 +42,7 @@ def weight_of(value: Any, enough: int = MAX_WEIGHT) -> int:
         if not below:
             return total
         level = below
-    return enough + 1
+    raise Unfit(f"gives a value nested deeper than {MAX_DEPTH} levels")
 
 
 def checked(value: Any) -> Any:
@@ -64,7 +66,4 @@ def check_elements(elements: int) -> None:
 
 def too_large() -> Unfit:
     """Return the error of a value that is too large."""
-    return Unfit(
-        f"gives a value of more than {MAX_WEIGHT:,} characters, or one nested deeper than "
-        f"{MAX_DEPTH} levels"
-    )
+    return Unfit(f"gives a value of more than {MAX_WEIGHT:,} characters")

@@ -7,8 +7,9 @@ from typing import Any, ClassVar, Final, Protocol
 
 from ..document import Anonymous
 from ..errors import InvalidOperand
-from ..formula import Total, Unfit, evaluate, is_null, key_of, order, weight_of
+from ..formula import Total, Unfit, evaluate, is_null, key_of, order
 from ..values import MISSING, is_number
+from .memory import Memory
 from .rows import Context, Row
 from .stages import AccumulatorName, Group
 
@@ -29,7 +30,7 @@ class State(Protocol):
 class _Sum:
     __slots__ = ("_total",)
 
-    def __init__(self, ordered: bool) -> None:  # noqa: ARG002
+    def __init__(self, memory: Memory, ordered: bool) -> None:  # noqa: ARG002
         self._total = Total()
 
     def add(self, value: Any) -> int:
@@ -51,13 +52,13 @@ class _Average(_Sum):
 class _One:
     """Holds one of the values."""
 
-    __slots__ = ("_ordered", "_value", "_weight")
+    __slots__ = ("_memory", "_ordered", "_value", "_weight")
 
-    def __init__(self, ordered: bool) -> None:
-        self._ordered, self._value, self._weight = ordered, MISSING, 0
+    def __init__(self, memory: Memory, ordered: bool) -> None:
+        self._memory, self._ordered, self._value, self._weight = memory, ordered, MISSING, 0
 
     def _take(self, value: Any) -> int:
-        before, self._weight = self._weight, weight_of(value)
+        before, self._weight = self._weight, self._memory.weigh(value)
         self._value = value
         return self._weight - before
 
@@ -68,8 +69,8 @@ class _One:
 class _First(_One):
     __slots__ = ("_begun",)
 
-    def __init__(self, ordered: bool) -> None:
-        super().__init__(ordered)
+    def __init__(self, memory: Memory, ordered: bool) -> None:
+        super().__init__(memory, ordered)
         self._begun = False
 
     def add(self, value: Any) -> int:
@@ -105,40 +106,41 @@ class _Greatest(_Least):
 
 
 class _List:
-    __slots__ = ("_values",)
+    __slots__ = ("_memory", "_values")
 
-    def __init__(self, ordered: bool) -> None:  # noqa: ARG002
+    def __init__(self, memory: Memory, ordered: bool) -> None:  # noqa: ARG002
+        self._memory = memory
         self._values: list[Any] = []
 
     def add(self, value: Any) -> int:
         if value is MISSING:
             return 0
         self._values.append(value)
-        return weight_of(value)
+        return self._memory.weigh(value)
 
     def result(self) -> Any:
         return self._values
 
 
 class _Set:
-    __slots__ = ("_ordered", "_values")
+    __slots__ = ("_memory", "_ordered", "_values")
 
-    def __init__(self, ordered: bool) -> None:
-        self._ordered = ordered
+    def __init__(self, memory: Memory, ordered: bool) -> None:
+        self._memory, self._ordered = memory, ordered
         self._values: dict[Hashable, Any] = {}
 
     def add(self, value: Any) -> int:
         if value is MISSING:
             return 0
-        size = len(self._values)
+        size, weight = len(self._values), self._memory.weigh(value)
         self._values.setdefault(key_of(value, ordered=self._ordered), value)
-        return 2 * weight_of(value) if len(self._values) > size else 0
+        return 2 * weight if len(self._values) > size else 0
 
     def result(self) -> Any:
         return list(self._values.values())
 
 
-_STATES: Final[dict[AccumulatorName, Callable[[bool], State]]] = {
+_STATES: Final[dict[AccumulatorName, Callable[[Memory, bool], State]]] = {
     "$sum": _Sum,
     "$avg": _Average,
     "$min": _Least,
@@ -157,16 +159,21 @@ def grouped(stage: Group, rows: Iterable[Row], context: Context, place: str) -> 
         scope = context.scope(row)
         key = evaluate(stage.key, scope)
         key = None if key is MISSING else key
+        weight = memory.weigh(key)
         hashed = key_of(key, ordered=context.ordered)
         if hashed not in groups:
-            memory.hold(_OVERHEAD * (1 + len(stage.fields)) + 2 * weight_of(key))
-            groups[hashed] = key, [_STATES[a.operator](context.ordered) for _, a in stage.fields]
+            memory.hold(_OVERHEAD * (1 + len(stage.fields)) + 2 * weight)
+            groups[hashed] = key, _states(stage, memory, context)
         for (_, each), state in zip(stage.fields, groups[hashed][1], strict=True):
             memory.hold(_guarded(each.operator, state.add, evaluate(each.operand, scope)))
     for key, states in groups.values():
         pairs = zip(stage.fields, states, strict=True)
         found = {name: _guarded(each.operator, state.result) for (name, each), state in pairs}
         yield Anonymous({"_id": key, **found})
+
+
+def _states(stage: Group, memory: Memory, context: Context) -> list[State]:
+    return [_STATES[each.operator](memory, context.ordered) for _, each in stage.fields]
 
 
 def _guarded(operator: str, function: Callable[..., Any], *operands: Any) -> Any:

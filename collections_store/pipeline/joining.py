@@ -39,6 +39,8 @@ from .rows import Context, Row, having, with_body
 from .stages import Keys, Lookup, Match, Step
 
 BATCH: Final = 100
+BATCH_WEIGHT: Final = 2**20
+"""What the rows of a batch weigh, about, as long as no single one is larger."""
 Runner: TypeAlias = Callable[[tuple[Step, ...], Iterable[Row], Context], Iterator[Row]]
 
 
@@ -48,14 +50,28 @@ def joined(
     """Yield the rows with what was found for each; `run` runs the stages within."""
     join = _Join(stage, context, context.memory(place), run)
     rows = iter(rows)
-    while batch := list(islice(rows, BATCH)):
+    while batch := _batch(rows, join.memory):
         for row, found in zip(batch, join.found(batch), strict=True):
+            weight = join.memory.hold_value(found)
             yield with_body(row, having(row.body, stage.into, found))
+            join.memory.let_go(weight)
+
+
+def _batch(rows: Iterator[Row], memory: Memory) -> list[Row]:
+    """Return the next rows: up to `BATCH`, fewer if they are large."""
+    batch: list[Row] = []
+    weight = 0
+    for row in islice(rows, BATCH):
+        batch.append(row)
+        weight += memory.weigh(row.body)
+        if weight > BATCH_WEIGHT:
+            break
+    return batch
 
 
 class _Join:
     def __init__(self, stage: Lookup, context: Context, memory: Memory, run: Runner) -> None:
-        self._stage, self._context, self._memory, self._run = stage, context, memory, run
+        self._stage, self._context, self.memory, self._run = stage, context, memory, run
         self._filter, self._steps = _first_filter(stage.steps)
         self._every: list[Document] | None = None
         self._same: list[Any] | None = None
@@ -67,10 +83,10 @@ class _Join:
                 yield self._for_each(row)
             return
         wanted = [local_values(row.body, self._stage.local) for row in batch]
-        before = self._memory.held
+        before = self.memory.held
         documents = self._fetch(_asked(self._stage.foreign, wanted) & self._filter)
         yield from self._equal(batch, wanted, documents, self._stage.foreign)
-        self._memory.let_go(self._memory.held - before)
+        self.memory.let_go(self.memory.held - before)
 
     def _equal(
         self, batch: list[Row], wanted: list[list[Any]], documents: list[Document], foreign: Keys
@@ -112,7 +128,7 @@ class _Join:
     def _fetch(self, filter: Filter) -> list[Document]:
         documents = []
         for document in self._context.source.find(self._stage.collection, filter):
-            self._memory.hold_value(document.body)
+            self.memory.hold_value(document.body)
             documents.append(document)
         return documents
 

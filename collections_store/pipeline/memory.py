@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..errors import MemoryLimitExceeded
-from ..formula import weight_of
+from ..errors import InvalidOperand, MemoryLimitExceeded
+from ..formula import Unfit, weight_of
 
 MEMORY_LIMIT: Final = 100 * 2**20
 """What each stage may hold by default, in bytes, about: characters of JSON are what is counted."""
@@ -23,14 +23,31 @@ class Memory:
         """Hold that much more; raises `MemoryLimitExceeded`."""
         self.held += weight
         if self.held > self._limit:
-            raise MemoryLimitExceeded(self._place, self._place.rsplit(".", 1)[-1], self._limit)
+            raise self._exceeded()
+
+    def weigh(self, value: Any) -> int:
+        """Return the weight of a value; raises `MemoryLimitExceeded` if it alone is too much."""
+        try:
+            weight = weight_of(value, self._limit)
+        except Unfit as error:
+            raise InvalidOperand(self._stage, error.problem) from None
+        if weight > self._limit:
+            raise self._exceeded()
+        return weight
 
     def hold_value(self, value: Any) -> int:
         """Hold a value; returns its weight."""
-        weight = weight_of(value, self._limit)
+        weight = self.weigh(value)
         self.hold(weight)
         return weight
 
     def let_go(self, weight: int) -> None:
         """Hold that much less."""
         self.held -= weight
+
+    @property
+    def _stage(self) -> str:
+        return self._place.rsplit(".", 1)[-1]
+
+    def _exceeded(self) -> MemoryLimitExceeded:
+        return MemoryLimitExceeded(self._place, self._stage, self._limit)

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from ..document import Anonymous, Document
 from ..errors import InvalidOperand
 from ..filter import Filter
-from ..formula import Call, Formula, Scope, Unfit, checked, evaluate
+from ..formula import Formula, Scope, Unfit, checked, evaluate
 from ..values import MISSING
 from .memory import MEMORY_LIMIT, Memory
 from .stages import Keys
@@ -67,12 +67,12 @@ def with_body(row: Row, body: Any) -> Row:
 def computed(formula: Formula, scope: Scope) -> Any:
     """Return what a formula gives, if it is not too large to be handed on."""
     value = evaluate(formula, scope)
-    if not isinstance(formula, Call):
+    if not isinstance(value, list | dict):
         return value
     try:
         return checked(value)
     except Unfit as error:
-        raise InvalidOperand(formula.operator, error.problem) from None
+        raise InvalidOperand(str(getattr(formula, "operator", "a field")), error.problem) from None
 
 
 def within(body: Any, keys: Keys) -> Any:

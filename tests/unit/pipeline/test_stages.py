@@ -611,3 +611,28 @@ def test_pipelines_are_values() -> None:
 def test_rows_without_an_object() -> None:
     rows = [Anonymous({"a": 1})]
     assert list(Pipeline.parse([{"$sort": {"a": 1}}]).run(rows)) == [{"a": 1}]
+
+
+# -- no pipeline eats the memory -------------------------------------------------------------------
+
+TWICE = {"x": "$$ROOT", "y": "$$ROOT"}
+GREEDY: list[list[Any]] = [
+    [{"$addFields": TWICE}] * 60,
+    [{"$project": {"_id": 0, **TWICE}}] * 60,
+    [{"$replaceWith": TWICE}] * 60,
+    [{"$group": {"_id": None, "x": {"$push": "$$ROOT"}, "y": {"$push": "$$ROOT"}}}] * 60,
+    [{"$group": {"_id": ["$$ROOT", "$$ROOT"]}}] * 60,
+    [{"$group": {"_id": None, "x": {"$first": "$$ROOT"}, "y": {"$last": "$$ROOT"}}}] * 60,
+]
+
+
+@pytest.mark.parametrize("pipeline", GREEDY, ids=lambda each: str(each)[:60])
+def test_rows_do_not_double_for_ever(pipeline: list[Any]) -> None:
+    with pytest.raises((InvalidOperand, MemoryLimitExceeded), match="more than"):
+        give([{"a": 1}], *pipeline, memory_limit=1_000_000)
+
+
+def test_lookups_do_not_multiply_for_ever() -> None:
+    others = [{"k": number} for number in range(10)]
+    with pytest.raises(MemoryLimitExceeded, match=r"\$lookup holds more than 1,000,000 bytes"):
+        give([{}], *nested(20), source=Collections(f=others), memory_limit=1_000_000)
