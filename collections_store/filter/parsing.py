@@ -100,9 +100,10 @@ class Parser:
             raise InvalidFilter(
                 place, "stands at the top, or in $and, $or, $nor: not in $elemMatch"
             )
-        self._formulas.check_nesting(what, place)
         text = self._checked(self._rules.encode, what, place)
-        return Expression(Value.of_formula(text, self._formulas.formula(codec.decode(text), place)))
+        plain = codec.decode(text)
+        self._formulas.check_nesting(plain, place)
+        return Expression(Value.of_formula(text, self._formulas.formula(plain, place)))
 
     def _entry(self, key: str, value: Any, place: str) -> Condition:
         if key in _LATER:

@@ -5,7 +5,7 @@ for whatever it does not.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, NoReturn
 
 from ..errors import shortened
@@ -68,10 +68,7 @@ class Parser:
         """Raise the error of JSON that is nested too deep."""
         level = [what]
         for _ in range(MAX_NESTING + 1):
-            lists = (v.values() if isinstance(v, dict) else v for v in level)
-            level = [
-                v for each in lists if not isinstance(each, str | int | float | None) for v in each
-            ]
+            level = [below for each in level for below in _below(each)]
             if not level:
                 return
         self._refuse(place, f"nested deeper than {MAX_NESTING} levels")
@@ -86,9 +83,8 @@ class Parser:
         return tuple([self.formula(each, f"{place}.{i}") for i, each in enumerate(operands)])
 
     def _reference(self, text: str, place: str) -> Formula:
-        variable, *keys = (
-            text[2:].split(".") if text.startswith("$$") else ["CURRENT", *text[1:].split(".")]
-        )
+        dotted = text[2:] if text.startswith("$$") else f"CURRENT.{text[1:]}"
+        variable, *keys = dotted.split(".")
         if any(not key or key.startswith("$") or "\0" in key for key in keys):
             self._refuse(place, f"{shortened(text)} is no path: a key is empty, or begins with $")
         if len(keys) > MAX_KEYS:
@@ -130,14 +126,7 @@ class Parser:
         else:
             found = self._every(operand, place)
         if not least <= len(found) <= (len(found) if most is None else most):
-            wanted = (
-                f"{least}"
-                if least == most
-                else f"{least} to {most}"
-                if most
-                else f"at least {least}"
-            )
-            self._refuse(place, f"takes {wanted} operand{'s' * (wanted != '1')}, not {len(found)}")
+            self._refuse(place, f"takes {_number(least, most)}, not {len(found)}")
         return found
 
     def _of_names(self, name: str, operator: Operator, operand: Any, place: str) -> Formula:
@@ -309,6 +298,23 @@ class Parser:
         fill = Absent() if defaults is None else self.formula(defaults, f"{place}.defaults")
         every = self.formula(inputs, f"{place}.inputs")
         return Call(name, (every, Constant.of(longest), fill))
+
+
+def _below(value: Any) -> Iterable[Any]:
+    match value:
+        case dict():
+            return value.values()
+        case list():
+            return value
+    return ()
+
+
+def _number(least: int, most: int | None) -> str:
+    if most is None:
+        return f"at least {least} operands"
+    if least == most:
+        return f"{least} operand{'s' * (least > 1)}"
+    return f"{least} to {most} operands"
 
 
 _READERS: Final[Mapping[str, Callable[[Parser, Any, Any, str], Formula]]] = {

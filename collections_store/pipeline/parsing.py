@@ -109,12 +109,13 @@ class Parser:
 
     def _plain(self, operand: Any, place: str) -> Any:
         """Return an operand as plain JSON."""
-        self._formulas.check_nesting(operand, place)
         try:
-            return codec.decode(self._rules.encode(operand))
+            plain = codec.decode(self._rules.encode(operand))
         except InvalidBody as error:
             where = f"{place}.{error.path}" if error.path else place
             raise InvalidPipeline(where, error.problem) from error
+        self._formulas.check_nesting(plain, place)
+        return plain
 
     def _formula(self, what: Any, place: str) -> Formula:
         return self._formulas.formula(what, place)

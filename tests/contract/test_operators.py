@@ -218,6 +218,7 @@ def test_times_have_an_order(filled: Any) -> None:
         ({"$text": {"$search": "x"}}, r"\$text"),
         ({"$expr": {"$gt": ["$a"]}}, r"'\$expr\.\$gt'"),
         ({"$or": [{"$expr": {"$gt": [{"$foo": 1}, 1]}}]}, r"\$or\.0\.\$expr\.\$gt\.0\.\$foo"),
+        ({"$expr": {"$gt": ["$a", datetime(2026, 1, 1)]}}, r"\$expr\.\$gt\.1"),
         ({"$expr": {"a": float("nan")}}, r"\$expr\.a"),
         ({"a": {"$elemMatch": {"b": 1, "$expr": True}}}, r"a\.\$elemMatch\.\$expr"),
         ({"$created_at": {"$gt": "soon"}}, "time"),

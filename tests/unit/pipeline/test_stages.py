@@ -1,6 +1,7 @@
 """What stages give, one by one, as MongoDB's server answers over JSON values."""
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -488,6 +489,14 @@ def test_what_streams_holds_nothing() -> None:
 
 # -- what is refused ---------------------------------------------------------------------------
 
+
+def deep(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
 REFUSED: list[tuple[Any, str]] = [
     ({"$match": {}}, "a pipeline is a list of stages"),
     ([{"$match": {}}, {"$foo": 1}], r"'1\.\$foo': no such stage"),
@@ -549,6 +558,10 @@ REFUSED: list[tuple[Any, str]] = [
     ([{"$lookup": {"from": "x", "as": "y", "localField": "a", "foreignField": "b", "let": {}}}],
      r"\$lookup\.let': goes with pipeline"),
     ([{"$addFields": {"a": {1, 2}}}], r"0\.\$addFields\.a"),
+    ([{"$addFields": {"a": [datetime(2026, 1, 1)]}}], r"'0\.\$addFields\.a\.0': datetime is not JSON"),
+    ([{"$match": {"$expr": {"$gt": ["$a", {"x": object()}]}}}], r"\$expr\.\$gt\.1\.x"),
+    ([{"$addFields": {"a": deep(101)}}], "nested deeper than 100 levels"),
+    ([{"$addFields": {"a": deep(300)}}], "nested deeper than 200 levels"),
     ([{"$lookup": {"from": "x", "as": "y", "let": {"CURRENT": 1}, "pipeline": []}}], r"let\.CURRENT"),
     ([{"$limit": 1}] * 201, "more than 200 stages"),
 ]  # fmt: skip
