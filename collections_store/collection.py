@@ -12,6 +12,7 @@ from .explanation import Explanation
 from .filter import Filter, read_target
 from .index import Index
 from .operations import (
+    Aggregate,
     Count,
     CreateIndex,
     DeleteMany,
@@ -32,17 +33,20 @@ from .operations import (
     Reading,
     Remove,
     RemoveMany,
+    check_memory,
     check_page,
     check_window,
     read_projection,
 )
 from .ordering import Sort
 from .path import Path
+from .pipeline import MEMORY_LIMIT, Pipeline
 
 T = TypeVar("T")
 Documents: TypeAlias = list[Document]
 Values: TypeAlias = list[Any]
 Indexes: TypeAlias = list[Index]
+Results: TypeAlias = list[Any]
 
 
 class Runner(Protocol):
@@ -360,6 +364,23 @@ class Collection:
         asked = Filter.parse(filter, equals, self._codec)
         window = check_window(skip, limit)
         return self._run(Explain(self.name, asked, Sort.parse(sort), *window))
+
+    def aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Results:
+        """Run MongoDB's aggregation pipeline over the collection; returns what comes out of it.
+
+        The stages are `$match`, `$project`, `$addFields` (`$set`), `$unset`, `$sort`, `$skip`, `$limit`,
+        `$count`, `$group`, `$unwind`, `$sortByCount`, `$replaceRoot` (`$replaceWith`) and `$lookup`. All
+        is read in one transaction. A stage that must hold rows, such as `$sort` or `$group`, holds up
+        to about `memory_limit` bytes. Raises `InvalidPipeline`, `InvalidOperand` and
+        `MemoryLimitExceeded`.
+
+        >>> with Store("sqlite://") as store:
+        ...     count = store["cities"].put_many({"berlin": {"in": "de"}, "bonn": {"in": "de"}})
+        ...     store["cities"].aggregate([{"$group": {"_id": "$in", "cities": {"$count": {}}}}])
+        [{'_id': 'de', 'cities': 2}]
+        """
+        read = Pipeline.parse(pipeline, self._codec)
+        return self._run(Aggregate(self.name, read, check_memory(memory_limit)))
 
     def stream(self, filter: Any = None, equals: Any = ...) -> Iterator[Document]:
         """Yield the objects that match, in natural order, in constant memory.

@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from .codec import Codec
-from .collection import Documents, Indexes, Values, encoded
+from .collection import Documents, Indexes, Results, Values, encoded
 from .document import DeleteResult, Document, Page, check_id, check_ids
 from .errors import InvalidFilter
 from .explanation import Explanation
 from .filter import Filter, read_target
 from .index import Index
 from .operations import (
+    Aggregate,
     Count,
     CreateIndex,
     DeleteMany,
@@ -33,12 +34,14 @@ from .operations import (
     Reading,
     Remove,
     RemoveMany,
+    check_memory,
     check_page,
     check_window,
     read_projection,
 )
 from .ordering import Sort
 from .path import Path
+from .pipeline import MEMORY_LIMIT, Pipeline
 
 T = TypeVar("T")
 
@@ -399,6 +402,25 @@ class AsyncCollection:
         asked = Filter.parse(filter, equals, self._codec)
         window = check_window(skip, limit)
         return await self._run(Explain(self.name, asked, Sort.parse(sort), *window))
+
+    async def aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Results:
+        """Run MongoDB's aggregation pipeline over the collection; returns what comes out of it.
+
+        The stages are `$match`, `$project`, `$addFields` (`$set`), `$unset`, `$sort`, `$skip`, `$limit`,
+        `$count`, `$group`, `$unwind`, `$sortByCount`, `$replaceRoot` (`$replaceWith`) and `$lookup`. All
+        is read in one transaction. A stage that must hold rows, such as `$sort` or `$group`, holds up
+        to about `memory_limit` bytes. Raises `InvalidPipeline`, `InvalidOperand` and
+        `MemoryLimitExceeded`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         count = await store["cities"].put_many({"berlin": {"in": "de"}, "bonn": {"in": "de"}})
+        ...         return await store["cities"].aggregate([{"$group": {"_id": "$in", "cities": {"$count": {}}}}])
+        >>> asyncio.run(main())
+        [{'_id': 'de', 'cities': 2}]
+        """
+        read = Pipeline.parse(pipeline, self._codec)
+        return await self._run(Aggregate(self.name, read, check_memory(memory_limit)))
 
     async def stream(self, filter: Any = None, equals: Any = ...) -> AsyncIterator[Document]:
         """Yield the objects that match, in natural order, in constant memory.

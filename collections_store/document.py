@@ -77,6 +77,15 @@ class DeleteResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Anonymous:
+    """A body that is no object of a collection: an element of an array, or what a stage of a
+    pipeline made.
+    """
+
+    body: Any
+
+
+@dataclass(frozen=True, slots=True)
 class CollectionInfo:
     """A collection as `Store.collections` lists it.
 

@@ -16,6 +16,9 @@ so `except KeyError` and `except CollectionNotFound` both work::
     ├── IndexExists (ValueError)             another index has the name
     ├── DuplicateKey (ValueError)            a unique index forbids the write
     ├── InvalidProjection (ValueError)       so do the parts of a body that are wanted
+    ├── InvalidPipeline (ValueError)         a stage of a pipeline makes no sense
+    ├── InvalidOperand (ValueError)          an operator cannot take what a formula gives it
+    ├── MemoryLimitExceeded (RuntimeError)   a stage of a pipeline holds too much
     ├── CollectionNotFound (KeyError)        there is no such collection to drop or rename
     ├── CollectionExists (ValueError)        the new name is taken
     ├── StoreClosed (RuntimeError)           the store was closed, or inherited through a fork
@@ -104,6 +107,16 @@ class InvalidProjection(CollectionsStoreError, ValueError):
         self.place, self.problem = place, problem
 
 
+class InvalidPipeline(CollectionsStoreError, ValueError):
+    """A stage of a pipeline makes no sense; `place` is where: the stage's number comes first."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(
+            f"pipeline, at {shortened(place)}: {problem}" if place else f"pipeline: {problem}"
+        )
+        self.place, self.problem = place, problem
+
+
 class InvalidSort(CollectionsStoreError, ValueError):
     """An order makes no sense; `field` is the one that does not."""
 
@@ -153,6 +166,27 @@ class DuplicateKey(CollectionsStoreError, ValueError):
             f"which the unique index {index!r} forbids"
         )
         self.collection, self.index, self.key, self.id = collection, index, key, id
+
+
+class InvalidOperand(CollectionsStoreError, ValueError):
+    """An operator of a formula (`$expr`, `aggregate`) met what it cannot take: a string that is to
+    be added, a division by 0. `operator` names it; `found` is what it met.
+    """
+
+    def __init__(self, operator: str, problem: str, found: Any = None) -> None:
+        super().__init__(f"{operator} {problem}")
+        self.operator, self.problem, self.found = operator, problem, found
+
+
+class MemoryLimitExceeded(CollectionsStoreError, RuntimeError):
+    """A stage of a pipeline holds more than `limit` bytes, about; `place` is which, `stage` its name."""
+
+    def __init__(self, place: str, stage: str, limit: int) -> None:
+        super().__init__(
+            f"pipeline, at {place!r}: {stage} holds more than {limit:,} bytes. Let stages in front of "
+            "it leave less ($match, $project, $limit), or give a larger memory_limit"
+        )
+        self.place, self.stage, self.limit = place, stage, limit
 
 
 class CollectionNotFound(CollectionsStoreError, KeyError):

@@ -36,7 +36,7 @@ from .operations import (
     DriverConnection,
     Operation,
     SharedConnection,
-    collection_of,
+    collections_of,
     duplicate_of,
     perform,
 )
@@ -84,7 +84,8 @@ class Executor:
                 self.run(CreateCollection(error.name), begun)
             except TableVanished as error:
                 self._give_up_after(next(vanished), error)
-                self.catalogue.forget(collection_of(operation))
+                for name in collections_of(operation):
+                    self.catalogue.forget(name)
             except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
                 self._consider(error, job, begun)
                 time.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 6)))

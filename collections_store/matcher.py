@@ -15,14 +15,15 @@ suites check them:
 5. A body that is no object has no fields: every path is MISSING. `$body` (the empty path) reaches
    the body itself, by rule 3.
 6. What is negated (`$ne`, `$nin`, `$not`, `$nor`) holds exactly where the rest does not.
+7. `$expr` holds where its formula gives what counts as true (see `formula.evaluation`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-from .document import Document, metadatum
+from .document import Anonymous, Document, metadatum
 from .filter import (
     And,
     Bits,
@@ -30,6 +31,7 @@ from .filter import (
     Condition,
     Equals,
     Exists,
+    Expression,
     Fails,
     Field,
     Filter,
@@ -50,33 +52,58 @@ from .filter import (
     Value,
 )
 from .filter.conditions import WHOLE, flat
+from .formula import NO_VARIABLES, Scope, evaluate, truthy
 from .path import is_index
 from .values import MISSING, RANKS, TYPES, compare, equal, is_number
 
 Seen: TypeAlias = set[tuple[int, int]]
 
 
-def matches(filter: Filter, document: Document, *, ordered: bool = True) -> bool:
-    """Tell whether `document` is asked for; `ordered`: do objects with other key order differ?"""
-    return holds(filter.condition, document, ordered=ordered)
+def matches(
+    filter: Filter,
+    document: Document | Anonymous,
+    *,
+    ordered: bool = True,
+    variables: Mapping[str, Any] = NO_VARIABLES,
+) -> bool:
+    """Tell whether `document` is asked for; `ordered`: do objects with other key order differ?
+
+    `variables` are those that `$expr` may use besides `$$ROOT` and `$$CURRENT`.
+    """
+    return holds(filter.condition, document, ordered=ordered, variables=variables)
 
 
-def holds(condition: Condition, document: Document, *, ordered: bool = True) -> bool:
+def holds(
+    condition: Condition,
+    document: Document | Anonymous,
+    *,
+    ordered: bool = True,
+    variables: Mapping[str, Any] = NO_VARIABLES,
+) -> bool:
     """Tell whether a condition holds for an object."""
+
+    def inner_holds(inner: Condition) -> bool:
+        return holds(inner, document, ordered=ordered, variables=variables)
+
     match condition:
         case Field(path, test):
             found = reach(document.body, path.keys, leaf=not isinstance(test, WHOLE))
             return any(passes(test, value, ordered=ordered) for value in found)
         case Metadata(field, test):
+            if isinstance(document, Anonymous):
+                return passes(test, MISSING)
             return passes(test, metadatum(document, field))
         case And(conditions):
-            return all(holds(each, document, ordered=ordered) for each in conditions)
+            return all(map(inner_holds, conditions))
         case Or(conditions):
-            return any(holds(each, document, ordered=ordered) for each in conditions)
+            return any(map(inner_holds, conditions))
         case Not(inner):
-            return not holds(inner, document, ordered=ordered)
+            return not inner_holds(inner)
         case FitsSchema(schema):
             return bool(_asked(schema).fits(document.body))
+        case Expression(formula):
+            scope = Scope.of(document, variables, ordered=ordered)
+            return truthy(evaluate(_asked(formula), scope))
 
 
 def reach(body: Any, keys: tuple[str, ...], *, leaf: bool = True) -> Iterator[Any]:
@@ -142,7 +169,7 @@ def passes(test: Test, value: Any, *, ordered: bool = True) -> bool:
             )
         case HasObject(condition):
             return isinstance(value, list) and any(
-                holds(condition, Document("", inner), ordered=ordered)
+                holds(condition, Anonymous(inner), ordered=ordered)
                 for inner in map(_as_object, value)
                 if inner is not None
             )

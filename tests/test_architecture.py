@@ -21,6 +21,21 @@ FLOORS = [
     {"values"},
     {"json_schema"},
     {
+        "formula",
+        "formula.arithmetic",
+        "formula.arrays",
+        "formula.comparing",
+        "formula.evaluation",
+        "formula.nodes",
+        "formula.objects",
+        "formula.operands",
+        "formula.operators",
+        "formula.parsing",
+        "formula.patterns",
+        "formula.strings",
+        "formula.weights",
+    },
+    {
         "filter",
         "filter.conditions",
         "filter.fields",
@@ -40,6 +55,18 @@ FLOORS = [
         "projection.positions",
         "projection.rules",
         "projection.shaping",
+    },
+    {
+        "pipeline",
+        "pipeline.fields",
+        "pipeline.grouping",
+        "pipeline.joining",
+        "pipeline.memory",
+        "pipeline.parsing",
+        "pipeline.projecting",
+        "pipeline.rows",
+        "pipeline.running",
+        "pipeline.stages",
     },
     {"expressions"},
     {
@@ -64,6 +91,7 @@ FLOORS = [
     },
     {
         "operations",
+        "operations.aggregation",
         "operations.connection",
         "operations.catalogue",
         "operations.documents",
@@ -105,6 +133,8 @@ PURE = {
     "explanation",
     "json_schema",
     "projection",
+    "formula",
+    "pipeline",
 }
 BUILDERS = {"expressions", "schema", "statements", "dialects"}
 BAD_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools", "core"}

@@ -20,6 +20,7 @@ from ..filter import (
     Condition,
     Equals,
     Exists,
+    Expression,
     Fails,
     Field,
     FitsSchema,
@@ -96,7 +97,7 @@ def _has_words(condition: Condition, walk: int) -> bool:
             return all(_has_words(each, walk) for each in conditions)
         case Not(inner):
             return _has_words(inner, walk)
-        case Metadata() | FitsSchema():
+        case Metadata() | FitsSchema() | Expression():
             return False
 
 

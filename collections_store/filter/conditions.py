@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from .. import codec
 from ..codec import Codec
+from ..formula import Formula
 from ..path import Path
 
 Kind: TypeAlias = Literal[
@@ -29,6 +30,7 @@ Kind: TypeAlias = Literal[
     "numbers",
     "strings",
     "schema",
+    "expression",
 ]
 Comparison: TypeAlias = Literal["$gt", "$gte", "$lt", "$lte"]
 BitsOperator: TypeAlias = Literal["$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear"]
@@ -77,6 +79,11 @@ class Value:
     def of_regex(cls, pattern: re.Pattern[str]) -> Value:
         """Take a compiled pattern."""
         return cls(_regex_kind(pattern), f"/{pattern.pattern}/{pattern.flags}", pattern)
+
+    @classmethod
+    def of_formula(cls, text: str, formula: Formula) -> Value:
+        """Take a formula and its JSON."""
+        return cls("expression", text, formula)
 
     @classmethod
     def of_list(cls, kind: Kind, values: list[Value]) -> Value:
@@ -260,9 +267,6 @@ class FitsSchema:
     schema: Given
 
 
-Condition: TypeAlias = Field | Metadata | And | Or | Not | FitsSchema
-
-
 PLAIN_REGEXES: Final = frozenset({"plain regex", "prefix regex"})
 """Patterns of plain text; of a prefix, the text is at the beginning."""
 
@@ -277,6 +281,16 @@ def prefix_range(pattern: Value) -> tuple[str, str]:
     """Return the first text that begins like a "prefix regex", and the first one past all of them."""
     prefix: str = pattern.value.pattern.removeprefix("^")
     return prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """The formula gives what counts as true (`$expr`)."""
+
+    formula: Given
+
+
+Condition: TypeAlias = Field | Metadata | And | Or | Not | FitsSchema | Expression
 
 
 def options_of(pattern: re.Pattern[str]) -> str:

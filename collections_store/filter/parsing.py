@@ -5,11 +5,11 @@ whatever it does not.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from .. import json_schema
+from .. import codec, formula, json_schema
 from ..codec import Codec
 from ..document import microseconds
 from ..errors import InvalidBody, InvalidFilter, shortened
@@ -23,6 +23,7 @@ from .conditions import (
     Condition,
     Equals,
     Exists,
+    Expression,
     Fails,
     Field,
     FitsSchema,
@@ -41,16 +42,20 @@ from .conditions import (
 from .operands import READERS, of_text, regex, truthy
 from .targets import read_target
 
+T = TypeVar("T")
 _LOGICAL: Final = frozenset({"$and", "$or", "$nor"})
-_LATER: Final = frozenset({"$text", "$expr", "$where"})
+_LATER: Final = frozenset({"$text", "$where"})
 
 
 class Parser:
     """Reads filters under the value rules of one store."""
 
-    def __init__(self, rules: Codec, *, within: bool = False) -> None:
+    def __init__(
+        self, rules: Codec, *, within: bool = False, variables: frozenset[str] = frozenset()
+    ) -> None:
         self._rules, self._within = rules, within
         """`within` an array: what the store knows of objects has no place there."""
+        self._formulas = formula.Parser(InvalidFilter, variables)
 
     def document(self, document: Any, place: str = "") -> Condition:
         """Read a filter document: every entry must hold."""
@@ -74,6 +79,8 @@ class Parser:
             here = _within(place, key)
             if key in _LOGICAL:
                 yield self._logical(key, value, here)
+            elif key == "$expr":
+                yield self._expression(value, here)
             elif key != "$comment":
                 yield self._entry(key, value, here)
 
@@ -87,6 +94,16 @@ class Parser:
             case "$or":
                 return read[0] if len(read) == 1 else Or(read)
         return Not(read[0] if len(read) == 1 else Or(read))
+
+    def _expression(self, what: Any, place: str) -> Condition:
+        if self._within:
+            raise InvalidFilter(
+                place, "stands at the top, or in $and, $or, $nor: not in $elemMatch"
+            )
+        text = self._checked(self._rules.encode, what, place)
+        plain = codec.decode(text)
+        self._formulas.check_nesting(plain, place)
+        return Expression(Value.of_formula(text, self._formulas.formula(plain, place)))
 
     def _entry(self, key: str, value: Any, place: str) -> Condition:
         if key in _LATER:
@@ -252,8 +269,11 @@ class Parser:
         return Value("schema", value.text, json_schema.read(value.value, place))
 
     def _value(self, value: Any, place: str) -> Value:
+        return self._checked(lambda given: Value.of(given, self._rules), value, place)
+
+    def _checked(self, take: Callable[[Any], T], value: Any, place: str) -> T:
         try:
-            return Value.of(value, self._rules)
+            return take(value)
         except InvalidBody as error:
             where = f"{place}.{error.path}" if error.path else place
             raise InvalidFilter(where, error.problem) from error

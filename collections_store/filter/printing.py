@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..codec import decode
+from .. import codec
 from .conditions import (
     And,
     Bits,
@@ -14,6 +14,7 @@ from .conditions import (
     Condition,
     Equals,
     Exists,
+    Expression,
     Fails,
     Field,
     FitsSchema,
@@ -46,7 +47,9 @@ def to_json(condition: Condition) -> dict[str, Any]:
         case And(conditions):
             return _together([to_json(each) for each in conditions])
         case FitsSchema(schema):
-            return {"$jsonSchema": decode(schema.text) if isinstance(schema, Value) else schema}
+            return {
+                "$jsonSchema": codec.decode(schema.text) if isinstance(schema, Value) else schema
+            }
         case Or(()):
             return {"$nor": [{}]}
         case Or(conditions):
@@ -59,6 +62,9 @@ def to_json(condition: Condition) -> dict[str, Any]:
             return _negated(f"${name}", test)
         case Not(inner):
             return {"$nor": [to_json(inner)]}
+        case Expression(Value(text=text)):
+            return {"$expr": codec.decode(text)}
+    raise AssertionError(condition)
 
 
 def _together(documents: list[dict[str, Any]]) -> dict[str, Any]:
@@ -68,7 +74,7 @@ def _together(documents: list[dict[str, Any]]) -> dict[str, Any]:
         for key, value in document.items():
             if key not in merged:
                 merged[key] = value
-            elif _mix(merged[key], value):
+            elif key != "$expr" and _mix(merged[key], value):
                 merged[key] = {**merged[key], **value}
             else:
                 return {"$and": documents}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
+from .aggregation import Aggregate, check_memory
 from .catalogue import (
     Catalogue,
     CollectionAbsent,
@@ -64,9 +65,10 @@ def perform(operation: Operation[T_co], connection: Connection) -> T_co:
         return operation(connection)
 
 
-def collection_of(operation: Any) -> str | None:
-    """Return the collection that an operation is about."""
-    return getattr(operation, "collection", None)
+def collections_of(operation: Any) -> tuple[str | None, ...]:
+    """Return the collections that an operation is about."""
+    found: tuple[str | None, ...] = getattr(operation, "collections", ())
+    return found or (getattr(operation, "collection", None),)
 
 
 def duplicate_of(operation: Any, physical: str) -> FindDuplicate:
@@ -77,6 +79,7 @@ def duplicate_of(operation: Any, physical: str) -> FindDuplicate:
 
 
 __all__ = [
+    "Aggregate",
     "Batch",
     "Catalogue",
     "CollectionAbsent",
@@ -113,9 +116,10 @@ __all__ = [
     "Rename",
     "SharedConnection",
     "add_functions",
+    "check_memory",
     "check_page",
     "check_window",
-    "collection_of",
+    "collections_of",
     "create_or_find",
     "duplicate_of",
     "perform",

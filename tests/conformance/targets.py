@@ -16,8 +16,8 @@ _UPDATES = frozenset({"update", "replace", "find_one_and", "bulk"})
 LACKING: dict[str, frozenset[str]] = {
     # the matcher answers questions and knows no writing verbs: what stays here is "delete" and more
     "matcher": _UPDATES | {"delete", "distinct", "aggregate"},
-    "sqlite": _UPDATES | {"aggregate"},
-    "postgresql": _UPDATES | {"aggregate"},
+    "sqlite": _UPDATES,
+    "postgresql": _UPDATES,
 }
 
 

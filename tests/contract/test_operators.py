@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from collections_store import F, Filter, InvalidFilter, Path
+from collections_store import F, Filter, InvalidFilter, InvalidOperand, Path
 
 BODIES: dict[str, Any] = {
     "1": {"n": 1, "s": "apple", "t": ["a", "b"], "o": {"x": 1}},
@@ -96,6 +96,19 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"$body": {"$type": "null"}}, "9"),
     ({"$body": {"$exists": True}}, "123456789"),
     ({"$body": None}, "9"),
+    ({"$expr": {"$gt": ["$n", "$o.x"]}}, "2345678"),
+    ({"$expr": {"$eq": [{"$type": "$n"}, "int"]}}, "13"),
+    ({"$expr": {"$in": ["c", {"$cond": [{"$isArray": "$t"}, "$t", []]}]}}, "6"),
+    ({"$expr": "$n"}, "12356 78"),
+    ({"$expr": {"$eq": ["$n", None]}}, "4"),
+    ({"$expr": {"$eq": ["$n", "$missing"]}}, "9"),
+    ({"$expr": {"$gt": [{"$size": {"$ifNull": ["$e", []]}}, 1]}, "n": {"$gt": 1}}, "6"),
+    ({"$or": [{"$expr": {"$eq": ["$n", 1]}}, {"s": "42"}]}, "14"),
+    ({"$nor": [{"$expr": {"$eq": ["$n", 1]}}, {"s": "42"}]}, "2356789"),
+    ({"$and": [{"$expr": {"$gte": ["$n", 1]}}, {"$expr": {"$lte": ["$n", 2.5]}}]}, "12"),
+    ({"$expr": {"$in": [{"$meta": "id"}, ["3", "9"]]}}, "39"),
+    ({"$expr": {"$eq": [{"$meta": "version"}, 1]}, "$id": {"$lt": "3"}}, "12"),
+    ({"$expr": {"$lt": [{"$meta": "created_at"}, 1]}}, ""),
 ]
 
 
@@ -203,6 +216,11 @@ def test_times_have_an_order(filled: Any) -> None:
         ({"a": {"$gt": 1, "b": 2}}, r"a\.b"),
         ({"a": {"$gt": {1}}}, r"a\.\$gt"),
         ({"$text": {"$search": "x"}}, r"\$text"),
+        ({"$expr": {"$gt": ["$a"]}}, r"'\$expr\.\$gt'"),
+        ({"$or": [{"$expr": {"$gt": [{"$foo": 1}, 1]}}]}, r"\$or\.0\.\$expr\.\$gt\.0\.\$foo"),
+        ({"$expr": {"$gt": ["$a", datetime(2026, 1, 1)]}}, r"\$expr\.\$gt\.1"),
+        ({"$expr": {"a": float("nan")}}, r"\$expr\.a"),
+        ({"a": {"$elemMatch": {"b": 1, "$expr": True}}}, r"a\.\$elemMatch\.\$expr"),
         ({"$created_at": {"$gt": "soon"}}, "time"),
         ({"$created_at": {"$gt": datetime(2026, 1, 1)}}, "time zone"),
     ],
@@ -211,6 +229,21 @@ def test_times_have_an_order(filled: Any) -> None:
 def test_what_makes_no_sense_is_refused_by_place(asked: dict[str, Any], where: str) -> None:
     with pytest.raises(InvalidFilter, match=where):
         Filter.parse(asked)
+
+
+def test_a_formula_that_cannot_be_computed_is_an_error(filled: Any) -> None:
+    for verb in (filled.find, filled.count, lambda asked: list(filled.stream(asked))):
+        with pytest.raises(InvalidOperand, match=r"\$add needs a number, not 'apple'"):
+            verb({"$expr": {"$gt": [{"$add": ["$s", 1]}, 1]}})
+    assert filled.count({"n": 1}) == 2
+
+
+def test_a_formula_compares_objects_as_the_database_keeps_them(
+    open_store: Any, things: Any
+) -> None:
+    things.put("a", {"o": {"a": 1, "b": 2}})
+    asked = {"$expr": {"$eq": ["$o", {"b": 2, "a": 1}]}}
+    assert things.count(asked) == int(open_store.place.is_postgresql)
 
 
 def test_a_pattern_keeps_its_flags(things: Any) -> None:

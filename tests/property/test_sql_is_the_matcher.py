@@ -92,11 +92,24 @@ def documents_of(
     entries = st.lists(entry, min_size=1, max_size=2).map(merged)
     if not deep:
         return entries
-    branches = st.lists(documents_of(value, deep=False), min_size=1, max_size=3)
+    inner = st.one_of(documents_of(value, deep=False), formulas_of(value))
+    branches = st.lists(inner, min_size=1, max_size=3)
     logical = st.builds(
         lambda key, inner: {key: inner}, st.sampled_from(["$and", "$or", "$nor"]), branches
     )
-    return st.one_of(entries, logical, st.tuples(entries, logical).map(merged))
+    both = st.tuples(entries, st.one_of(logical, formulas_of(value))).map(merged)
+    return st.one_of(entries, logical, both)
+
+
+def formulas_of(value: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """Draw `$expr`."""
+    path = st.lists(st.sampled_from(["a", "b", "0"]), min_size=1, max_size=2).map(".".join)
+    return st.builds(
+        lambda name, path, operand: {"$expr": {name: [f"${path}", {"$literal": operand}]}},
+        st.sampled_from(["$eq", "$ne", "$gt", "$lte"]),
+        path,
+        value,
+    )
 
 
 def is_literal(value: Any) -> bool:

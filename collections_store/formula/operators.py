@@ -1,0 +1,162 @@
+"""The operators that need no more than the values of their operands, and how many they take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ..values import is_number
+from . import arithmetic, arrays, objects, patterns, strings
+from .comparing import order, sort_key
+from .operands import is_null, truthy
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator. It takes `least` to `most` operands (None: any number), or, where there are
+    `names`, a document of those, the first `least` of which must be there. A function that
+    compares wants to know whether the order of keys counts; what one that `grows` gives is weighed.
+    """
+
+    function: Callable[..., Any]
+    least: int = 1
+    most: int | None = 1
+    names: tuple[str, ...] = ()
+    compares: bool = False
+    grows: bool = False
+
+
+def _compared(decides: Callable[[int], Any]) -> Operator:
+    def function(left: Any, right: Any, *, ordered: bool) -> Any:
+        return decides(order(left, right, ordered=ordered))
+
+    return Operator(function, 2, 2, compares=True)
+
+
+def _extreme(values: tuple[Any, ...], ordered: bool, pick: Callable[..., Any]) -> Any:
+    there = [each for each in arithmetic.opened(values) if not is_null(each)]
+    return pick(there, key=sort_key(ordered), default=None)
+
+
+def _least(*values: Any, ordered: bool) -> Any:
+    return _extreme(values, ordered, min)
+
+
+def _greatest(*values: Any, ordered: bool) -> Any:
+    return _extreme(values, ordered, max)
+
+
+def _one(function: Callable[..., Any]) -> Operator:
+    return Operator(function)
+
+
+def _two(function: Callable[..., Any]) -> Operator:
+    return Operator(function, 2, 2)
+
+
+def _any(function: Callable[..., Any]) -> Operator:
+    return Operator(function, 0, None)
+
+
+_COMPARISON: Final = {
+    "$cmp": _compared(lambda found: found),
+    "$eq": _compared(lambda found: found == 0),
+    "$ne": _compared(lambda found: found != 0),
+    "$gt": _compared(lambda found: found > 0),
+    "$gte": _compared(lambda found: found >= 0),
+    "$lt": _compared(lambda found: found < 0),
+    "$lte": _compared(lambda found: found <= 0),
+    "$not": _one(lambda value: not truthy(value)),
+    "$min": Operator(_least, 0, None, compares=True),
+    "$max": Operator(_greatest, 0, None, compares=True),
+}
+
+_ARITHMETIC: Final = {
+    "$add": _any(arithmetic.add),
+    "$multiply": _any(arithmetic.multiply),
+    "$sum": _any(arithmetic.total_of),
+    "$avg": _any(arithmetic.average_of),
+    "$subtract": _two(arithmetic.subtract),
+    "$divide": _two(arithmetic.divide),
+    "$mod": _two(arithmetic.modulo),
+    "$pow": _two(arithmetic.power),
+    "$abs": _one(arithmetic.absolute),
+    "$ceil": _one(arithmetic.ceiling),
+    "$floor": _one(arithmetic.floor),
+    "$round": Operator(arithmetic.rounded, 1, 2),
+    "$trunc": Operator(arithmetic.truncated, 1, 2),
+    "$sqrt": _one(arithmetic.square_root),
+    "$exp": _one(arithmetic.exponential),
+    "$ln": _one(arithmetic.logarithm),
+    "$log": _two(arithmetic.logarithm),
+    "$log10": _one(arithmetic.logarithm_10),
+}
+
+_STRINGS: Final = {
+    "$concat": _any(strings.concatenate),
+    "$toLower": _one(strings.lower),
+    "$toUpper": _one(strings.upper),
+    "$strcasecmp": _two(strings.compare_case),
+    "$substr": Operator(strings.part_of_bytes, 3, 3),
+    "$substrBytes": Operator(strings.part_of_bytes, 3, 3),
+    "$substrCP": Operator(strings.part_of_characters, 3, 3),
+    "$strLenBytes": _one(strings.count_bytes),
+    "$strLenCP": _one(strings.count_characters),
+    "$split": _two(strings.split),
+    "$trim": Operator(strings.trim, names=("input", "chars")),
+    "$ltrim": Operator(strings.trim_left, names=("input", "chars")),
+    "$rtrim": Operator(strings.trim_right, names=("input", "chars")),
+    "$indexOfBytes": Operator(strings.index_of_bytes, 2, 4),
+    "$indexOfCP": Operator(strings.index_of_characters, 2, 4),
+    "$replaceOne": Operator(strings.replace_one, 3, names=("input", "find", "replacement")),
+    "$replaceAll": Operator(strings.replace_all, 3, names=("input", "find", "replacement")),
+    "$regexMatch": Operator(patterns.is_found, 2, names=("input", "regex", "options")),
+    "$regexFind": Operator(patterns.find, 2, names=("input", "regex", "options")),
+    "$regexFindAll": Operator(patterns.find_all, 2, names=("input", "regex", "options")),
+}
+
+_ARRAYS: Final = {
+    "$arrayElemAt": _two(arrays.element_at),
+    "$first": _one(arrays.first),
+    "$last": _one(arrays.last),
+    "$firstN": Operator(arrays.first_some, 2, names=("input", "n")),
+    "$lastN": Operator(arrays.last_some, 2, names=("input", "n")),
+    "$minN": Operator(arrays.least_some, 2, names=("input", "n"), compares=True),
+    "$maxN": Operator(arrays.greatest_some, 2, names=("input", "n"), compares=True),
+    "$concatArrays": _any(arrays.concatenate),
+    "$in": Operator(arrays.contains, 2, 2, compares=True),
+    "$indexOfArray": Operator(arrays.index_of, 2, 4, compares=True),
+    "$isArray": _one(arrays.is_array),
+    "$range": Operator(arrays.numbers, 2, 3),
+    "$reverseArray": _one(arrays.reverse),
+    "$size": _one(arrays.size),
+    "$slice": Operator(arrays.part, 2, 3),
+    "$allElementsTrue": _one(arrays.all_true),
+    "$anyElementTrue": _one(arrays.any_true),
+    "$setEquals": Operator(arrays.equal_sets, 2, None, compares=True),
+    "$setIntersection": Operator(arrays.intersection, 0, None, compares=True),
+    "$setUnion": Operator(arrays.union, 0, None, compares=True),
+    "$setDifference": Operator(arrays.difference, 2, 2, compares=True),
+    "$setIsSubset": Operator(arrays.is_subset, 2, 2, compares=True),
+}
+
+_OBJECTS: Final = {
+    "$mergeObjects": Operator(objects.merge, 0, None, grows=True),
+    "$arrayToObject": Operator(objects.to_object, grows=True),
+    "$objectToArray": Operator(objects.to_array, grows=True),
+    "$type": _one(objects.type_of),
+    "$isNumber": _one(is_number),
+}
+
+_READ_APART: Final = {
+    "$getField": Operator(objects.get_field, 2, 2),
+    "$setField": Operator(objects.set_field, 3, 3, grows=True),
+    "$unsetField": Operator(objects.unset_field, 2, 2),
+    "$sortArray": Operator(arrays.sort_values, 2, 2, compares=True),
+    "$zip": Operator(arrays.transposed, 3, 3, grows=True),
+}
+
+OPERATORS: Final = {**_COMPARISON, **_ARITHMETIC, **_STRINGS, **_ARRAYS, **_OBJECTS}
+FUNCTIONS: Final = {**OPERATORS, **_READ_APART}
+"""Every operator of a `Call`: those whose operands the parser reads in a way of their own, too."""

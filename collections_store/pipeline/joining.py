@@ -1,0 +1,206 @@
+"""`$lookup`: what other collections hold for each row.
+
+Rows come in batches, so that one filter fetches the objects for a whole batch; which of them belong
+to which row is decided here. The rules for equal fields are those of MongoDB's server:
+
+* Of the row's field an array gives its elements. Without any value it is null.
+* The other field is looked at as a filter does: an array by its elements and as a whole; null equals
+  null and missing, also where a path ends in an array without objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from .. import codec
+from ..document import Document
+from ..filter import (
+    And,
+    Condition,
+    Equals,
+    Exists,
+    Field,
+    Filter,
+    Not,
+    Or,
+    Value,
+    conjuncts,
+    values_of,
+)
+from ..filter.parsing import one_of
+from ..formula import evaluate, key_of
+from ..matcher import reach
+from ..path import Path, is_index
+from ..values import MISSING
+from .memory import Memory
+from .rows import Context, Row, having, with_body
+from .stages import Keys, Lookup, Match, Step
+
+BATCH: Final = 100
+BATCH_WEIGHT: Final = 2**20
+"""What the rows of a batch weigh, about, as long as no single one is larger."""
+Runner: TypeAlias = Callable[[tuple[Step, ...], Iterable[Row], Context], Iterator[Row]]
+
+
+def joined(
+    stage: Lookup, rows: Iterable[Row], context: Context, place: str, run: Runner
+) -> Iterator[Row]:
+    """Yield the rows with what was found for each; `run` runs the stages within."""
+    join = _Join(stage, context, context.memory(place), run)
+    rows = iter(rows)
+    while batch := _batch(rows, join.memory):
+        for row, found in zip(batch, join.found(batch), strict=True):
+            weight = join.memory.hold_value(found)
+            yield with_body(row, having(row.body, stage.into, found))
+            join.memory.let_go(weight)
+
+
+def _batch(rows: Iterator[Row], memory: Memory) -> list[Row]:
+    """Return the next rows: up to `BATCH`, fewer if they are large."""
+    batch: list[Row] = []
+    weight = 0
+    for row in islice(rows, BATCH):
+        batch.append(row)
+        weight += memory.weigh(row.body)
+        if weight > BATCH_WEIGHT:
+            break
+    return batch
+
+
+class _Join:
+    def __init__(self, stage: Lookup, context: Context, memory: Memory, run: Runner) -> None:
+        self._stage, self._context, self.memory, self._run = stage, context, memory, run
+        self._filter, self._steps = _first_filter(stage.steps)
+        self._every: list[Document] | None = None
+        self._same: list[Any] | None = None
+
+    def found(self, batch: list[Row]) -> Iterator[list[Any]]:
+        """Yield what is found for each row."""
+        if self._stage.local is None or self._stage.foreign is None:
+            for row in batch:
+                yield self._for_each(row)
+            return
+        wanted = [local_values(row.body, self._stage.local) for row in batch]
+        before = self.memory.held
+        documents = self._fetch(_asked(self._stage.foreign, wanted) & self._filter)
+        yield from self._equal(batch, wanted, documents, self._stage.foreign)
+        self.memory.let_go(self.memory.held - before)
+
+    def _equal(
+        self, batch: list[Row], wanted: list[list[Any]], documents: list[Document], foreign: Keys
+    ) -> Iterator[list[Any]]:
+        places = self._places(documents, foreign)
+        used: set[int] = set()
+        for row, values in zip(batch, wanted, strict=True):
+            keys = (key_of(each, ordered=self._context.ordered) for each in values)
+            mine = sorted({place for key in keys for place in places.get(key, ())})
+            yield self._ran(row, [_fresh(documents[place], place, used) for place in mine])
+
+    def _places(self, documents: list[Document], foreign: Keys) -> dict[Hashable, list[int]]:
+        places: dict[Hashable, list[int]] = {}
+        for place, document in enumerate(documents):
+            values = list(reach(document.body, foreign)) or [None]
+            nulled = (None if each is MISSING else each for each in values)
+            for key in {key_of(each, ordered=self._context.ordered) for each in nulled}:
+                places.setdefault(key, []).append(place)
+        return places
+
+    def _for_each(self, row: Row) -> list[Any]:
+        """Run the stages within over all that is there."""
+        if self._every is None:
+            self._every = self._fetch(self._filter)
+        if self._stage.variables:
+            return _copied(self._ran(row, self._every))
+        if self._same is None:
+            self._same = self._ran(row, self._every)
+        return _copied(self._same)
+
+    def _ran(self, row: Row, documents: list[Document]) -> list[Any]:
+        if not self._steps:
+            return [document.body for document in documents]
+        scope = self._context.scope(row)
+        variables = {name: evaluate(each, scope) for name, each in self._stage.variables}
+        rows = self._run(self._steps, documents, self._context.having(variables))
+        return [each.body for each in rows]
+
+    def _fetch(self, filter: Filter) -> list[Document]:
+        documents = []
+        for document in self._context.source.find(self._stage.collection, filter):
+            self.memory.hold_value(document.body)
+            documents.append(document)
+        return documents
+
+
+def local_values(body: Any, keys: Keys) -> list[Any]:
+    """Return what a row's field gives to be looked for; null, if that is nothing."""
+    return list(_local(body, keys)) or [None]
+
+
+def _local(value: Any, keys: Keys) -> Iterator[Any]:
+    for depth, key in enumerate(keys):
+        if isinstance(value, list):
+            if not is_index(key):
+                objects = (each for each in value if isinstance(each, dict))
+                for each in objects:
+                    yield from _local(each, keys[depth:])
+                return
+            if int(key) >= len(value):
+                return
+            value = value[int(key)]
+        elif isinstance(value, dict) and key in value:
+            value = value[key]
+        else:
+            return
+    yield from value if isinstance(value, list) else [value]
+
+
+def _asked(foreign: Keys, wanted: list[list[Any]]) -> Filter:
+    """Return the filter that finds what any row of a batch looks for."""
+    path = Path(*foreign)
+    distinct = {key_of(each): each for values in wanted for each in values}
+    values = [Value.of(each) for each in distinct.values()]
+    composed = [value for value in values if value.kind in {"array", "object"}]
+    conditions: list[Condition] = [Field(path, Equals(value)) for value in composed]
+    scalars = [value for value in values if value.kind not in {"array", "object"}]
+    if scalars:
+        conditions.append(Field(path, one_of(scalars)))
+    if None in distinct.values():
+        conditions.append(Not(Field(path, Exists())))
+    return Filter(conditions[0] if len(conditions) == 1 else Or(tuple(conditions)))
+
+
+def _first_filter(steps: tuple[Step, ...]) -> tuple[Filter, tuple[Step, ...]]:
+    """Split off what the stages within ask at first and a database may answer: no variables."""
+    if not steps or not isinstance(steps[0].stage, Match):
+        return Filter(), steps
+    conditions = conjuncts(steps[0].stage.filter.condition)
+    later = tuple(each for each in conditions if _has_variables(each))
+    asked = Filter(And(tuple(each for each in conditions if each not in later)))
+    rest = (Step(steps[0].place, Match(Filter(And(later)))),) if later else ()
+    return asked, (*rest, *steps[1:])
+
+
+def _has_variables(condition: Condition) -> bool:
+    return any('"$$' in each.text for each in values_of(condition) if each.kind == "expression")
+
+
+def _fresh(document: Document, place: int, used: set[int]) -> Document:
+    """Return the object; from its second use on a copy, so that no two rows share one."""
+    if place not in used:
+        used.add(place)
+        return document
+    return Document(
+        document.id,
+        codec.decode(codec.spell(document.body)),
+        document.version,
+        document.created_us,
+        document.updated_us,
+        document.expires_us,
+    )
+
+
+def _copied(bodies: list[Any]) -> list[Any]:
+    copy: list[Any] = codec.decode(codec.spell(bodies))
+    return copy

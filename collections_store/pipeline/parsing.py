@@ -1,0 +1,301 @@
+"""Pipelines, read: what MongoDB's server accepts of the stages there are, and an error that names the
+place for whatever it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, get_args
+
+from .. import codec
+from ..codec import Codec
+from ..errors import InvalidBody, InvalidFilter, InvalidPipeline, InvalidSort, shortened
+from ..filter import Filter
+from ..filter.parsing import Parser as FilterParser
+from ..formula import Constant, Formula
+from ..formula import Parser as FormulaParser
+from ..ordering import Sort
+from . import fields
+from .stages import (
+    Accumulator,
+    AccumulatorName,
+    Count,
+    Group,
+    Keys,
+    Limit,
+    Lookup,
+    Match,
+    ReplaceRoot,
+    Skip,
+    SortRows,
+    Stage,
+    Step,
+    Unwind,
+)
+
+MAX_STAGES: Final = 200
+"""Stages of a pipeline, those within `$lookup` included: each takes a call or two for every row."""
+MAX_LOOKUPS: Final = 20
+"""`$lookup`s within each other; MongoDB's limit."""
+_ACCUMULATORS: Final = frozenset(get_args(AccumulatorName))
+_UNSUPPORTED: Final = frozenset(
+    f"${name}"
+    for name in [
+        "bucket",
+        "bucketAuto",
+        "changeStream",
+        "collStats",
+        "currentOp",
+        "densify",
+        "documents",
+        "facet",
+        "fill",
+        "geoNear",
+        "graphLookup",
+        "indexStats",
+        "listSessions",
+        "merge",
+        "out",
+        "planCacheStats",
+        "redact",
+        "sample",
+        "search",
+        "searchMeta",
+        "setWindowFields",
+        "unionWith",
+        "vectorSearch",
+    ]
+)
+_MAX_COUNT: Final = 2**63 - 1
+
+
+class Parser:
+    """Reads pipelines under the value rules of one store."""
+
+    def __init__(
+        self, rules: Codec, variables: frozenset[str] = frozenset(), depth: int = 0
+    ) -> None:
+        self._rules, self._variables, self._depth = rules, variables, depth
+        self._formulas = FormulaParser(InvalidPipeline, variables)
+        self._left = MAX_STAGES
+
+    def steps(self, stages: Any, place: str = "") -> tuple[Step, ...]:
+        """Read a list of stages."""
+        if not isinstance(stages, list | tuple):
+            raise InvalidPipeline(place, f"a pipeline is a list of stages, not {shortened(stages)}")
+        found: list[Step] = []
+        for number, each in enumerate(stages):
+            found.extend(self._step(each, f"{place}.{number}" if place else str(number)))
+        return tuple(found)
+
+    def _step(self, stage: Any, place: str) -> list[Step]:
+        self._left -= 1
+        if self._left < 0:
+            raise InvalidPipeline(place, f"there are more than {MAX_STAGES} stages")
+        if not isinstance(stage, Mapping) or len(stage) != 1:
+            raise InvalidPipeline(
+                place, f"a stage is a document of one key, not {shortened(stage)}"
+            )
+        ((name, operand),) = stage.items()
+        here = f"{place}.{name}"
+        if name in _UNSUPPORTED:
+            raise InvalidPipeline(here, "this stage is not supported")
+        reader = _READERS.get(name)
+        if reader is None:
+            raise InvalidPipeline(here, "no such stage")
+        if name not in {"$match", "$lookup"}:
+            operand = self._plain(operand, here)
+        return [Step(here, each) for each in reader(self, operand, here)]
+
+    def _plain(self, operand: Any, place: str) -> Any:
+        """Return an operand as plain JSON."""
+        try:
+            plain = codec.decode(self._rules.encode(operand))
+        except InvalidBody as error:
+            where = f"{place}.{error.path}" if error.path else place
+            raise InvalidPipeline(where, error.problem) from error
+        self._formulas.check_nesting(plain, place)
+        return plain
+
+    def _formula(self, what: Any, place: str) -> Formula:
+        return self._formulas.formula(what, place)
+
+    def _match(self, operand: Any, place: str) -> list[Stage]:
+        if isinstance(operand, Filter):
+            return [Match(operand)]
+        try:
+            parser = FilterParser(self._rules, variables=self._variables)
+            return [Match(Filter(parser.document(operand)))]
+        except InvalidFilter as error:
+            raise _moved(error, place) from error
+
+    def _project(self, operand: Any, place: str) -> list[Stage]:
+        return [fields.project(operand, place, self._formulas)]
+
+    def _add_fields(self, operand: Any, place: str) -> list[Stage]:
+        return [fields.add_fields(operand, place, self._formulas)]
+
+    def _unset(self, operand: Any, place: str) -> list[Stage]:
+        return [fields.unset(operand, place)]
+
+    def _sort(self, operand: Any, place: str) -> list[Stage]:
+        if not isinstance(operand, dict) or not operand:
+            raise InvalidPipeline(place, "needs a document of fields and 1 or -1")
+        try:
+            return [SortRows(Sort.parse(operand))]
+        except InvalidSort as error:
+            where = f"{place}.{error.field}" if error.field else place
+            raise InvalidPipeline(where, error.problem) from error
+
+    def _skip(self, operand: Any, place: str) -> list[Stage]:
+        return [Skip(_whole(operand, 0, place))]
+
+    def _limit(self, operand: Any, place: str) -> list[Stage]:
+        return [Limit(_whole(operand, 1, place))]
+
+    def _count(self, operand: Any, place: str) -> list[Stage]:
+        return [Count(_name(operand, place))]
+
+    def _group(self, operand: Any, place: str) -> list[Stage]:
+        if not isinstance(operand, dict) or "_id" not in operand:
+            raise InvalidPipeline(place, "needs a document with _id, what to group by")
+        found = [
+            (_name(name, f"{place}.{name}"), self._accumulator(each, f"{place}.{name}"))
+            for name, each in operand.items()
+            if name != "_id"
+        ]
+        return [Group(self._formula(operand["_id"], f"{place}._id"), tuple(found))]
+
+    def _accumulator(self, operand: Any, place: str) -> Accumulator:
+        if not isinstance(operand, dict) or len(operand) != 1:
+            raise InvalidPipeline(place, "needs one accumulator, such as {'$sum': '$price'}")
+        ((name, value),) = operand.items()
+        here = f"{place}.{name}"
+        if name == "$count":
+            if value != {}:
+                raise InvalidPipeline(here, "takes an empty document")
+            return Accumulator("$sum", Constant.of(1))
+        if name not in _ACCUMULATORS:
+            raise InvalidPipeline(here, "no such accumulator")
+        if isinstance(value, list):
+            raise InvalidPipeline(here, "takes one operand, not a list")
+        return Accumulator(name, self._formula(value, here))
+
+    def _unwind(self, operand: Any, place: str) -> list[Stage]:
+        given = operand if isinstance(operand, dict) else {"path": operand}
+        _check_names(given, place, {"path"}, {"includeArrayIndex", "preserveNullAndEmptyArrays"})
+        dotted, preserve = given["path"], given.get("preserveNullAndEmptyArrays", False)
+        if not isinstance(dotted, str) or not dotted.startswith("$"):
+            raise InvalidPipeline(
+                place, f"the path begins with $, as in '$tags': {shortened(dotted)}"
+            )
+        if not isinstance(preserve, bool):
+            raise InvalidPipeline(f"{place}.preserveNullAndEmptyArrays", "needs true or false")
+        index = given.get("includeArrayIndex")
+        keys = None if index is None else fields.path(index, f"{place}.includeArrayIndex")
+        return [Unwind(fields.path(dotted[1:], place), keys, preserve)]
+
+    def _sort_by_count(self, operand: Any, place: str) -> list[Stage]:
+        is_path = isinstance(operand, str) and operand.startswith("$")
+        if not is_path and not (
+            isinstance(operand, dict) and str(next(iter(operand), "")).startswith("$")
+        ):
+            raise InvalidPipeline(place, "needs a path that begins with $, or an operator")
+        key = self._formula(operand, place)
+        fields = (("count", Accumulator("$sum", Constant.of(1))),)
+        return [Group(key, fields), SortRows(Sort.parse({"count": -1}))]
+
+    def _replace_root(self, operand: Any, place: str) -> list[Stage]:
+        if not isinstance(operand, dict) or set(operand) != {"newRoot"}:
+            raise InvalidPipeline(place, "needs a document of newRoot")
+        return self._replace_with(operand["newRoot"], f"{place}.newRoot")
+
+    def _replace_with(self, operand: Any, place: str) -> list[Stage]:
+        return [ReplaceRoot(self._formula(operand, place))]
+
+    def _lookup(self, operand: Any, place: str) -> list[Stage]:
+        optional = {"localField", "foreignField", "let", "pipeline"}
+        _check_names(operand, place, {"from", "as"}, optional)
+        if not isinstance(operand["from"], str):
+            raise InvalidPipeline(f"{place}.from", "needs the name of a collection")
+        local, foreign = (
+            self._field(operand, "localField", place),
+            self._field(operand, "foreignField", place),
+        )
+        if (local is None) != (foreign is None) or (local is None and "pipeline" not in operand):
+            raise InvalidPipeline(
+                place, "needs localField and foreignField, or pipeline, or all three"
+            )
+        if "let" in operand and "pipeline" not in operand:
+            raise InvalidPipeline(f"{place}.let", "goes with pipeline")
+        given = self._plain(operand.get("let", {}), f"{place}.let")
+        variables = self._formulas.variables(given, f"{place}.let")
+        if "CURRENT" in given:
+            raise InvalidPipeline(f"{place}.let.CURRENT", "is what the stages within look at")
+        into = fields.path(operand["as"], f"{place}.as")
+        steps = self._within(operand.get("pipeline", []), variables, f"{place}.pipeline")
+        return [Lookup(operand["from"], into, local, foreign, variables, steps)]
+
+    def _field(self, operand: Mapping[str, Any], name: str, place: str) -> Keys | None:
+        return fields.path(operand[name], f"{place}.{name}") if name in operand else None
+
+    def _within(
+        self, stages: Any, variables: tuple[tuple[str, Formula], ...], place: str
+    ) -> tuple[Step, ...]:
+        if self._depth == MAX_LOOKUPS:
+            raise InvalidPipeline(place, f"more than {MAX_LOOKUPS} $lookup within each other")
+        names = {name for name, _ in variables}
+        inner = Parser(self._rules, self._variables | names, self._depth + 1)
+        inner._left = self._left
+        steps = inner.steps(stages, place)
+        self._left = inner._left
+        return steps
+
+
+_READERS: Final[Mapping[Any, Callable[[Parser, Any, str], list[Stage]]]] = {
+    "$match": Parser._match,
+    "$project": Parser._project,
+    "$addFields": Parser._add_fields,
+    "$set": Parser._add_fields,
+    "$unset": Parser._unset,
+    "$sort": Parser._sort,
+    "$skip": Parser._skip,
+    "$limit": Parser._limit,
+    "$count": Parser._count,
+    "$group": Parser._group,
+    "$unwind": Parser._unwind,
+    "$sortByCount": Parser._sort_by_count,
+    "$replaceRoot": Parser._replace_root,
+    "$replaceWith": Parser._replace_with,
+    "$lookup": Parser._lookup,
+}
+
+
+def _moved(error: InvalidFilter, place: str) -> InvalidPipeline:
+    return InvalidPipeline(f"{place}.{error.place}" if error.place else place, error.problem)
+
+
+def _whole(value: Any, least: int, place: str) -> int:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or value != value // 1 or not least <= value < _MAX_COUNT:
+        raise InvalidPipeline(place, f"{shortened(value)} is not a whole number from {least} on")
+    return int(value)
+
+
+def _name(name: Any, place: str) -> str:
+    if not isinstance(name, str) or not name or name.startswith("$") or "." in name:
+        raise InvalidPipeline(
+            place, f"{shortened(name)}: a field's name is not empty, has no dot and no $ in front"
+        )
+    return name
+
+
+def _check_names(operand: Any, place: str, required: set[str], optional: set[str]) -> None:
+    if not isinstance(operand, Mapping):
+        raise InvalidPipeline(place, f"needs a document, not {shortened(operand)}")
+    for name in sorted(required - set(operand)):
+        raise InvalidPipeline(place, f"needs {name}")
+    for name in operand:
+        if name not in required | optional:
+            known = ", ".join(sorted(required | optional))
+            raise InvalidPipeline(f"{place}.{name}", f"is not one of {known}")

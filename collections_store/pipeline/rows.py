@@ -1,0 +1,98 @@
+"""What goes from stage to stage, and where it comes from.
+
+A row is a body. As long as it stems from one object of the collection it is that `Document` with
+its present body, so that `$id` and `{"$meta": "version"}` still have an answer; what a `$group` made
+is an `Anonymous` body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeAlias
+
+from ..document import Anonymous, Document
+from ..errors import InvalidOperand
+from ..filter import Filter
+from ..formula import Formula, Scope, Unfit, checked, evaluate
+from ..values import MISSING
+from .memory import MEMORY_LIMIT, Memory
+from .stages import Keys
+
+Row: TypeAlias = Document | Anonymous
+
+
+class Source(Protocol):
+    """Where `$lookup` finds the objects of other collections."""
+
+    def find(self, collection: str, filter: Filter) -> Iterable[Document]:
+        """Return the objects that match, in natural order; none, if there is no such collection."""
+
+
+class Nowhere:
+    """A source in which there is nothing."""
+
+    def find(self, collection: str, filter: Filter) -> Iterable[Document]:  # noqa: ARG002
+        """Find nothing."""
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What stages need besides rows; `ordered`: does the order of an object's keys count?"""
+
+    source: Source
+    memory_limit: int = MEMORY_LIMIT
+    ordered: bool = True
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+    def scope(self, row: Row) -> Scope:
+        """Return what a formula can see at a row."""
+        return Scope.of(row, self.variables, ordered=self.ordered)
+
+    def memory(self, place: str) -> Memory:
+        """Return the memory of the stage at a place."""
+        return Memory(place, self.memory_limit)
+
+    def having(self, variables: Mapping[str, Any]) -> Context:
+        """Return the context with more variables."""
+        return replace(self, variables={**self.variables, **variables})
+
+
+def with_body(row: Row, body: Any) -> Row:
+    """Return the row with another body."""
+    return replace(row, body=body)
+
+
+def computed(formula: Formula, scope: Scope) -> Any:
+    """Return what a formula gives, if it is not too large to be handed on."""
+    value = evaluate(formula, scope)
+    if not isinstance(value, list | dict):
+        return value
+    try:
+        return checked(value)
+    except Unfit as error:
+        raise InvalidOperand(str(getattr(formula, "operator", "a field")), error.problem) from None
+
+
+def within(body: Any, keys: Keys) -> Any:
+    """Return what is at a path that goes through objects only, or `MISSING`."""
+    for key in keys:
+        if not isinstance(body, dict) or key not in body:
+            return MISSING
+        body = body[key]
+    return body
+
+
+def having(body: Any, keys: Keys, value: Any) -> Any:
+    """Return the body with `value` at a path; what is on the way and no object becomes one."""
+    if not keys:
+        return value
+    key, *rest = keys
+    fields = dict(body) if isinstance(body, dict) else {}
+    changed = having(fields.get(key, MISSING), tuple(rest), value)
+    if changed is MISSING:
+        fields.pop(key, None)
+    else:
+        fields[key] = changed
+    return fields

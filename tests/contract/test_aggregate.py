@@ -1,0 +1,234 @@
+"""Pipelines, with the same answers on every backend, in both colours."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from conftest import SHARED, Place
+
+from collections_store import F, InvalidOperand, InvalidPipeline, MemoryLimitExceeded, Store
+
+CITIES: dict[str, Any] = {
+    "berlin": {"in": "de", "people": 3.7, "rivers": ["Spree", "Havel"], "at": {"lat": 52}},
+    "bonn": {"in": "de", "people": 0.3, "rivers": ["Rhein"], "at": {"lat": 50}},
+    "paris": {"in": "fr", "people": 2.1, "rivers": ["Seine"], "at": {"lat": 48}},
+    "lyon": {"in": "fr", "people": 0.5, "rivers": ["Rhône", "Saône"], "at": {"lat": 45}},
+    "atlantis": {"in": None, "rivers": []},
+    "nowhere": 5,
+}
+COUNTRIES: dict[str, Any] = {
+    "de": {"code": "de", "name": "Germany"},
+    "fr": {"code": "fr", "name": "France"},
+    "?": {"name": "unknown"},
+}
+
+CASES: list[tuple[list[Any], list[Any]]] = [
+    ([{"$match": {"in": "de"}}, {"$project": {"people": 1}}], [{"people": 3.7}, {"people": 0.3}]),
+    (
+        [{"$group": {"_id": "$in", "n": {"$sum": 1}, "rivers": {"$sum": {"$size": {"$ifNull": ["$rivers", []]}}}}}],
+        [
+            {"_id": "de", "n": 2, "rivers": 3},
+            {"_id": "fr", "n": 2, "rivers": 3},
+            {"_id": None, "n": 2, "rivers": 0},
+        ],
+    ),
+    (
+        [{"$match": {"people": {"$gt": 0.4}}}, {"$sort": {"people": -1}}, {"$limit": 2}, {"$project": {"at.lat": 1}}],
+        [{"at": {"lat": 52}}, {"at": {"lat": 48}}],
+    ),
+    ([{"$match": {"in": "de"}}, {"$count": "n"}], [{"n": 2}]),
+    ([{"$match": {"in": "it"}}, {"$count": "n"}], []),
+    ([{"$match": {"in": "it"}}, {"$group": {"_id": None, "n": {"$sum": 1}}}], []),
+    (
+        [{"$unwind": "$rivers"}, {"$match": {"rivers": {"$regex": "^S"}}}, {"$project": {"river": "$rivers", "city": {"$meta": "id"}}}],
+        [
+            {"river": "Spree", "city": "berlin"},
+            {"river": "Seine", "city": "paris"},
+            {"river": "Saône", "city": "lyon"},
+        ],
+    ),
+    ([{"$match": {"$id": {"$in": ["paris", "nobody"]}}}, {"$replaceWith": "$at"}], [{"lat": 48}]),
+    ([{"$skip": 5}], [5]),
+    ([{"$limit": 1}, {"$unset": ["rivers", "at", "people"]}], [{"in": "de"}]),
+    (
+        [
+            {"$match": {"rivers": {"$size": 1}}},
+            {"$lookup": {"from": "countries", "localField": "in", "foreignField": "code", "as": "c"}},
+            {"$project": {"name": {"$first": "$c.name"}}},
+        ],
+        [{"name": "Germany"}, {"name": "France"}],
+    ),
+    (
+        [
+            {"$match": {"in": None}},
+            {"$lookup": {"from": "countries", "localField": "in", "foreignField": "code", "as": "c"}},
+            {"$project": {"c.name": 1}},
+        ],
+        [{"c": [{"name": "unknown"}]}, {"c": [{"name": "unknown"}]}],
+    ),
+    (
+        [
+            {"$limit": 1},
+            {"$lookup": {
+                "from": "countries",
+                "let": {"in": "$in"},
+                "pipeline": [{"$match": {"name": {"$ne": "x"}, "$expr": {"$ne": ["$code", "$$in"]}}}, {"$sortByCount": "$name"}],
+                "as": "others",
+            }},
+            {"$project": {"others": 1}},
+        ],
+        [{"others": [{"_id": "France", "count": 1}, {"_id": "unknown", "count": 1}]}],
+    ),
+    (
+        [{"$limit": 1}, {"$lookup": {"from": "atlantis", "pipeline": [], "as": "x"}}, {"$project": {"x": 1}}],
+        [{"x": []}],
+    ),
+    (
+        [{"$limit": 1}, {"$lookup": {"from": "atlantis", "localField": "in", "foreignField": "x", "as": "x"}}, {"$project": {"x": 1}}],
+        [{"x": []}],
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture
+def filled(store: Any, things: Any) -> Any:
+    things.put_many(CITIES)
+    store["countries"].put_many(COUNTRIES)
+    return things
+
+
+def test_pipelines(filled: Any) -> None:
+    wrong = {}
+    for pipeline, expected in CASES:
+        found = filled.aggregate(pipeline)
+        if found != expected:
+            wrong[str(pipeline)] = found
+    assert not wrong
+
+
+def test_everything_comes_out_of_no_stages(filled: Any) -> None:
+    assert filled.aggregate([]) == list(CITIES.values())
+
+
+@pytest.mark.parametrize(
+    "pipeline",
+    [
+        [],
+        [{"$match": {"a": 1}}],
+        [{"$count": "n"}],
+        [{"$group": {"_id": None, "n": {"$sum": 1}}}],
+        [{"$sort": {"a": 1}}, {"$limit": 1}],
+        [{"$lookup": {"from": "countries", "pipeline": [], "as": "x"}}],
+    ],
+    ids=str,
+)
+def test_nothing_comes_out_of_a_collection_that_is_absent(things: Any, pipeline: Any) -> None:
+    assert things.aggregate(pipeline) == []
+    things.put("a", 1)
+    things.remove("a")
+    assert things.aggregate(pipeline) == []
+
+
+def test_a_match_may_ask_anything(filled: Any) -> None:
+    one = [d.body for d in filled.find("in", "fr")]
+    assert filled.aggregate([{"$match": F("in") == "fr"}]) == one
+    assert filled.aggregate([{"$match": {"$expr": {"$eq": ["$in", "fr"]}}}]) == one
+    assert (
+        filled.aggregate([{"$match": {"in": "fr"}}, {"$match": {"people": {"$gt": 1}}}]) == one[:1]
+    )
+    assert filled.aggregate([{"$sort": {"people": 1}}, {"$match": {"in": "fr"}}]) == one[::-1]
+
+
+def test_many_rows(store: Any, things: Any) -> None:
+    things.put_many((str(n), {"n": n, "k": n % 7, "o": n % 250}) for n in range(1050))
+    store["others"].put_many((str(n), {"o": n, "name": f"o{n}"}) for n in range(250))
+    groups = things.aggregate(
+        [{"$group": {"_id": "$k", "n": {"$sum": "$n"}}}, {"$sort": {"_id": 1}}]
+    )
+    assert groups == [{"_id": k, "n": sum(range(k, 1050, 7))} for k in range(7)]
+    look_up = {"from": "others", "localField": "o", "foreignField": "o", "as": "other"}
+    found = things.aggregate([{"$lookup": look_up}, {"$match": {"n": {"$gte": 1048}}}])
+    assert [each["other"] for each in found] == [[{"o": n, "name": f"o{n}"}] for n in (48, 49)]
+    assert things.aggregate([{"$limit": 150}, {"$count": "n"}]) == [{"n": 150}]
+
+
+def test_objects_as_keys_of_groups_and_lookups(store: Any, things: Any) -> None:
+    things.put_many(
+        {"a": {"k": {"x": 1, "y": [1]}}, "b": {"k": {"x": 1.0, "y": [1]}}, "c": {"k": [2]}}
+    )
+    store["others"].put_many({"1": {"k": {"x": 1, "y": [1]}}, "2": {"k": [[2], 3]}, "3": {"k": 2}})
+    found = things.aggregate([{"$group": {"_id": "$k", "n": {"$sum": 1}}}])
+    assert [each["n"] for each in found] == [2, 1]
+    look_up = {"from": "others", "localField": "k", "foreignField": "k", "as": "o"}
+    found = things.aggregate([{"$lookup": look_up}])
+    assert [[other["k"] for other in each["o"]] for each in found] == [
+        [{"x": 1, "y": [1]}],
+        [{"x": 1, "y": [1]}],
+        [2],
+    ]
+
+
+def test_errors(filled: Any) -> None:
+    with pytest.raises(InvalidPipeline, match=r"'0\.\$foo': no such stage"):
+        filled.aggregate([{"$foo": 1}])
+    with pytest.raises(InvalidOperand, match=r"\$add needs a number, not 'de'"):
+        filled.aggregate([{"$project": {"x": {"$add": ["$in", 1]}}}])
+    with pytest.raises(MemoryLimitExceeded, match="larger memory_limit"):
+        filled.aggregate([{"$sort": {"in": 1}}], memory_limit=50)
+    for limit in (0, True, "1", None):
+        with pytest.raises(InvalidPipeline, match="memory_limit"):
+            filled.aggregate([], memory_limit=limit)
+    assert filled.aggregate([{"$count": "n"}]) == [{"n": 6}]
+
+
+def test_within_the_callers_transaction(shared_place: Place) -> None:
+    engine = sa.create_engine(shared_place.url.replace("postgresql:", "postgresql+psycopg:"))
+    look_up = {"from": "a", "localField": "n", "foreignField": "n", "as": "again"}
+    absent = {"from": "b", "pipeline": [], "as": "b"}
+    with Store(engine=engine, **shared_place.options) as store:
+        with engine.begin() as connection:
+            mine = store.bind(connection)["a"]
+            mine.put("1", {"n": 1})
+            assert mine.aggregate([{"$lookup": look_up}]) == [{"n": 1, "again": [{"n": 1}]}]
+            assert mine.aggregate([{"$lookup": absent}]) == [{"n": 1, "b": []}]
+            mine.put("2", {"n": 2})
+        assert store["a"].count() == 2
+    engine.dispose()
+
+
+def test_a_collection_that_is_replaced_meanwhile_is_found_anew(open_store: Any) -> None:
+    if open_store.place.is_private:
+        pytest.skip("stores do not share it")
+    one, other = open_store(), open_store()
+    one["rows"].put("1", {"k": 1})
+    one["others"].put("1", {"k": 1, "v": "old"})
+    pipeline = [{"$lookup": {"from": "others", "localField": "k", "foreignField": "k", "as": "o"}}]
+    assert one["rows"].aggregate(pipeline)[0]["o"] == [{"k": 1, "v": "old"}]
+    other.drop("others")
+    assert one["rows"].aggregate(pipeline)[0]["o"] == []
+    other["others"].put("1", {"k": 1, "v": "new"})
+    assert one["rows"].aggregate(pipeline)[0]["o"] == [{"k": 1, "v": "new"}]
+
+
+def conformance() -> list[Any]:
+    found = []
+    for path in sorted(Path(SHARED / "conformance").glob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            case = json.loads(line)
+            runs = {each["op"] for each in case["ops"]} <= {"insert", "aggregate"}
+            if runs and "aggregate" in case["tags"] and case["profile"] == "json":
+                found.append(pytest.param(case["ops"], id=case["id"]))
+    return found
+
+
+@pytest.mark.parametrize("script", conformance())
+def test_the_cases_of_mongodb_drivers(things: Any, script: list[Any]) -> None:
+    for step in script:
+        if step["op"] == "insert":
+            things.put_many((str(body["_id"]), body) for body in step["docs"])
+        else:
+            found = things.aggregate(step["pipeline"])
+            if step["expect"]["docs"] is not None:
+                assert found == step["expect"]["docs"]
