@@ -15,6 +15,7 @@ from .nodes import (
     Meta,
     ObjectOf,
     Reference,
+    nodes_of,
 )
 from .operands import Unfit, is_null, truthy
 from .parsing import Parser
@@ -38,6 +39,7 @@ __all__ = [
     "follow",
     "is_null",
     "key_of",
+    "nodes_of",
     "order",
     "sort_key",
     "truthy",

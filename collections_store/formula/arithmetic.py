@@ -23,13 +23,14 @@ class Total:
         self._integers, self._floats, self.count = 0, False, 0
         self._partials: list[float] = []
 
-    def add(self, value: Any) -> None:
-        """Add a number."""
-        self.count += 1
+    def add(self, value: Any, times: int = 1) -> None:
+        """Add a number, so many times."""
+        self.count += times
         if isinstance(value, int):
-            self._integers += value
-        else:
-            self._floats = True
+            self._integers += value * times
+            return
+        self._floats = True
+        for _ in range(times):
             self._partials = _partials(self._partials, value)
 
     def total(self) -> float:

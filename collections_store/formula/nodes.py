@@ -6,7 +6,8 @@ is a `Call`; those that decide what is evaluated at all, or name variables, are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from .. import codec
@@ -159,3 +160,14 @@ Formula: TypeAlias = (
     | Fold
     | Convert
 )
+
+
+def nodes_of(formula: Any) -> Iterator[Any]:
+    """Yield the values that a formula is made of, itself first."""
+    if isinstance(formula, tuple):
+        for each in formula:
+            yield from nodes_of(each)
+    elif is_dataclass(formula):
+        yield formula
+        for each in fields(formula):
+            yield from nodes_of(getattr(formula, each.name))

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ..document import Document
+from .. import codec
+from ..document import Anonymous, Document
 from ..errors import InvalidPipeline, shortened
 from ..filter import Filter
-from ..pipeline import MEMORY_LIMIT, Pipeline
+from ..pipeline import MEMORY_LIMIT, Leading, Pipeline, Row, slim
+from ..values import MISSING
 from .catalogue import CollectionAbsent
-from .reading import matching
+from .queries import Count, Find
+from .reading import Inexact, matching, rows_of
+
+MAX_SORTED: Final = 10_000
+"""More rows are sorted here, where they are weighed."""
+MAX_VALUES: Final = 100_000
+"""More different values are grouped here."""
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -28,15 +36,48 @@ class Aggregate:
     SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> list[Any]:
+        """Let the database do what it can of the first stages, and run the rest."""
+        leading = self.pipeline.leading()
+        if leading.count is not None:
+            count = Count(self.collection, leading.filter)(connection)
+            made = [Anonymous({leading.count: count})] if count else []
+            return self._run(connection, leading.rest, made)
+        if leading.sort is not None and _is_small(leading):
+            window = (leading.sort, leading.skip, leading.limit)
+            found = Find(self.collection, leading.filter, *window)(connection)
+            return self._run(connection, leading.rest, found)
+        grouped = self._grouped(connection)
+        return self._streamed(connection) if grouped is None else grouped
+
+    def _streamed(self, connection: Connection) -> list[Any]:
         asked, rest = self.pipeline.filtered()
         rows = (row for _, row in matching(connection, self.collection, asked))
-        bodies = rest.run(
-            rows,
-            _Others(connection),
-            memory_limit=self.memory_limit,
-            ordered=connection.database.ORDERED_KEYS,
-        )
-        return list(bodies)
+        return self._run(connection, rest, rows)
+
+    def _run(self, connection: Connection, rest: Pipeline, rows: Iterable[Row]) -> list[Any]:
+        return list(rest.run(rows, _Others(connection), **self._options(connection)))
+
+    def _grouped(self, connection: Connection) -> list[Any] | None:
+        """Let the database tell the different values, and how often each comes; None: it cannot."""
+        asked, rest = self.pipeline.filtered()
+        paths = rest.fields()
+        if paths is None or not all(map(connection.database.can_order, paths)):
+            return None
+        query = connection.collection(self.collection).group(asked, paths)
+        if query.residual:
+            return None
+        try:
+            rows = rows_of(connection, query, asked, {"skip": 0, "limit": MAX_VALUES})
+        except Inexact:
+            return None
+        if len(rows) == MAX_VALUES:
+            return None
+        counted = ((slim(paths, map(_decoded, texts)), times) for _, times, *texts in rows if times)
+        return list(rest.run_counted(counted, _Others(connection), **self._options(connection)))
+
+    def _options(self, connection: Connection) -> dict[str, Any]:
+        ordered = connection.database.ORDERED_KEYS
+        return {"memory_limit": self.memory_limit, "ordered": ordered}
 
     @property
     def collections(self) -> tuple[str, ...]:
@@ -59,6 +100,14 @@ class _Others:
             yield from (document for _, document in found)
         except CollectionAbsent:
             return
+
+
+def _is_small(leading: Leading) -> bool:
+    return leading.limit is not None and leading.skip + leading.limit <= MAX_SORTED
+
+
+def _decoded(text: str | None) -> Any:
+    return MISSING if text is None else codec.decode(text)
 
 
 def check_memory(limit: Any) -> int:

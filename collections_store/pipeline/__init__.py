@@ -15,11 +15,12 @@ from typing import Any
 from ..codec import Codec
 from ..filter import Filter
 from ..ordering import Sort
+from .grouping import counted, paths_of, slim
 from .memory import MEMORY_LIMIT
 from .parsing import Parser
 from .rows import Context, Nowhere, Row, Source
 from .running import run
-from .stages import Accumulator, Count, Group, Limit, Lookup, Match, Skip, SortRows, Step
+from .stages import Accumulator, Count, Group, Keys, Limit, Lookup, Match, Skip, SortRows, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,27 @@ class Pipeline:
         """
         context = Context(source, memory_limit, ordered)
         return (row.body for row in run(self.steps, rows, context))
+
+    def fields(self) -> tuple[Keys, ...] | None:
+        """Return the fields that are all that the pipeline looks at, because it begins with a
+        `$group`; None: it does not, or that looks at whole objects or at their order.
+        """
+        stage = self.steps[0].stage if self.steps else None
+        return paths_of(stage) if isinstance(stage, Group) else None
+
+    def run_counted(
+        self,
+        rows: Iterable[tuple[Row, int]],
+        source: Source,
+        *,
+        memory_limit: int,
+        ordered: bool,
+    ) -> Iterator[Any]:
+        """Run a pipeline that begins with a `$group` over rows that come so many times each."""
+        context, (first, *others) = Context(source, memory_limit, ordered), self.steps
+        assert isinstance(first.stage, Group)
+        groups = counted(first.stage, rows, context, first.place)
+        return (row.body for row in run(tuple(others), groups, context))
 
     def collections(self) -> Iterator[str]:
         """Yield the collections that `$lookup` looks into."""
@@ -115,4 +137,5 @@ __all__ = [
     "Row",
     "Sort",
     "Source",
+    "slim",
 ]

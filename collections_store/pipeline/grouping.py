@@ -7,11 +7,21 @@ from typing import Any, ClassVar, Final, Protocol
 
 from ..document import Anonymous
 from ..errors import InvalidOperand
-from ..formula import Total, Unfit, evaluate, is_null, key_of, order
+from ..formula import (
+    Meta,
+    Reference,
+    Total,
+    Unfit,
+    evaluate,
+    is_null,
+    key_of,
+    nodes_of,
+    order,
+)
 from ..values import MISSING, is_number
 from .memory import Memory
-from .rows import Context, Row
-from .stages import AccumulatorName, Group
+from .rows import Context, Row, having
+from .stages import AccumulatorName, Group, Keys
 
 _OVERHEAD: Final = 200
 """What a group weighs besides its key and what its accumulators hold."""
@@ -20,8 +30,8 @@ _OVERHEAD: Final = 200
 class State(Protocol):
     """What an accumulator has come to."""
 
-    def add(self, value: Any) -> int:
-        """Take the next value; returns how much more is held now."""
+    def add(self, value: Any, times: int) -> int:
+        """Take the next value, which comes so many times; returns how much more is held now."""
 
     def result(self) -> Any:
         """Return what it comes to."""
@@ -33,9 +43,9 @@ class _Sum:
     def __init__(self, memory: Memory, ordered: bool) -> None:  # noqa: ARG002
         self._total = Total()
 
-    def add(self, value: Any) -> int:
+    def add(self, value: Any, times: int) -> int:
         if is_number(value):
-            self._total.add(value)
+            self._total.add(value, times)
         return 0
 
     def result(self) -> Any:
@@ -73,7 +83,7 @@ class _First(_One):
         super().__init__(memory, ordered)
         self._begun = False
 
-    def add(self, value: Any) -> int:
+    def add(self, value: Any, times: int) -> int:  # noqa: ARG002
         if self._begun:
             return 0
         self._begun = True
@@ -83,7 +93,7 @@ class _First(_One):
 class _Last(_One):
     __slots__ = ()
 
-    def add(self, value: Any) -> int:
+    def add(self, value: Any, times: int) -> int:  # noqa: ARG002
         return self._take(value)
 
 
@@ -91,7 +101,7 @@ class _Least(_One):
     __slots__ = ()
     sign: ClassVar = 1
 
-    def add(self, value: Any) -> int:
+    def add(self, value: Any, times: int) -> int:  # noqa: ARG002
         if is_null(value):
             return 0
         first = self._value is MISSING
@@ -112,11 +122,11 @@ class _List:
         self._memory = memory
         self._values: list[Any] = []
 
-    def add(self, value: Any) -> int:
+    def add(self, value: Any, times: int) -> int:
         if value is MISSING:
             return 0
-        self._values.append(value)
-        return self._memory.weigh(value)
+        self._values.extend([value] * times)
+        return self._memory.weigh(value) * times
 
     def result(self) -> Any:
         return self._values
@@ -129,7 +139,7 @@ class _Set:
         self._memory, self._ordered = memory, ordered
         self._values: dict[Hashable, Any] = {}
 
-    def add(self, value: Any) -> int:
+    def add(self, value: Any, times: int) -> int:  # noqa: ARG002
         if value is MISSING:
             return 0
         size, weight = len(self._values), self._memory.weigh(value)
@@ -154,8 +164,15 @@ _STATES: Final[dict[AccumulatorName, Callable[[Memory, bool], State]]] = {
 
 def grouped(stage: Group, rows: Iterable[Row], context: Context, place: str) -> Iterator[Row]:
     """Yield one object for each group, once all rows were read."""
+    return counted(stage, ((row, 1) for row in rows), context, place)
+
+
+def counted(
+    stage: Group, rows: Iterable[tuple[Row, int]], context: Context, place: str
+) -> Iterator[Row]:
+    """Group rows that come so many times each."""
     memory, groups = context.memory(place), dict[Hashable, tuple[Any, list[State]]]()
-    for row in rows:
+    for row, times in rows:
         scope = context.scope(row)
         key = evaluate(stage.key, scope)
         key = None if key is MISSING else key
@@ -165,7 +182,8 @@ def grouped(stage: Group, rows: Iterable[Row], context: Context, place: str) -> 
             memory.hold(_OVERHEAD * (1 + len(stage.fields)) + 2 * weight)
             groups[hashed] = key, _states(stage, memory, context)
         for (_, each), state in zip(stage.fields, groups[hashed][1], strict=True):
-            memory.hold(_guarded(each.operator, state.add, evaluate(each.operand, scope)))
+            value = evaluate(each.operand, scope)
+            memory.hold(_guarded(each.operator, state.add, value, times))
     for key, states in groups.values():
         pairs = zip(stage.fields, states, strict=True)
         found = {name: _guarded(each.operator, state.result) for (name, each), state in pairs}
@@ -181,3 +199,34 @@ def _guarded(operator: str, function: Callable[..., Any], *operands: Any) -> Any
         return function(*operands)
     except Unfit as error:
         raise InvalidOperand(operator, error.problem, error.found) from None
+
+
+_IN_ORDER: Final = frozenset({"$first", "$last", "$push"})
+
+
+def paths_of(stage: Group) -> tuple[Keys, ...] | None:
+    """Return the fields that a group looks at; None: it looks at whole objects, or at their order.
+
+    Of two fields, one within the other, the outer one is all that is needed.
+    """
+    if any(each.operator in _IN_ORDER for _, each in stage.fields):
+        return None
+    found = set()
+    for formula in (stage.key, *(each.operand for _, each in stage.fields)):
+        for node in nodes_of(formula):
+            match node:
+                case Meta() | Reference("CURRENT" | "ROOT", ()):
+                    return None
+                case Reference("CURRENT" | "ROOT", keys):
+                    found.add(keys)
+    inner = {keys for keys in found if any(keys[:depth] in found for depth in range(len(keys)))}
+    return tuple(sorted(found - inner))
+
+
+def slim(paths: tuple[Keys, ...], values: Iterable[Any]) -> Row:
+    """Return a row that has nothing but values at paths, `MISSING` where there is none."""
+    body: Any = {}
+    for keys, value in zip(paths, values, strict=True):
+        if value is not MISSING:
+            body = having(body, keys, value)
+    return Anonymous(body)

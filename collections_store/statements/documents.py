@@ -35,6 +35,7 @@ NATURAL: Final = Sort()
 SHAPES_KEPT: Final = 256
 
 
+Paths: TypeAlias = tuple[tuple[str, ...], ...]
 Implied: TypeAlias = tuple[str, ...]
 """The names of the partial indexes whose condition a filter implies."""
 
@@ -51,6 +52,7 @@ class Statements:
         self.order = cached(self._order)
         self._select_cached, self._count_cached = cached(self._select), cached(self._count)
         self._delete_cached, self._distinct_cached = cached(self._delete), cached(self._distinct)
+        self._group_cached = cached(self._group)
         self._doubt_cached, self._with_array_cached = cached(self._doubt), cached(self._with_array)
 
     def select(
@@ -85,6 +87,13 @@ class Statements:
     def with_array(self, filter: Filter, keys: tuple[str, ...]) -> Query:
         """Give place and body of the rows with an array on the way to a field."""
         return self._with_array_cached(*self._shape(filter), keys)
+
+    def group(self, filter: Filter, paths: Paths) -> Query:
+        """Give the different combinations of the values at some paths as JSON text, null where there
+        is none, in the order in which they come up, after `:skip`, `:limit` at most: each behind the place where it
+        does, and how many rows have it. Without paths there is one, be it for no rows.
+        """
+        return self._group_cached(*self._shape(filter), paths)
 
     def arrays_at(self, filter: Filter, keys: tuple[str, ...]) -> Query:
         """Tell whether a matching row has an array on the way to a field."""
@@ -171,7 +180,15 @@ class Statements:
             .limit(sa.bindparam("limit", type_=sa.BigInteger))
             .offset(sa.bindparam("skip", type_=sa.BigInteger))
         )
-        doubt = self._array(shape, where.ways | order.ways())
+        return self._with_doubt(shape, where, statement, order.ways())
+
+    def _with_doubt(
+        self, shape: Condition, where: Where, statement: sa.Select[Any], ways: Ways
+    ) -> Query:
+        """Have a statement tell whether arrays at its own `ways`, or at those of the clauses, make it
+        wrong.
+        """
+        doubt = self._array(shape, where.ways | ways)
         if doubt is None:
             return Query(self._sql(statement), where.bind, where.residual)
         known = sa.select(doubt.label("doubt")).subquery("known")
@@ -179,6 +196,21 @@ class Statements:
         either = sa.select(known.c.doubt, *found.c).select_from(known.outerjoin(found, sa.true()))
         bind = self._also(shape, where)
         return Query(self._sql(either), bind, where.residual, doubtful=True)
+
+    def _group(self, shape: Condition, implied: Implied, paths: Paths) -> Query:
+        where = self._where(shape, implied, plain=True)
+        values = [ValueText(self.table.c.body, keys) for keys in paths]
+        first, times = sa.func.min(self.table.c.seq), sa.func.count(self.table.c.seq)
+        chosen: sa.Select[*tuple[Any, ...]] = sa.select(first, times, *values)
+        statement = (
+            chosen.where(*where.clauses)
+            .group_by(*values)
+            .order_by(first)
+            .limit(sa.bindparam("limit", type_=sa.BigInteger))
+            .offset(sa.bindparam("skip", type_=sa.BigInteger))
+        )
+        ways = frozenset(way for keys in paths for way in ways_to(keys)[:-1])
+        return self._with_doubt(shape, where, statement, ways)
 
     def _count(self, shape: Condition, implied: Implied, plain: bool) -> Query:
         where = self._where(shape, implied, plain)

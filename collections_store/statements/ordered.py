@@ -53,10 +53,11 @@ class Order:
         targets = (field.target for field in self.sort.fields)
         return all(isinstance(t, str) or self._database.can_order(t.keys) for t in targets)
 
-    def ways(self) -> set[tuple[str, ...]]:
+    def ways(self) -> frozenset[tuple[str, ...]]:
         """Return the places at which an array would make the columns wrong."""
         targets = (field.target for field in self.sort.fields)
-        return {way for t in targets if isinstance(t, Path) for way in ways_to(t.keys)}
+        paths = (target for target in targets if isinstance(target, Path))
+        return frozenset(way for path in paths for way in ways_to(path.keys))
 
     def all(self) -> list[sa.ColumnElement[Any]]:
         """Return in what order all rows come."""

@@ -1,0 +1,111 @@
+"""What the database does of a pipeline's first stages gives what Python gives, for random bodies,
+indexes and pipelines."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from property.test_orders import BODIES, WILD
+from property.test_sql_is_the_matcher import PROFILE, documents_of
+from property.test_sql_is_the_matcher import postgres_store as postgres_store
+from property.test_sql_is_the_matcher import sqlite_store as sqlite_store
+
+from collections_store import CollectionsStoreError, Store
+from collections_store.pipeline import Pipeline
+
+FIELDS = st.sampled_from(["a", "b", "a.b", "a.a", "é", "a.0"])
+NUMBERS = st.one_of(st.integers(-3, 3), st.sampled_from([0.1, 0.2, 1.0, 2**53, 1e300, 2**62]))
+NUMBERED = st.dictionaries(
+    st.sampled_from(["a", "b"]),
+    st.one_of(NUMBERS, NUMBERS, st.sampled_from(["x", None, True, [1], {"b": 1}, {"b": 1.0}])),
+    max_size=2,
+)
+FORMULAS = st.one_of(
+    FIELDS.map("${}".format),
+    FIELDS.map("${}".format),
+    st.just(1),
+    FIELDS.map(lambda field: {"$ifNull": [f"${field}", "none"]}),
+    FIELDS.map(lambda field: {"$type": f"${field}"}),
+)
+KEYS = st.one_of(
+    st.none(),
+    FORMULAS,
+    st.tuples(FORMULAS, FORMULAS).map(lambda pair: {"x": pair[0], "y": pair[1]}),
+)
+ACCUMULATORS: st.SearchStrategy[Any] = st.one_of(
+    st.just({"$count": {}}),
+    st.tuples(
+        st.sampled_from(["$sum", "$avg", "$min", "$max", "$addToSet", "$first", "$push"]), FORMULAS
+    ).map(lambda pair: {pair[0]: pair[1]}),
+)
+GROUPS = st.tuples(
+    KEYS, st.dictionaries(st.sampled_from(["s", "t", "u"]), ACCUMULATORS, max_size=3)
+)
+STAGES = st.one_of(
+    GROUPS.map(lambda pair: {"$group": {"_id": pair[0], **pair[1]}}),
+    GROUPS.map(lambda pair: {"$group": {"_id": pair[0], **pair[1]}}),
+    st.just({"$count": "n"}),
+    st.dictionaries(FIELDS, st.sampled_from([1, -1]), min_size=1, max_size=2).map(
+        lambda fields: {"$sort": fields}
+    ),
+    st.integers(1, 4).map(lambda count: {"$limit": count}),
+    st.integers(0, 3).map(lambda count: {"$skip": count}),
+    FORMULAS.map(lambda formula: {"$sortByCount": formula} if formula != 1 else {"$limit": 1}),
+)
+MATCHES = documents_of(NUMBERS, deep=False).map(lambda asked: [{"$match": asked}])
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> tuple[list[Any], list[Any], bool]:
+    bodies = draw(st.one_of(BODIES, st.lists(NUMBERED, max_size=12), st.lists(WILD, max_size=8)))
+    first = draw(st.one_of(st.just([]), MATCHES))
+    stages = draw(st.lists(STAGES, min_size=1, max_size=3))
+    return bodies, [*first, *stages], draw(st.booleans())
+
+
+def disagreements(store: Store, question: Any, *, ordered: bool) -> Iterator[str]:
+    bodies, stages, indexed = question
+    things = store["things"]
+    things.delete_many({})
+    if indexed:
+        things.create_index("a")
+    else:
+        things.drop_index("a_1")
+    things.put_many((str(number), body) for number, body in enumerate(bodies))
+    pipeline = Pipeline.parse(stages)
+    expected, found = (
+        outcome(lambda: list(pipeline.run(things.list(), ordered=ordered))),
+        outcome(lambda: things.aggregate(pipeline)),
+    )
+    if repr(expected) != repr(found):
+        yield f"{stages} of {bodies}: {found}, not {expected}"
+
+
+def outcome(function: Any) -> Any:
+    try:
+        return function()
+    except CollectionsStoreError as error:
+        return str(error)
+
+
+@settings(max_examples=250, **PROFILE)
+@given(question=questions())
+def test_on_sqlite(sqlite_store: Store, question: Any) -> None:
+    assert not list(disagreements(sqlite_store, question, ordered=True))
+
+
+@settings(max_examples=100, **PROFILE)
+@given(question=questions())
+def test_on_postgresql(postgres_store: Store, question: Any) -> None:
+    assert not list(disagreements(postgres_store, question, ordered=False))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@settings(max_examples=5000, **PROFILE)
+@given(question=questions())
+def test_on_both_for_longer(sqlite_store: Store, postgres_store: Store, question: Any) -> None:
+    assert not list(disagreements(sqlite_store, question, ordered=True))
+    assert not list(disagreements(postgres_store, question, ordered=False))
