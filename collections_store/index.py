@@ -122,13 +122,13 @@ class Index:
 class CollectionOptions:
     """What the catalogue keeps of a collection besides its name and table.
 
-    `gin`: has PostgreSQL an index over the whole body? `cursor_key` seals the cursors of its pages;
+    `body_index`: has PostgreSQL an index over whole bodies? `cursor_key` seals the cursors of its pages;
     `counter` numbers its indexes. `ways` are the places at which the objects with an array are
     indexed, with the names of these indexes.
     """
 
     cursor_key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
-    gin: bool = True
+    body_index: bool = True
     indexes: tuple[Index, ...] = ()
     ways: tuple[tuple[tuple[str, ...], str], ...] = ()
     counter: int = 0
@@ -137,7 +137,7 @@ class CollectionOptions:
         """Return the JSON that the catalogue keeps."""
         kept = {
             "cursor_key": self.cursor_key,
-            "gin": self.gin,
+            "body_index": self.body_index,
             "indexes": [index.to_json() for index in self.indexes],
             "ways": self.ways,
             "counter": self.counter,
@@ -150,7 +150,7 @@ class CollectionOptions:
         kept = codec.decode(text)
         return cls(
             kept["cursor_key"],
-            kept.get("gin", True),
+            kept.get("body_index", True),
             tuple(map(Index.from_json, kept.get("indexes", ()))),
             tuple((tuple(way), physical) for way, physical in kept.get("ways", ())),
             kept.get("counter", 0),

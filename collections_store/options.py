@@ -108,3 +108,10 @@ def _one_of(option: str, value: Any, choices: tuple[Any, ...]) -> None:
     if value not in choices:
         known = ", ".join(repr(choice) for choice in choices)
         raise InvalidOption(option, f"{value!r} is none of {known}")
+
+
+def check_flag(option: str, value: object) -> bool:
+    """Return `value` if it is True or False; raises `InvalidOption`."""
+    if not isinstance(value, bool):
+        raise InvalidOption(option, f"{value!r} is neither True nor False")
+    return value

@@ -26,11 +26,12 @@ from .operations import (
     Drop,
     FindTable,
     ListCollections,
+    NewCollection,
     Operation,
     Rename,
     SharedConnection,
 )
-from .options import MAX_BODY, Nul, Options, Upgrade, read_url, safe_url
+from .options import MAX_BODY, Nul, Options, Upgrade, check_flag, read_url, safe_url
 from .pool import Lease
 from .schema import check_name, mapped_class
 from .statements import CatalogueStatements
@@ -64,6 +65,21 @@ class Collections(ABC):
         return Collection(self.run, self._codec, check_name(name))
 
     def __getitem__(self, name: str) -> Collection:
+        return self.get_sync_collection(name)
+
+    def create_collection(self, name: str, *, body_index: bool = True) -> Collection:
+        """Create a collection that is not there yet, and return its handle.
+
+        There is no need to: a collection comes into being when something is put into it. This is for
+        its option. `body_index`: PostgreSQL keeps an index over whole bodies, which serves equality
+        at any depth, through arrays too; without it, writes are cheaper. SQLite has no such index.
+        Raises `InvalidName` and `CollectionExists`.
+
+        >>> with Store("sqlite://") as store:
+        ...     store.create_collection("log", body_index=False)
+        Collection('log')
+        """
+        self.run(NewCollection(check_name(name), check_flag("body_index", body_index)))
         return self.get_sync_collection(name)
 
     def collections(self) -> list[CollectionInfo]:

@@ -17,8 +17,8 @@ from .collection_async import AsyncCollection
 from .dialects import Durability
 from .document import CollectionInfo
 from .errors import StoreClosed
-from .operations import Drop, FindTable, ListCollections, Operation, Rename
-from .options import MAX_BODY, Nul, Upgrade
+from .operations import Drop, FindTable, ListCollections, NewCollection, Operation, Rename
+from .options import MAX_BODY, Nul, Upgrade, check_flag
 from .schema import check_name, mapped_class
 from .store import LAST_PATIENCE, Store, Transaction
 from .threads import AwaitedJob, Mailbox, Workers
@@ -53,6 +53,23 @@ class AsyncCollections:
 
     def __getitem__(self, name: str) -> AsyncCollection:
         return AsyncCollection(self.run, self._store._codec, check_name(name))
+
+    async def create_collection(self, name: str, *, body_index: bool = True) -> AsyncCollection:
+        """Create a collection that is not there yet, and return its handle.
+
+        There is no need to: a collection comes into being when something is put into it. This is for
+        its option. `body_index`: PostgreSQL keeps an index over whole bodies, which serves equality
+        at any depth, through arrays too; without it, writes are cheaper. SQLite has no such index.
+        Raises `InvalidName` and `CollectionExists`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store.create_collection("log", body_index=False)
+        >>> asyncio.run(main())
+        AsyncCollection('log')
+        """
+        await self.run(NewCollection(check_name(name), check_flag("body_index", body_index)))
+        return await self.get_collection(name)
 
     async def collections(self) -> list[CollectionInfo]:
         """List the collections by name, with their counts and sizes.

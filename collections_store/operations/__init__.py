@@ -19,6 +19,7 @@ from .catalogue import (
     Drop,
     FindTable,
     ListCollections,
+    NewCollection,
     Rename,
 )
 from .connection import Connection, DriverConnection, SharedConnection, add_functions
@@ -105,6 +106,7 @@ __all__ = [
     "GetMany",
     "ListCollections",
     "ListIndexes",
+    "NewCollection",
     "Operation",
     "Put",
     "PutMany",

@@ -76,19 +76,37 @@ class Catalogue:
 
 @dataclass(frozen=True, slots=True)
 class CreateCollection:
-    """Have a collection, whether or not it was there."""
+    """Have a collection, whether or not it was there; tells whether it is a new one."""
 
     collection: str
+    body_index: bool = True
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
 
-    def __call__(self, connection: Connection) -> None:
+    def __call__(self, connection: Connection) -> bool:
         store = connection.store
-        options = CollectionOptions(counter=1)
+        options = CollectionOptions(body_index=self.body_index, counter=1)
         row = {"name": self.collection, "now": now(), "options": options.to_text()}
         entered = connection.rows(store.enter, row)
         if entered:
             _give_table(connection, entered[0][0], self.collection, None)
+            if self.body_index:
+                _index_bodies(connection, entered[0][0], self.collection)
+        return bool(entered)
+
+
+@dataclass(frozen=True, slots=True)
+class NewCollection:
+    """Create a collection that is not there yet."""
+
+    collection: str
+    body_index: bool
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> None:
+        if not CreateCollection(self.collection, self.body_index)(connection):
+            raise CollectionExists(self.collection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +185,12 @@ class FindTable:
 def _give_table(connection: Connection, number: int, name: str, old: str | None) -> None:
     store = connection.store
     table = store.names.documents(number, name)
-    if old is None:
-        connection.changed(store.create_table(table))
-        for statement in store.indexes(table).create_over_body(0):
-            connection.changed(statement)
-    else:
-        connection.changed(store.rename_table(old, table))
+    words = store.create_table(table) if old is None else store.rename_table(old, table)
+    connection.changed(words)
     connection.changed(store.assign, {"number": number, "table": table})
+
+
+def _index_bodies(connection: Connection, number: int, name: str) -> None:
+    table = connection.store.names.documents(number, name)
+    for statement in connection.store.indexes(table).create_over_body(0):
+        connection.changed(statement)

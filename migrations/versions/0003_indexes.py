@@ -21,7 +21,7 @@ def upgrade() -> None:
     columns = [sa.column("table_name", sa.Text), sa.column("options", sa.Text)]
     catalogue = sa.table(f"{prefix}collections", *columns, schema=schema)
     for table in tables(catalogue):
-        options = {"cursor_key": secrets.token_hex(16), "gin": True, "counter": 1}
+        options = {"cursor_key": secrets.token_hex(16), "body_index": True, "counter": 1}
         update = sa.update(catalogue).where(catalogue.c.table_name == op.inline_literal(table))
         op.execute(update.values(options=op.inline_literal(json.dumps(options))))
         if op.get_context().dialect.name == "postgresql":

@@ -11,7 +11,14 @@ import sqlalchemy as sa
 from conftest import Place
 from psycopg.sql import SQL, Identifier
 
-from collections_store import CollectionExists, CollectionNotFound, Store, migrate
+from collections_store import (
+    CollectionExists,
+    CollectionNotFound,
+    InvalidName,
+    InvalidOption,
+    Store,
+    migrate,
+)
 
 
 def test_a_collection_comes_into_being_with_its_first_object(store: Any) -> None:
@@ -188,3 +195,35 @@ def test_a_stale_handle_in_another_store(open_store: Any) -> None:
     assert two["others"].count() == 0
     two["others"].put("c", 3)
     assert [d.id for d in one["others"].list()] == ["c"]
+
+
+def test_a_collection_can_be_created_with_an_option(store: Any, place: Place) -> None:
+    assert "'log'" in repr(store.create_collection("log", body_index=False))
+    log = store["log"]
+    log.put_many((str(n), {"n": n, "tags": [f"t{n}"]}) for n in range(50))
+    assert log.count({"tags": "t7"}) == 1
+    assert store["log"].count() == 50
+    with pytest.raises(CollectionExists):
+        store.create_collection("log")
+    with pytest.raises(InvalidOption, match="body_index"):
+        store.create_collection("other", body_index="no")
+    with pytest.raises(InvalidName):
+        store.create_collection("o'ther")
+    assert [info.name for info in store.collections()] == ["log"]
+    store["usual"].put("x", {"tags": ["y"]})
+    if place.is_postgresql:
+        assert body_indexes(place) == {"log": 0, "usual": 1}
+
+
+def body_indexes(place: Place) -> dict[str, int]:
+    """Count the GIN indexes of the tables, by collection."""
+    with psycopg.connect(place.url) as connection:
+        rows = connection.execute(
+            SQL(
+                "SELECT c.name, count(i.indexname) FILTER (WHERE i.indexdef LIKE '%%USING gin%%') "
+                "FROM {}.cs_collections c LEFT JOIN pg_indexes i "
+                "ON i.tablename = c.table_name AND i.schemaname = %s GROUP BY c.name"
+            ).format(Identifier(place.options["schema"])),
+            [place.options["schema"]],
+        ).fetchall()
+    return dict(rows)
