@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import itertools
 import os
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,9 +12,26 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from hypothesis import core
 from postgres_server import NoPostgres, postgres_server
 
 from collections_store import AsyncStore, Store
+
+_seed = random.SystemRandom().randrange(2**32)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the property tests one seed, unless the command line does, so that it can be told."""
+    given = config.getoption("--hypothesis-seed", None)
+    if given is None:
+        core.global_force_seed = _seed  # type: ignore[assignment]
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Tell it: `--hypothesis-seed=…` draws the same again."""
+    given = config.getoption("--hypothesis-seed", None)
+    return f"hypothesis seed: {_seed if given is None else given}"
+
 
 SHARED = Path(__file__).parents[2] / "shared"
 _numbers = itertools.count(1)

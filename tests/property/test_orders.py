@@ -160,8 +160,8 @@ def test_on_postgresql(postgres_store: Store, question: Any) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(3600)
-@settings(max_examples=5000, **PROFILE)
+@pytest.mark.timeout(4 * 3600)
+@settings(max_examples=20000, **PROFILE)
 @given(question=questions())
 def test_on_both_for_longer(sqlite_store: Store, postgres_store: Store, question: Any) -> None:
     assert not list(disagreements(sqlite_store, question, ordered=True))
