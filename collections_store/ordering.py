@@ -82,6 +82,9 @@ class Sort:
 
     def keys(self, document: Document, *, ordered: bool = True) -> tuple[Key, ...]:
         """Return what each field gives, whichever its direction."""
+        plain = [_plain_key(document, field.target) for field in self.fields]
+        if None not in plain:
+            return tuple(plain)  # type: ignore[arg-type]
         found = dict(_least(document, list(enumerate(self.fields)), ordered))
         return tuple(found[number][0] for number in range(len(self.fields)))
 
@@ -125,6 +128,18 @@ def key_of(value: Any) -> Key:
     if isinstance(value, bool):
         return (TRUE if value else FALSE), 0
     return RANKS[type(value)], value
+
+
+def _plain_key(document: Document, target: Target) -> Key | None:
+    """Return what a field gives, unless there is an array, which must be opened."""
+    if isinstance(target, str):
+        return key_of(metadatum(document, target))
+    value = document.body
+    for key in target.keys:
+        if type(value) is not dict:
+            return None if isinstance(value, list) else (NULL, 0)
+        value = value.get(key)
+    return None if isinstance(value, list) else key_of(value)
 
 
 def _ordered(key: Key, ordered: bool) -> Key:
