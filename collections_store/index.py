@@ -25,7 +25,7 @@ from .filter import (
     Or,
 )
 from .ordering import Sort
-from .path import Path, is_index, ways_to
+from .path import MAX_KEYS, Path, is_index, ways_to
 
 MAX_FIELDS: Final = 5
 """A row of PostgreSQL's indexes ends at 2,704 bytes."""
@@ -222,7 +222,7 @@ def implied_by(condition: Condition) -> Iterator[Field]:
             yield from (Field(path, test) for test in tests)
         case Field(path, HasObject(inner)):
             for each in every_conjunct(inner):
-                if isinstance(each, Field):
+                if isinstance(each, Field) and len(path.keys) + len(each.path.keys) <= MAX_KEYS:
                     yield Field(Path(*path.keys, *each.path.keys), each.test)
 
 

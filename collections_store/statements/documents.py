@@ -186,7 +186,8 @@ class Statements:
         self, shape: Condition, where: Where, statement: sa.Select[Any], ways: Ways
     ) -> Query:
         """Have a statement tell whether arrays at its own `ways`, or at those of the clauses, make it
-        wrong.
+        wrong. Both see one moment. The one row on the left leaves the rows on the right in their
+        order: neither database has another way to join on nothing.
         """
         doubt = self._array(shape, where.ways | ways)
         if doubt is None:
