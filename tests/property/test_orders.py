@@ -12,7 +12,7 @@ from property.test_sql_is_the_matcher import KEYS, PROFILE, SCALARS, VALUES, doc
 from property.test_sql_is_the_matcher import postgres_store as postgres_store
 from property.test_sql_is_the_matcher import sqlite_store as sqlite_store
 
-from collections_store import Document, Filter, IndexExists, InvalidIndex, Path, Store
+from collections_store import Document, Filter, IndexExists, InvalidIndex, Path, Projection, Store
 from collections_store.matcher import matches, unwound
 from collections_store.ordering import Sort
 from collections_store.values import compare
@@ -37,7 +37,7 @@ SORTS = st.lists(
 )
 
 
-Question = tuple[list[Any], Filter, Sort, int, list[Any]]
+Question = tuple[list[Any], Filter, Sort, int, list[Any], Any]
 INDEXES: st.SearchStrategy[list[Any]] = st.lists(
     st.one_of(
         st.tuples(
@@ -55,6 +55,15 @@ INDEXES: st.SearchStrategy[list[Any]] = st.lists(
 )
 
 
+PROJECTIONS: st.SearchStrategy[Any] = st.one_of(
+    st.lists(st.sampled_from(["a", "b", "a.b", "é", 'q"']), min_size=1, max_size=2, unique=True),
+    st.dictionaries(st.sampled_from(["a.b", "b", "é", "a.a"]), st.just(0), min_size=1, max_size=2),
+    st.builds(lambda n: {"a": {"$slice": n}}, st.integers(-2, 2)),
+    st.builds(lambda value: {"a": {"$elemMatch": {"$gte": value}}, "b": 1}, SCALARS),
+    st.just({"a": {"$elemMatch": {"b": {"$exists": True}}}}),
+)
+
+
 @st.composite
 def questions(draw: st.DrawFn) -> Question:
     bodies = draw(
@@ -69,11 +78,12 @@ def questions(draw: st.DrawFn) -> Question:
         Sort.parse(list(named.values())),
         draw(st.integers(1, 5)),
         draw(INDEXES),
+        draw(PROJECTIONS),
     )
 
 
 def disagreements(store: Store, question: Question, *, ordered: bool) -> Iterator[str]:
-    bodies, asked, sort, size, indexes = question
+    bodies, asked, sort, size, indexes, parts = question
     things = store["things"]
     things.delete_many({})
     for index in things.indexes():
@@ -95,6 +105,10 @@ def disagreements(store: Store, question: Question, *, ordered: bool) -> Iterato
     for what, (answer, right) in found.items():
         if [d.id for d in answer] != [d.id for d in right]:
             yield f"{what} of {asked}, {sort}: {answer}, not {right}"
+    projected = things.find(asked, sort=sort, projection=parts)
+    wanted = Projection.parse(parts)
+    if projected != [wanted.apply(d, asked, ordered=ordered) for d in expected]:
+        yield f"projection {parts} of {asked}, {sort}: {projected}"
     for field in sort.fields:
         if isinstance(field.target, Path):
             answer, right = (
