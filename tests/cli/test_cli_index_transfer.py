@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.cli_process import Cli, cli_for, spawn
+from cli.cli_process import Cli, cli_for, error_line, spawn
 from cli.test_cli_indexes import INDEXES, indexes
 from conftest import Place
 
@@ -185,3 +185,14 @@ def test_a_unique_index_that_is_there_forbids_objects_of_an_import(cli: Cli) -> 
     assert places == [f"skipped standard input, line {n}" for n in (8, 10, 11)]
     assert summary == "imported 8 objects into a, skipped 3 objects"
     assert list(cli.objects("a")) == ["first", *map(str, (0, 1, 2, 3, 4, 5, 6, 8))]
+
+
+def test_an_error_is_one_line_whatever_the_driver_remarks(cli: Cli, tmp_path: Path) -> None:
+    cli.done("index", "create", "a", "x", "--unique")
+    cli.done("put", "a", "first", '{"x": 1}')
+    given = lines(*({"id": str(n), "body": {"x": n}} for n in range(1, 300))).encode()
+    done = spawn(cli.command("import", "a"), cwd=tmp_path, input=given)
+    assert (done.returncode, done.stdout) == (3, b"")
+    message = error_line(done.stderr.decode())
+    assert message.startswith("standard input, line 1: ")
+    assert message.endswith("the unique index 'x_1' forbids; nothing was imported")
