@@ -8,8 +8,10 @@ from .catalogue import collections, drop, info, library_version
 from .database import db
 from .demo import demo
 from .exits import described
-from .objects import find, get, list_, put, remove
+from .indexes import index
+from .objects import delete, find, get, list_, put, remove
 from .program import Program
+from .questions import distinct, explain
 from .target import program_options
 from .transfer import export, import_
 
@@ -51,7 +53,7 @@ def program(ctx: click.Context) -> None:
 
 
 for _command in (
-    *(put, get, remove, find, list_, collections, drop),
-    *(import_, export, info, db, demo),
+    *(put, get, remove, find, list_, distinct, delete, explain),
+    *(collections, drop, index, import_, export, info, db, demo),
 ):
     program.add_command(_command)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal
 
@@ -11,7 +10,7 @@ import click
 import sqlalchemy as sa
 
 from .. import CollectionInfo
-from .exits import Exit, Failure
+from .consent import consent
 from .importing import objects
 from .output import binary_output, emit, on_terminal, table, to_text, write_lines
 from .target import Target, database_options, require
@@ -51,8 +50,8 @@ def drop(target: Target, collection: str, *, yes: bool) -> None:
     """Delete COLLECTION with all its objects. It asks first, and without a terminal it refuses."""
     with target.to_read() as store:
         count = require(store, collection).count()
-        if not yes and not _confirmed(f"Delete {collection} with its {objects(count)}?"):
-            raise Failure("nothing was deleted", Exit.NO)
+        if not yes:
+            consent(f"Delete {collection} with its {objects(count)}?")
         store.drop(collection)
     click.echo(f"deleted {collection} with its {objects(count)}", err=True)
 
@@ -108,12 +107,6 @@ def _database_version(url: sa.URL) -> str:
         numbers = engine.dialect.server_version_info or ()
     engine.dispose()
     return f"{engine.dialect.name} {'.'.join(map(str, numbers))}"
-
-
-def _confirmed(question: str) -> bool:
-    if not sys.stdin.isatty():
-        raise click.UsageError("there is no terminal to ask on: say --yes to delete")
-    return click.confirm(question, err=True)
 
 
 def _as_json(info: CollectionInfo) -> str:

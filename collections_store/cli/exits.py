@@ -29,9 +29,12 @@ class Exit(IntEnum):
         return member
 
     DONE = 0, "done"
-    NO = 1, "no such object or collection; tables differ; an answer was no"
+    NO = 1, "no such object, collection or index; tables differ; an answer was no"
     USAGE = 2, "wrong use: an option, an argument or the URL"
-    BAD_INPUT = 3, "bad input: a body, a filter, a name, an id, a line of an import"
+    BAD_INPUT = (
+        3,
+        "bad input: a body, filter, order, projection, index, name, id, line of an import",
+    )
     UNAVAILABLE = 4, "the database cannot be reached, does not exist or is busy"
     SCHEMA = 5, "the database's schema is older or newer than this version's"
     FAILED = 6, "another error of the database or of a file"

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from .. import Collection, CollectionsStoreError, InvalidBody, InvalidId, Path
+from .. import (
+    Collection,
+    CollectionsStoreError,
+    DuplicateKey,
+    Index,
+    IndexExists,
+    InvalidBody,
+    InvalidId,
+    InvalidIndex,
+    Path,
+)
+from .definitions import read_indexes
 from .exits import Exit, Failure, code_of, one_line
-from .reading import BadItem, DamagedInput, Item, Record, to_record
+from .reading import BadItem, DamagedInput, Indexes, Item, Record, to_record
 
 
 class BadLine(BadItem):
@@ -21,7 +33,7 @@ class Import:
 
     `id_field` is where an object has its id; None: the items are lines of `export`. `tell` is
     called with a sentence for each bad item, which is then left out; None: the first one ends the
-    import.
+    import. `with_indexes`: are the indexes that the items tell of made?
     """
 
     collection: Collection
@@ -30,8 +42,12 @@ class Import:
     id_field: Path | None = None
     size: int = 500
     tell: Callable[[str], None] | None = None
+    with_indexes: bool = True
     kept: int = 0
     skipped: int = 0
+    made: int = 0
+    _indexes: list[Index] = field(default_factory=list)
+    _making: Index | None = None
 
     def batches(self) -> Iterator[int]:
         """Write batch by batch, and yield how many objects are kept after each; raises `Failure`,
@@ -42,13 +58,34 @@ class Import:
                 self.kept += batch
                 yield self.kept
 
+    def make_indexes(self) -> None:
+        """Make the indexes that the items told of; raises `Failure`."""
+        with self._told():
+            for index in self._indexes:
+                self._making = index
+                self._make(index)
+
+    def _make(self, index: Index) -> None:
+        options: dict[str, Any] = {
+            "unique": index.unique,
+            "where": index.where,
+            "arrays": index.arrays,
+        }
+        try:
+            self.collection.create_index(index.sort, name=index.name, **options)
+            self.made += 1
+        except (DuplicateKey, IndexExists, InvalidIndex) as error:
+            if self.tell is None:
+                raise
+            self.tell(f"skipped the index {index.name!r}: {one_line(error)}")
+
     def _write_batch(self) -> int:
         """Write up to `size` objects in one transaction; returns how many.
 
         The library reads a batch to its end before it writes, and refuses an object when it meets
-        it: that is the last one read. Where bad ones are left out, the good ones before are given
-        again and the reading goes on. Where none are left nothing is written, so that no collection
-        comes into being.
+        it: that is the last one read. What a unique index forbids it names by its id. Where bad ones
+        are left out, the good ones are given again and the reading goes on. Where none are left
+        nothing is written, so that no collection comes into being.
         """
         batch = self._first()
         while batch:
@@ -56,6 +93,9 @@ class Import:
                 self.collection.put_many(self._fill(batch))
             except (InvalidBody, InvalidId) as error:
                 self._bad(batch.pop().place, error)
+                batch = batch or self._first()
+            except DuplicateKey as error:
+                self._bad(_taken_out(batch, error).place, error)
                 batch = batch or self._first()
             else:
                 break
@@ -75,10 +115,17 @@ class Import:
     def _next(self) -> Record | None:
         for item in self.items:
             try:
-                return to_record(item, self.id_field)
+                found = to_record(item, self.id_field)
+                if isinstance(found, Record):
+                    return found
+                self._learn(found)
             except BadItem as error:
                 self._bad(item.place, error)
         return None
+
+    def _learn(self, found: Indexes) -> None:
+        if self.with_indexes:
+            self._indexes += read_indexes(found.values)
 
     def _bad(self, place: str, error: Exception) -> None:
         sentence = f"{self.name}, {place}: {one_line(error)}"
@@ -105,9 +152,22 @@ class Import:
             raise Failure(f"{self.name}: {error}; {self._so_far()}", Exit.FAILED) from error
 
     def _so_far(self) -> str:
+        if self._making is not None:
+            return f"imported {objects(self.kept)}, but not the index {self._making.name!r}"
         if not self.kept:
             return "nothing was imported"
         return f"nothing of this batch was imported, {objects(self.kept)} before it were"
+
+
+def _taken_out(batch: list[Record], error: DuplicateKey) -> Record:
+    """Take out of a batch the object that a unique index forbids; raises `error` if it is not told.
+
+    An id that comes twice is written with its last body.
+    """
+    for place in reversed(range(len(batch))):
+        if batch[place].id == error.id:
+            return batch.pop(place)
+    raise error
 
 
 def objects(count: int) -> str:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
-from .. import Collection
+from .arguments import (
+    Question,
+    read_json,
+    read_order,
+    read_projection,
+    sort_option,
+    window_options,
+)
+from .consent import consent
 from .exits import Exit, Failure
+from .importing import objects
 from .output import Format, binary_output, emit, to_text, write_documents
-from .reading import BadItem, parse_json
 from .target import Target, database_options, require
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,7 +40,7 @@ def put(target: Target, collection: str, id: str, body: str | None) -> None:
     \b
       collections-store put temperatures berlin -- -5
     """
-    value = _json(body, "BODY")
+    value = read_json(body, "BODY")
     with target.to_write() as store:
         store.get_sync_collection(collection).put(id, value)
 
@@ -73,37 +80,55 @@ def _listing_options(command: F) -> F:
         show_default=True,
         help='JSON lines of {"id": …, "body": …}, one JSON array of them, or a table.',
     )
-    limit = click.option(
-        "--limit", type=click.IntRange(0), metavar="N", help="At most so many objects."
-    )
-    return limit(output(command))
+    return window_options(output(command))
 
 
 @click.command()
 @click.argument("collection")
 @click.argument("filter", required=False, default="{}")
+@sort_option
+@click.option(
+    "--fields", metavar="FIELDS", help="Print only these fields of the bodies: name,address.city"
+)
+@click.option(
+    "--projection",
+    metavar="JSON",
+    help='Print only these parts of the bodies: {"name": 1, "tags": {"$slice": 3}}',
+)
 @click.option("--count", is_flag=True, help="Print how many objects match, not the objects.")
 @_listing_options
 @database_options
 @click.pass_obj
 def find(
-    target: Target, collection: str, filter: str, *, count: bool, limit: int | None, output: Format
+    target: Target,
+    collection: str,
+    filter: str,
+    *,
+    sort: tuple[str, ...],
+    fields: str | None,
+    projection: str | None,
+    count: bool,
+    skip: int,
+    limit: int | None,
+    output: Format,
 ) -> None:
-    """Print the objects that match FILTER, a JSON document, in natural order.
+    """Print the objects that match FILTER, a JSON document, in natural order or as --sort says.
 
     A field is named with dots, and an array matches by each of its elements:
 
     \b
       collections-store find people '{"address.city": "Berlin", "age": 30}'
+      collections-store find people --sort age:-1 --limit 10 --fields name,age
+
+    Without --sort and --limit any number of objects is printed in constant memory.
     """
-    asked = _json(filter, "FILTER")
-    with target.to_read() as store:
-        found = require(store, collection)
-        if count:
-            matching = found.count(asked)
-            emit(str(matching if limit is None else min(matching, limit)))
-        else:
-            _print(found, asked, limit, output)
+    parts = read_projection(fields, projection)
+    asked = Question(read_json(filter, "FILTER"), read_order(sort), skip, limit, parts)
+    if count:
+        with target.to_read() as store:
+            emit(str(asked.count(require(store, collection))))
+    else:
+        _print(target, collection, asked, output)
 
 
 @click.command("list")
@@ -111,28 +136,35 @@ def find(
 @_listing_options
 @database_options
 @click.pass_obj
-def list_(target: Target, collection: str, *, limit: int | None, output: Format) -> None:
+def list_(target: Target, collection: str, *, skip: int, limit: int | None, output: Format) -> None:
     """Print all objects of COLLECTION in natural order: the order in which they came into being."""
+    _print(target, collection, Question(skip=skip, limit=limit), output)
+
+
+@click.command()
+@click.argument("collection")
+@click.argument("filter")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@database_options
+@click.pass_obj
+def delete(target: Target, collection: str, filter: str, *, yes: bool) -> None:
+    """Delete the objects that match FILTER, a JSON document; {} matches all.
+
+    It asks first, and without a terminal it refuses. All of them are deleted or, at an error, none.
+    """
+    asked = read_json(filter, "FILTER")
+    if asked is None:
+        raise Failure("FILTER is null; {} matches all objects", Exit.BAD_INPUT)
     with target.to_read() as store:
-        _print(require(store, collection), {}, limit, output)
+        found = require(store, collection)
+        if not yes:
+            consent(f"Delete {objects(found.count(asked))} of {collection}?")
+        deleted = found.delete_many(asked).deleted_count
+    click.echo(f"deleted {objects(deleted)} of {collection}", err=True)
 
 
-def _print(collection: Collection, asked: Any, limit: int | None, output: Format) -> None:
-    """Print what is asked; without a limit in constant memory, whatever there is."""
-    if limit is None:
-        found = collection.stream(asked)
-        write_documents(found, output, binary_output())
-    else:
-        write_documents(collection.find(asked, limit=limit), output, binary_output())
-
-
-def _json(text: str | None, what: str) -> Any:
-    """Read a JSON argument, or standard input in its place."""
-    try:
-        if text in {None, "-"}:
-            return parse_json(sys.stdin.buffer.read())
-        return parse_json(str(text).encode())
-    except BadItem as error:
-        raise Failure(f"{what} is {error}", Exit.BAD_INPUT) from error
-    except UnicodeEncodeError as error:
-        raise Failure(f"{what} is not Unicode", Exit.BAD_INPUT) from error
+def _print(target: Target, collection: str, asked: Question, output: Format) -> None:
+    with target.to_read() as store:
+        found = require(store, collection)
+        documents = asked.documents(found, ordered=target.keeps_key_order())
+        write_documents(documents, output, binary_output())

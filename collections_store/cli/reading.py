@@ -18,6 +18,8 @@ _GZIP: Final = b"\x1f"
 """The first of gzip's two magic bytes; no JSON begins with it."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
+INDEXES: Final = "indexes"
+"""The one key of the line of an export that tells of indexes; a line of an object has two others."""
 
 
 class BadItem(ValueError):
@@ -43,6 +45,14 @@ class Record:
     place: str
     id: str
     body: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Indexes:
+    """What an export tells of the indexes of its collection, unread, and where."""
+
+    place: str
+    values: Any
 
 
 def parse_json(text: bytes) -> Any:
@@ -76,12 +86,14 @@ def read_items(stream: IO[bytes]) -> Iterator[Item]:
             yield Item(f"line {number}", partial(parse_json, line))
 
 
-def to_record(item: Item, id_field: Path | None) -> Record:
-    """Return the object of an item: a body with its id in a field, or a line of `export`; raises
+def to_record(item: Item, id_field: Path | None) -> Record | Indexes:
+    """Return what an item is: a body with its id in a field, or a line of `export`; raises
     `BadItem`.
     """
     value = item.load()
     if id_field is None:
+        if isinstance(value, dict) and value.keys() == {INDEXES}:
+            return Indexes(item.place, value[INDEXES])
         if not isinstance(value, dict) or value.keys() != {"id", "body"}:
             raise BadItem(
                 'expected {"id": …, "body": …} as export writes it; '

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path as File
 
 import click
 
 from .. import Path
+from .definitions import header
 from .files import STANDARD, check_readable, progress, reading, shown, writing
 from .importing import Import, objects
-from .output import Format, binary_output, write_documents
+from .output import Format, as_line, binary_output, write_lines
 from .reading import read_items
 from .target import Target, database_options, require
 
@@ -33,6 +35,7 @@ from .target import Target, database_options, require
     show_default=True,
     help="How many objects are written in one transaction.",
 )
+@click.option("--no-indexes", is_flag=True, help="Do not make the indexes that an export tells of.")
 @database_options
 @click.pass_obj
 def import_(
@@ -43,6 +46,7 @@ def import_(
     id_field: str | None,
     skip_errors: bool,
     batch_size: int,
+    no_indexes: bool,
 ) -> None:
     """Put the objects of FILE into a collection; one whose id is there already is overwritten.
 
@@ -54,6 +58,8 @@ def import_(
 
     Each batch is one transaction. At a bad object the import ends: nothing of its batch is kept,
     and the message tells how many objects before it are. With --skip-errors it goes on without.
+
+    The indexes that an export tells of are made when all objects are in.
     """
     file, name = _file_and_collection(file, collection)
     path = None if id_field is None else Path.parse(id_field)
@@ -62,12 +68,15 @@ def import_(
         stream, size = stack.enter_context(reading(file))
         store = stack.enter_context(target.to_write())
         handle = store.get_sync_collection(name)
-        work = Import(handle, read_items(stream), shown(file), path, batch_size, tell)
+        items, made = read_items(stream), not no_indexes
+        work = Import(handle, items, shown(file), path, batch_size, tell, made)
         show = stack.enter_context(progress(size))
         for kept in work.batches():
             show(kept, stream.tell() if size else 0)
+        work.make_indexes()
+    indexes = f" and {_indexes(work.made)}" if work.made else ""
     skipped = f", skipped {objects(work.skipped)}" if work.skipped else ""
-    _tell(f"imported {objects(work.kept)} into {name}{skipped}")
+    _tell(f"imported {objects(work.kept)}{indexes} into {name}{skipped}")
 
 
 @click.command()
@@ -80,21 +89,27 @@ def import_(
     show_default=True,
     help="JSON lines, or one JSON array.",
 )
+@click.option("--no-indexes", is_flag=True, help="Write objects only.")
 @database_options
 @click.pass_obj
-def export(target: Target, collection: str, file: str | None, *, output: Format) -> None:
+def export(
+    target: Target, collection: str, file: str | None, *, output: Format, no_indexes: bool
+) -> None:
     """Write all objects of COLLECTION to FILE, or to standard output.
 
-    Each is {"id": …, "body": …}, in natural order, as import reads it. A FILE whose name ends in
-    .gz is gzipped. The file comes into being, or is replaced, when everything is written.
+    Each is {"id": …, "body": …}, in natural order, as import reads it. If the collection has
+    indexes, {"indexes": […]} comes before them. A FILE whose name ends in .gz is gzipped. The file
+    comes into being, or is replaced, when everything is written.
     """
     with target.to_read() as store:
-        documents = require(store, collection).stream()
+        found = require(store, collection)
+        indexes = [] if no_indexes else header(found.indexes())
+        lines, array = chain(indexes, map(as_line, found.stream())), output == "json"
         if file in {None, STANDARD}:
-            write_documents(documents, output, binary_output())
+            write_lines(lines, binary_output(), array=array)
             return
         with writing(str(file)) as stream:
-            write_documents(documents, output, stream)
+            write_lines(lines, stream, array=array)
 
 
 def _file_and_collection(file: str | None, collection: str | None) -> tuple[str, str]:
@@ -112,6 +127,10 @@ def _file_and_collection(file: str | None, collection: str | None) -> tuple[str,
         )
     check_readable(STANDARD)
     return STANDARD, name
+
+
+def _indexes(count: int) -> str:
+    return f"{count} index" if count == 1 else f"{count} indexes"
 
 
 def _tell(sentence: str) -> None:

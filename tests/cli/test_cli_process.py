@@ -216,10 +216,26 @@ def test_drop_asks_on_a_terminal(sqlite: Cli, tmp_path: Path) -> None:
 
 
 @POSIX
+def test_delete_asks_on_a_terminal(sqlite: Cli, tmp_path: Path) -> None:
+    command = sqlite.command("delete", "a", '{"n": 1}')
+    assert on_terminal(command, b"n\n", tmp_path)[0] == 1
+    assert on_terminal(command, b"\x03", tmp_path)[0] == 130
+    assert list(sqlite.objects("a")) == ["first"]
+    code, shown = on_terminal(command, b"y\n", tmp_path)
+    assert code == 0
+    assert "Delete 1 object of a? [y/N]" in shown
+    assert sqlite.objects("a") == {}
+
+
+@POSIX
 def test_a_terminal_gets_a_table_and_a_progress_bar(sqlite: Cli, tmp_path: Path) -> None:
     code, shown = on_terminal(sqlite.command("collections"), b"", tmp_path)
     assert code == 0
     assert "│ a " in shown
+    sqlite.done("index", "create", "a", "n:-1")
+    code, shown = on_terminal(sqlite.command("index", "list", "a"), b"", tmp_path)
+    assert code == 0
+    assert "│ n:-1 " in shown
     lines = b"".join(b'{"n": %d}\n' % n for n in range(3000)) + b"bad\n"
     (tmp_path / "input").write_bytes(lines)
     command = sqlite.command("import", "input", "-c", "t", "--id", "n", "--skip-errors")

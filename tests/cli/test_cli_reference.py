@@ -13,6 +13,7 @@ from collections_store.cli.reference import reference
 PAGE = ROOT / "docs" / "reference" / "cli.md"
 EXPECTED = {
     *("import", "export", "put", "get", "remove", "find", "list", "collections", "drop", "info"),
+    *("distinct", "delete", "explain", "index", "index list", "index create", "index drop"),
     *("demo", "db", "db upgrade", "db current", "db check", "db sql"),
 }
 
@@ -55,6 +56,11 @@ def test_every_error_of_the_library_has_a_code() -> None:
         errors.InvalidId("x", "y"): Exit.BAD_INPUT,
         errors.InvalidBody("x", "y"): Exit.BAD_INPUT,
         errors.InvalidFilter("x", "y"): Exit.BAD_INPUT,
+        errors.InvalidProjection("x", "y"): Exit.BAD_INPUT,
+        errors.InvalidSort("x", "y"): Exit.BAD_INPUT,
+        errors.InvalidIndex("x", "y"): Exit.BAD_INPUT,
+        errors.IndexExists("x", "y"): Exit.BAD_INPUT,
+        errors.DuplicateKey("x", "y", {}, None): Exit.BAD_INPUT,
         errors.CollectionNotFound("x"): Exit.NO,
         errors.MissingExtra("x", "y"): Exit.MISSING_EXTRA,
         errors.SchemaOutdated("x", found="1", expected="2"): Exit.SCHEMA,

@@ -299,12 +299,12 @@ def test_a_file_is_replaced_as_a_whole(sqlite: Cli, tmp_path: Path, monkeypatch:
     (tmp_path / "reader").hardlink_to(file)  # as one who has the file open
     before = sorted(path.name for path in tmp_path.iterdir())
 
-    def broken(documents: Any, output: str, stream: Any) -> None:
+    def broken(lines: Any, stream: Any, *, array: bool) -> None:
         stream.write(b"half of it")
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(transfer, "write_documents", broken)
+        patched.setattr(transfer, "write_lines", broken)
         assert "No space left" in sqlite.fails(6, "export", "t", str(link))
     assert file.read_text() == "what was there"
     sqlite.done("export", "t", str(link))

@@ -1,0 +1,198 @@
+"""How indexes go through export and import."""
+
+import gzip
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.cli_process import Cli, cli_for, error_line, spawn
+from cli.test_cli_indexes import INDEXES, indexes
+from conftest import Place
+
+BODIES = {
+    "a": {"login": "ada", "age": 36, "a.b": {"$c": 1}, "tags": ["x"]},
+    "b": {"login": "ada", "indexes": [{"name": "x"}]},
+}
+
+
+@pytest.fixture
+def cli(shared_place: Place) -> Cli:
+    return cli_for(shared_place)
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Cli:
+    return Cli((f"--url=sqlite:///{tmp_path / 'one.db'}",))
+
+
+def lines(*values: Any) -> str:
+    return "".join(json.dumps(value) + "\n" for value in values)
+
+
+def filled(cli: Cli) -> list[dict[str, Any]]:
+    """Have objects and indexes of all kinds in collection a; returns the indexes."""
+    for arguments, _ in INDEXES:
+        cli.done("index", "create", "a", *arguments)
+    cli.done("import", "a", input=lines(*({"id": k, "body": v} for k, v in BODIES.items())))
+    return indexes(cli, "a")
+
+
+@pytest.mark.parametrize("output", ["jsonl", "json"])
+@pytest.mark.parametrize("name", ["x", "x.gz"])
+def test_indexes_are_exported_and_made_again(
+    cli: Cli, tmp_path: Path, output: str, name: str
+) -> None:
+    made = filled(cli)
+    assert len(made) == len(INDEXES)
+    file = tmp_path / name
+    cli.done("export", "a", str(file), "--output", output)
+    text = gzip.decompress(file.read_bytes()) if name.endswith("gz") else file.read_bytes()
+    first = text.removeprefix(b"[\n").splitlines()[0].removesuffix(b",")
+    assert json.loads(first) == {"indexes": made}
+    result = cli("import", str(file), "-c", "b")
+    assert result.stderr == "imported 2 objects and 4 indexes into b\n"
+    assert indexes(cli, "b") == made
+    assert cli.objects("b") == BODIES
+    assert cli.done("export", "b") == cli.done("export", "a")
+    plan = json.loads(cli.done("explain", "b", '{"login": "ada", "age": 36}', "--json"))
+    assert set(plan["indexes"]) <= {index["name"] for index in made} | {"$body"}
+    cli("import", str(file), "-c", "b")
+    assert indexes(cli, "b") == made
+
+
+def test_through_a_pipe_from_one_database_to_another(cli: Cli, tmp_path: Path) -> None:
+    made = filled(cli)
+    other = Cli((f"--url=sqlite:///{tmp_path / 'other.db'}",))
+    words = shlex.join(cli.command("export", "a")), shlex.join(other.command("import", "c"))
+    done = spawn(["sh", "-c", " | ".join(words)], cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr == b"imported 2 objects and 4 indexes into c\n"
+    assert indexes(other, "c") == made
+    assert other.objects("c") == BODIES
+
+
+def test_without_indexes(cli: Cli) -> None:
+    filled(cli)
+    bare = cli.done("export", "a", "--no-indexes")
+    assert bare == cli.done("list", "a")
+    assert bare == "".join(cli.done("export", "a").splitlines(keepends=True)[1:])
+    result = cli("import", "b", "--no-indexes", input=cli.done("export", "a"))
+    assert result.stderr == "imported 2 objects into b\n"
+    assert cli.done("index", "list", "b") == ""
+    assert cli.done("export", "b") == bare
+    unread = lines({"indexes": "of another version"}) + bare
+    cli.done("import", "c", "--no-indexes", input=unread)
+    assert cli.objects("c") == BODIES
+
+
+def test_an_empty_collection_keeps_its_indexes(cli: Cli) -> None:
+    cli.done("index", "create", "a", "x")
+    exported = cli.done("export", "a")
+    assert exported.count("\n") == 1
+    assert cli("import", "b", input=exported).stderr == "imported 0 objects and 1 index into b\n"
+    assert indexes(cli, "b") == indexes(cli, "a")
+    cli.done("import", "c", input=cli.done("export", "a", "--output", "json"))
+    assert indexes(cli, "c") == indexes(cli, "a")
+
+
+def test_exports_behind_one_another(sqlite: Cli) -> None:
+    first = lines({"indexes": [{"fields": {"x": 1}}]}, {"id": "1", "body": {}})
+    second = lines({"indexes": [{"fields": ["y"]}]}, {"id": "2", "body": {}})
+    sqlite.done("import", "a", input=first + second)
+    assert [index["name"] for index in indexes(sqlite, "a")] == ["x_1", "y_1"]
+    assert list(sqlite.objects("a")) == ["1", "2"]
+
+
+def test_an_object_is_never_taken_for_indexes(cli: Cli) -> None:
+    body = {"indexes": [{"fields": {"x": 1}}]}
+    cli.done("import", "a", input=lines({"id": "1", "body": body}))
+    cli.done("import", "b", "--id", "indexes", input=lines({"indexes": "2"}))
+    cli.done("import", "c", "--id", "n", input=lines(body | {"n": 3}))
+    assert cli.objects("a") == {"1": body}
+    assert cli.objects("b") == {"2": {"indexes": "2"}}
+    assert cli.objects("c") == {"3": body | {"n": 3}}
+    for collection in ("a", "b", "c"):
+        assert cli.done("index", "list", collection) == ""
+    message = cli.fails(3, "import", "d", "--id", "indexes", input=lines(body))
+    assert "neither a string nor an integer" in message
+    more = lines({"indexes": [], "more": 1})
+    assert "expected {" in cli.fails(3, "import", "d", input=more)
+
+
+BAD: dict[str, Any] = {
+    "a list, not 5": 5,
+    "index 2 is 'x'": [{"fields": ["x"]}, "x"],
+    "index 1 is {'name': 'x'}: it needs fields": [{"name": "x"}],
+    "may have arrays, fields, name, unique, where": [{"fields": ["x"], "new": 1}],
+    "index 1: index: name a field at least": [{"fields": []}],
+    "index 1: index, at 'x': the direction": [{"fields": [["x", "up"]]}],
+    "index 1: index, at 'unique': is True or False": [{"fields": ["x"], "unique": None}],
+    "index 1: filter, at 'a.$no'": [{"fields": ["x"], "where": {"a": {"$no": 1}}}],
+}
+
+
+@pytest.mark.parametrize("reason", BAD)
+def test_indexes_that_cannot_be_read_are_a_bad_line(sqlite: Cli, reason: str) -> None:
+    given = lines({"indexes": BAD[reason]}, {"id": "a", "body": 1})
+    message = sqlite.fails(3, "import", "t", input=given)
+    assert message.startswith("standard input, line 1: ")
+    assert reason in message
+    assert message.endswith("; nothing was imported")
+    result = sqlite("import", "t", "--skip-errors", input=given)
+    assert result.exit_code == 0
+    assert result.stderr.endswith("imported 1 object into t, skipped 1 object\n")
+    assert sqlite.done("index", "list", "t") == ""
+
+
+def test_duplicates_in_an_import_with_a_unique_index(cli: Cli) -> None:
+    made = {"indexes": [{"name": "by_x", "fields": ["x"], "unique": True}, {"fields": ["y"]}]}
+    objects = [{"id": str(n), "body": {"x": n % 3}} for n in range(4)]
+    message = cli.fails(3, "import", "a", input=lines(made, *objects))
+    assert "'3' would have the same {'x': 0} as another" in message
+    assert message.endswith("'by_x' forbids; imported 4 objects, but not the index 'by_x'")
+    assert cli.done("index", "list", "a") == ""
+    result = cli("import", "a", "--skip-errors", input=lines(made, *objects))
+    assert result.exit_code == 0
+    skipped, summary = result.stderr.splitlines()
+    assert skipped.startswith("skipped the index 'by_x': ")
+    assert summary == "imported 4 objects and 1 index into a"
+    assert [index["name"] for index in indexes(cli, "a")] == ["y_1"]
+
+
+def test_another_index_of_that_name(cli: Cli) -> None:
+    cli.done("index", "create", "a", "x", "--name", "n")
+    given = lines({"indexes": [{"name": "n", "fields": ["y"]}]}, {"id": "1", "body": {}})
+    message = cli.fails(3, "import", "a", input=given)
+    assert message.startswith("index 'n' would be another than the one there is")
+    assert message.endswith("; imported 1 object, but not the index 'n'")
+
+
+def test_a_unique_index_that_is_there_forbids_objects_of_an_import(cli: Cli) -> None:
+    cli.done("index", "create", "a", "x", "--unique")
+    cli.done("put", "a", "first", '{"x": 7}')
+    given = lines(*({"id": str(n), "body": {"x": n % 9}} for n in range(11)))
+    words = ("import", "a", "--batch-size", "4")
+    message = cli.fails(3, *words, input=given)
+    assert message.startswith("standard input, line 8: ")
+    assert "'7' would have the same {'x': 7} as another" in message
+    assert message.endswith("; nothing of this batch was imported, 4 objects before it were")
+    result = cli(*words, "--skip-errors", input=given)
+    assert result.exit_code == 0
+    *reports, summary = result.stderr.splitlines()
+    places = [report.split(":")[0] for report in reports]
+    assert places == [f"skipped standard input, line {n}" for n in (8, 10, 11)]
+    assert summary == "imported 8 objects into a, skipped 3 objects"
+    assert list(cli.objects("a")) == ["first", *map(str, (0, 1, 2, 3, 4, 5, 6, 8))]
+
+
+def test_an_error_is_one_line_whatever_the_driver_remarks(cli: Cli, tmp_path: Path) -> None:
+    cli.done("index", "create", "a", "x", "--unique")
+    cli.done("put", "a", "first", '{"x": 1}')
+    given = lines(*({"id": str(n), "body": {"x": n}} for n in range(1, 300))).encode()
+    done = spawn(cli.command("import", "a"), cwd=tmp_path, input=given)
+    assert (done.returncode, done.stdout) == (3, b"")
+    message = error_line(done.stderr.decode())
+    assert message.startswith("standard input, line 1: ")
+    assert message.endswith("the unique index 'x_1' forbids; nothing was imported")

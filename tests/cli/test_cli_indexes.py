@@ -1,0 +1,91 @@
+"""index list, create and drop."""
+
+import json
+from typing import Any
+
+import pytest
+from cli.cli_process import Cli, cli_for
+from conftest import Place
+
+INDEXES: list[tuple[tuple[str, ...], dict[str, Any]]] = [
+    (
+        ("address.city", "age:-1"),
+        {"name": "address.city_1_age_-1", "fields": [[["address", "city"], 1], [["age"], -1]]},
+    ),
+    (
+        ("login", "--unique", "--where", '{"age": {"$gte": 0}, "name": {"$in": [1, "ü"]}}'),
+        {
+            "name": "login_1",
+            "fields": [[["login"], 1]],
+            "unique": True,
+            "where": {"age": {"$gte": 0}, "name": {"$in": [1, "ü"]}},
+        },
+    ),
+    (('[[["a.b", "$c"], -1]]', "--name", "Dots, ü"), {"fields": [[["a.b", "$c"], -1]]}),
+    (("tags", "--arrays"), {"name": "tags_1", "fields": [[["tags"], 1]], "arrays": True}),
+]
+
+
+@pytest.fixture
+def cli(shared_place: Place) -> Cli:
+    return cli_for(shared_place)
+
+
+def indexes(cli: Cli, collection: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in cli.done("index", "list", collection).splitlines()]
+
+
+def test_indexes_come_are_listed_and_go(cli: Cli) -> None:
+    expected = []
+    for arguments, facts in INDEXES:
+        usual = {"name": "Dots, ü", "unique": False, "where": None, "arrays": False}
+        expected.append(usual | facts)
+        for _ in range(2):
+            assert cli.done("index", "create", "a", *arguments) == f"{expected[-1]['name']}\n"
+    assert indexes(cli, "a") == expected
+    assert json.loads(cli.done("index", "list", "a", "--output", "json")) == expected
+    table = cli.done("index", "list", "a", "--output", "table")
+    assert all(word in table for word in ("address.city:1", "age:-1", "unique", "Dots, ü"))
+    for name in (str(index["name"]) for index in expected):
+        assert cli.done("index", "drop", "a", name) == ""
+    assert cli.done("index", "list", "a") == ""
+    assert cli.done("index", "list", "a", "--output", "json") == "[]\n"
+
+
+def test_what_is_not_there(cli: Cli) -> None:
+    cli.done("put", "a", "1", "{}")
+    assert cli.fails(1, "index", "drop", "a", "x_1") == "there is no index 'x_1' on a"
+    assert cli.fails(1, "index", "drop", "b", "x_1") == "there is no collection 'b'"
+    assert cli.fails(1, "index", "list", "b") == "there is no collection 'b'"
+    assert "create" in cli.done("index")
+
+
+def test_indexes_that_cannot_be(cli: Cli) -> None:
+    cli.done("put", "a", "1", '{"x": 1}')
+    cli.done("put", "a", "2", '{"x": 1}')
+    cli.done("index", "create", "a", "y")
+    wrong = {
+        "'$id': only fields of the body": ("$id",),
+        "the direction is 1 or -1": ('{"x": 0}',),
+        "sorts twice": ("x", "x:-1"),
+        "FIELD is not JSON: ": ("{x}",),
+        "--where is not JSON: ": ("x", "--where", "{"),
+        "filter, at 'x.$near'": ("x", "--where", '{"x": {"$near": 1}}'),
+        "index, at 'where'": ("x", "--where", '{"x": {"$ne": 1}}'),
+        "cannot be unique": ("x", "--unique", "--arrays"),
+        "'name': is a printable text": ("x", "--name", "\x07"),
+        "the same {'x': 1} as another, which the unique index 'x_1' forbids": ("x", "--unique"),
+        "index 'y_1' would be another": ("x", "--name", "y_1"),
+    }
+    for message, arguments in wrong.items():
+        assert message in cli.fails(3, "index", "create", "a", *arguments)
+    assert "FIELD" in cli.fails(2, "index", "create", "a")
+    assert [index["name"] for index in indexes(cli, "a")] == ["y_1"]
+
+
+def test_a_unique_index_forbids(cli: Cli) -> None:
+    cli.done("index", "create", "a", "login", "--unique")
+    cli.done("put", "a", "1", '{"login": "ada"}')
+    message = cli.fails(3, "put", "a", "2", '{"login": "ada"}')
+    assert "'2' would have the same {'login': 'ada'}" in message
+    assert "the unique index 'login_1' forbids" in message
