@@ -36,6 +36,7 @@ from .operations import (
     check_memory,
     check_page,
     check_window,
+    read_doomed,
     read_projection,
 )
 from .ordering import Sort
@@ -76,7 +77,8 @@ class Collection:
         """Write a body under an id, in the place of what was there; returns its version.
 
         The version is 1 for a new object and grows by one with each write. An object keeps its
-        place in natural order. Raises `InvalidId` and `InvalidBody`; then nothing is written.
+        place in natural order. Raises `InvalidId`, `InvalidBody` and, where there is a unique index,
+        `DuplicateKey`; then nothing is written.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].put("berlin", {"population": 3_900_000})
@@ -126,8 +128,9 @@ class Collection:
     def put_many(self, bodies: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> int:
         """Write bodies under their ids, all or none; returns how many.
 
-        An id that comes twice is written once, with its last body. Raises `InvalidId` and
-        `InvalidBody`; then nothing is written.
+        An id that comes twice is written once, with its last body. A unique index is held to object
+        by object, in their order. Raises `InvalidId`, `InvalidBody` and `DuplicateKey`; then nothing
+        is written.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].put_many({"berlin": {"country": "de"}, "paris": {"country": "fr"}})
@@ -276,7 +279,7 @@ class Collection:
         ...     store["cities"].delete_one("country", "de")
         DeleteResult(deleted_count=0)
         """
-        return self._run(DeleteOne(self.name, Filter.parse(filter, equals, self._codec)))
+        return self._run(DeleteOne(self.name, read_doomed(filter, equals, self._codec)))
 
     def delete_many(self, filter: Any, equals: Any = ...) -> DeleteResult:
         """Delete the objects that match, all of them or, where an error is raised, none; `{}` matches
@@ -286,7 +289,7 @@ class Collection:
         ...     store["cities"].delete_many({"country": "de"})
         DeleteResult(deleted_count=0)
         """
-        return self._run(DeleteMany(self.name, Filter.parse(filter, equals, self._codec)))
+        return self._run(DeleteMany(self.name, read_doomed(filter, equals, self._codec)))
 
     def create_index(
         self,
@@ -382,7 +385,9 @@ class Collection:
         read = Pipeline.parse(pipeline, self._codec)
         return self._run(Aggregate(self.name, read, check_memory(memory_limit)))
 
-    def stream(self, filter: Any = None, equals: Any = ...) -> Iterator[Document]:
+    def stream(
+        self, filter: Any = None, equals: Any = ..., *, projection: Any = None
+    ) -> Iterator[Document]:
         """Yield the objects that match, in natural order, in constant memory.
 
         No connection is held and no transaction is open between objects: the collection may be
@@ -395,7 +400,8 @@ class Collection:
         ...     sum(document.body for document in store["numbers"].stream())
         499500
         """
-        reading = Reading(self.name, Filter.parse(filter, equals, self._codec))
+        asked = Filter.parse(filter, equals, self._codec)
+        reading = Reading(self.name, asked, read_projection(projection, asked, self._codec))
         while (page := reading.next()) is not None:
             yield from reading.took(self._run(page))
 

@@ -37,6 +37,7 @@ from .operations import (
     check_memory,
     check_page,
     check_window,
+    read_doomed,
     read_projection,
 )
 from .ordering import Sort
@@ -73,7 +74,8 @@ class AsyncCollection:
         """Write a body under an id, in the place of what was there; returns its version.
 
         The version is 1 for a new object and grows by one with each write. An object keeps its
-        place in natural order. Raises `InvalidId` and `InvalidBody`; then nothing is written.
+        place in natural order. Raises `InvalidId`, `InvalidBody` and, where there is a unique index,
+        `DuplicateKey`; then nothing is written.
 
         >>> async def main():
         ...     async with AsyncStore("sqlite://") as store:
@@ -133,8 +135,9 @@ class AsyncCollection:
     async def put_many(self, bodies: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> int:
         """Write bodies under their ids, all or none; returns how many.
 
-        An id that comes twice is written once, with its last body. Raises `InvalidId` and
-        `InvalidBody`; then nothing is written.
+        An id that comes twice is written once, with its last body. A unique index is held to object
+        by object, in their order. Raises `InvalidId`, `InvalidBody` and `DuplicateKey`; then nothing
+        is written.
 
         >>> async def main():
         ...     async with AsyncStore("sqlite://") as store:
@@ -303,7 +306,7 @@ class AsyncCollection:
         >>> asyncio.run(main())
         DeleteResult(deleted_count=0)
         """
-        return await self._run(DeleteOne(self.name, Filter.parse(filter, equals, self._codec)))
+        return await self._run(DeleteOne(self.name, read_doomed(filter, equals, self._codec)))
 
     async def delete_many(self, filter: Any, equals: Any = ...) -> DeleteResult:
         """Delete the objects that match, all of them or, where an error is raised, none; `{}` matches
@@ -315,7 +318,7 @@ class AsyncCollection:
         >>> asyncio.run(main())
         DeleteResult(deleted_count=0)
         """
-        return await self._run(DeleteMany(self.name, Filter.parse(filter, equals, self._codec)))
+        return await self._run(DeleteMany(self.name, read_doomed(filter, equals, self._codec)))
 
     async def create_index(
         self,
@@ -422,7 +425,9 @@ class AsyncCollection:
         read = Pipeline.parse(pipeline, self._codec)
         return await self._run(Aggregate(self.name, read, check_memory(memory_limit)))
 
-    async def stream(self, filter: Any = None, equals: Any = ...) -> AsyncIterator[Document]:
+    async def stream(
+        self, filter: Any = None, equals: Any = ..., *, projection: Any = None
+    ) -> AsyncIterator[Document]:
         """Yield the objects that match, in natural order, in constant memory.
 
         No connection is held and no transaction is open between objects: the collection may be
@@ -437,7 +442,8 @@ class AsyncCollection:
         >>> asyncio.run(main())
         499500
         """
-        reading = Reading(self.name, Filter.parse(filter, equals, self._codec))
+        asked = Filter.parse(filter, equals, self._codec)
+        reading = Reading(self.name, asked, read_projection(projection, asked, self._codec))
         while (page := reading.next()) is not None:
             for document in reading.took(await self._run(page)):
                 yield document

@@ -38,6 +38,7 @@ from .operations import (
     SharedConnection,
     collections_of,
     duplicate_of,
+    needs_nothing,
     perform,
 )
 from .pool import Lease, Pool
@@ -78,7 +79,7 @@ class Executor:
             try:
                 return self._attempt(operation, job)
             except CollectionAbsent as error:
-                if not operation.WRITES:
+                if needs_nothing(operation):
                     return operation.nothing()  # type: ignore[attr-defined, no-any-return]
                 self._give_up_after(next(vanished), error)
                 self.run(CreateCollection(error.name), begun)
@@ -215,7 +216,7 @@ def run_within(connection: SharedConnection, operation: Operation[T]) -> T:
             try:
                 return _step(connection, operation)
             except CollectionAbsent as error:
-                if not operation.WRITES:
+                if needs_nothing(operation):
                     return operation.nothing()  # type: ignore[attr-defined, no-any-return]
                 _step(connection, CreateCollection(error.name))
         raise TransactionConflict(f"{operation!r}: its collection comes and goes")

@@ -99,14 +99,18 @@ class SortValue(FunctionElement[Any]):
 
 
 class ArrayAt(FunctionElement[bool]):
-    """An array is at the end of a path in the body."""
+    """An array is at the end of a path in the body. `apart`: in other words, so that no database takes
+    the condition of a partial index for one that this one implies.
+    """
 
     inherit_cache = False
     type = sa.Boolean()
 
-    def __init__(self, body: sa.ColumnElement[Any], keys: tuple[str, ...]) -> None:
+    def __init__(
+        self, body: sa.ColumnElement[Any], keys: tuple[str, ...], *, apart: bool = False
+    ) -> None:
         super().__init__(body)
-        self.keys = keys
+        self.keys, self.apart = keys, apart
 
 
 class ArrayTest(FunctionElement[bool]):

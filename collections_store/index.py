@@ -262,10 +262,14 @@ def _name(name: Any, sort: Sort) -> str:
         ]
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
         raise InvalidIndex("name", f"is a printable text of up to {MAX_NAME} characters")
+    if name.startswith("$"):
+        raise InvalidIndex("name", "begins with $, which only the store's own indexes do")
     return name
 
 
-def _partial(where: Filter) -> Filter:
+def _partial(where: Filter) -> Filter | None:
+    if where == Filter():
+        return None
     for each in every_conjunct(where.condition):
         if not isinstance(each, Field) or not each.path.keys or not _can_limit(each):
             raise InvalidIndex(

@@ -245,6 +245,6 @@ def _pair(one: Any) -> tuple[Any, Any]:
 def _field(name: Any, direction: Any) -> SortField:
     if not isinstance(name, str | Path):
         raise InvalidSort(shortened(name), "a field is a string")
-    if isinstance(direction, bool) or direction not in {1, -1}:
+    if isinstance(direction, bool) or direction not in (1, -1):
         raise InvalidSort(str(name), f"the direction is 1 or -1, not {shortened(direction)}")
     return SortField(read_target(name, InvalidSort), direction < 0)

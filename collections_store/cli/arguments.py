@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
 import click
 
-from .. import Collection, Document, Filter, InvalidFilter, InvalidSort, Path, Projection
+from .. import Collection, Document, InvalidFilter, InvalidSort, Path
 from .exits import Exit, Failure
 from .fields import Pairs, Refusal, field_of, is_json, pair_of, pairs_of
 from .reading import BadItem, parse_json
@@ -28,28 +28,20 @@ class Question:
     limit: int | None = None
     projection: Any = None
 
-    def documents(self, collection: Collection, *, ordered: bool) -> Iterable[Document]:
-        """Return the answer: in natural order, without a limit, in constant memory.
-
-        `ordered`: does the database keep the order of an object's keys?
-        """
+    def documents(self, collection: Collection) -> Iterable[Document]:
+        """Return the answer: in natural order, without a limit, in constant memory."""
         if self.sort or self.limit is not None:
             window: dict[str, Any] = {"skip": self.skip, "limit": self.limit}
             return collection.find(
                 self.filter, sort=self.sort, projection=self.projection, **window
             )
-        found = islice(collection.stream(self.filter), self.skip, None)
-        return found if self.projection is None else self._shaped(found, ordered)
+        found = collection.stream(self.filter, projection=self.projection)
+        return islice(found, self.skip, None)
 
     def count(self, collection: Collection) -> int:
         """Return how many objects the answer has."""
         left = max(0, collection.count(self.filter) - self.skip)
         return left if self.limit is None else min(left, self.limit)
-
-    def _shaped(self, found: Iterator[Document], ordered: bool) -> Iterable[Document]:
-        filter, parts = Filter.parse(self.filter), Projection.parse(self.projection)
-        parts.check(filter)
-        return (parts.apply(each, filter, ordered=ordered) for each in found)
 
 
 def sort_option(command: F) -> F:

@@ -166,5 +166,5 @@ def delete(target: Target, collection: str, filter: str, *, yes: bool) -> None:
 def _print(target: Target, collection: str, asked: Question, output: Format) -> None:
     with target.to_read() as store:
         found = require(store, collection)
-        documents = asked.documents(found, ordered=target.keeps_key_order())
+        documents = asked.documents(found)
         write_documents(documents, output, binary_output())

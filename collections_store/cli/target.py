@@ -52,10 +52,6 @@ class Target:
         url = sa.make_url(self.url)
         return dialects.named(url.get_backend_name()).normal_url(url)
 
-    def keeps_key_order(self) -> bool:
-        """Tell whether the database keeps the order of an object's keys."""
-        return dialects.named(sa.make_url(self.url).get_backend_name()).ORDERED_KEYS
-
     def safe_url(self) -> str:
         """Return the URL without its passwords."""
         return safe_url(sa.make_url(self.url))

@@ -230,7 +230,8 @@ def _value_text(element: ValueText, compiler: Any, **kw: Any) -> str:
 
 @compiles(ArrayAt, NAME)
 def _array_at(element: ArrayAt, compiler: Any, **kw: Any) -> str:
-    return ordering.array_at(compiler.process(element.clauses, **kw), element.keys)
+    body = compiler.process(element.clauses, **kw)
+    return ordering.array_at(body, element.keys, apart=element.apart)
 
 
 @compiles(PlainTest, NAME)

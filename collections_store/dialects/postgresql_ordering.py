@@ -95,9 +95,10 @@ def place(parameter: str, name: str) -> str:
     return f"CAST({parameter} AS {_CASTS[name]})"
 
 
-def array_at(body: str, keys: tuple[str, ...]) -> str:
+def array_at(body: str, keys: tuple[str, ...], *, apart: bool = False) -> str:
     """Spell `ArrayAt`."""
-    return f"(jsonb_typeof({value_at(body, keys)}) = 'array')"
+    sign = "IS NOT DISTINCT FROM" if apart else "="
+    return f"(jsonb_typeof({value_at(body, keys)}) {sign} 'array')"
 
 
 def value_at(body: str, keys: tuple[str, ...]) -> str:

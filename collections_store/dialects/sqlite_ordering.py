@@ -81,9 +81,9 @@ def part(body: str, keys: tuple[str, ...], name: str) -> str:
     return (_RANK if name == "rank" else _VALUE).format(body=body, path=path)
 
 
-def array_at(body: str, keys: tuple[str, ...]) -> str:
+def array_at(body: str, keys: tuple[str, ...], *, apart: bool = False) -> str:
     """Spell `ArrayAt`."""
-    return f"json_type({body}, {path_literal(keys)}) = 'array'"
+    return f"json_type({body}, {path_literal(keys)}) {'IS' if apart else '='} 'array'"
 
 
 # -- tests that an index serves ------------------------------------------------------------------

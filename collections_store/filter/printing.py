@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from .. import codec
 from .conditions import (
@@ -34,6 +34,8 @@ from .conditions import (
     flat,
     options_of,
 )
+
+_KNOWN_FLAGS: Final = re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE
 
 
 def to_json(condition: Condition) -> dict[str, Any]:
@@ -95,7 +97,7 @@ def _entry(name: str, test: Test) -> dict[str, Any]:
         case Equals(Value(value=value)):
             return {name: {"$eq": value} if _is_operators(value) else value}
         case Matches(Value(value=pattern)):
-            return {name: pattern}
+            return {name: _regex(pattern)}
         case Passes(()):
             return {name: {"$in": []}}
     return {name: _operators((test,))}
@@ -130,7 +132,8 @@ def _operator(test: Test) -> dict[str, Any]:
         case HasType(types):
             return {"$type": list(types)}
         case Matches(Value(value=re.Pattern() as pattern)):
-            return {"$regex": pattern.pattern, "$options": options_of(pattern)}
+            printed = _regex(pattern)
+            return printed if isinstance(printed, dict) else {"$regex": pattern}
         case Modulo(divisor, remainder):
             return {"$mod": [_one(divisor), _one(remainder)]}
         case Bits(operator, mask):
@@ -157,3 +160,11 @@ def _of_object(document: dict[str, Any]) -> dict[str, Any]:
 
 def _one(value: Any) -> Any:
     return value.value
+
+
+def _regex(pattern: re.Pattern[str]) -> Any:
+    """Print a pattern as JSON, unless it has flags that MongoDB does not know."""
+    options = options_of(pattern)
+    if pattern.flags & ~_KNOWN_FLAGS:
+        return pattern
+    return {"$regex": pattern.pattern, **({"$options": options} if options else {})}

@@ -35,6 +35,7 @@ from .queries import (
     FindPage,
     check_page,
     check_window,
+    read_doomed,
     read_projection,
 )
 from .reading import Batch, ReadBatch, Reading
@@ -70,6 +71,11 @@ def collections_of(operation: Any) -> tuple[str | None, ...]:
     """Return the collections that an operation is about."""
     found: tuple[str | None, ...] = getattr(operation, "collections", ())
     return found or (getattr(operation, "collection", None),)
+
+
+def needs_nothing(operation: Any) -> bool:
+    """Has the operation an answer where the collection never came into being? Else it must be made."""
+    return hasattr(operation, "nothing")
 
 
 def duplicate_of(operation: Any, physical: str) -> FindDuplicate:
@@ -124,6 +130,8 @@ __all__ = [
     "collections_of",
     "create_or_find",
     "duplicate_of",
+    "needs_nothing",
     "perform",
+    "read_doomed",
     "read_projection",
 ]

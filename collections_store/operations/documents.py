@@ -98,6 +98,9 @@ class Remove:
         statement = connection.collection(self.collection).remove
         return connection.changed(statement, {"id": self.id}) > 0
 
+    def nothing(self) -> bool:
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class GetMany:
@@ -128,11 +131,12 @@ class PutMany:
     SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> int:
+        if not self.texts:
+            return 0
         time = now()
         rows = ({"id": id, "body": text, "now": time} for id, text in self.texts.items())
         statement = connection.collection(self.collection).put_silently
-        if self.texts:
-            connection.each(statement, rows)
+        connection.each(statement, rows)
         return len(self.texts)
 
     def written(self) -> Mapping[str, str]:
@@ -151,6 +155,9 @@ class RemoveMany:
     def __call__(self, connection: Connection) -> int:
         statement = connection.collection(self.collection).remove_many
         return connection.changed(statement, {"ids": connection.database.list_parameter(self.ids)})
+
+    def nothing(self) -> int:
+        return 0
 
 
 def as_document(row: Row) -> Document:

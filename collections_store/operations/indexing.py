@@ -76,6 +76,9 @@ class DropIndex:
         _Indexes(connection, self.collection, table, options).remove(index)
         return True
 
+    def nothing(self) -> bool:
+        return False
+
 
 @dataclass(frozen=True, slots=True)
 class ListIndexes:
@@ -118,12 +121,14 @@ class FindDuplicate:
     def _found(self, connection: Connection, index: Index) -> Iterator[tuple[str, Key]]:
         """Yield ids of objects with keys that others have."""
         seen: set[Any] = set()
+        gone: set[str] = set()
         for document in self._documents(connection):
+            gone.add(document.id)
             if index.where is not None and not matches(index.where, document):
                 continue
             key = _key(document, index)
             alike = tuple(map(_hashable, key))
-            if alike in seen or self._is_there(connection, index, document.id, key):
+            if alike in seen or self._is_there(connection, index, gone, key):
                 yield document.id, key
             seen.add(alike)
 
@@ -134,8 +139,8 @@ class FindDuplicate:
         for _, document in matching(connection, self.collection, Filter()):
             yield document
 
-    def _is_there(self, connection: Connection, index: Index, id: str, key: Key) -> bool:
-        """Tell whether another object, which is not written anew itself, has the key."""
+    def _is_there(self, connection: Connection, index: Index, gone: set[str], key: Key) -> bool:
+        """Tell whether an object has the key that is not `gone`, by being written anew."""
         if self.written is None:
             return False
         where = () if index.where is None else (index.where.condition,)
@@ -144,8 +149,7 @@ class FindDuplicate:
         alike = tuple(map(_hashable, key))
         others = Find(self.collection, Filter(And((*asked, *where))))(connection)
         return any(
-            other.id not in {id, *self.written}
-            and tuple(map(_hashable, _key(other, index))) == alike
+            other.id not in gone and tuple(map(_hashable, _key(other, index))) == alike
             for other in others
         )
 

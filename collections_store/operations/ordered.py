@@ -2,15 +2,18 @@
 
 A window of rows in SQL's order is exact if no matching object has an array on the way to a field
 (`Query.doubtful`), and no row of the window is rough: all comparisons with the others are right, so
-the same rows come before it in both orders.
+the same rows come before it in both orders. Objects with such arrays, if there are some, are sorted
+apart and merged. Where a window is rough, or SQL has no words for the order, all that matches is
+sorted here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from heapq import nsmallest
+import heapq
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..cursor import Position
 from ..filter import Filter
@@ -22,7 +25,14 @@ from .reading import NO_LIMIT, Inexact, Placed, as_placed, matching, rows_of
 if TYPE_CHECKING:
     from .connection import Connection
 
-MAX_BATCH: Final = 1000
+Select: TypeAlias = Callable[[int | None], Query]
+"""Gives the statement of a level of the order."""
+MIN_BATCH: Final = 100
+"""What is read at once for the matcher."""
+
+
+class Rough(Exception):
+    """SQL's order of what was read may not be the right one."""
 
 
 class Ordered:
@@ -39,15 +49,16 @@ class Ordered:
         found = self._selected(skip, limit)
         if found is None:
             with self._connection.transaction(write=False):
-                found = self._read_through(skip, limit)
+                stop = None if limit is None else min(skip + limit, sys.maxsize)
+                found = self._first(None, stop)[skip:]
         return found
 
     def following(self, after: Position | None, limit: int) -> list[Placed]:
         """Return `limit` objects after a place, within a transaction."""
         try:
-            return list(islice(self._walk(after, min(limit, MAX_BATCH)), limit))
-        except Inexact:
-            return self._sorted_after(after, limit)
+            return list(islice(self._walk(self._plain, after, limit), limit))
+        except (Inexact, Rough):
+            return self._first(after, limit)
 
     def position(self, placed: Placed) -> Position:
         """Return the place of an object."""
@@ -55,37 +66,59 @@ class Ordered:
 
     def _selected(self, skip: int, limit: int | None) -> list[Placed] | None:
         """Ask SQL for the window; None: it cannot tell."""
-        if not self._order.can_say():
-            return None
-        query = self._statements.select(self._filter, self._sort)
-        if query.residual:
+        if not self._order.can_say() or self._plain(None).residual:
             return None
         try:
             window = {"skip": skip, "limit": NO_LIMIT if limit is None else limit}
-            return self._exact(query, window)
-        except Inexact:
+            return self._exact(self._plain(None), window)
+        except (Inexact, Rough):
             return None
 
-    def _exact(self, query: Query, window: dict[str, Any]) -> list[Placed]:
-        """Return what SQL finds; raises `Inexact`."""
-        found = list(map(as_placed, rows_of(self._connection, query, self._filter, window)))
+    def _first(self, after: Position | None, limit: int | None) -> list[Placed]:
+        """Return the first objects after a place, wherever arrays are."""
         if not self._sort.fields:
-            return found
-        keys = {placed[0]: self._keys(placed) for placed in found}
+            start = None if after is None else after.seq
+            return list(
+                islice(matching(self._connection, self._collection, self._filter, start), limit)
+            )
+        doubtful = self._order.can_say() and self._plain(None).doubtful
+        if limit is None or not doubtful:
+            return self._sorted(after, limit)
+        try:
+            walk = self._walk(self._apart, after, limit)
+            merged = heapq.merge(walk, self._wrong(after), key=self._place)
+            return list(islice(merged, limit))
+        except Rough:
+            return self._sorted(after, limit)
+
+    def _plain(self, level: int | None) -> Query:
+        return self._statements.select(self._filter, self._sort, level)
+
+    def _apart(self, level: int | None) -> Query:
+        return self._statements.select_apart(self._filter, self._sort, level)
+
+    def _exact(self, query: Query, window: dict[str, Any]) -> list[Placed]:
+        """Return what SQL finds; raises `Inexact` and `Rough`."""
+        found = list(map(as_placed, rows_of(self._connection, query, self._filter, window)))
         rough = self._connection.database.is_rough
-        if any(rough(key) for each in keys.values() for key in each):
-            raise Inexact
+        if self._sort.fields and any(rough(key) for each in found for key in self._keys(each)):
+            raise Rough
         return found
 
-    def _walk(self, after: Position | None, batch: int) -> Iterator[Placed]:
-        """Yield what comes after a place, level by level, batch by batch."""
+    def _walk(self, select: Select, after: Position | None, limit: int) -> Iterator[Placed]:
+        """Yield what comes after a place, level by level, batch by batch. What the matcher must decide
+        takes more than one batch, which is for orders that an index has.
+        """
         if not self._order.can_say() or not self._is_exact(after):
-            raise Inexact
-        place = after
+            raise Rough
+        if select(None).residual and not self._statements.has_index(self._sort):
+            raise Rough
+        place, batch = after, max(limit, MIN_BATCH) if select(None).residual else limit
         while True:
             for level in self._levels(place):
-                found = self._level(level, place, batch)
-                yield from self._decided(found, level)
+                query = select(level)
+                found = self._level(query, place, batch)
+                yield from self._decided(query, found)
                 if len(found) == batch:
                     place = self.position(found[-1])
                     break
@@ -95,40 +128,40 @@ class Ordered:
     def _levels(self, place: Position | None) -> list[int | None]:
         return [None] if place is None else [*self._order.levels(place.keys)]
 
-    def _level(self, level: int | None, place: Position | None, batch: int) -> list[Placed]:
-        query = self._statements.select(self._filter, self._sort, level)
+    def _level(self, query: Query, place: Position | None, batch: int) -> list[Placed]:
         values = {} if place is None else self._order.values(place.keys, place.seq)
         return self._exact(query, {**values, "skip": 0, "limit": batch})
 
-    def _decided(self, found: list[Placed], level: int | None) -> Iterator[Placed]:
+    def _decided(self, query: Query, found: Iterable[Placed]) -> Iterable[Placed]:
         """Let the matcher decide where SQL could not."""
-        query = self._statements.select(self._filter, self._sort, level)
         if not query.residual:
-            return iter(found)
+            return found
         rest, ordered = query.rest(self._filter), self._connection.database.ORDERED_KEYS
         return (placed for placed in found if matches(rest, placed[1], ordered=ordered))
 
-    def _read_through(self, skip: int, limit: int | None) -> list[Placed]:
-        stop = None if limit is None else skip + limit
-        found: Iterable[Placed] = matching(self._connection, self._collection, self._filter)
-        if self._sort.fields:
-            found = self._first(found, stop)
-        return list(islice(found, skip, stop))
+    def _wrong(self, after: Position | None) -> list[Placed]:
+        """Return what has arrays on the way, sorted."""
+        query = self._statements.select_wrong(self._filter, self._sort)
+        rows = rows_of(self._connection, query, self._filter, {})
+        return sorted(
+            self._after(after, self._decided(query, map(as_placed, rows))), key=self._place
+        )
 
-    def _sorted_after(self, after: Position | None, limit: int) -> list[Placed]:
-        found: Iterable[Placed] = matching(self._connection, self._collection, self._filter)
-        if after is not None:
-            place = (self._comparable(after.keys), after.seq)
-            found = (p for p in found if (self._key(p), p[0]) > place)
-        return self._first(found, limit)
-
-    def _first(self, found: Iterable[Placed], limit: int | None) -> list[Placed]:
+    def _sorted(self, after: Position | None, limit: int | None) -> list[Placed]:
+        found = matching(self._connection, self._collection, self._filter)
+        rest = self._after(after, found)
         if limit is None:
-            return sorted(found, key=self._key)
-        return nsmallest(limit, found, key=self._key)
+            return sorted(rest, key=self._place)
+        return heapq.nsmallest(limit, rest, key=self._place)
 
-    def _key(self, placed: Placed) -> Any:
-        return self._comparable(self._keys(placed))
+    def _after(self, after: Position | None, found: Iterable[Placed]) -> Iterable[Placed]:
+        if after is None:
+            return found
+        place = (self._comparable(after.keys), after.seq)
+        return (placed for placed in found if self._place(placed) > place)
+
+    def _place(self, placed: Placed) -> Any:
+        return self._comparable(self._keys(placed)), placed[0]
 
     def _keys(self, placed: Placed) -> tuple[Key, ...]:
         return self._sort.keys(placed[1], ordered=self._connection.database.ORDERED_KEYS)

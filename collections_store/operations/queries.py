@@ -17,7 +17,7 @@ from ..ordering import Sort
 from ..projection import Projection
 from ..values import compare
 from .ordered import Ordered
-from .reading import NATURAL, NO_LIMIT, Placed, matching
+from .reading import NATURAL, NO_LIMIT, matching, projected
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -39,7 +39,8 @@ class Find:
     def __call__(self, connection: Connection) -> list[Document]:
         ordered = Ordered(connection, self.collection, self.filter, self.sort)
         found = ordered.window(self.skip, self.limit)
-        return _projected(connection, found, self.projection, self.filter)
+        parts = projected(connection, found, self.projection, self.filter)
+        return [document for _, document in parts]
 
     def nothing(self) -> list[Document]:
         return []
@@ -64,7 +65,8 @@ class FindPage:
         ordered = Ordered(connection, self.collection, self.filter, self.sort)
         found = ordered.following(place, self.limit + 1)
         page = found[: self.limit]
-        documents = tuple(_projected(connection, page, self.projection, self.filter))
+        parts = projected(connection, page, self.projection, self.filter)
+        documents = tuple(document for _, document in parts)
         if len(found) <= self.limit:
             return Page(documents)
         last = ordered.position(page[-1])
@@ -156,6 +158,9 @@ class DeleteOne:
         found = Find(self.collection, self.filter, limit=1)(connection)
         return DeleteResult(sum(connection.changed(remove, {"id": each.id}) for each in found))
 
+    def nothing(self) -> DeleteResult:
+        return DeleteResult(0)
+
 
 @dataclass(frozen=True, slots=True)
 class DeleteMany:
@@ -175,22 +180,15 @@ class DeleteMany:
         ids = connection.database.list_parameter([document.id for _, document in found])
         return DeleteResult(connection.changed(statements.remove_many, {"ids": ids}))
 
+    def nothing(self) -> DeleteResult:
+        return DeleteResult(0)
+
     def _is_doubtful(self, connection: Connection) -> bool:
         doubt = connection.collection(self.collection).doubt(self.filter)
         if doubt is None:
             return False
         [(some,)] = connection.rows(doubt.sql, doubt.parameters(self.filter))
         return bool(some)
-
-
-def _projected(
-    connection: Connection, found: list[Placed], projection: Projection | None, filter: Filter
-) -> list[Document]:
-    documents = [document for _, document in found]
-    if projection is None:
-        return documents
-    ordered = connection.database.ORDERED_KEYS
-    return [projection.apply(each, filter, ordered=ordered) for each in documents]
 
 
 def _compare_values(left: tuple[int, Any], right: tuple[int, Any], *, ordered: bool) -> int:
@@ -204,6 +202,13 @@ def check_window(skip: Any, limit: Any) -> tuple[int, int | None]:
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < NO_LIMIT:
             raise InvalidFilter(name, f"{shortened(value)} is not a whole number from 0 on")
     return skip, limit
+
+
+def read_doomed(filter: Any, equals: Any, rules: codec.Codec) -> Filter:
+    """Read what is to be deleted: all of it must be asked for by `{}`, not by None."""
+    if filter is None:
+        raise InvalidFilter("", "what shall be deleted? {} asks for all objects")
+    return Filter.parse(filter, equals, rules)
 
 
 def read_projection(what: Any, filter: Filter, rules: codec.Codec) -> Projection | None:

@@ -10,6 +10,7 @@ from ..document import Document
 from ..filter import Filter
 from ..matcher import matches
 from ..ordering import Sort
+from ..projection import Projection
 from ..statements import Query
 from .documents import as_document
 
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 
 
 class Inexact(Exception):
-    """What SQL says is not what is asked for: an array is where none was expected, or the order is
-    rough.
-    """
+    """What SQL says is not what is asked for: an array is where none was expected."""
 
 
 Placed: TypeAlias = tuple[int, Document]
@@ -55,6 +54,7 @@ class ReadBatch:
     filter: Filter
     after: int
     limit: int
+    projection: Projection | None = None
     WRITES: ClassVar = False
     SINGLE: ClassVar = True
 
@@ -67,6 +67,7 @@ class ReadBatch:
         if query.residual:
             rest, ordered = query.rest(self.filter), connection.database.ORDERED_KEYS
             objects = (each for each in objects if matches(rest, each[1], ordered=ordered))
+        objects = projected(connection, objects, self.projection, self.filter)
         after = rows[-1][0] if len(rows) == self.limit else None
         return Batch(tuple(objects), after, sum(len(row[2]) for row in rows))
 
@@ -77,8 +78,10 @@ class ReadBatch:
 class Reading:
     """The batches of a stream, each about `BATCH_CHARACTERS` of JSON, whatever the bodies' sizes."""
 
-    def __init__(self, collection: str, filter: Filter) -> None:
-        self._collection, self._filter = collection, filter
+    def __init__(
+        self, collection: str, filter: Filter, projection: Projection | None = None
+    ) -> None:
+        self._collection, self._filter, self._projection = collection, filter, projection
         self._after: int | None = BEFORE_ALL
         self._limit = FIRST_BATCH
 
@@ -86,7 +89,8 @@ class Reading:
         """Return the operation that reads the next batch; None: that was all."""
         if self._after is None:
             return None
-        return ReadBatch(self._collection, self._filter, self._after, self._limit)
+        where = (self._collection, self._filter)
+        return ReadBatch(*where, self._after, self._limit, self._projection)
 
     def took(self, batch: Batch) -> list[Document]:
         """Go on after `batch`."""
@@ -97,13 +101,28 @@ class Reading:
         return [document for _, document in batch.objects]
 
 
-def matching(connection: Connection, collection: str, filter: Filter) -> Iterator[Placed]:
-    """Yield the objects that match, in natural order; memory stays constant."""
-    after: int | None = BEFORE_ALL
+def matching(
+    connection: Connection, collection: str, filter: Filter, start: int | None = None
+) -> Iterator[Placed]:
+    """Yield the objects that match past the place `start`, in natural order; memory stays constant."""
+    after: int | None = BEFORE_ALL if start is None else start
     while after is not None:
         batch = ReadBatch(collection, filter, after, _BATCH)(connection)
         yield from batch.objects
         after = batch.after
+
+
+def projected(
+    connection: Connection,
+    objects: Iterable[Placed],
+    projection: Projection | None,
+    filter: Filter,
+) -> Iterable[Placed]:
+    """Return the objects with the parts of their bodies that are wanted."""
+    if projection is None:
+        return objects
+    ordered = connection.database.ORDERED_KEYS
+    return ((seq, projection.apply(d, filter, ordered=ordered)) for seq, d in objects)
 
 
 def rows_of(

@@ -52,6 +52,7 @@ class Statements:
         self.order = cached(self._order)
         self._select_cached, self._count_cached = cached(self._select), cached(self._count)
         self._delete_cached, self._distinct_cached = cached(self._delete), cached(self._distinct)
+        self._apart_cached, self._wrong_cached = cached(self._select_apart), cached(self._wrong)
         self._group_cached = cached(self._group)
         self._doubt_cached, self._with_array_cached = cached(self._doubt), cached(self._with_array)
 
@@ -65,6 +66,23 @@ class Statements:
         hold: then the order is the natural one.
         """
         return self._select_cached(*self._shape(filter, sort), sort, level, plain)
+
+    def has_index(self, sort: Sort) -> bool:
+        """Has an index, be it that of the ids or of the places, the order of a sort?"""
+        if all(field.target == "id" for field in sort.fields):
+            return True
+        whole = (
+            index for index in self.options.indexes if index.where is None and not index.arrays
+        )
+        return any(index.sort.fields[: len(sort.fields)] == sort.fields for index in whole)
+
+    def select_apart(self, filter: Filter, sort: Sort, level: int | None = None) -> Query:
+        """Give rows as `select` does in plain words, but for those that would make it wrong."""
+        return self._apart_cached(*self._shape(filter, sort), sort, level)
+
+    def select_wrong(self, filter: Filter, sort: Sort) -> Query:
+        """Give the rows that make `select` wrong in plain words."""
+        return self._wrong_cached(*self._shape(filter, sort), sort)
 
     def count(self, filter: Filter, *, plain: bool = True) -> Query:
         """Give the number of rows and, if `doubtful`, first whether it is wrong."""
@@ -172,15 +190,32 @@ class Statements:
         self, shape: Condition, implied: Implied, sort: Sort, level: int | None, plain: bool
     ) -> Query:
         where, order = self._where(shape, implied, plain), self.order(sort if plain else NATURAL)
+        statement = self._in_order(where, order, level)
+        return self._with_doubt(shape, where, statement, order.ways())
+
+    def _select_apart(
+        self, shape: Condition, implied: Implied, sort: Sort, level: int | None
+    ) -> Query:
+        where, order = self._where(shape, implied, plain=True), self.order(sort)
+        some = array_on(self.table.c.body, where.ways | order.ways())
+        statement = self._in_order(where, order, level).where(IsNot(some))
+        return Query(self._sql(statement), where.bind, where.residual)
+
+    def _wrong(self, shape: Condition, implied: Implied, sort: Sort) -> Query:
+        ways = self._where(shape, implied, plain=True).ways | self.order(sort).ways()
+        where, some = self._conditions.exact(shape), array_on(self.table.c.body, ways)
+        statement = sa.select(self.table.c.seq, *self._columns).where(*where.clauses, some)
+        return Query(self._sql(statement), where.bind, where.residual)
+
+    def _in_order(self, where: Where, order: Order, level: int | None) -> sa.Select[Any]:
         begun, ordered = ([], order.all()) if level is None else order.begin(level)
-        statement = (
-            sa.select(self.table.c.seq, *self._columns)
-            .where(*where.clauses, *begun)
+        chosen: sa.Select[Any] = sa.select(self.table.c.seq, *self._columns)
+        return (
+            chosen.where(*where.clauses, *begun)
             .order_by(*ordered)
             .limit(sa.bindparam("limit", type_=sa.BigInteger))
             .offset(sa.bindparam("skip", type_=sa.BigInteger))
         )
-        return self._with_doubt(shape, where, statement, order.ways())
 
     def _with_doubt(
         self, shape: Condition, where: Where, statement: sa.Select[Any], ways: Ways

@@ -20,7 +20,6 @@ from ..index import Index, parts_of
 from ..path import ways_to
 from ..schema import Names, documents_table
 from .compiling import compiled
-from .ordered import array_on
 
 
 class IndexStatements:
@@ -93,7 +92,7 @@ def partial(table: sa.Table, where: Filter) -> sa.ColumnElement[bool]:
 def _limit(table: sa.Table, field: Field) -> sa.ColumnElement[bool]:
     body, ways = table.c.body, ways_to(field.path.keys)
     plain = sa.or_(*(PartialTest(body, each) for each in _one_by_one(field)))
-    return sa.or_(plain, array_on(body, ways))
+    return sa.or_(plain, *(ArrayAt(body, way, apart=True) for way in ways))
 
 
 def _one_by_one(field: Field) -> list[Field]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from collections_store import DuplicateKey, F, IndexExists, InvalidIndex
+from collections_store import DuplicateKey, F, IndexExists, InvalidFilter, InvalidIndex
 
 
 def test_an_index_is_made_once_and_listed(things: Any) -> None:
@@ -48,6 +48,8 @@ def test_another_index_of_the_same_name_or_fields_is_refused(things: Any) -> Non
         ("a", {"where": {"b": {"$type": "int"}}}, "where"),
         ("a", {"name": ""}, "name"),
         ("a", {"name": "x" * 201}, "name"),
+        ("a", {"name": "$body"}, "name"),
+        ({"a": []}, {}, "'a'"),
         (5, {}, "give a field"),
     ],
 )
@@ -226,3 +228,44 @@ def test_two_fields_cannot_be_one_index_of_arrays(things: Any) -> None:
         things.create_index("a", arrays=True, unique=True)
     with pytest.raises(InvalidIndex, match="where"):
         things.create_index("a", arrays=True, where={"b": 1})
+
+
+def test_a_unique_index_is_held_to_object_by_object(things: Any) -> None:
+    things.create_index("k", unique=True)
+    things.put_many({"x": {"k": 1}, "y": {"k": 2}})
+    with pytest.raises(DuplicateKey) as caught:
+        things.put_many({"y": {"k": 1}, "x": {"k": 2}})
+    assert (caught.value.id, caught.value.key) == ("y", {"k": 1})
+    assert things.get("x") == {"k": 1}
+    assert things.put_many({"y": {"k": 3}, "x": {"k": 2}}) == 2
+
+
+def test_a_partial_index_of_nothing_but_all_is_a_whole_one(things: Any) -> None:
+    things.create_index("a", where={})
+    assert str(things.indexes()[0]) == "a_1: {'a': 1}"
+
+
+def test_what_only_deletes_brings_no_collection_into_being(store: Any) -> None:
+    nothing = store["nothing"]
+    assert nothing.remove("x") is False
+    assert nothing.remove_many(["x"]) == 0
+    assert nothing.delete_one({"a": 1}).deleted_count == 0
+    assert nothing.delete_many({}).deleted_count == 0
+    assert nothing.drop_index("a_1") is False
+    assert nothing.put_many({}) == 0
+    assert store.collections() == []
+
+
+def test_deleting_everything_must_be_said(things: Any) -> None:
+    things.put("x", 1)
+    for verb in (things.delete_one, things.delete_many):
+        with pytest.raises(InvalidFilter, match="{} asks for all"):
+            verb(None)
+    assert things.count() == 1
+
+
+def test_the_look_for_arrays_takes_no_partial_index(things: Any) -> None:
+    things.put_many((str(n), {"a": n}) for n in range(300))
+    things.create_index("a")
+    things.create_index("c", where={"a": {"$gt": 0}}, name="partial")
+    assert "partial" not in things.explain(sort="a").indexes
