@@ -15,12 +15,13 @@ Ordered: TypeAlias = Literal["natural", "index", "database", "python"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a database says it will do: in lines, the names of indexes it uses, whether it reads a whole
-    table, and whether it sorts.
+    """What a database says it will do: in lines, the names of indexes it uses, and of those that it
+    reads from end to end, whether it reads a whole table, and whether it sorts.
     """
 
     lines: tuple[str, ...]
     indexes: tuple[str, ...]
+    walked: tuple[str, ...]
     scans: bool
     sorts: bool
 
@@ -32,7 +33,7 @@ class Explanation:
     `sql` runs with `parameters`. `in_sql` is the part of the filter that the database decides,
     `in_matcher` the part that Python decides afterwards, over what the database lets pass. `indexes`
     are the names of the indexes used, "$body" that over whole bodies, "$id" that of the ids. `scans`:
-    all objects are read. `order` says who sorts: an index, the database, Python, or nobody ("natural").
+    all objects may have to be read, be it in an index's order. `order` says who sorts: an index, the database, Python, or nobody ("natural").
     `arrays`: arrays were found where indexes do not look, so that slower words were chosen. `plan` is
     the database's own, in lines. `advice` is a call that would help, or None.
 

@@ -320,6 +320,9 @@ def plan(rows: Sequence[Any], table: sa.Table) -> Plan:
     return Plan(
         lines=tuple(_line(depth, step) for depth, step in steps),
         indexes=tuple(known.get(name, name) for name in used if name != natural),
+        walked=tuple(
+            step["Index Name"] for step in main if "Index Name" in step and "Index Cond" not in step
+        ),
         scans=any(_reads_all(step, str(table.name), natural) for _, step in steps),
         sorts=any(step["Node Type"] == "Sort" for step in main),
     )

@@ -311,9 +311,11 @@ def plan(rows: Sequence[Any], table: sa.Table) -> Plan:
     found = (match for line in lines for match in _USED.finditer(line))
     names = (match[1] or match[2] for match in found)
     indexes = tuple("$id" if name.startswith("sqlite_autoindex") else name for name in names)
+    whole = (match for line in lines if line.startswith("SCAN ") for match in _USED.finditer(line))
+    walked = tuple(match[1] for match in whole)
     scans = any(line == f"SCAN {reference(table)}" for line in lines)
     sorts = "USE TEMP B-TREE FOR ORDER BY" in lines
-    return Plan(lines, indexes, scans, sorts)
+    return Plan(lines, indexes, walked, scans, sorts)
 
 
 # -- errors ----------------------------------------------------------------------------------

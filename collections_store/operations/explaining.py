@@ -62,8 +62,11 @@ class Explain:
         parameters = query.parameters(self.filter, **window)
         rows = connection.rows(database.explain(query.sql), parameters)
         plan: Plan = database.plan(rows, statements.table)
+        walked = set(plan.walked) - {physical for _, physical in statements.options.ways}
+        ends = by_sql and self.limit is not None and self.filter == Filter() and not plan.sorts
+        scans = (plan.scans or bool(walked)) and not ends
         advice = None
-        if plan.scans or arrays or (plan.sorts and self.sort.fields):
+        if scans or arrays or (plan.sorts and self.sort.fields):
             advice = self._advice(connection, statements, arrays=arrays)
         return Explanation(
             sql=query.sql,
@@ -71,7 +74,7 @@ class Explain:
             in_sql=_without(self.filter, query.residual),
             in_matcher=query.rest(self.filter) if query.residual else None,
             indexes=_names(plan, statements.options),
-            scans=plan.scans,
+            scans=scans,
             order=self._order(plan, by_sql=by_sql),
             arrays=arrays,
             plan=plan.lines,
