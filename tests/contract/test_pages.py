@@ -258,6 +258,14 @@ def test_a_cursor_of_a_collection_that_was_dropped_is_refused(store: Any) -> Non
         things.page(sort="n", limit=5, after=cursor)
 
 
+def test_a_cursor_has_one_spelling(things: Any) -> None:
+    things.put_many((str(n), n) for n in range(20))
+    cursor = things.page(limit=5).cursor
+    for other in (f"{cursor}=", f"{cursor}!", f" {cursor}", f"{cursor[:9]}\n{cursor[9:]}"):
+        with pytest.raises(InvalidCursor, match="no cursor of this version"):
+            things.page(limit=5, after=other)
+
+
 def test_a_page_knows_whether_there_is_another(things: Any) -> None:
     assert things.page().documents == ()
     things.put_many((str(n), n) for n in range(10))
