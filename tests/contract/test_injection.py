@@ -208,6 +208,7 @@ def test_hostile_keys_in_every_operator_sort_and_index(
 def test_hostile_keys_in_projections(lasting: Store, key: str) -> None:
     things = lasting["things"]
     things.put("target", {key: {key: 1, "x": [key, 2]}, "other": {key: 1}})
+    projection: Any
     for projection in ([Path(key)], {Path(key): 0}, [Path("other", key)], {Path(key, "x"): 1}):
         [found] = things.find(projection=projection)
         right = projected(projection, things.get("target"))
