@@ -36,18 +36,14 @@ def seal(position: Position, key: str, filter: Filter, sort: Sort) -> str:
     """Return the cursor of a place."""
     keys = [[rank, value] for rank, value in position.keys]
     place = _RULES.encode({"k": keys, "s": position.seq}).encode()
-    sealed = _FORMAT + _seal(place, key, filter, sort) + place
-    return urlsafe_b64encode(sealed).rstrip(b"=").decode()
+    return _as_text(_FORMAT + _seal(place, key, filter, sort) + place)
 
 
 def unseal(cursor: object, key: str, filter: Filter, sort: Sort) -> Position:
     """Return the place of a cursor; raises `InvalidCursor`."""
     if not isinstance(cursor, str):
         raise InvalidCursor(f"{shortened(cursor)} is no cursor: give a page's `cursor`")
-    try:
-        sealed = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
-    except ValueError:
-        sealed = b""
+    sealed = _from_text(cursor)
     if sealed[:1] != _FORMAT:
         raise InvalidCursor(f"{shortened(cursor)} is no cursor of this version")
     place = sealed[1 + _SEAL :]
@@ -55,6 +51,21 @@ def unseal(cursor: object, key: str, filter: Filter, sort: Sort) -> Position:
         raise InvalidCursor("it was changed, or is of another collection, filter or order")
     read = codec.decode(place)
     return Position(tuple((rank, value) for rank, value in read["k"]), read["s"])
+
+
+def _as_text(sealed: bytes) -> str:
+    return urlsafe_b64encode(sealed).rstrip(b"=").decode()
+
+
+def _from_text(cursor: str) -> bytes:
+    """Return what is sealed, or nothing: Python's decoder passes over what is not of its alphabet, and
+    over the last bits.
+    """
+    try:
+        sealed = urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
+    except ValueError:
+        return b""
+    return sealed if _as_text(sealed) == cursor else b""
 
 
 def _seal(place: bytes, key: str, filter: Filter, sort: Sort) -> bytes:

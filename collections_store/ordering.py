@@ -18,7 +18,7 @@ from functools import cmp_to_key, partial
 from typing import Any, Final, TypeAlias
 
 from .document import Document, metadatum
-from .errors import InvalidSort, shortened
+from .errors import InvalidFilter, InvalidSort, shortened
 from .filter import Target, read_target
 from .path import Path, is_index
 from .values import MISSING, RANKS, compare
@@ -247,4 +247,7 @@ def _field(name: Any, direction: Any) -> SortField:
         raise InvalidSort(shortened(name), "a field is a string")
     if isinstance(direction, bool) or direction not in (1, -1):
         raise InvalidSort(str(name), f"the direction is 1 or -1, not {shortened(direction)}")
-    return SortField(read_target(name, InvalidSort), direction < 0)
+    try:
+        return SortField(read_target(name, InvalidSort), direction < 0)
+    except InvalidFilter as error:  # no path
+        raise InvalidSort(str(name), error.problem) from None

@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from collections_store import InvalidBody, InvalidFilter, InvalidId, InvalidName, Path
+from collections_store import (
+    InvalidBody,
+    InvalidFilter,
+    InvalidId,
+    InvalidIndex,
+    InvalidName,
+    InvalidSort,
+    Path,
+)
 
 HOSTILE = [
     "'",
@@ -112,6 +120,10 @@ def test_what_no_database_can_store_is_refused(things: Any, text: str) -> None:
         things.find({text: 1})
     with pytest.raises(InvalidFilter):
         things.find("v", text)
+    with pytest.raises(InvalidSort):
+        things.find(sort=text)
+    with pytest.raises(InvalidIndex):
+        things.create_index(text)
     assert [(d.id, d.body, d.version) for d in things.list()] == [("a", 1, 1)]
 
 

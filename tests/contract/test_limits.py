@@ -1,0 +1,162 @@
+"""Questions as large as they get: the right answer, or an error of ours before anything is sent; never
+a RecursionError, never a database that cannot read what it is sent."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+from conftest import Place
+
+from collections_store import Document, Filter, InvalidFilter, InvalidSort, Path, Store
+from collections_store.matcher import matches
+from collections_store.ordering import Sort
+
+OBJECTS = 20
+LONG_LIST = 100_000
+
+
+def nested(times: int, around: Callable[[Any], Any], inner: Any) -> Any:
+    for _ in range(times):
+        inner = around(inner)
+    return inner
+
+
+LARGE: dict[str, Callable[[], Any]] = {
+    "10,000 in a list": lambda: {"n": {"$in": list(range(0, 20_000, 2))}},
+    "10,000 texts in a list": lambda: {"s": {"$in": [f"t{n}" for n in range(0, 20_000, 2)]}},
+    "10,000 not in a list": lambda: {"n": {"$nin": list(range(0, 20_000, 2))}},
+    "2,000 in all": lambda: {"tags": {"$all": list(range(2000))}},
+    "200 nested $or": lambda: nested(200, lambda f: {"$or": [f, {"n": -1}]}, {"n": 1}),
+    "100 nested $and": lambda: nested(100, lambda f: {"$and": [f, {"s": "t1"}]}, {"n": 1}),
+    "100 nested $nor": lambda: nested(100, lambda f: {"$nor": [f, {"n": 5}]}, {"n": 1}),
+    "100 nested $not": lambda: {"n": nested(100, lambda f: {"$not": f}, {"$gt": 3})},
+    "100 nested $elemMatch": lambda: nested(100, lambda f: {"a": {"$elemMatch": f}}, {"b": 1}),
+    "1,000 in $or": lambda: {"$or": [{"n": n} for n in range(1000)]},
+    "5,000 conditions on a field": lambda: {"$and": [{"n": {"$gt": -n}} for n in range(5000)]},
+    "5,000 fields": lambda: {**{f"f{n}": None for n in range(5000)}, "n": {"$lt": 5}},
+    "a path of 200 keys": lambda: {".".join("a" * 200): None, "n": {"$lt": 5}},
+    "a value of 199 levels": lambda: {"deep": nested(199, lambda value: [value], 1)},
+}
+TOO_LARGE: dict[str, Callable[[], Any]] = {
+    "a path of 201 keys": lambda: {".".join("a" * 201): 1},
+    "a path of 300 keys": lambda: {".".join("a" * 300): {"$gt": 1}},
+    "a value of 201 levels": lambda: {"deep": nested(201, lambda value: [value], 1)},
+    "a value of 100,000 levels": lambda: {"deep": nested(100_000, lambda value: [value], 1)},
+    "a schema of 201 levels": lambda: {"$jsonSchema": nested(201, lambda s: {"not": s}, {})},
+}
+
+
+@pytest.fixture(scope="module")
+def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    with Store(f"sqlite:///{tmp_path_factory.mktemp('limits') / 'store.db'}") as store:
+        yield filled(store)
+
+
+@pytest.fixture(scope="module")
+def on_postgresql(lasting_postgres_place: Place) -> Iterator[Store]:
+    with Store(lasting_postgres_place.url, **lasting_postgres_place.options) as store:
+        yield filled(store)
+
+
+def filled(store: Store) -> Store:
+    """Two collections of the same objects; one has indexes."""
+    for name in ("plain", "indexed"):
+        bodies = ({"n": n, "s": f"t{n}", "tags": [n, n + 1], "a": [{"b": n}]} for n in range(20))
+        store[name].put_many((str(n), body) for n, body in enumerate(bodies))
+        store[name].put("deep", {"deep": nested(199, lambda value: [value], 1)})
+    indexed = store["indexed"]
+    indexed.create_index("n")
+    indexed.create_index([("s", 1), ("n", -1)])
+    indexed.create_index("tags", arrays=True)
+    return store
+
+
+@pytest.fixture(params=["on_sqlite", "on_postgresql"])
+def database(request: pytest.FixtureRequest) -> Store:
+    store: Store = request.getfixturevalue(request.param)
+    return store
+
+
+@pytest.mark.parametrize("name", ["plain", "indexed"])
+@pytest.mark.parametrize("large", LARGE)
+def test_a_large_question_is_answered_rightly(database: Store, name: str, large: str) -> None:
+    things, asked = database[name], LARGE[large]()
+    parsed = Filter.parse(asked)
+    right = [document for document in things.list() if matches(parsed, document)]
+    assert ids(things.find(asked)) == ids(right)
+    assert things.count(asked) == len(right)
+    by_n = Sort.parse([("n", -1)])
+    found = ids(things.find(asked, sort=by_n, limit=5))
+    assert found == ids(sorted(right, key=by_n.key))[:5]
+    page = things.page(asked, sort=by_n, limit=5)
+    assert found == ids(page)
+    assert len(found) < 5 or page.cursor is None or things.page(asked, sort=by_n, after=page.cursor)
+    assert str(things.explain(asked)).startswith("the database decides")
+
+
+@pytest.mark.parametrize("field", ["n", "s"])
+@pytest.mark.parametrize("name", ["plain", "indexed"])
+def test_a_list_of_100_000_values(
+    database: Store, name: str, field: str, request: pytest.FixtureRequest
+) -> None:
+    if "on_postgresql" in request.node.name:
+        reason = "PostgreSQL's stack ends at a jsonpath of so many ||"
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+    numbers = range(0, 2 * LONG_LIST, 2)
+    values: list[Any] = list(numbers) if field == "n" else [f"t{n}" for n in numbers]
+    found = database[name].find({field: {"$in": values}})
+    assert ids(found) == [str(n) for n in range(0, OBJECTS, 2)]
+    assert database[name].count({field: {"$nin": values}}) == OBJECTS // 2 + 1
+
+
+@pytest.mark.parametrize("name", ["plain", "indexed"])
+@pytest.mark.parametrize("large", TOO_LARGE)
+def test_what_is_too_large_is_refused(database: Store, name: str, large: str) -> None:
+    things, asked = database[name], TOO_LARGE[large]()
+    with pytest.raises(InvalidFilter):
+        things.find(asked)
+    with pytest.raises(InvalidFilter):
+        things.explain(asked)
+    with pytest.raises(InvalidFilter):
+        things.delete_many(asked)
+    assert things.count() == OBJECTS + 1
+
+
+BOTTOMLESS: dict[str, Callable[[], Any]] = {
+    "1,000 nested $or": lambda: nested(1000, lambda f: {"$or": [f, {"n": -1}]}, {"n": 1}),
+    "1,000 nested $not": lambda: {"n": nested(1000, lambda f: {"$not": f}, {"$gt": 3})},
+    "1,000 nested $elemMatch": lambda: nested(1000, lambda f: {"a": {"$elemMatch": f}}, {"b": 1}),
+}
+
+
+@pytest.mark.xfail(raises=RecursionError, strict=True, reason="filters have no limit of depth yet")
+@pytest.mark.parametrize("large", BOTTOMLESS)
+def test_what_is_nested_without_end_is_refused(large: str) -> None:
+    with pytest.raises(InvalidFilter):
+        Filter.parse(BOTTOMLESS[large]())
+
+
+@pytest.mark.parametrize("name", ["plain", "indexed"])
+def test_a_sort_has_up_to_32_fields(database: Store, name: str) -> None:
+    things, fields = database[name], [f"f{n}" for n in range(31)]
+    found = ids(things.find(sort=[*fields, ("n", -1)]))
+    assert found == [*(str(n) for n in reversed(range(OBJECTS))), "deep"]
+    page = things.page(sort=[*fields, ("n", -1)], limit=7)
+    rest = things.page(sort=[*fields, ("n", -1)], after=page.cursor)
+    assert [*ids(page), *ids(rest)] == found
+    with pytest.raises(InvalidSort, match="more than 32 fields"):
+        things.find(sort=[*fields, "n", "s"])
+
+
+@pytest.mark.parametrize("name", ["plain", "indexed"])
+def test_a_sort_goes_down_200_keys(database: Store, name: str) -> None:
+    things, path = database[name], Path(*("a" * 200))
+    everything = ids(things.list())
+    assert ids(things.find(sort=path)) == everything
+    assert things.distinct(path) == []
+    with pytest.raises(InvalidSort, match="at most 200 keys"):
+        things.find(sort=".".join("a" * 201))
+
+
+def ids(documents: Iterable[Document]) -> list[str]:
+    return [document.id for document in documents]

@@ -1,0 +1,296 @@
+"""Pages: what one costs, what it guarantees while others write, and how long its cursor lasts."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from conftest import Place
+
+from collections_store import Document, InvalidCursor, InvalidFilter, Store
+
+ROOT = Path(__file__).parents[2]
+OBJECTS = 5000
+SORTS: list[Any] = [None, "n", [("n", -1)], [("kind", 1), ("n", -1)]]
+ORDERS: dict[str, Callable[[str], Any]] = {
+    "None": int,
+    "n": lambda text: body(int(text))["n"],
+    "[('n', -1)]": lambda text: -body(int(text))["n"],
+    "[('kind', 1), ('n', -1)]": lambda text: (body(int(text))["kind"], -body(int(text))["n"]),
+}
+
+
+def walk(things: Any, *question: Any, **options: Any) -> Iterator[Document]:
+    page = things.page(*question, **options)
+    while True:
+        yield from page
+        if page.cursor is None:
+            return
+        page = things.page(*question, **options, after=page.cursor)
+
+
+def body(n: int) -> dict[str, Any]:
+    return {"n": n * 7 % OBJECTS, "kind": n % 7}
+
+
+# -- what a page costs -----------------------------------------------------------------------
+
+
+class Touched:
+    """Counts what a database does for a question, and not how long it takes."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        driver = "postgresql+psycopg" if place.is_postgresql else "sqlite"
+        self.engine = sa.create_engine(sa.make_url(place.url).set(drivername=driver))
+        self.store = Store(engine=self.engine, **place.options)
+
+    def by(self, **options: Any) -> int:
+        """Return how many rows PostgreSQL reads for a page, how many steps SQLite's machine makes."""
+        with self.engine.connect() as connection, connection.begin():
+            things = self.store.bind(connection)["things"]
+            things.count({"$id": "nobody"})  # finds the table
+            count = self._rows if self._place.is_postgresql else self._steps
+            return count(connection, lambda: things.page(limit=10, **options))
+
+    def by_skipping(self, skip: int) -> int:
+        with self.engine.connect() as connection, connection.begin():
+            things = self.store.bind(connection)["things"]
+            count = self._rows if self._place.is_postgresql else self._steps
+            return count(connection, lambda: things.find(sort="n", skip=skip, limit=10))
+
+    def _rows(self, connection: sa.Connection, ask: Any) -> int:
+        read = "SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_xact_user_tables"
+        where = " WHERE schemaname = :schema AND relname LIKE '%things'"
+        schema = {"schema": self._place.options["schema"]}
+        before = connection.scalar(sa.text(read + where), schema)
+        ask()
+        return int(connection.scalar(sa.text(read + where), schema)) - int(before)
+
+    def _steps(self, connection: sa.Connection, ask: Any) -> int:
+        driver: Any = connection.connection.driver_connection
+        steps = 0
+
+        def step() -> None:
+            nonlocal steps
+            steps += 1
+
+        driver.set_progress_handler(step, 1)
+        ask()
+        driver.set_progress_handler(None, 1)
+        return steps
+
+
+@pytest.fixture
+def touched(shared_place: Place) -> Iterator[Touched]:
+    """What is done on a collection of many objects with indexes."""
+    counter = Touched(shared_place)
+    things = counter.store["things"]
+    things.put_many((str(n), body(n)) for n in range(OBJECTS))
+    things.create_index("n")
+    things.create_index([("kind", 1), ("n", -1)])
+    if shared_place.is_postgresql:
+        with psycopg.connect(shared_place.url, autocommit=True) as connection:
+            connection.execute("VACUUM ANALYZE")
+    yield counter
+    counter.store.close()
+    counter.engine.dispose()
+
+
+@pytest.mark.parametrize("sort", SORTS, ids=str)
+def test_page_400_costs_what_page_2_costs(touched: Touched, sort: Any) -> None:
+    things = touched.store["things"]
+    cursors = [things.page(sort=sort, limit=10).cursor]
+    while len(cursors) < 399:
+        cursors.append(things.page(sort=sort, limit=10, after=cursors[-1]).cursor)
+    costs = [touched.by(sort=sort, after=cursors[page - 2]) for page in (2, 3, 200, 399, 400)]
+    assert max(costs) <= 1.25 * min(costs)
+    assert max(costs) <= 4 * touched.by(sort=sort)
+
+
+def test_skipping_costs_more_the_further_it_goes(touched: Touched) -> None:
+    """What pages are better than; and that the counting above would notice."""
+    assert touched.by_skipping(3990) > 5 * touched.by_skipping(10)
+
+
+@pytest.mark.parametrize("sort", ["n", [("n", -1)]], ids=str)
+def test_a_page_of_a_filter_costs_the_same_anywhere(touched: Touched, sort: Any) -> None:
+    things, asked = touched.store["things"], {"kind": {"$ne": 3}}
+    cursors = [things.page(asked, sort=sort, limit=10).cursor]
+    while len(cursors) < 399:
+        cursors.append(things.page(asked, sort=sort, limit=10, after=cursors[-1]).cursor)
+    costs = [touched.by(filter=asked, sort=sort, after=cursors[page - 2]) for page in (2, 30, 400)]
+    assert max(costs) <= 2 * min(costs)
+
+
+# -- while others write ----------------------------------------------------------------------
+
+
+class Writer(threading.Thread):
+    """Inserts, moves and deletes objects, and leaves those with an id of digits alone."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__()
+        self._place, self._random = place, random.Random(7)
+        self.stopped, self.rounds = threading.Event(), 0
+
+    def run(self) -> None:
+        with Store(self._place.url, durability="normal", **self._place.options) as store:
+            things = store["things"]
+            while not self.stopped.is_set():
+                things.put(f"new {self.rounds}", self._body())
+                things.put(f"mover {self._random.randrange(100)}", self._body())
+                things.remove(f"victim {self._random.randrange(300)}")
+                if self.rounds % 50 == 49:
+                    things.delete_many({"$id": {"$regex": "^new"}, "kind": 3})
+                self.rounds += 1
+
+    def _body(self) -> dict[str, Any]:
+        return {"n": self._random.randrange(OBJECTS), "kind": self._random.randrange(7)}
+
+
+@dataclass
+class Written:
+    """A collection that is being written."""
+
+    things: Any
+    writer: Writer
+
+    def walks(self, *question: Any, **options: Any) -> Iterator[list[str]]:
+        """Yield the ids of all pages, walk after walk, until enough was written meanwhile."""
+        until = self.writer.rounds + 40
+        while self.writer.rounds < until:
+            assert self.writer.is_alive()
+            yield [document.id for document in walk(self.things, *question, **options)]
+
+
+@pytest.fixture
+def written(shared_place: Place) -> Iterator[Written]:
+    with Store(shared_place.url, **shared_place.options) as store:
+        things = store["things"]
+        things.create_index("n")
+        for kind, many in (("", 300), ("mover ", 100), ("victim ", 200)):
+            things.put_many((f"{kind}{n}", body(n)) for n in range(many))
+        writer = Writer(shared_place)
+        writer.start()
+        yield Written(things, writer)
+        writer.stopped.set()
+        writer.join()
+
+
+@pytest.mark.parametrize("sort", SORTS, ids=str)
+@pytest.mark.parametrize("asked", [{}, {"kind": {"$ne": 3}}], ids=str)
+def test_what_nobody_touches_comes_exactly_once(written: Written, sort: Any, asked: Any) -> None:
+    still = [str(n) for n in range(300) if not asked or n % 7 != 3]
+    expected = sorted(still, key=ORDERS[str(sort)])
+    for found in written.walks(asked, sort=sort, limit=7):
+        assert [each for each in found if each.isdigit()] == expected
+        lasting = [each for each in found if not each.startswith("mover")]
+        assert len(lasting) == len(set(lasting))
+
+
+def test_in_natural_order_what_is_overwritten_comes_once_too(written: Written) -> None:
+    for found in written.walks(limit=7):
+        movers = [each for each in found if each.startswith("mover")]
+        assert movers == [f"mover {n}" for n in range(100)]
+
+
+# -- how long a cursor lasts -----------------------------------------------------------------
+
+
+PROGRAM = """
+import json, sys
+from collections_store import Store
+url, options, cursor = map(json.loads, sys.argv[1:])
+with Store(url, **options) as store:
+    page = store["things"].page({"kind": 3}, sort="n", limit=5, after=cursor)
+    print(json.dumps([[document.id for document in page], page.cursor]))
+"""
+
+
+def test_a_cursor_is_good_in_another_store_and_another_process(shared_place: Place) -> None:
+    with Store(shared_place.url, **shared_place.options) as store:
+        things = store["things"]
+        things.put_many((str(n), body(n)) for n in range(200))
+        expected = [document.id for document in things.find({"kind": 3}, sort="n")]
+        first = things.page({"kind": 3}, sort="n", limit=5)
+    arguments = map(json.dumps, (shared_place.url, shared_place.options, first.cursor))
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM, *arguments],
+        check=True,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    second, cursor = json.loads(done.stdout)
+    with Store(shared_place.url, **shared_place.options) as store:
+        third = store["things"].page({"kind": 3}, sort="n", limit=100, after=cursor)
+        assert [d.id for d in first] + second + [d.id for d in third] == expected
+        assert third.cursor is None
+
+
+def test_a_cursor_outlives_indexes_renaming_and_the_object_it_stands_at(store: Any) -> None:
+    things = store["things"]
+    things.put_many((str(n), {"n": n}) for n in range(20))
+    page = things.page(sort="n", limit=5)
+    things.remove("4")
+    things.create_index("n")
+    store.rename("things", "others")
+    following = store["others"].page(sort="n", limit=5, after=page.cursor)
+    assert [document.id for document in following] == ["5", "6", "7", "8", "9"]
+
+
+def test_a_cursor_of_a_collection_that_was_dropped_is_refused(store: Any) -> None:
+    things = store["things"]
+    things.put_many((str(n), {"n": n}) for n in range(20))
+    cursor = things.page(sort="n", limit=5).cursor
+    store.drop("things")
+    things.put_many((str(n), {"n": n}) for n in range(20))
+    with pytest.raises(InvalidCursor, match="of another collection"):
+        things.page(sort="n", limit=5, after=cursor)
+
+
+def test_a_cursor_has_one_spelling(things: Any) -> None:
+    things.put_many((str(n), n) for n in range(20))
+    cursor = things.page(limit=5).cursor
+    for other in (f"{cursor}=", f"{cursor}!", f" {cursor}", f"{cursor[:9]}\n{cursor[9:]}"):
+        with pytest.raises(InvalidCursor, match="no cursor of this version"):
+            things.page(limit=5, after=other)
+
+
+def test_a_page_knows_whether_there_is_another(things: Any) -> None:
+    assert things.page().documents == ()
+    things.put_many((str(n), n) for n in range(10))
+    page = things.page(limit=10)
+    assert (len(page), page.cursor) == (10, None)
+    first = things.page(limit=9)
+    assert first.cursor is not None
+    second = things.page(limit=9, after=first.cursor)
+    assert ([d.id for d in second], second.cursor) == (["9"], None)
+    things.remove("9")
+    assert things.page(limit=9, after=first.cursor).documents == ()
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.0, True, None, "5", 2**63])
+def test_a_page_has_an_object_at_least(things: Any, limit: Any) -> None:
+    with pytest.raises(InvalidFilter, match="limit"):
+        things.page(limit=limit)
+
+
+def test_pages_go_on_where_arrays_long_texts_and_objects_are(things: Any) -> None:
+    long = "x" * 100
+    values: list[Any] = [[3, 1], long + "b", {"b": 1}, long + "a", 2, None, [], {"a": 2}, True]
+    things.put_many((str(n), {"v": value}) for n, value in enumerate(values))
+    things.create_index("v")
+    expected = [document.id for document in things.find(sort="v")]
+    assert expected == ["6", "5", "0", "4", "3", "1", "7", "2", "8"]
+    for size in range(1, 10):
+        assert [document.id for document in walk(things, sort="v", limit=size)] == expected

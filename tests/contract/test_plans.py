@@ -1,0 +1,97 @@
+"""The tables of docs/reference/indexes.md, row by row, as both databases explain them."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from conftest import Place
+
+from collections_store import Collection, Explanation, Index, Store
+
+DOCS = Path(__file__).parents[2] / "docs" / "reference"
+PAGE = (DOCS / "indexes.md").read_text(encoding="utf-8")
+OBJECTS = 20_000
+_ROW = re.compile(r"^\| (?P<asked>`.+`) \| (?P<sqlite>.+) \| (?P<postgresql>.+) \|$", re.MULTILINE)
+_SETUP = re.compile(r"^```python\n(def thing.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def questions() -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield each question of the tables, with what the table says of each database."""
+    for row in _ROW.finditer(PAGE):
+        for asked in re.findall(r"`([^`]+)`", row["asked"]):
+            yield asked, {name: row[name] for name in ("sqlite", "postgresql")}
+
+
+QUESTIONS = list(questions())
+
+
+@pytest.fixture(scope="module")
+def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collection]:
+    with Store(f"sqlite:///{tmp_path_factory.mktemp('plans') / 'store.db'}") as store:
+        yield filled(store["things"])
+
+
+@pytest.fixture(scope="module")
+def on_postgresql(lasting_postgres_place: Place) -> Iterator[Collection]:
+    with Store(lasting_postgres_place.url, **lasting_postgres_place.options) as store:
+        things = filled(store["things"])
+        with psycopg.connect(lasting_postgres_place.url, autocommit=True) as connection:
+            connection.execute("VACUUM ANALYZE")
+        yield things
+
+
+def filled(things: Collection) -> Collection:
+    """Fill a collection as the page says."""
+    setup = _SETUP.search(PAGE)
+    assert setup is not None
+    namespace: dict[str, Any] = {}
+    exec(setup[1], namespace)
+    things.put_many((str(n), namespace["thing"](n)) for n in range(OBJECTS))
+    namespace["index"](things)
+    return things
+
+
+def strategy(things: Collection, asked: str) -> str:
+    """Return what the database does, in the words of the tables."""
+    explained = eval(f"explain({asked})", {"explain": things.explain, "re": re})
+    words = serves(explained, things.indexes())
+    if "sort=" in asked:
+        return {"index": words, "database": "database", "python": "Python"}[explained.order]
+    return f"{words} and matcher" if explained.in_matcher else words
+
+
+def serves(explained: Explanation, indexes: list[Index]) -> str:
+    """Name the kind of the index that is used; the objects with arrays may be found by another."""
+    if explained.scans:
+        return "none"
+    kinds = {each.name: "index of arrays" if each.arrays else "index" for each in indexes}
+    kinds |= {"$body": "index over bodies", "$id": "index of ids"}
+    used = {kinds[name] for name in explained.indexes}
+    return next(kind for kind in dict.fromkeys(kinds.values()) if kind in used)
+
+
+@pytest.mark.parametrize(("asked", "said"), QUESTIONS, ids=[asked for asked, _ in QUESTIONS])
+def test_sqlite_does_what_the_table_says(
+    on_sqlite: Collection, asked: str, said: dict[str, str]
+) -> None:
+    assert strategy(on_sqlite, asked) == said["sqlite"]
+
+
+@pytest.mark.parametrize(("asked", "said"), QUESTIONS, ids=[asked for asked, _ in QUESTIONS])
+def test_postgresql_does_what_the_table_says(
+    on_postgresql: Collection, asked: str, said: dict[str, str]
+) -> None:
+    assert strategy(on_postgresql, asked) == said["postgresql"]
+
+
+def test_no_operator_is_left_out() -> None:
+    tables = re.findall(
+        r"^\| (`.+?) \|", (DOCS / "filters.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    operators = set(re.findall(r'"(\$\w+)"', "".join(tables)))
+    assert {"$gt", "$elemMatch", "$bitsAnyClear", "$jsonSchema", "$nor"} <= operators
+    asked = " ".join(asked for asked, _ in QUESTIONS)
+    assert not {name for name in operators if f'"{name}"' not in asked}

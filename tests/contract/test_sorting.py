@@ -1,0 +1,263 @@
+"""MongoDB's order, rule by rule, as ordering.py states it: with and without an index, in one window
+and in pages."""
+
+from typing import Any
+
+import pytest
+
+from collections_store import InvalidSort, Path
+
+LONG = "x" * 150
+
+
+def in_order(things: Any, sort: Any) -> list[str]:
+    """Return the ids in the order, which must not depend on how they are read."""
+    found = [document.id for document in things.find(sort=sort)]
+    for size in (1, 3):
+        page = things.page(sort=sort, limit=size)
+        paged = [document.id for document in page]
+        while page.cursor is not None:
+            page = things.page(sort=sort, limit=size, after=page.cursor)
+            paged += [document.id for document in page]
+        assert paged == found
+    windows = [things.find(sort=sort, skip=n, limit=1) for n in range(len(found))]
+    assert [document.id for [document] in windows] == found
+    return found
+
+
+@pytest.fixture(params=["without an index", "with an index"])
+def indexed(request: pytest.FixtureRequest, things: Any) -> Any:
+    """An empty collection, perhaps with indexes that could serve the orders below."""
+    if request.param == "with an index":
+        for keys in ("v", [("a.x", 1), ("a.y", -1)], [("v", -1), ("w", 1)]):
+            things.create_index(keys)
+    return things
+
+
+def fill(things: Any, *bodies: Any) -> None:
+    things.put_many((str(n), body) for n, body in enumerate(bodies))
+
+
+# -- 1. types --------------------------------------------------------------------------------
+
+
+TYPES: list[Any] = [
+    [],
+    None,
+    -1,
+    0.5,
+    2**53,
+    2**53 + 1,
+    "",
+    "10",
+    "9",
+    "Z",
+    "a",
+    "é",
+    "\uffff",
+    "\U0001f600",
+    {},
+    {"a": 1},
+    {"a": 1, "b": 0},
+    {"b": 0},
+    [[]],
+    [[1]],
+    False,
+    True,
+]
+
+
+@pytest.mark.parametrize("rank", range(len(TYPES)))
+def test_types_come_in_mongodbs_order(things: Any, rank: int) -> None:
+    """Each beside the next: all are tried at once below."""
+    fill(things, *({"v": value} for value in reversed(TYPES[rank : rank + 2])))
+    many = len(TYPES[rank : rank + 2])
+    assert [d.id for d in things.find(sort="v")] == [str(n) for n in reversed(range(many))]
+
+
+def test_all_types_at_once(indexed: Any) -> None:
+    fill(indexed, *({"v": value} for value in reversed(TYPES)))
+    upwards = [str(n) for n in reversed(range(len(TYPES)))]
+    assert in_order(indexed, "v") == upwards
+    assert in_order(indexed, [("v", -1)]) == upwards[::-1]
+
+
+def test_null_and_missing_are_one(indexed: Any) -> None:
+    fill(indexed, {"v": 1}, {"v": None}, {}, 5, "text", None, {"v": None})
+    assert in_order(indexed, "v") == ["1", "2", "3", "4", "5", "6", "0"]
+    assert in_order(indexed, [("v", -1)]) == ["0", "1", "2", "3", "4", "5", "6"]
+
+
+def test_numbers_go_by_value_and_texts_by_code_point(indexed: Any) -> None:
+    numbers: list[Any] = [2**63 - 1, 1.0, -(2**63), 1, 1e300, -1e300, 5e-324, 0, -0.0]
+    fill(indexed, *({"v": number} for number in numbers))
+    assert in_order(indexed, "v") == ["5", "2", "7", "8", "6", "1", "3", "0", "4"]
+    indexed.delete_many({})
+    fill(indexed, *({"v": text} for text in ("a", "B", "ä", "z", "A", "aa", "\uffff", "😀")))
+    assert in_order(indexed, "v") == ["4", "1", "0", "5", "3", "2", "6", "7"]
+
+
+def test_texts_that_begin_alike_are_told_apart(indexed: Any) -> None:
+    fill(indexed, *({"v": LONG + end} for end in ("b", "a", "", "ab")))
+    assert in_order(indexed, "v") == ["2", "1", "3", "0"]
+    assert in_order(indexed, [("v", -1)]) == ["0", "3", "1", "2"]
+
+
+def test_objects_go_field_by_field_type_then_key_then_value(indexed: Any) -> None:
+    values: list[Any] = [
+        {"b": 1},
+        {"a": "x"},
+        {"a": 2},
+        {},
+        {"a": 1, "c": 1},
+        {"a": 1},
+        {"a": None},
+    ]
+    fill(indexed, *({"v": value} for value in values))
+    assert in_order(indexed, "v") == ["3", "6", "5", "4", "2", "0", "1"]
+
+
+# -- 2. arrays -------------------------------------------------------------------------------
+
+
+def test_an_array_stands_for_its_smallest_or_largest_element(indexed: Any) -> None:
+    fill(indexed, {"v": [5, 1]}, {"v": 2}, {"v": [3]}, {"v": [4, "x"]}, {"v": []}, {"v": None})
+    assert in_order(indexed, "v") == ["4", "5", "0", "1", "2", "3"]
+    assert in_order(indexed, [("v", -1)]) == ["3", "0", "2", "1", "5", "4"]
+
+
+def test_an_array_in_an_array_is_one_value(indexed: Any) -> None:
+    fill(indexed, {"v": [[1]]}, {"v": [{"a": 1}]}, {"v": [True]}, {"v": [[]]}, {"v": "x"})
+    assert in_order(indexed, "v") == ["4", "1", "3", "0", "2"]
+
+
+def test_an_array_on_the_way(indexed: Any) -> None:
+    fill(
+        indexed,
+        {"a": [{"x": 5}, {"x": 1}]},
+        {"a": {"x": 2}},
+        {"a": [{"x": 3}, {"x": [9, 0]}]},
+        {"a": [{"y": 1}, {"x": 7}]},
+        {"a": []},
+        {"a": [1, "scalar"]},
+    )
+    assert in_order(indexed, "a.x") == ["3", "4", "5", "2", "0", "1"]
+    assert in_order(indexed, [("a.x", -1)]) == ["2", "3", "0", "1", "4", "5"]
+
+
+def test_a_number_leads_into_that_one_element(indexed: Any) -> None:
+    fill(indexed, {"v": [3, 9]}, {"v": [1, 2]}, {"v": {"0": 2}}, {"v": []}, {"v": [[7, 0]]})
+    assert in_order(indexed, "v.0") == ["3", "4", "1", "2", "0"]
+    assert in_order(indexed, [("v.0", -1)]) == ["4", "0", "2", "1", "3"]
+    assert in_order(indexed, "v.1") == ["2", "3", "4", "1", "0"]
+
+
+# -- 3. several fields through one array -----------------------------------------------------
+
+
+def test_fields_through_one_array_are_taken_from_one_element(indexed: Any) -> None:
+    fill(
+        indexed,
+        {"a": [{"x": 1, "y": 9}, {"x": 2, "y": 1}]},
+        {"a": [{"x": 1, "y": 5}]},
+        {"a": {"x": 1, "y": 1}},
+        {"a": [{"x": 1, "y": 7}, {"x": 1, "y": 3}]},
+    )
+    # by the smallest y of any element, the first would come before the second
+    assert in_order(indexed, [("a.x", 1), ("a.y", 1)]) == ["2", "3", "1", "0"]
+    assert in_order(indexed, [("a.x", 1), ("a.y", -1)]) == ["0", "3", "1", "2"]
+    assert in_order(indexed, [("a.x", -1), ("a.y", 1)]) == ["0", "2", "3", "1"]
+    assert in_order(indexed, [("a.y", 1), ("a.x", 1)]) == ["2", "0", "3", "1"]
+
+
+def test_what_an_element_lacks_is_missing_in_the_pair(indexed: Any) -> None:
+    fill(
+        indexed,
+        {"a": [{"x": 1}, {"y": 0}]},
+        {"a": [{"x": 1, "y": 2}]},
+        {"a": [{"y": 0}]},
+        {"a": [{"x": 0, "y": 5}, 7]},
+    )
+    # an element without x has null there, which comes before every number
+    assert in_order(indexed, [("a.x", 1), ("a.y", 1)]) == ["3", "0", "2", "1"]
+    assert in_order(indexed, [("a.x", -1), ("a.y", 1)]) == ["0", "1", "3", "2"]
+
+
+def test_the_array_and_what_is_in_it(indexed: Any) -> None:
+    fill(
+        indexed,
+        {"a": [{"x": 2, "y": 0}, {"x": 3, "y": 5}]},
+        {"a": [{"x": 2, "y": 1}]},
+        {"a": [{"x": 2, "y": [8, 0]}]},
+    )
+    assert in_order(indexed, [("a", 1), ("a.y", 1)]) == ["0", "1", "2"]
+    assert in_order(indexed, [("a.x", 1), ("a.y", -1)]) == ["2", "1", "0"]
+
+
+def test_different_arrays_are_opened_each_by_itself(indexed: Any) -> None:
+    fill(indexed, {"v": [1, 4], "w": [9, 2]}, {"v": [1], "w": [3]}, {"v": [1, 0], "w": [5]})
+    assert in_order(indexed, [("v", 1), ("w", 1)]) == ["2", "0", "1"]
+    assert in_order(indexed, [("v", -1), ("w", 1)]) == ["0", "1", "2"]
+
+
+# -- 4. ties ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+def test_what_is_equal_keeps_its_natural_order(indexed: Any, direction: int) -> None:
+    fill(indexed, *({"v": value} for value in (1, 1.0, 1, [1], 1, True, 1)))
+    indexed.put("2", {"v": 1, "changed": True})  # keeps its place
+    ones = ["0", "1", "2", "3", "4", "6"]
+    assert in_order(indexed, [("v", direction)]) == (
+        [*ones, "5"] if direction > 0 else ["5", *ones]
+    )
+    assert in_order(indexed, {"w": direction}) == [str(n) for n in range(7)]
+
+
+# -- which fields ----------------------------------------------------------------------------
+
+
+def test_what_the_store_knows_sorts_too(things: Any) -> None:
+    for id in ("b", "c", "a"):
+        things.put(id, {"v": id == "c"})
+    things.put("b", {"v": True})
+    assert in_order(things, "$id") == ["a", "b", "c"]
+    assert in_order(things, [("$id", -1)]) == ["c", "b", "a"]
+    assert in_order(things, [("$version", -1), ("$id", 1)]) == ["b", "a", "c"]
+    assert in_order(things, "$created_at") == ["b", "c", "a"]
+    assert in_order(things, [("$updated_at", -1)]) == ["b", "a", "c"]
+    assert in_order(things, [("$expires_at", -1), ("v", -1)]) == ["b", "c", "a"]
+
+
+def test_whole_bodies_sort(things: Any) -> None:
+    fill(things, "x", 2, [7, 1], None, {"b": 1}, {"a": 1}, True, [])
+    assert in_order(things, "$body") == ["7", "3", "2", "1", "0", "5", "4", "6"]
+    assert in_order(things, "$body.a")[-1] == "5"
+
+
+def test_a_path_takes_keys_as_they_are(things: Any) -> None:
+    fill(things, {"a.b": 2, "a": {"b": 1}}, {"a.b": 1, "a": {"b": 2}}, {"$id": 5})
+    assert in_order(things, "a.b") == ["2", "0", "1"]
+    assert in_order(things, Path("a.b")) == ["2", "1", "0"]
+    assert in_order(things, [(Path("$id"), -1)]) == ["2", "0", "1"]
+
+
+@pytest.mark.parametrize(
+    "sort",
+    ["v", ["v"], ("v",), [("v", 1)], [["v", 1.0]], {"v": 1}, Path("v"), [Path("v")]],
+    ids=str,
+)
+def test_every_spelling_of_a_sort(things: Any, sort: Any) -> None:
+    fill(things, {"v": 2}, {"v": 1})
+    assert in_order(things, sort) == ["1", "0"]
+
+
+@pytest.mark.parametrize(
+    "sort",
+    [5, [5], {"v": 2}, {"v": True}, {"v": "asc"}, [("v", 1, 1)], ["v", "v"], "$size", {"$id.x": 1}],
+    ids=str,
+)
+def test_what_is_no_sort_is_refused(things: Any, sort: Any) -> None:
+    for verb in (things.find, things.page, things.find_one):
+        with pytest.raises(InvalidSort):
+            verb(sort=sort)
