@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from .filter import Compare, Equals, Field, Filter, Matches, OneOf
-from .index import MAX_FIELDS, Index, every_conjunct, implied_by, is_plain
+from .index import MAX_FIELDS, Index, can_open, every_conjunct, implied_by, is_plain
 from .ordering import Sort, SortField
+from .path import Path
 
 Ordered: TypeAlias = Literal["natural", "index", "database", "python"]
 
@@ -89,14 +90,14 @@ def advise(filter: Filter, sort: Sort, existing: tuple[Index, ...], *, arrays: b
     equal = [each for each in fields if isinstance(each.test, Equals | OneOf)]
     ranges = [each for each in fields if isinstance(each.test, Compare | Matches)]
     wanted = [SortField(each.path) for each in equal]
-    wanted += [each for each in sort.fields if not isinstance(each.target, str)]
+    wanted += [each for each in sort.fields if isinstance(each.target, Path) and each.target.keys]
     wanted += [SortField(each.path) for each in ranges]
     unique = {each.target: each for each in reversed(wanted)}
     chosen = tuple(each for each in dict.fromkeys(unique[each.target] for each in wanted))[
         :MAX_FIELDS
     ]
     if arrays and equal + ranges:
-        chosen = (SortField((equal + ranges)[0].path),)
+        chosen = tuple(SortField(p.path) for p in (equal + ranges)[:1] if can_open(p.path.keys))
     made = Sort(chosen)
     if not chosen or any(_serves(each, made, arrays) for each in existing):
         return None
@@ -107,7 +108,9 @@ def advise(filter: Filter, sort: Sort, existing: tuple[Index, ...], *, arrays: b
 
 def _serves(index: Index, wanted: Sort, arrays: bool) -> bool:
     leading = index.sort.fields[: len(wanted.fields)]
-    return index.where is None and index.arrays == arrays and leading == wanted.fields
+    backwards = tuple(replace(each, descending=not each.descending) for each in wanted.fields)
+    either = leading in {wanted.fields, backwards}
+    return index.where is None and index.arrays == arrays and either
 
 
 def asked_of(filter: Filter) -> Iterator[tuple[str, ...]]:

@@ -215,6 +215,11 @@ def is_in_arrays(field: Field, indexed: Collection[tuple[str, ...]]) -> bool:
     return False
 
 
+def can_open(keys: tuple[str, ...]) -> bool:
+    """Tell whether an index of arrays can go over a field."""
+    return len(keys) <= MAX_OPENED and not any(map(is_index, keys))
+
+
 def implied_by(condition: Condition) -> Iterator[Field]:
     """Yield what must hold for values in arrays where an `$elemMatch` does."""
     match condition:
@@ -247,12 +252,8 @@ def _check_fields(sort: Sort, *, arrays: bool) -> None:
             raise InvalidIndex(each.name, "only fields of the body can be indexed")
         if not each.target.keys:
             raise InvalidIndex(each.name, "name a field within the body")
-        if arrays and not _can_open(each.target.keys):
+        if arrays and not can_open(each.target.keys):
             raise InvalidIndex(each.name, f"takes up to {MAX_OPENED} keys, and no numbers")
-
-
-def _can_open(keys: tuple[str, ...]) -> bool:
-    return len(keys) <= MAX_OPENED and not any(map(is_index, keys))
 
 
 def _name(name: Any, sort: Sort) -> str:

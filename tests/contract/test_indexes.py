@@ -269,3 +269,35 @@ def test_the_look_for_arrays_takes_no_partial_index(things: Any) -> None:
     things.create_index("a")
     things.create_index("c", where={"a": {"$gt": 0}}, name="partial")
     assert "partial" not in things.explain(sort="a").indexes
+
+
+@pytest.mark.parametrize(
+    ("asked", "sort"),
+    [
+        ({}, "$body"),
+        ({}, [("$body", -1), ("$id", 1)]),
+        ({"a.0.b": 7}, None),
+        ({"a.b.c.d": 7}, None),
+        ({"a": {"$elemMatch": {"b.c.d": 7}}}, None),
+        ({"a.b": 7}, None),
+        ({"n": {"$gt": 5}}, [("n", -1)]),
+        ({"n": 5}, [("$body", 1), ("t", -1)]),
+        ({"$id": "x"}, "t"),
+    ],
+)
+def test_what_is_advised_can_be_done_and_is_advised_once(
+    things: Any, asked: Any, sort: Any
+) -> None:
+    deep = [{"b": {"c": [{"d": 7}]}}, {"b": 7}]
+    things.put_many((str(n), {"a": deep, "n": n, "t": n}) for n in range(10))
+    said = things.explain(asked, sort=sort).advice
+    if said is not None:
+        assert eval(f"things.{said}", {"things": things})
+        assert things.explain(asked, sort=sort).advice in {None, said[:-1] + ", arrays=True)"}
+
+
+def test_an_index_serves_both_ways(things: Any) -> None:
+    things.put_many((str(n), {"n": n, "m": -n}) for n in range(10))
+    things.create_index([("n", 1), ("m", -1)])
+    assert things.explain(sort=[("n", -1), ("m", 1)]).advice is None
+    assert things.explain(sort=[("n", -1)]).advice is None
