@@ -48,6 +48,8 @@ T = TypeVar("T")
 
 ATTEMPTS: Final = 50
 """How often a collection may come and go, by the hands of other processes."""
+FORGIVEN: Final = 5
+"""How often an index, or what it objects to, may be gone when it is looked at."""
 RECONNECT_FOR: Final = 1.0
 """Seconds for which an operation looks for a database that went away."""
 
@@ -92,7 +94,9 @@ class Executor:
                 time.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 6)))
             except UniqueViolated as error:
                 _abandon_if_asked(job, error)
-                raise self.run(duplicate_of(operation, error.physical)) from error
+                found = self.run(duplicate_of(operation, error.physical))
+                if found is not None or attempt >= FORGIVEN:
+                    raise found or error from error
             except DatabaseError as error:
                 _abandon_if_asked(job, error)
                 raise
@@ -223,7 +227,8 @@ def run_within(connection: SharedConnection, operation: Operation[T]) -> T:
     except database.errors() as error:
         translated = database.translate(error)
         if isinstance(translated, UniqueViolated):
-            raise _step(connection, duplicate_of(operation, translated.physical)) from error
+            found = _step(connection, duplicate_of(operation, translated.physical))
+            raise found or translated from error
         raise translated from error
 
 

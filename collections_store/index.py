@@ -131,12 +131,12 @@ class CollectionOptions:
     body_index: bool = True
     indexes: tuple[Index, ...] = ()
     ways: tuple[tuple[tuple[str, ...], str], ...] = ()
-    counter: int = 0
+    counter: int = 1
 
     def to_text(self) -> str:
         """Return the JSON that the catalogue keeps."""
         kept = {
-            "cursor_key": self.cursor_key,
+            "cursor_key": self.cursor_key or secrets.token_hex(16),
             "body_index": self.body_index,
             "indexes": [index.to_json() for index in self.indexes],
             "ways": self.ways,
@@ -149,11 +149,11 @@ class CollectionOptions:
         """Read it."""
         kept = codec.decode(text)
         return cls(
-            kept["cursor_key"],
+            kept.get("cursor_key", ""),  # none where a version before 0003 made the collection
             kept.get("body_index", True),
             tuple(map(Index.from_json, kept.get("indexes", ()))),
             tuple((tuple(way), physical) for way, physical in kept.get("ways", ())),
-            kept.get("counter", 0),
+            kept.get("counter", 1),
         )
 
     def find(self, name: str) -> Index | None:

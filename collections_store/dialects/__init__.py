@@ -33,7 +33,7 @@ class UniqueViolated(DatabaseError):
     """The unique index `physical` of the database forbids a write."""
 
     def __init__(self, message: str, physical: str) -> None:
-        super().__init__(message)
+        super().__init__(f"a unique index forbids this: {message}")
         self.physical = physical
 
 

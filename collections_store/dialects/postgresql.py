@@ -357,6 +357,7 @@ def _stem(table: sa.Table) -> str:
 
 _CONFLICTS: Final = frozenset({"40001", "40P01"})
 _BUSY: Final = frozenset({"55P03"})
+_OURS: Final = re.compile(r"\$i[0-9]+$")
 _LOST: Final = ("08", "57P")
 
 
@@ -376,8 +377,10 @@ def translate(error: Exception) -> ours.CollectionsStoreError:
     state = getattr(cause, "sqlstate", None) or ""
     if state == "42P01":
         return TableVanished(str(cause))
-    if state == "23505":
-        return UniqueViolated(str(cause), cause.diag.constraint_name or "")
+    if state == "23505" and _OURS.search(cause.diag.constraint_name or ""):
+        return UniqueViolated(str(cause), cause.diag.constraint_name)
+    if state == "23505" and (cause.diag.table_name or "").startswith("pg_"):
+        return ours.TransactionConflict(str(cause))  # two made a thing of the same name
     if state in _CONFLICTS:
         return ours.TransactionConflict(str(cause))
     if state in _BUSY:

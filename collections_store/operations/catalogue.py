@@ -85,7 +85,7 @@ class CreateCollection:
 
     def __call__(self, connection: Connection) -> bool:
         store = connection.store
-        options = CollectionOptions(body_index=self.body_index, counter=1)
+        options = CollectionOptions(body_index=self.body_index)
         row = {"name": self.collection, "now": now(), "options": options.to_text()}
         entered = connection.rows(store.enter, row)
         if entered:

@@ -35,6 +35,7 @@ class CreateIndex:
     SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> str:
+        connection.changed(connection.store.lock, {"name": self.collection})
         table, options = _read(connection, self.collection)
         if self._is_there(options):
             return self.index.name
@@ -69,6 +70,7 @@ class DropIndex:
     SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> bool:
+        connection.changed(connection.store.lock, {"name": self.collection})
         table, options = _read(connection, self.collection)
         index = options.find(self.name)
         if index is None:
@@ -98,7 +100,7 @@ class ListIndexes:
 @dataclass(frozen=True, slots=True)
 class FindDuplicate:
     """Tell what a unique index objected to: `written` are the texts of bodies by their ids; without
-    them, the objects that are there.
+    them, the objects that are there. None: it, or what it objected to, is gone.
     """
 
     collection: str
@@ -108,15 +110,19 @@ class FindDuplicate:
     WRITES: ClassVar = False
     SINGLE: ClassVar = False
 
-    def __call__(self, connection: Connection) -> DuplicateKey:
+    def __call__(self, connection: Connection) -> DuplicateKey | None:
         options = _read(connection, self.collection)[1]
-        index = self.index or next(i for i in options.indexes if i.physical == self.physical)
-        id, key = next(self._found(connection, index), (None, ()))
-        values = dict(zip([name for name, _ in index.fields], key, strict=False))
+        known = (each for each in options.indexes if each.physical == self.physical)
+        index = self.index or next(known, None)
+        found = None if index is None else next(self._found(connection, index), None)
+        if index is None or found is None:
+            return None
+        id, key = found
+        values = dict(zip([name for name, _ in index.fields], key, strict=True))
         return DuplicateKey(self.collection, index.name, values, id)
 
-    def nothing(self) -> DuplicateKey:
-        return DuplicateKey(self.collection, self.physical, {}, None)
+    def nothing(self) -> None:
+        return None
 
     def _found(self, connection: Connection, index: Index) -> Iterator[tuple[str, Key]]:
         """Yield ids of objects with keys that others have."""
@@ -127,10 +133,15 @@ class FindDuplicate:
             if index.where is not None and not matches(index.where, document):
                 continue
             key = _key(document, index)
-            alike = tuple(map(_hashable, key))
+            alike = self._alike(connection, key)
             if alike in seen or self._is_there(connection, index, gone, key):
                 yield document.id, key
             seen.add(alike)
+
+    def _alike(self, connection: Connection, key: Key) -> Any:
+        """Return what is equal where the index takes keys for the same."""
+        ordered = connection.database.ORDERED_KEYS
+        return tuple(_hashable(value, ordered) for value in key)
 
     def _documents(self, connection: Connection) -> Iterator[Document]:
         if self.written is not None:
@@ -146,10 +157,10 @@ class FindDuplicate:
         where = () if index.where is None else (index.where.condition,)
         pairs = zip(index.paths, key, strict=True)
         asked = (Field(path, Equals(Value.of(value))) for path, value in pairs)
-        alike = tuple(map(_hashable, key))
+        alike = self._alike(connection, key)
         others = Find(self.collection, Filter(And((*asked, *where))))(connection)
         return any(
-            other.id not in gone and tuple(map(_hashable, _key(other, index))) == alike
+            other.id not in gone and self._alike(connection, _key(other, index)) == alike
             for other in others
         )
 
@@ -211,6 +222,15 @@ def _key(document: Document, index: Index) -> Key:
     return tuple(plain(document.body, path.keys) for path in index.paths)
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: Any, ordered: bool) -> Any:
     rank, inner = key_of(value)
-    return rank, codec.spell(inner) if isinstance(inner, dict | list) else inner
+    return rank, codec.spell(_sorted(inner, ordered)) if isinstance(inner, dict | list) else inner
+
+
+def _sorted(value: Any, ordered: bool) -> Any:
+    """Return the value with its keys sorted, unless their order counts."""
+    if isinstance(value, list):
+        return [_sorted(each, ordered) for each in value]
+    if ordered or not isinstance(value, dict):
+        return value
+    return {key: _sorted(value[key], ordered) for key in sorted(value)}

@@ -103,6 +103,13 @@ class CatalogueStatements:
         return self._sql(update.values(table_name=_bound("table")))
 
     @cached_property
+    def lock(self) -> str:
+        """Keep others from changing the entry of `:name` until the transaction ends."""
+        c = self.catalogue.c
+        update = sa.update(self.catalogue).where(c.name == _bound("name"))
+        return self._sql(update.values(options=c.options))
+
+    @cached_property
     def keep_options(self) -> str:
         """Give the collection `:name` its `:options`."""
         c = self.catalogue.c

@@ -183,8 +183,13 @@ class Statements:
         indexed = frozenset(path.keys for path in fields - opened)
         say = self._conditions.plain if plain else self._conditions.opened
         where = say(shape, indexed) if indexed else self._conditions.exact(shape)
-        limits = [partial(self.table, each.where) for each in usable if each.where is not None]
-        return replace(where, clauses=(*where.clauses, *limits))
+        limiting = [e for e in usable if e.where is not None and (plain or not e.unique)]
+        limits = [partial(self.table, each) for each in limiting]
+        paths = [part.path for each in limiting for part in parts_of(each.where or Filter())]
+        ways = {way for path in paths for way in ways_to(path.keys)}
+        blind = ways if any(each.unique for each in limiting) else set()
+        clauses = (*where.clauses, *limits)
+        return replace(where, clauses=clauses, ways=where.ways | blind)
 
     def _select(
         self, shape: Condition, implied: Implied, sort: Sort, level: int | None, plain: bool

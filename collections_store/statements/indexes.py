@@ -69,7 +69,7 @@ class IndexStatements:
                 columns.append(part.desc() if field.descending else part)
         if not index.unique and self._database.INDEXES_NAME_SEQ:
             columns.append(table.c.seq)
-        only = {} if index.where is None else self._only(partial(table, index.where))
+        only = {} if index.where is None else self._only(partial(table, index))
         return self._created(sa.Index(index.physical, *columns, unique=index.unique, **only))
 
     def _only(self, condition: sa.ColumnElement[bool]) -> dict[str, Any]:
@@ -82,16 +82,19 @@ class IndexStatements:
         return documents_table(self._name, self._names, self._database)
 
 
-def partial(table: sa.Table, where: Filter) -> sa.ColumnElement[bool]:
+def partial(table: sa.Table, index: Index) -> sa.ColumnElement[bool]:
     """Return the condition of a partial index. An object with an array on the way to one of its
-    fields is in it, whatever the array holds.
+    fields is in it, whatever the array holds; in a unique one it never is.
     """
-    return sa.and_(*(_limit(table, field) for field in parts_of(where)))
+    parts = parts_of(index.where or Filter())
+    return sa.and_(*(_limit(table, field, unique=index.unique) for field in parts))
 
 
-def _limit(table: sa.Table, field: Field) -> sa.ColumnElement[bool]:
+def _limit(table: sa.Table, field: Field, *, unique: bool) -> sa.ColumnElement[bool]:
     body, ways = table.c.body, ways_to(field.path.keys)
     plain = sa.or_(*(PartialTest(body, each) for each in _one_by_one(field)))
+    if unique:
+        return plain
     return sa.or_(plain, *(ArrayAt(body, way, apart=True) for way in ways))
 
 
