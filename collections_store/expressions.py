@@ -113,6 +113,17 @@ class ArrayAt(FunctionElement[bool]):
         self.keys, self.apart = keys, apart
 
 
+class TypeAt(FunctionElement[str]):
+    """The database's name of the type of what is at the end of a path in the body."""
+
+    inherit_cache = False
+    type = sa.Text()
+
+    def __init__(self, body: sa.ColumnElement[Any], keys: tuple[str, ...]) -> None:
+        super().__init__(body)
+        self.keys = keys
+
+
 class ArrayTest(FunctionElement[bool]):
     """Some scalar that a path reaches passes a test, by way of the index of arrays `physical`. The
     values of the test are the `parameters`.

@@ -24,6 +24,7 @@ from .filter import (
     OneOf,
     Or,
 )
+from .filter.conditions import flat
 from .ordering import Sort
 from .path import MAX_KEYS, Path, is_index, ways_to
 
@@ -35,6 +36,10 @@ MAX_NAME: Final = 200
 SCALARS: Final = frozenset({"null", "boolean", "number", "string"})
 TYPES: Final = frozenset({"string", "object", "array", "bool", "null", "number"})
 """The types that both databases tell apart."""
+MAX_PLACES: Final = 40
+"""Keys of all fields of an index and of its `where`: each may bring a small index of its own."""
+MAX_LISTED: Final = 100
+"""Values of an `$in` in the `where` of an index."""
 MAX_INDEXES: Final = 64
 """MongoDB's limit."""
 _RULES: Final = codec.Codec()
@@ -81,7 +86,9 @@ class Index:
         if arrays and where is not None:
             raise InvalidIndex("where", "an index of arrays holds all objects")
         partial = None if where is None else _partial(Filter.parse(where))
-        return cls(_name(name, sort), sort, unique, partial, arrays)
+        made = cls(_name(name, sort), sort, unique, partial, arrays)
+        _check_places(made)
+        return made
 
     @property
     def fields(self) -> tuple[tuple[str, int], ...]:
@@ -268,6 +275,13 @@ def _name(name: Any, sort: Sort) -> str:
     return name
 
 
+def _check_places(index: Index) -> None:
+    places = len(ways_of(index))
+    if places > MAX_PLACES:
+        problem = f"{places} keys, each of which an array may be at, are more than {MAX_PLACES}"
+        raise InvalidIndex(index.fields[0][0], problem)
+
+
 def _partial(where: Filter) -> Filter | None:
     if where == Filter():
         return None
@@ -289,6 +303,10 @@ def _can_limit(field: Field) -> bool:
             return True
         case HasType(types):
             return set(types) <= TYPES
+    if isinstance(field.test, OneOf):
+        count = sum(len(flat(given)) for given in field.test.lists)
+        if count > MAX_LISTED:
+            raise InvalidIndex("where", f"{count} values are more than {MAX_LISTED}")
     return not isinstance(field.test, Matches) and is_plain(field, {field.path.keys})
 
 

@@ -40,6 +40,7 @@ FLOORS = [
         "filter.conditions",
         "filter.fields",
         "filter.operands",
+        "filter.nesting",
         "filter.parsing",
         "filter.printing",
         "filter.shapes",

@@ -33,6 +33,7 @@ from ..expressions import (
     SortPart,
     SortValue,
     TableSize,
+    TypeAt,
     ValueText,
 )
 from ..filter import Condition, Field
@@ -226,6 +227,11 @@ def _value_text(element: ValueText, compiler: Any, **kw: Any) -> str:
     return (
         f"CAST({ordering.value_at(compiler.process(element.clauses, **kw), element.keys)} AS TEXT)"
     )
+
+
+@compiles(TypeAt, NAME)
+def _type_at(element: TypeAt, compiler: Any, **kw: Any) -> str:
+    return ordering.type_at(compiler.process(element.clauses, **kw), element.keys)
 
 
 @compiles(ArrayAt, NAME)

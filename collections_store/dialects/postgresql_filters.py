@@ -53,6 +53,7 @@ _TYPES: Final = {
     "null": "null",
     "number": "number",
 }
+_FLAT: Final = 100
 _TRUE: Final = "1 == 1"
 _FALSE: Final = "1 == 0"
 _RANGE: Final = "@ >= -9223372036854775808 && @ < 9223372036854775808"
@@ -337,4 +338,7 @@ def _joined(word: str, parts: Iterable[str]) -> str:
     every = list(parts)
     if not every:
         return f"({_TRUE if word == ' && ' else _FALSE})"
-    return f"({word.join(every)})"
+    if len(every) <= _FLAT:
+        return f"({word.join(every)})"
+    half = len(every) // 2  # PostgreSQL's stack ends at a long chain
+    return f"({_joined(word, every[:half])}{word}{_joined(word, every[half:])})"

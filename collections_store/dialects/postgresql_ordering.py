@@ -98,7 +98,12 @@ def place(parameter: str, name: str) -> str:
 def array_at(body: str, keys: tuple[str, ...], *, apart: bool = False) -> str:
     """Spell `ArrayAt`."""
     sign = "IS NOT DISTINCT FROM" if apart else "="
-    return f"(jsonb_typeof({value_at(body, keys)}) {sign} 'array')"
+    return f"({type_at(body, keys)} {sign} 'array')"
+
+
+def type_at(body: str, keys: tuple[str, ...]) -> str:
+    """Spell `TypeAt`."""
+    return f"jsonb_typeof({value_at(body, keys)})"
 
 
 def value_at(body: str, keys: tuple[str, ...]) -> str:

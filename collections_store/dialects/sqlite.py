@@ -36,6 +36,7 @@ from ..expressions import (
     SortPart,
     SortValue,
     TableSize,
+    TypeAt,
     ValueText,
 )
 from . import Durability, Function, TableVanished, UniqueViolated
@@ -211,6 +212,11 @@ def _sort_value(element: SortValue, compiler: Any, **kw: Any) -> str:
 @compiles(ValueText, NAME)
 def _value_text(element: ValueText, compiler: Any, **kw: Any) -> str:
     return f"({compiler.process(element.clauses, **kw)} -> {path_literal(element.keys)})"
+
+
+@compiles(TypeAt, NAME)
+def _type_at(element: TypeAt, compiler: Any, **kw: Any) -> str:
+    return ordering.type_at(compiler.process(element.clauses, **kw), element.keys)
 
 
 @compiles(ArrayAt, NAME)

@@ -83,7 +83,12 @@ def part(body: str, keys: tuple[str, ...], name: str) -> str:
 
 def array_at(body: str, keys: tuple[str, ...], *, apart: bool = False) -> str:
     """Spell `ArrayAt`."""
-    return f"json_type({body}, {path_literal(keys)}) {'IS' if apart else '='} 'array'"
+    return f"{type_at(body, keys)} {'IS' if apart else '='} 'array'"
+
+
+def type_at(body: str, keys: tuple[str, ...]) -> str:
+    """Spell `TypeAt`."""
+    return f"json_type({body}, {path_literal(keys)})"
 
 
 # -- tests that an index serves ------------------------------------------------------------------

@@ -43,6 +43,7 @@ from .conditions import (
     Value,
     prefix_range,
 )
+from .nesting import check_nesting
 from .parsing import Parser
 from .printing import to_json
 from .shapes import in_words, shape_of, spelled_out, values_of
@@ -86,6 +87,7 @@ class Filter:
             case Filter():
                 return what
             case Mapping():
+                check_nesting(what)
                 return cls(Parser(rules).document(what))
         raise InvalidFilter("", f"a filter is a document or a field, not {shortened(what)}")
 

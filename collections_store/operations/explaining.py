@@ -33,7 +33,7 @@ class Explain:
         statements = connection.collection(self.collection)
         query = statements.select(self.filter, self.sort)
         arrays = query.doubtful and self._is_wrong(connection, query)
-        by_sql = statements.order(self.sort).can_say() and not query.residual and not arrays
+        by_sql = statements.can_order(self.filter, self.sort) and not query.residual and not arrays
         if not by_sql:
             query = statements.select(self.filter, NATURAL, plain=False)
         return self._explained(connection, statements, query, arrays=arrays, by_sql=by_sql)

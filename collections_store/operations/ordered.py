@@ -43,6 +43,7 @@ class Ordered:
         self._filter, self._sort = filter, sort
         self._statements = connection.collection(collection)
         self._order: Order = self._statements.order(sort)
+        self._can_say = self._statements.can_order(filter, sort)
 
     def window(self, skip: int, limit: int | None) -> list[Placed]:
         """Return `limit` objects after the first `skip`."""
@@ -66,7 +67,7 @@ class Ordered:
 
     def _selected(self, skip: int, limit: int | None) -> list[Placed] | None:
         """Ask SQL for the window; None: it cannot tell."""
-        if not self._order.can_say() or self._plain(None).residual:
+        if not self._can_say or self._plain(None).residual:
             return None
         try:
             window = {"skip": skip, "limit": NO_LIMIT if limit is None else limit}
@@ -81,7 +82,7 @@ class Ordered:
             return list(
                 islice(matching(self._connection, self._collection, self._filter, start), limit)
             )
-        doubtful = self._order.can_say() and self._plain(None).doubtful
+        doubtful = self._can_say and self._plain(None).doubtful
         if limit is None or not doubtful:
             return self._sorted(after, limit)
         try:
@@ -109,7 +110,7 @@ class Ordered:
         """Yield what comes after a place, level by level, batch by batch. What the matcher must decide
         takes more than one batch, which is for orders that an index has.
         """
-        if not self._order.can_say() or not self._is_exact(after):
+        if not self._can_say or not self._is_exact(after):
             raise Rough
         if select(None).residual and not self._statements.has_index(self._sort):
             raise Rough

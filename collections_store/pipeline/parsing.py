@@ -11,6 +11,7 @@ from .. import codec
 from ..codec import Codec
 from ..errors import InvalidBody, InvalidFilter, InvalidPipeline, InvalidSort, shortened
 from ..filter import Filter
+from ..filter.nesting import check_nesting
 from ..filter.parsing import Parser as FilterParser
 from ..formula import Constant, Formula
 from ..formula import Parser as FormulaParser
@@ -125,6 +126,7 @@ class Parser:
             return [Match(operand)]
         try:
             parser = FilterParser(self._rules, variables=self._variables)
+            check_nesting(operand)
             return [Match(Filter(parser.document(operand)))]
         except InvalidFilter as error:
             raise _moved(error, place) from error

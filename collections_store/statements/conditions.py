@@ -32,6 +32,8 @@ from ..path import ways_to
 
 MAX_CONDITIONS: Final = 100
 """More conditions run in the matcher: SQLite's expressions end at a depth of 1,000."""
+MAX_PLAIN: Final = 10
+"""More conditions are not said in words that indexes serve: SQLite's planner takes them in pairs."""
 MAX_MIXED: Final = 2
 """Deeper combinations of what is asked of the body and of the metadata run in the matcher."""
 
@@ -101,16 +103,21 @@ class Conditions:
 
     def plain(self, shape: Condition, indexed: Ways) -> Where:
         """Say a shape in words that the indexes over the fields `indexed` serve."""
+        spoken = [each for each in conjuncts(shape) if is_plain(each, indexed)][:MAX_PLAIN]
         where = self._where(
-            shape, lambda c, n: self._plainly(c, n, indexed) or self._say_exactly(c, n)
+            shape,
+            lambda c, n: (c in spoken and self._plainly(c, n, indexed)) or self._say_exactly(c, n),
         )
-        spoken = (each for each in conjuncts(shape) if is_plain(each, indexed))
         ways = (way for each in spoken for keys in keys_of(each) for way in ways_to(keys))
         return replace(where, ways=frozenset(ways))
 
     def opened(self, shape: Condition, indexed: Ways) -> Where:
         """Say a shape whatever the objects hold, the indexes' words first."""
-        return self._where(shape, lambda c, n: self._either(c, n, indexed))
+        spoken = [each for each in conjuncts(shape) if is_plain(each, indexed)][:MAX_PLAIN]
+        return self._where(
+            shape,
+            lambda c, n: self._either(c, n, indexed) if c in spoken else self._say_exactly(c, n),
+        )
 
     def _where(self, shape: Condition, say: Callable[[Condition, str], Said | None]) -> Where:
         clauses, binds, residual = [], [], []

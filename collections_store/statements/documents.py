@@ -6,6 +6,7 @@ filter's shape, so that filters that differ in values only share one; the cache 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Any, Final, TypeAlias
@@ -22,7 +23,7 @@ from ..expressions import (
     TableSize,
     ValueText,
 )
-from ..filter import Condition, Field, Filter, shape_of
+from ..filter import Condition, Field, Filter, conjuncts, shape_of
 from ..index import CollectionOptions, Index, every_conjunct, parts_of
 from ..ordering import Sort
 from ..path import ways_to
@@ -33,6 +34,10 @@ from .ordered import Order, array_on
 
 NATURAL: Final = Sort()
 SHAPES_KEPT: Final = 256
+MAX_TESTS: Final = 400
+"""Conditions times places where arrays must be looked for; with more, indexes and orders are not said
+in SQL, whose expressions end at a depth of 1,000 on SQLite.
+"""
 
 
 Paths: TypeAlias = tuple[tuple[str, ...], ...]
@@ -66,6 +71,14 @@ class Statements:
         hold: then the order is the natural one.
         """
         return self._select_cached(*self._shape(filter, sort), sort, level, plain)
+
+    def can_order(self, filter: Filter, sort: Sort) -> bool:
+        """Can SQL say an order, in not too many words?"""
+        order = self.order(sort)
+        return (
+            order.can_say()
+            and len(order.ways()) * (1 + len(conjuncts(filter.condition))) <= MAX_TESTS
+        )
 
     def has_index(self, sort: Sort) -> bool:
         """Has an index, be it that of the ids or of the places, the order of a sort?"""
@@ -179,10 +192,10 @@ class Statements:
             each for each in self.options.indexes if each.where is None or each.name in implied
         ]
         opened = {path for each in usable if each.arrays for path in each.paths}
+        opened = opened if self.database.INDEXES_ARRAYS else set()
         fields = {path for each in usable if not each.arrays for path in each.paths}
         indexed = frozenset(path.keys for path in fields - opened)
-        say = self._conditions.plain if plain else self._conditions.opened
-        where = say(shape, indexed) if indexed else self._conditions.exact(shape)
+        where = self._said(shape, indexed, plain)
         limiting = [e for e in usable if e.where is not None and (plain or not e.unique)]
         limits = [partial(self.table, each) for each in limiting]
         paths = [part.path for each in limiting for part in parts_of(each.where or Filter())]
@@ -190,6 +203,14 @@ class Statements:
         blind = ways if any(each.unique for each in limiting) else set()
         clauses = (*where.clauses, *limits)
         return replace(where, clauses=clauses, ways=where.ways | blind)
+
+    def _said(self, shape: Condition, indexed: Ways, plain: bool) -> Where:
+        """Say a shape in words that indexes serve, unless that takes too many."""
+        say = self._conditions.plain if plain else self._conditions.opened
+        where = say(shape, indexed) if indexed else None
+        if where is None or len(where.ways) * len(conjuncts(shape)) > MAX_TESTS:
+            return self._conditions.exact(shape)
+        return where
 
     def _select(
         self, shape: Condition, implied: Implied, sort: Sort, level: int | None, plain: bool
@@ -275,15 +296,22 @@ class Statements:
         return Query(self._sql(statement), where.bind, where.residual)
 
     def _array(self, shape: Condition, ways: Ways) -> sa.ColumnElement[bool] | None:
-        """Some matching row has an array at one of the places; each is looked for by itself, so that
-        its index serves.
+        """Some matching row has an array at one of the places; each is looked for by itself, and first
+        in any row, so that its small index serves.
         """
         if not ways:
             return None
-        exact, body = self._conditions.exact(shape), self.table.c.body
+        exact = self._conditions.exact(shape)
+        return sa.or_(*(self._array_at(way, exact.clauses) for way in sorted(ways)))
+
+    def _array_at(
+        self, way: tuple[str, ...], clauses: Sequence[sa.ColumnElement[bool]]
+    ) -> sa.ColumnElement[bool]:
         one: sa.Select[Any] = sa.select(sa.literal_column("1")).select_from(self.table)
-        rows = (one.where(ArrayAt(body, way), *exact.clauses) for way in sorted(ways))
-        return sa.or_(*(sa.exists(each.correlate(None)) for each in rows))
+        some = one.where(ArrayAt(self.table.c.body, way)).correlate(None)
+        if not clauses:
+            return sa.exists(some)
+        return sa.and_(sa.exists(some), sa.exists(some.where(*clauses)))
 
     def _also(self, shape: Condition, where: Where) -> Bind:
         exact = self._conditions.exact(shape)

@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ..dialects import Database
-from ..expressions import ArrayAt, PartialTest, SortPart
+from ..expressions import ArrayAt, PartialTest, SortPart, TypeAt
 from ..filter import Equals, Field, Filter, OneOf, Value
 from ..filter.conditions import flat
 from ..index import Index, parts_of
@@ -42,8 +42,8 @@ class IndexStatements:
     def create_way(self, way: tuple[str, ...], physical: str) -> str:
         """Create the index of the objects that have an array at a place."""
         table = self._table()
-        some = ArrayAt(table.c.body, way)
-        return self._created(sa.Index(physical, some, **self._only(some)))
+        only = self._only(ArrayAt(table.c.body, way))
+        return self._created(sa.Index(physical, TypeAt(table.c.body, way), **only))
 
     def create_over_body(self, number: int) -> Sequence[str]:
         """Create the index over the whole body, where the database has one."""
