@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from ..errors import CollectionsStoreError, DatabaseError, InvalidUrl
 from ..explanation import Plan
-from ..filter import Condition, Kind, Value
+from ..filter import Condition, Kind, Test, Value
 from ..ordering import Key
 
 COMMIT: Final = "COMMIT"
@@ -153,6 +153,9 @@ class Database(Protocol):
 
     def plain_width(self, kind: Kind) -> int:
         """Return how many parameters a value of that kind takes in a `PlainTest`."""
+
+    def pinned(self, test: Test) -> Sequence[str]:
+        """Return the `SORT_PARTS` in which all values are alike that pass a `PlainTest`."""
 
     def plain_values(self, value: Value) -> Sequence[Any]:
         """Return these parameters."""

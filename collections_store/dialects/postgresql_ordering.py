@@ -127,6 +127,20 @@ def plain_width(kind: Kind) -> int:
     return {"null": 0, "string": 2, "strings": 2, "prefix regex": 3}.get(kind, 1)
 
 
+def pinned(test: Test) -> Sequence[str]:
+    """Return the parts in which all values are alike that pass a test of scalars."""
+    match test:
+        case Equals():
+            return SORT_PARTS
+        case Compare(_, given) if given.kind == "number":
+            return ("rank",)
+        case Compare(_, given) if given.kind == "string":
+            return "rank", "number"
+        case Matches():
+            return "rank", "number"
+    return ()
+
+
 def plain_values(value: Value) -> Sequence[Any]:
     """Return the parameters of a value."""
     match value.kind:

@@ -51,6 +51,7 @@ from .sqlite_ordering import SORT_PARTS as SORT_PARTS
 from .sqlite_ordering import can_order as can_order
 from .sqlite_ordering import index_parts as index_parts
 from .sqlite_ordering import is_rough as is_rough
+from .sqlite_ordering import pinned as pinned
 from .sqlite_ordering import plain_values as plain_values
 from .sqlite_ordering import plain_width as plain_width
 from .sqlite_ordering import sort_values as sort_values

@@ -101,6 +101,18 @@ def plain_width(kind: Kind) -> int:
     return {"null": 0, "boolean": 2, "prefix regex": 2}.get(kind, 1)
 
 
+def pinned(test: Test) -> Sequence[str]:
+    """Return the parts in which all values are alike that pass a test of scalars."""
+    match test:
+        case Equals():
+            return SORT_PARTS
+        case Compare(_, given) if given.kind != "boolean":
+            return ("rank",)
+        case Matches():
+            return ("rank",)
+    return ()
+
+
 def plain_values(value: Value) -> Sequence[Any]:
     """Return the parameters of a value."""
     match value.kind:

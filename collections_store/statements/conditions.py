@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
@@ -29,6 +29,7 @@ from ..filter import (
 )
 from ..index import implied_by, is_in_arrays, is_plain, keys_of
 from ..path import ways_to
+from .ordered import Part
 
 MAX_CONDITIONS: Final = 100
 """More conditions run in the matcher: SQLite's expressions end at a depth of 1,000."""
@@ -56,13 +57,14 @@ class Where:
 
     `bind` makes the parameters of a filter's values. What the conditions at the places `residual`
     ask runs in the matcher. The clauses are right as long as no object that matches has an array at
-    one of the `ways`.
+    one of the `ways`. All rows are alike in the parts that are `pinned`.
     """
 
     clauses: tuple[sa.ColumnElement[bool], ...]
     bind: Bind
     residual: tuple[int, ...]
     ways: Ways = frozenset()
+    pinned: frozenset[Part] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +103,31 @@ class Conditions:
         """Say a shape whatever the objects hold."""
         return self._where(shape, self._say_exactly)
 
-    def plain(self, shape: Condition, indexed: Ways) -> Where:
-        """Say a shape in words that the indexes over the fields `indexed` serve."""
-        spoken = [each for each in conjuncts(shape) if is_plain(each, indexed)][:MAX_PLAIN]
+    def plain(self, shape: Condition, indexed: Ways, without: Callable[[Condition], bool]) -> Where:
+        """Say a shape in words that the indexes over the fields `indexed` serve, `without` those
+        conditions that shall not be.
+        """
+        wanted = (each for each in conjuncts(shape)[:MAX_CONDITIONS] if not without(each))
+        spoken = [each for each in wanted if is_plain(each, indexed)][:MAX_PLAIN]
         where = self._where(
             shape,
             lambda c, n: (c in spoken and self._plainly(c, n, indexed)) or self._say_exactly(c, n),
         )
         ways = (way for each in spoken for keys in keys_of(each) for way in ways_to(keys))
-        return replace(where, ways=frozenset(ways))
+        return replace(where, ways=frozenset(ways), pinned=frozenset(self._pinned(spoken)))
+
+    def _pinned(self, spoken: Iterable[Condition]) -> Iterator[Part]:
+        """Yield the parts of fields in which all rows are alike, by what is said of them."""
+        for each in spoken:
+            match each:
+                case And(conditions):
+                    yield from self._pinned(conditions)
+                case Field(path, test):
+                    yield from ((path.keys, part) for part in self.database.pinned(test))
 
     def opened(self, shape: Condition, indexed: Ways) -> Where:
         """Say a shape whatever the objects hold, the indexes' words first."""
-        spoken = [each for each in conjuncts(shape) if is_plain(each, indexed)][:MAX_PLAIN]
+        spoken = [c for c in conjuncts(shape) if is_plain(c, indexed)][:MAX_PLAIN]
         return self._where(
             shape,
             lambda c, n: self._either(c, n, indexed) if c in spoken else self._say_exactly(c, n),

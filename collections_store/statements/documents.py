@@ -6,9 +6,10 @@ filter's shape, so that filters that differ in values only share one; the cache 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
+from functools import partial as partial_of
 from typing import Any, Final, TypeAlias
 
 import sqlalchemy as sa
@@ -41,8 +42,13 @@ in SQL, whose expressions end at a depth of 1,000 on SQLite.
 
 
 Paths: TypeAlias = tuple[tuple[str, ...], ...]
+Without: TypeAlias = Callable[[Condition], bool]
 Implied: TypeAlias = tuple[str, ...]
 """The names of the partial indexes whose condition a filter implies."""
+
+
+def _nothing(condition: Condition) -> bool:  # noqa: ARG001
+    return False
 
 
 class Statements:
@@ -187,7 +193,9 @@ class Statements:
         """Give the columns of a sort."""
         return Order(self.table, self.database, sort)
 
-    def _where(self, shape: Condition, implied: Implied, plain: bool) -> Where:
+    def _where(
+        self, shape: Condition, implied: Implied, plain: bool, without: Without = _nothing
+    ) -> Where:
         usable = [
             each for each in self.options.indexes if each.where is None or each.name in implied
         ]
@@ -195,7 +203,7 @@ class Statements:
         opened = opened if self.database.INDEXES_ARRAYS else set()
         fields = {path for each in usable if not each.arrays for path in each.paths}
         indexed = frozenset(path.keys for path in fields - opened)
-        where = self._said(shape, indexed, plain)
+        where = self._said(shape, indexed, plain, without)
         limiting = [e for e in usable if e.where is not None and (plain or not e.unique)]
         limits = [partial(self.table, each) for each in limiting]
         paths = [part.path for each in limiting for part in parts_of(each.where or Filter())]
@@ -204,10 +212,13 @@ class Statements:
         clauses = (*where.clauses, *limits)
         return replace(where, clauses=clauses, ways=where.ways | blind)
 
-    def _said(self, shape: Condition, indexed: Ways, plain: bool) -> Where:
+    def _said(self, shape: Condition, indexed: Ways, plain: bool, without: Without) -> Where:
         """Say a shape in words that indexes serve, unless that takes too many."""
-        say = self._conditions.plain if plain else self._conditions.opened
-        where = say(shape, indexed) if indexed else None
+        where = None
+        if indexed and plain:
+            where = self._conditions.plain(shape, indexed, without)
+        elif indexed:
+            where = self._conditions.opened(shape, indexed)
         if where is None or len(where.ways) * len(conjuncts(shape)) > MAX_TESTS:
             return self._conditions.exact(shape)
         return where
@@ -215,14 +226,16 @@ class Statements:
     def _select(
         self, shape: Condition, implied: Implied, sort: Sort, level: int | None, plain: bool
     ) -> Query:
-        where, order = self._where(shape, implied, plain), self.order(sort if plain else NATURAL)
+        order = self.order(sort if plain else NATURAL)
+        where = self._where(shape, implied, plain, partial_of(order.is_bounded, level=level))
         statement = self._in_order(where, order, level)
         return self._with_doubt(shape, where, statement, order.ways())
 
     def _select_apart(
         self, shape: Condition, implied: Implied, sort: Sort, level: int | None
     ) -> Query:
-        where, order = self._where(shape, implied, plain=True), self.order(sort)
+        order = self.order(sort)
+        where = self._where(shape, implied, True, partial_of(order.is_bounded, level=level))
         some = array_on(self.table.c.body, where.ways | order.ways())
         statement = self._in_order(where, order, level).where(IsNot(some))
         return Query(self._sql(statement), where.bind, where.residual)
@@ -234,11 +247,10 @@ class Statements:
         return Query(self._sql(statement), where.bind, where.residual)
 
     def _in_order(self, where: Where, order: Order, level: int | None) -> sa.Select[Any]:
-        begun, ordered = ([], order.all()) if level is None else order.begin(level)
         chosen: sa.Select[Any] = sa.select(self.table.c.seq, *self._columns)
         return (
-            chosen.where(*where.clauses, *begun)
-            .order_by(*ordered)
+            chosen.where(*where.clauses, *order.begin(level))
+            .order_by(*order.directed(level, where.pinned))
             .limit(sa.bindparam("limit", type_=sa.BigInteger))
             .offset(sa.bindparam("skip", type_=sa.BigInteger))
         )

@@ -7,25 +7,32 @@ they do not. What an array holds they do not see: `has_array` asks for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 
 from ..dialects import Database
 from ..expressions import ArrayAt, SortPart, SortValue
+from ..filter import Compare, Condition, Field
 from ..ordering import NULL, Key, Sort, SortField
 from ..path import Path, ways_to
+
+Part: TypeAlias = tuple[tuple[str, ...], str]
+"""The keys of a field, and one of its `SORT_PARTS`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of an order, and the parameter that holds a place in it."""
+    """A column of an order, and the parameter that holds a place in it; `part`: of which field of the
+    body it is which `SortPart`.
+    """
 
     expression: sa.ColumnElement[Any]
     place: sa.ColumnElement[Any]
     descending: bool
+    part: Part | None = None
 
     @property
     def directed(self) -> sa.ColumnElement[Any]:
@@ -59,17 +66,34 @@ class Order:
         paths = (target for target in targets if isinstance(target, Path))
         return frozenset(way for path in paths for way in ways_to(path.keys))
 
-    def all(self) -> list[sa.ColumnElement[Any]]:
-        """Return in what order all rows come."""
-        return [column.directed for column in self.columns]
-
-    def begin(self, level: int) -> tuple[list[sa.ColumnElement[bool]], list[sa.ColumnElement[Any]]]:
+    def begin(self, level: int | None) -> list[sa.ColumnElement[bool]]:
         """Return the conditions of the rows that are equal to a place in `level` columns and come
-        after it by the next, and in what order they come.
+        after it by the next; None: all rows.
         """
+        if level is None:
+            return []
         equal = [column.expression == column.place for column in self.columns[:level]]
-        rest = [column.directed for column in self.columns[level:]]
-        return [*equal, self.columns[level].beyond], rest
+        return [*equal, self.columns[level].beyond]
+
+    def directed(self, level: int | None, pinned: Collection[Part]) -> list[sa.ColumnElement[Any]]:
+        """Return in what order these rows come, who are all alike in the parts that are `pinned`:
+        SQLite sorts by what an index has already, if it is told of what does not vary.
+        """
+        return [each.directed for each in self.columns[level or 0 :] if each.part not in pinned]
+
+    def is_bounded(self, condition: Condition, level: int | None) -> bool:
+        """Does a level bound the rows by the field of a condition, and as closely? An index has one
+        bound on each side, and SQLite takes any.
+        """
+        if level is None or not isinstance(condition, Field):
+            return False
+        parts = [number for number, each in enumerate(self.columns) if _is_of(each, condition)]
+        if not parts or level < parts[0]:
+            return False
+        if level > parts[-1]:
+            return True
+        lower = {"$lt", "$lte"} if self.columns[level].descending else {"$gt", "$gte"}
+        return isinstance(condition.test, Compare) and condition.test.operator in lower
 
     def levels(self, keys: Sequence[Key]) -> list[int]:
         """Return the levels that together give all rows after a place, in the order they come."""
@@ -100,7 +124,8 @@ class Order:
             for expression, part in self._expressions(field):
                 bound = sa.bindparam(f"s{number}", type_=sa.types.NULLTYPE)
                 place = bound if part is None else SortValue(bound, part)
-                yield Column(expression, place, field.descending)
+                known = None if part is None else (field.target.keys, part)  # type: ignore[union-attr]
+                yield Column(expression, place, field.descending, known)
                 number += 1
 
     def _expressions(self, field: SortField) -> Iterator[tuple[sa.ColumnElement[Any], str | None]]:
@@ -112,6 +137,10 @@ class Order:
         else:
             for part in self._database.SORT_PARTS:
                 yield SortPart(c.body, target.keys, part), part
+
+
+def _is_of(column: Column, field: Field) -> bool:
+    return column.part is not None and column.part[0] == field.path.keys
 
 
 def array_on(body: Any, ways: Iterable[tuple[str, ...]]) -> sa.ColumnElement[bool]:
