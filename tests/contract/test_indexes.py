@@ -1,10 +1,15 @@
 """Indexes: made, used, kept, and held to on both databases."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from conftest import Place
 
-from collections_store import DuplicateKey, F, IndexExists, InvalidFilter, InvalidIndex
+from collections_store import DuplicateKey, F, IndexExists, InvalidFilter, InvalidIndex, Store
 
 
 def test_an_index_is_made_once_and_listed(things: Any) -> None:
@@ -301,3 +306,90 @@ def test_an_index_serves_both_ways(things: Any) -> None:
     things.create_index([("n", 1), ("m", -1)])
     assert things.explain(sort=[("n", -1), ("m", 1)]).advice is None
     assert things.explain(sort=[("n", -1)]).advice is None
+
+
+def test_a_unique_partial_index_leaves_arrays_alone(things: Any) -> None:
+    things.create_index("a", unique=True, where={"live": True})
+    for number, live in enumerate([[], [], [True], [True], {"x": 1}]):
+        things.put(str(number), {"a": 1, "live": live})
+    things.put("live", {"a": 1, "live": True})
+    with pytest.raises(DuplicateKey):
+        things.put("new", {"a": 1, "live": True})
+    assert [d.id for d in things.find({"a": 1, "live": True})] == ["2", "3", "live"]
+    assert things.count({"a": 1, "live": True}) == 3
+    assert things.delete_many({"a": 1, "live": True}).deleted_count == 3
+
+
+@pytest.mark.parametrize("name", ["same", None])
+def test_indexes_made_at_once(shared_place: Place, name: str | None) -> None:
+    """By four stores, of one index or of four."""
+    barrier = threading.Barrier(4)
+    with ExitStack() as stack:
+        stores = [
+            stack.enter_context(Store(shared_place.url, **shared_place.options)) for _ in range(4)
+        ]
+        stores[0]["c"].put_many((str(n), {"a": n}) for n in range(500))
+
+        def make(number: int) -> str:
+            barrier.wait()
+            return stores[number]["c"].create_index("a" if name else f"b{number}")
+
+        with ThreadPoolExecutor(4) as pool:
+            made = list(pool.map(make, range(4)))
+        assert made == (["a_1"] * 4 if name else [f"b{n}_1" for n in range(4)])
+        assert sorted(i.name for i in stores[0]["c"].indexes()) == sorted(set(made))
+
+
+def test_writes_race_with_a_unique_index_that_comes_and_goes(shared_place: Place) -> None:
+    problems: list[Exception] = []
+    end = threading.Event()
+    with ExitStack() as stack:
+        stores = [
+            stack.enter_context(Store(shared_place.url, **shared_place.options)) for _ in range(3)
+        ]
+
+        def write(number: int) -> None:
+            for turn in range(150):
+                try:
+                    stores[number]["c"].put(f"{number}-{turn}", {"k": 1})
+                except DuplicateKey:
+                    pass
+                except Exception as error:  # noqa: BLE001 - shown below, whatever it is
+                    problems.append(error)
+            end.set()
+
+        threads = [threading.Thread(target=write, args=(number,)) for number in (1, 2)]
+        for thread in threads:
+            thread.start()
+        while not end.is_set():
+            stores[0]["c"].delete_many({})
+            with suppress(DuplicateKey):
+                stores[0]["c"].create_index("k", unique=True)
+            stores[0]["c"].drop_index("k_1")
+        for thread in threads:
+            thread.join()
+    assert problems == []
+
+
+def test_a_collection_of_an_older_version_can_be_used(shared_place: Place) -> None:
+    with Store(shared_place.url, **shared_place.options) as store:
+        store["old"].put_many({"a": {"n": 1}, "b": {"n": 2}})
+    forget_options(shared_place)
+    with Store(shared_place.url, **shared_place.options) as store:
+        old = store["old"]
+        assert [info.count for info in store.collections()] == [2]
+        page = old.page(sort="n", limit=1)
+        assert [d.id for d in old.page(sort="n", after=page.cursor)] == ["b"]
+        old.create_index("n", unique=True)
+        with pytest.raises(DuplicateKey):
+            old.put("c", {"n": 2})
+        assert store.drop("old")
+
+
+def forget_options(place: Place) -> None:
+    """Leave the row of the catalogue as a version before 0003 made it."""
+    engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        table = sa.table("cs_collections", sa.column("options"), schema=place.options.get("schema"))
+        connection.execute(sa.update(table).values(options="{}"))
+    engine.dispose()

@@ -57,16 +57,20 @@ def filled(things: Collection) -> Collection:
 def strategy(things: Collection, asked: str) -> str:
     """Return what the database does, in the words of the tables."""
     explained = eval(f"explain({asked})", {"explain": things.explain, "re": re})
-    words = serves(explained, things.indexes())
     if "sort=" in asked:
+        words = kind_of(explained, things.indexes()) if explained.order == "index" else ""
         return {"index": words, "database": "database", "python": "Python"}[explained.order]
+    words = serves(explained, things.indexes())
     return f"{words} and matcher" if explained.in_matcher else words
 
 
 def serves(explained: Explanation, indexes: list[Index]) -> str:
     """Name the kind of the index that is used; the objects with arrays may be found by another."""
-    if explained.scans:
-        return "none"
+    return "none" if explained.scans else kind_of(explained, indexes)
+
+
+def kind_of(explained: Explanation, indexes: list[Index]) -> str:
+    """Name the kind of the index that is used."""
     kinds = {each.name: "index of arrays" if each.arrays else "index" for each in indexes}
     kinds |= {"$body": "index over bodies", "$id": "index of ids"}
     used = {kinds[name] for name in explained.indexes}
