@@ -10,7 +10,8 @@ from .. import codec
 from ..document import Anonymous, Document
 from ..errors import InvalidPipeline, shortened
 from ..filter import Filter
-from ..pipeline import MEMORY_LIMIT, Leading, Pipeline, Row, slim
+from ..pipeline import MEMORY_LIMIT, Leading, Memory, Pipeline, Row, slim
+from ..statements import MAX_VALUE
 from ..values import MISSING
 from .catalogue import CollectionAbsent
 from .queries import Count, Find
@@ -18,7 +19,7 @@ from .reading import Inexact, matching, rows_of
 
 MAX_SORTED: Final = 10_000
 """More rows are sorted here, where they are weighed."""
-MAX_VALUES: Final = 100_000
+MAX_VALUES: Final = 50_000
 """More different values are grouped here."""
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ class Aggregate:
         if leading.sort is not None and _is_small(leading):
             window = (leading.sort, leading.skip, leading.limit)
             found = Find(self.collection, leading.filter, *window)(connection)
+            memory = Memory(leading.place, self.memory_limit)
+            for each in found:
+                memory.hold_value(each.body)
             return self._run(connection, leading.rest, found)
         grouped = self._grouped(connection)
         return self._streamed(connection) if grouped is None else grouped
@@ -70,7 +74,7 @@ class Aggregate:
             rows = rows_of(connection, query, asked, {"skip": 0, "limit": MAX_VALUES})
         except Inexact:
             return None
-        if len(rows) == MAX_VALUES:
+        if len(rows) == MAX_VALUES or any(map(_is_cut, rows)):
             return None
         counted = ((slim(paths, map(_decoded, texts)), times) for _, times, *texts in rows if times)
         return list(rest.run_counted(counted, _Others(connection), **self._options(connection)))
@@ -104,6 +108,10 @@ class _Others:
 
 def _is_small(leading: Leading) -> bool:
     return leading.limit is not None and leading.skip + leading.limit <= MAX_SORTED
+
+
+def _is_cut(row: Any) -> bool:
+    return any(text is not None and len(text) > MAX_VALUE for text in row[2:])
 
 
 def _decoded(text: str | None) -> Any:

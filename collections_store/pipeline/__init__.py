@@ -16,7 +16,7 @@ from ..codec import Codec
 from ..filter import Filter
 from ..ordering import Sort
 from .grouping import counted, paths_of, slim
-from .memory import MEMORY_LIMIT
+from .memory import MEMORY_LIMIT, Memory
 from .parsing import Parser
 from .rows import Context, Nowhere, Row, Source
 from .running import run
@@ -93,11 +93,11 @@ class Pipeline:
     def leading(self) -> Leading:
         """Return what a database can do first, and the pipeline behind it."""
         asked, behind = self.filtered()
-        sort, skip, limit, number = None, 0, None, 0
+        sort, skip, limit, number, place = None, 0, None, 0, ""
         for step in behind.steps:
             match step.stage:
                 case SortRows() if number == 0:
-                    sort = step.stage.sort
+                    sort, place = step.stage.sort, step.place
                 case Skip(count) if limit is None:
                     skip += count
                 case Limit(count):
@@ -108,7 +108,7 @@ class Pipeline:
         steps = behind.steps[number:]
         if number == 0 and steps and isinstance(steps[0].stage, Count):
             return Leading(asked, count=steps[0].stage.field, rest=Pipeline(steps[1:]))
-        return Leading(asked, sort, skip, limit, rest=Pipeline(steps))
+        return Leading(asked, sort, skip, limit, rest=Pipeline(steps), place=place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Leading:
     """What a pipeline begins with, in this order: a filter, a sort, a window.
 
     `count` is the field of a `$count` that comes right behind the filter: then there is no sort and
-    no window. `rest` is what remains to be run.
+    no window. `rest` is what remains to be run, `place` that of the sort.
     """
 
     filter: Filter
@@ -125,6 +125,7 @@ class Leading:
     limit: int | None = None
     count: str | None = None
     rest: Pipeline = Pipeline()
+    place: str = ""
 
 
 __all__ = [
@@ -132,6 +133,7 @@ __all__ = [
     "Accumulator",
     "Group",
     "Leading",
+    "Memory",
     "Nowhere",
     "Pipeline",
     "Row",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .catalogue import CatalogueStatements
 from .compiling import compiled
 from .conditions import Query
-from .documents import Statements
+from .documents import MAX_VALUE, Statements
 from .ordered import Order
 
-__all__ = ["CatalogueStatements", "Order", "Query", "Statements", "compiled"]
+__all__ = ["MAX_VALUE", "CatalogueStatements", "Order", "Query", "Statements", "compiled"]

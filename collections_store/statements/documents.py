@@ -35,6 +35,8 @@ from .ordered import Order, array_on
 
 NATURAL: Final = Sort()
 SHAPES_KEPT: Final = 256
+MAX_VALUE: Final = 1000
+"""Characters of JSON of a value that `Statements.group` tells."""
 MAX_TESTS: Final = 400
 """Conditions times places where arrays must be looked for; with more, indexes and orders are not said
 in SQL, whose expressions end at a depth of 1,000 on SQLite.
@@ -128,7 +130,8 @@ class Statements:
     def group(self, filter: Filter, paths: Paths) -> Query:
         """Give the different combinations of the values at some paths as JSON text, null where there
         is none, in the order in which they come up, after `:skip`, `:limit` at most: each behind the place where it
-        does, and how many rows have it. Without paths there is one, be it for no rows.
+        does, and how many rows have it. A value of more than `MAX_VALUE` characters is cut behind one
+        more. Without paths there is one combination, be it for no rows.
         """
         return self._group_cached(*self._shape(filter), paths)
 
@@ -275,7 +278,10 @@ class Statements:
         where = self._where(shape, implied, plain=True)
         values = [ValueText(self.table.c.body, keys) for keys in paths]
         first, times = sa.func.min(self.table.c.seq), sa.func.count(self.table.c.seq)
-        chosen: sa.Select[*tuple[Any, ...]] = sa.select(first, times, *values)
+        begin: Any = sa.literal_column("1")
+        length: Any = sa.literal_column(str(MAX_VALUE + 1))
+        told = [sa.func.substr(value, begin, length) for value in values]
+        chosen: sa.Select[*tuple[Any, ...]] = sa.select(first, times, *told)
         statement = (
             chosen.where(*where.clauses)
             .group_by(*values)

@@ -232,3 +232,12 @@ def test_the_cases_of_mongodb_drivers(things: Any, script: list[Any]) -> None:
             found = things.aggregate(step["pipeline"])
             if step["expect"]["docs"] is not None:
                 assert found == step["expect"]["docs"]
+
+
+@pytest.mark.parametrize("stage", [{"$sort": {"n": 1}}, {"$group": {"_id": "$s"}}])
+def test_what_the_database_does_counts_too(things: Any, stage: Any) -> None:
+    things.put_many((str(n), {"n": n, "s": f"{n} {'x' * 5000}"}) for n in range(40))
+    pipeline = [stage, {"$limit": 50}]
+    with pytest.raises(MemoryLimitExceeded, match=next(iter(stage)).replace("$", r"\$")):
+        things.aggregate(pipeline, memory_limit=100_000)
+    assert len(things.aggregate(pipeline)) == 40
