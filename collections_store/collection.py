@@ -303,7 +303,7 @@ class Collection:
         """Have an index over fields of the body; returns its name.
 
         `keys` is a field, (field, 1 or -1) pairs or a mapping, as for a sort: up to 5 fields. Without a
-        `name` it is made of them, "country_1_people_-1". It serves filters by these fields, from the
+        `name` it is made of them, "country_1_people_-1", "tags_arrays". It serves filters by these fields, from the
         first on, and orders by them.
 
         `unique` forbids two objects with the same values: types are kept apart (1 is not "1"), what

@@ -86,7 +86,7 @@ class Index:
         if arrays and where is not None:
             raise InvalidIndex("where", "an index of arrays holds all objects")
         partial = None if where is None else _partial(Filter.parse(where))
-        made = cls(_name(name, sort), sort, unique, partial, arrays)
+        made = cls(_name(name, sort, arrays=arrays), sort, unique, partial, arrays)
         _check_places(made)
         return made
 
@@ -263,11 +263,12 @@ def _check_fields(sort: Sort, *, arrays: bool) -> None:
             raise InvalidIndex(each.name, f"takes up to {MAX_OPENED} keys, and no numbers")
 
 
-def _name(name: Any, sort: Sort) -> str:
+def _name(name: Any, sort: Sort, *, arrays: bool) -> str:
+    if name is None and arrays:
+        return f"{sort.fields[0].name}_arrays"[:MAX_NAME]
     if name is None:
-        return "_".join(f"{each.name}_{-1 if each.descending else 1}" for each in sort.fields)[
-            :MAX_NAME
-        ]
+        pairs = ((each.name, -1 if each.descending else 1) for each in sort.fields)
+        return "_".join(f"{field}_{direction}" for field, direction in pairs)[:MAX_NAME]
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
         raise InvalidIndex("name", f"is a printable text of up to {MAX_NAME} characters")
     if name.startswith("$"):

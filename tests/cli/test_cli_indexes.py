@@ -22,7 +22,7 @@ INDEXES: list[tuple[tuple[str, ...], dict[str, Any]]] = [
         },
     ),
     (('[[["a.b", "$c"], -1]]', "--name", "Dots, ü"), {"fields": [[["a.b", "$c"], -1]]}),
-    (("tags", "--arrays"), {"name": "tags_1", "fields": [[["tags"], 1]], "arrays": True}),
+    (("tags", "--arrays"), {"name": "tags_arrays", "fields": [[["tags"], 1]], "arrays": True}),
 ]
 
 
