@@ -182,7 +182,10 @@ class Database(Protocol):
         """Tell which `SORT_PARTS` differ among keys that are equal to `key` in the parts before."""
 
     def is_rough(self, key: Key) -> bool:
-        """Do the `SORT_PARTS` not tell the key from all others?"""
+        """Do the `SORT_PARTS` say nothing of the order of such keys among each other?"""
+
+    def is_cut(self, key: Key) -> bool:
+        """Do the `SORT_PARTS` know only how the key begins, so that another may have the same?"""
 
     def explain(self, sql: str) -> str:
         """Return the statement that gives the plan of a statement."""

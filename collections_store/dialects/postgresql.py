@@ -44,6 +44,7 @@ from .postgresql_ordering import INDEXES_NAME_SEQ as INDEXES_NAME_SEQ
 from .postgresql_ordering import SORT_PARTS as SORT_PARTS
 from .postgresql_ordering import can_order as can_order
 from .postgresql_ordering import index_parts as index_parts
+from .postgresql_ordering import is_cut as is_cut
 from .postgresql_ordering import is_rough as is_rough
 from .postgresql_ordering import pinned as pinned
 from .postgresql_ordering import plain_values as plain_values

@@ -3,7 +3,7 @@ beginning of a text.
 
 `jsonb` has an order of its own, by the database's collation; numbers as `numeric` and text by code
 point have MongoDB's. A row of an index ends at 2,704 bytes, hence the beginning: two texts that are
-longer and begin alike are rough, and so are objects. A unique index also has a digest of what is
+longer and begin alike are not told apart, and objects are not at all. A unique index also has a digest of what is
 rough.
 """
 
@@ -80,9 +80,14 @@ def sort_varies(key: Key) -> Sequence[bool]:
 
 
 def is_rough(key: Key) -> bool:
-    """Objects, arrays within arrays, and long texts."""
+    """Objects, and arrays within arrays."""
+    return isinstance(key[1], dict | list)
+
+
+def is_cut(key: Key) -> bool:
+    """Long texts."""
     rank, value = key
-    return isinstance(value, dict | list) or (rank == STRING and len(value) > BEGINNING)
+    return rank == STRING and len(value) > BEGINNING
 
 
 def part(body: str, keys: tuple[str, ...], name: str) -> str:

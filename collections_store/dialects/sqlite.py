@@ -50,6 +50,7 @@ from .sqlite_ordering import INDEXES_NAME_SEQ as INDEXES_NAME_SEQ
 from .sqlite_ordering import SORT_PARTS as SORT_PARTS
 from .sqlite_ordering import can_order as can_order
 from .sqlite_ordering import index_parts as index_parts
+from .sqlite_ordering import is_cut as is_cut
 from .sqlite_ordering import is_rough as is_rough
 from .sqlite_ordering import pinned as pinned
 from .sqlite_ordering import plain_values as plain_values

@@ -75,6 +75,11 @@ def is_rough(key: Key) -> bool:
     return isinstance(key[1], dict | list)
 
 
+def is_cut(key: Key) -> bool:  # noqa: ARG001
+    """Texts are compared as a whole."""
+    return False
+
+
 def part(body: str, keys: tuple[str, ...], name: str) -> str:
     """Spell a `SortPart`."""
     path = path_literal(keys)

@@ -2,7 +2,8 @@
 
 A window of rows in SQL's order is exact if no matching object has an array on the way to a field
 (`Query.doubtful`), and no row of the window is rough: all comparisons with the others are right, so
-the same rows come before it in both orders. Objects with such arrays, if there are some, are sorted
+the same rows come before it in both orders. Texts of which SQL knows the beginning only must differ
+from their neighbours in it, those just outside the window included. Objects with such arrays, if there are some, are sorted
 apart and merged. Where a window is rough, or SQL has no words for the order, all that matches is
 sorted here.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 import heapq
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..cursor import Position
@@ -20,7 +21,7 @@ from ..filter import Filter
 from ..matcher import matches
 from ..ordering import Key, Sort
 from ..statements import Order, Query
-from .reading import NO_LIMIT, Inexact, Placed, as_placed, matching, rows_of
+from .reading import BEFORE_ALL, NO_LIMIT, Inexact, Placed, as_placed, matching, rows_of
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -69,11 +70,14 @@ class Ordered:
         """Ask SQL for the window; None: it cannot tell."""
         if not self._can_say or self._plain(None).residual:
             return None
+        window = {"skip": skip, "limit": NO_LIMIT if limit is None else min(limit + 1, NO_LIMIT)}
         try:
-            window = {"skip": skip, "limit": NO_LIMIT if limit is None else limit}
-            return self._exact(self._plain(None), window)
+            found = self._exact(self._plain(None), window)
         except (Inexact, Rough):
             return None
+        if skip and any(map(self._connection.database.is_cut, self._keys_of(found[:1]))):
+            return None  # it may be like the last one that was skipped
+        return found[:limit]
 
     def _first(self, after: Position | None, limit: int | None) -> list[Placed]:
         """Return the first objects after a place, wherever arrays are."""
@@ -98,13 +102,36 @@ class Ordered:
     def _apart(self, level: int | None) -> Query:
         return self._statements.select_apart(self._filter, self._sort, level)
 
-    def _exact(self, query: Query, window: dict[str, Any]) -> list[Placed]:
-        """Return what SQL finds; raises `Inexact` and `Rough`."""
+    def _exact(
+        self, query: Query, window: dict[str, Any], after: Position | None = None
+    ) -> list[Placed]:
+        """Return what SQL finds, one more than is wanted; raises `Inexact` and `Rough`."""
         found = list(map(as_placed, rows_of(self._connection, query, self._filter, window)))
-        rough = self._connection.database.is_rough
-        if self._sort.fields and any(rough(key) for each in found for key in self._keys(each)):
-            raise Rough
+        if self._sort.fields:
+            keys = [self._keys(each) for each in found]
+            self._check(keys if after is None else [after.keys, *keys])
         return found
+
+    def _check(self, keys: list[tuple[Key, ...]]) -> None:
+        """Raise `Rough` unless SQL told all neighbours apart."""
+        database = self._connection.database
+        if any(database.is_rough(key) for each in keys for key in each):
+            raise Rough
+        some = any(database.is_cut(key) for each in keys for key in each)
+        if some and any(self._is_tied(*pair) for pair in pairwise(keys)):
+            raise Rough
+
+    def _is_tied(self, first: tuple[Key, ...], second: tuple[Key, ...]) -> bool:
+        """Do two texts begin alike that differ, and that nothing before them decides?"""
+        for one, other in zip(first, second, strict=True):
+            values = map(self._connection.database.sort_values, (one, other))
+            if one != other:
+                return next(values) == next(values)
+        return False
+
+    def _keys_of(self, found: list[Placed]) -> Iterator[Key]:
+        for each in found:
+            yield from self._keys(each)
 
     def _walk(self, select: Select, after: Position | None, limit: int) -> Iterator[Placed]:
         """Yield what comes after a place, level by level, batch by batch. What the matcher must decide
@@ -114,24 +141,41 @@ class Ordered:
             raise Rough
         if select(None).residual and not self._statements.has_index(self._sort):
             raise Rough
+        if after is not None:
+            self._check_place(select, after)
         place, batch = after, max(limit, MIN_BATCH) if select(None).residual else limit
         while True:
             for level in self._levels(place):
                 query = select(level)
-                found = self._level(query, place, batch)
+                read = self._level(query, place, batch)
+                found = read[:batch]
                 yield from self._decided(query, found)
-                if len(found) == batch:
+                if len(read) > batch:
                     place = self.position(found[-1])
                     break
             else:
                 return
+
+    def _check_place(self, select: Select, place: Position) -> None:
+        """Raise `Rough` unless a place is told from all others: of a text at the end of the order of
+        which SQL knows the beginning only, all that begin alike are read.
+        """
+        is_cut = self._connection.database.is_cut
+        if any(map(is_cut, place.keys[:-1])):
+            raise Rough
+        if place.keys and is_cut(place.keys[-1]):
+            query = select(self._order.levels(place.keys)[0])
+            values = self._order.values(place.keys, BEFORE_ALL)
+            alike = self._exact(query, {**values, "skip": 0, "limit": MIN_BATCH}, place)
+            if len(alike) == MIN_BATCH:
+                raise Rough
 
     def _levels(self, place: Position | None) -> list[int | None]:
         return [None] if place is None else [*self._order.levels(place.keys)]
 
     def _level(self, query: Query, place: Position | None, batch: int) -> list[Placed]:
         values = {} if place is None else self._order.values(place.keys, place.seq)
-        return self._exact(query, {**values, "skip": 0, "limit": batch})
+        return self._exact(query, {**values, "skip": 0, "limit": batch + 1}, place)
 
     def _decided(self, query: Query, found: Iterable[Placed]) -> Iterable[Placed]:
         """Let the matcher decide where SQL could not."""
