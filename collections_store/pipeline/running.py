@@ -141,7 +141,8 @@ def _sorted(
 ) -> Iterator[Row]:
     memory, held = context.memory(place), list[tuple[Any, Row, int]]()
     for row in rows:
-        held.append((sort.key(_document(row)), row, memory.hold_value(row.body)))
+        key = sort.key(_document(row), ordered=context.ordered)
+        held.append((key, row, memory.hold_value(row.body)))
         if most is not None and len(held) > 2 * most + _SLACK:
             held.sort(key=lambda each: each[0])
             memory.let_go(sum(weight for _, _, weight in held[most:]))

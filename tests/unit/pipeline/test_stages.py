@@ -252,6 +252,13 @@ def test_sort() -> None:
     assert found == [2, 5, 8, 1, 4, 7, 0, 3, 6]
 
 
+def test_sort_knows_whether_the_order_of_keys_counts() -> None:
+    rows = [{"o": {"b": 1, "a": 2}, "n": 1}, {"o": {"a": 2, "b": 1}, "n": 0}]
+    by = {"$sort": {"o": -1, "n": 1}}
+    assert [each["n"] for each in give(rows, by, ordered=True)] == [1, 0]
+    assert [each["n"] for each in give(rows, by, ordered=False)] == [0, 1]
+
+
 def test_match_understands_filters() -> None:
     rows = [{"a": n} for n in range(4)]
     assert give(rows, {"$match": {"a": {"$gt": 2}}}) == [{"a": 3}]
