@@ -9,7 +9,8 @@ from typing import Any, Final, get_args
 
 from .. import codec
 from ..codec import Codec
-from ..errors import InvalidBody, InvalidFilter, InvalidPipeline, InvalidSort, shortened
+from ..document import check_name
+from ..errors import InvalidBody, InvalidFilter, InvalidName, InvalidPipeline, InvalidSort, shortened
 from ..filter import Filter
 from ..filter.parsing import Parser as FilterParser
 from ..formula import Constant, Formula
@@ -216,8 +217,7 @@ class Parser:
     def _lookup(self, operand: Any, place: str) -> list[Stage]:
         optional = {"localField", "foreignField", "let", "pipeline"}
         _check_names(operand, place, {"from", "as"}, optional)
-        if not isinstance(operand["from"], str):
-            raise InvalidPipeline(f"{place}.from", "needs the name of a collection")
+        collection = _collection(operand["from"], f"{place}.from")
         local, foreign = (
             self._field(operand, "localField", place),
             self._field(operand, "foreignField", place),
@@ -234,7 +234,7 @@ class Parser:
             raise InvalidPipeline(f"{place}.let.CURRENT", "is what the stages within look at")
         into = fields.path(operand["as"], f"{place}.as")
         steps = self._within(operand.get("pipeline", []), variables, f"{place}.pipeline")
-        return [Lookup(operand["from"], into, local, foreign, variables, steps)]
+        return [Lookup(collection, into, local, foreign, variables, steps)]
 
     def _field(self, operand: Mapping[str, Any], name: str, place: str) -> Keys | None:
         return fields.path(operand[name], f"{place}.{name}") if name in operand else None
@@ -280,6 +280,13 @@ def _whole(value: Any, least: int, place: str) -> int:
     if not number or value != value // 1 or not least <= value < _MAX_COUNT:
         raise InvalidPipeline(place, f"{shortened(value)} is not a whole number from {least} on")
     return int(value)
+
+
+def _collection(name: Any, place: str) -> str:
+    try:
+        return check_name(name)
+    except InvalidName as error:
+        raise InvalidPipeline(place, str(error)) from None
 
 
 def _name(name: Any, place: str) -> str:
