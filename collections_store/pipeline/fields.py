@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import InvalidPipeline, shortened
+from ..errors import InvalidFilter, InvalidPipeline, shortened
+from ..filter import read_target
 from ..formula import Formula, Parser
-from ..path import MAX_KEYS
-from .stages import AddFields, Entry, Keep, Keys, LeaveOut, Named, Tree
+from ..path import MAX_KEYS, Path
+from .stages import AddFields, Entry, Keep, Keys, LeaveOut, Named, Side, Tree
 
 Leaf = bool | Formula
 Leaves = list[tuple[Keys, Leaf, str]]
@@ -24,6 +25,17 @@ def path(dotted: Any, place: str) -> Keys:
     if len(keys) > MAX_KEYS:
         raise InvalidPipeline(place, f"a path has at most {MAX_KEYS} keys")
     return keys
+
+
+def side(dotted: Any, place: str) -> Side:
+    """Read a field that `$lookup` compares: a path, or `$id` and the like."""
+    if not isinstance(dotted, str) or not dotted.startswith("$"):
+        return path(dotted, place)
+    try:
+        target = read_target(dotted, InvalidPipeline, place)
+    except InvalidFilter as error:  # no path
+        raise InvalidPipeline(place, error.problem) from None
+    return target.keys if isinstance(target, Path) else target
 
 
 def project(operand: Any, place: str, formulas: Parser) -> Keep | LeaveOut:

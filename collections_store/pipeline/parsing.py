@@ -10,7 +10,14 @@ from typing import Any, Final, get_args
 from .. import codec
 from ..codec import Codec
 from ..document import check_name
-from ..errors import InvalidBody, InvalidFilter, InvalidName, InvalidPipeline, InvalidSort, shortened
+from ..errors import (
+    InvalidBody,
+    InvalidFilter,
+    InvalidName,
+    InvalidPipeline,
+    InvalidSort,
+    shortened,
+)
 from ..filter import Filter
 from ..filter.parsing import Parser as FilterParser
 from ..formula import Constant, Formula
@@ -22,11 +29,11 @@ from .stages import (
     AccumulatorName,
     Count,
     Group,
-    Keys,
     Limit,
     Lookup,
     Match,
     ReplaceRoot,
+    Side,
     Skip,
     SortRows,
     Stage,
@@ -219,8 +226,8 @@ class Parser:
         _check_names(operand, place, {"from", "as"}, optional)
         collection = _collection(operand["from"], f"{place}.from")
         local, foreign = (
-            self._field(operand, "localField", place),
-            self._field(operand, "foreignField", place),
+            self._side(operand, "localField", place),
+            self._side(operand, "foreignField", place),
         )
         if (local is None) != (foreign is None) or (local is None and "pipeline" not in operand):
             raise InvalidPipeline(
@@ -236,8 +243,8 @@ class Parser:
         steps = self._within(operand.get("pipeline", []), variables, f"{place}.pipeline")
         return [Lookup(collection, into, local, foreign, variables, steps)]
 
-    def _field(self, operand: Mapping[str, Any], name: str, place: str) -> Keys | None:
-        return fields.path(operand[name], f"{place}.{name}") if name in operand else None
+    def _side(self, operand: Mapping[str, Any], name: str, place: str) -> Side | None:
+        return fields.side(operand[name], f"{place}.{name}") if name in operand else None
 
     def _within(
         self, stages: Any, variables: tuple[tuple[str, Formula], ...], place: str

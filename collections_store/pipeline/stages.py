@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ..filter import Filter
+from ..filter import Filter, MetadataField
 from ..formula import Formula
 from ..ordering import Sort
 
 Keys: TypeAlias = tuple[str, ...]
+Side: TypeAlias = Keys | MetadataField
+"""One of the two fields that `$lookup` compares: of the body, or what the store knows."""
 AccumulatorName: TypeAlias = Literal[
     "$sum", "$avg", "$min", "$max", "$first", "$last", "$push", "$addToSet"
 ]
@@ -132,8 +134,8 @@ class Lookup:
 
     collection: str
     into: Keys
-    local: Keys | None = None
-    foreign: Keys | None = None
+    local: Side | None = None
+    foreign: Side | None = None
     variables: tuple[tuple[str, Formula], ...] = ()
     steps: tuple[Step, ...] = ()
 

@@ -154,6 +154,20 @@ def test_many_rows(store: Any, things: Any) -> None:
     assert things.aggregate([{"$limit": 150}, {"$count": "n"}]) == [{"n": 150}]
 
 
+def test_lookup_by_id(store: Any, things: Any) -> None:
+    things.put_many({"1": {"by": "a"}, "2": {"by": ["b", "a"]}, "3": {"by": 5}, "4": {}})
+    store["others"].put_many({"a": {"n": 0, "of": "2"}, "b": {"n": 1, "of": ["1", "4"]}})
+    for stage, expected in [
+        ({"localField": "by", "foreignField": "$id"}, [[0], [0, 1], [], []]),
+        ({"localField": "$id", "foreignField": "of"}, [[1], [0], [], [1]]),
+        ({"localField": "$version", "foreignField": "$version"}, [[0, 1]] * 4),
+        ({"localField": "none", "foreignField": "$expires_at"}, [[0, 1]] * 4),
+        ({"localField": "by", "foreignField": "$created_at"}, [[]] * 4),
+    ]:
+        found = things.aggregate([{"$lookup": {"from": "others", "as": "o", **stage}}])
+        assert [[each["n"] for each in one["o"]] for one in found] == expected, stage
+
+
 def test_objects_as_keys_of_groups_and_lookups(store: Any, things: Any) -> None:
     things.put_many(
         {"a": {"k": {"x": 1, "y": [1]}}, "b": {"k": {"x": 1.0, "y": [1]}}, "c": {"k": [2]}}

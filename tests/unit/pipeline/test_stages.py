@@ -340,6 +340,40 @@ def test_lookup_of_many_objects(
         assert look_up({}, rows, "b", field) == expected
 
 
+def joined_by(
+    local_field: str, foreign_field: str, source: Any, *rows: Any, first: Any = ()
+) -> Any:
+    stage = {"from": "f", "localField": local_field, "foreignField": foreign_field, "as": "found"}
+    found = give(rows, *first, {"$lookup": stage}, source=source)
+    return [[each["n"] for each in row["found"]] for row in found]
+
+
+def test_lookup_by_id() -> None:
+    source = Collections(f=[{"n": 0, "by": "1"}, {"n": 1, "by": ["0", "1"]}, {"n": 2}])
+    rows = [{"by": "2"}, {"by": ["0", "1", None, 7, {"a": 1}]}, {"by": 1}, {}]
+    assert joined_by("by", "$id", source, *rows) == [[2], [0, 1], [], []]
+    assert [each.to_json() for each in source.asked] == [{"$id": {"$in": ["2", "0", "1"]}}]
+    assert joined_by("$id", "by", source, {}, {}, {}) == [[1], [0, 1], []]
+    assert joined_by("$id", "$id", source, {}, {}) == [[0], [1]]
+    assert joined_by("$id", "$body.by", source, {}) == [[1]]
+    assert joined_by("none", "$id", source, {}) == [[]]
+
+
+def test_lookup_by_other_metadata() -> None:
+    source = Collections(f=[{"n": 0, "v": 1}, {"n": 1}])
+    assert joined_by("v", "$version", source, {"v": [1.0, "x"]}, {"v": 2}, {}) == [[0, 1], [], []]
+    assert joined_by("$version", "v", source, {}) == [[0]]
+    assert joined_by("$expires_at", "v", source, {}) == [[1]]
+    assert joined_by("none", "$expires_at", source, {}) == [[0, 1]]
+
+
+def test_lookup_by_an_id_that_a_group_took_away() -> None:
+    source = Collections(f=[{"n": 0, "by": "0"}, {"n": 1}])
+    group = [{"$group": {"_id": None}}]
+    assert joined_by("$id", "$id", source, {}, first=group) == [[]]
+    assert joined_by("$id", "by", source, {}, first=group) == [[1]]
+
+
 def test_lookup_asks_once_for_a_batch() -> None:
     source = Collections(f=[{"k": n, "v": n} for n in range(300)])
     stage = {"from": "f", "localField": "k", "foreignField": "k", "as": "f"}
@@ -558,6 +592,10 @@ REFUSED: list[tuple[Any, str]] = [
     ([{"$lookup": {"from": "x", "as": "y"}}], "needs localField and foreignField"),
     ([{"$lookup": {"from": "x", "as": "y", "localField": "a"}}], "needs localField and foreignField"),
     ([{"$lookup": {"from": 1, "as": "y", "pipeline": []}}], r"\$lookup\.from"),
+    ([{"$lookup": {"from": "x", "as": "y", "localField": "a", "foreignField": "$ids"}}],
+     r"\$lookup\.foreignField': no such operator or metadata; there is \$body"),
+    ([{"$lookup": {"from": "x", "as": "y", "localField": "$body.\0", "foreignField": "a"}}],
+     r"\$lookup\.localField': no key"),
     ([{"$lookup": {"from": "", "as": "y", "pipeline": []}}], r"\$lookup\.from': '' cannot name"),
     ([{"$lookup": {"from": "a b", "as": "y", "pipeline": []}}], r"\$lookup\.from': 'a b' cannot"),
     ([{"$lookup": {"from": "a\0b", "as": "y", "pipeline": []}}], r"\$lookup\.from"),
