@@ -39,7 +39,7 @@ from ..matcher import reach
 from ..path import Path, is_index
 from ..values import MISSING
 from .memory import Memory
-from .rows import Context, Row, having, with_body
+from .rows import Context, Row, having, placed, with_body
 from .stages import Keys, Lookup, Match, Side, Step
 
 BATCH: Final = 100
@@ -54,11 +54,12 @@ def joined(
     """Yield the rows with what was found for each; `run` runs the stages within."""
     join = _Join(stage, context, context.memory(place), run)
     rows = iter(rows)
-    while batch := _batch(rows, join.memory):
-        for row, found in zip(batch, join.found(batch), strict=True):
-            weight = join.memory.hold_value(found)
-            yield with_body(row, having(row.body, stage.into, found))
-            join.memory.let_go(weight)
+    with placed(place):
+        while batch := _batch(rows, join.memory):
+            for row, found in zip(batch, join.found(batch), strict=True):
+                weight = join.memory.hold_value(found)
+                yield with_body(row, having(row.body, stage.into, found))
+                join.memory.let_go(weight)
 
 
 def _batch(rows: Iterator[Row], memory: Memory) -> list[Row]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ..filter import Filter, MetadataField
+from ..filter import Filter, MetadataField, values_of
 from ..formula import Formula
 from ..ordering import Sort
 
@@ -41,6 +41,10 @@ class Match:
     """Let through what the filter asks for (`$match`)."""
 
     filter: Filter
+
+    def computes(self) -> bool:
+        """Tell whether there is a formula in the filter (`$expr`)."""
+        return any(each.kind == "expression" for each in values_of(self.filter.condition))
 
 
 @dataclass(frozen=True, slots=True)

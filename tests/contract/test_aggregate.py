@@ -189,6 +189,23 @@ def test_errors(filled: Any) -> None:
         filled.aggregate([{"$foo": 1}])
     with pytest.raises(InvalidOperand, match=r"\$add needs a number, not 'de'"):
         filled.aggregate([{"$project": {"x": {"$add": ["$in", 1]}}}])
+    bad = {"$expr": {"$add": ["$in", 1]}}
+    for stages, place in [
+        ([{"$match": bad}, {"$unset": "a"}], "0.$match"),
+        (
+            [{"$match": {"in": "de"}}, {"$match": bad}, {"$sort": {"a": 1}}, {"$limit": 1}],
+            "1.$match",
+        ),
+        ([{"$match": bad}, {"$count": "n"}], "0.$match"),
+        ([{"$match": bad}, {"$group": {"_id": "$in"}}], "0.$match"),
+        ([{"$match": {"in": "de"}}, {"$group": {"_id": {"$add": ["$in", 1]}}}], "1.$group"),
+    ]:
+        with pytest.raises(InvalidOperand) as caught:
+            filled.aggregate(stages)
+        assert caught.value.place == place
+    with pytest.raises(InvalidOperand, match=r"^\$add needs") as caught:
+        filled.find(bad)
+    assert caught.value.place is None
     with pytest.raises(MemoryLimitExceeded, match="larger memory_limit"):
         filled.aggregate([{"$sort": {"in": 1}}], memory_limit=50)
     for limit in (0, True, "1", None):

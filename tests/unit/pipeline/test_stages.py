@@ -1,5 +1,6 @@
 """What stages give, one by one, as MongoDB's server answers over JSON values."""
 
+import pickle
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
@@ -668,6 +669,32 @@ def test_pipelines_are_values() -> None:
     assert one == Pipeline.parse(stages) == Pipeline.parse(one)
     assert hash(one) == hash(Pipeline.parse(stages))
     assert one != Pipeline.parse(stages[:2])
+
+
+BAD: Any = {"$add": ["$s", 1]}
+LOOK: Any = {"from": "f", "as": "x", "let": {"v": "$s"}}
+PLACED: list[tuple[list[Any], str, str]] = [
+    ([{"$skip": 0}, {"$project": {"x": BAD}}, {"$limit": 1}], "1.$project", "$add"),
+    ([{"$addFields": {"x": BAD}}, {"$sort": {"x": 1}}], "0.$addFields", "$add"),
+    ([{"$skip": 0}, {"$match": {"$expr": BAD}}, {"$count": "n"}], "1.$match", "$add"),
+    ([{"$group": {"_id": BAD}}, {"$unset": "a"}], "0.$group", "$add"),
+    ([{"$group": {"_id": 1, "x": {"$max": BAD}}}], "0.$group", "$add"),
+    ([{"$replaceWith": "$s"}], "0.$replaceWith", "$replaceWith"),
+    ([{"$replaceRoot": {"newRoot": "$s"}}], "0.$replaceRoot", "$replaceRoot"),
+    ([{"$lookup": {**LOOK, "let": {"v": BAD}, "pipeline": [{"$limit": 1}]}}], "0.$lookup", "$add"),
+    ([{"$lookup": {**LOOK, "pipeline": [{"$skip": 0}, {"$project": {"x": {"$size": "$$v"}}}]}}],
+     "0.$lookup.pipeline.1.$project", "$size"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pipeline", "place", "operator"), PLACED, ids=str)
+def test_an_error_names_the_stage(pipeline: list[Any], place: str, operator: str) -> None:
+    with pytest.raises(InvalidOperand, match=r"^pipeline, at '\d\.\$") as caught:
+        give([{"s": "x"}], *pipeline, source=Collections(f=[{}]))
+    again = pickle.loads(pickle.dumps(caught.value))
+    for error in (caught.value, again):
+        assert (error.place, error.operator) == (place, operator)
+        assert str(error).startswith(f"pipeline, at {place!r}: {operator} needs ")
 
 
 def test_rows_without_an_object() -> None:
