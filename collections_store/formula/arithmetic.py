@@ -119,11 +119,11 @@ def divide(left: Any, right: Any) -> Any:
 
 @null_for_null
 def modulo(left: Any, right: Any) -> Any:
-    """`$mod`: with the sign of what is divided."""
+    """`$mod`: with the sign of what is divided; an integer of an integer and a whole number."""
     if number(right) == 0:
         raise Unfit("cannot divide by 0", right)
-    if isinstance(number(left), int) and isinstance(right, int):
-        remainder = abs(left) % abs(right)
+    if isinstance(number(left), int) and right == right // 1:
+        remainder = abs(left) % abs(int(right))
         return -remainder if left < 0 else remainder
     return math.fmod(left, right)
 
