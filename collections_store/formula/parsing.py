@@ -29,6 +29,7 @@ from .nodes import (
     Reference,
     Select,
 )
+from .objects import type_named
 from .operands import Unfit
 from .operators import OPERATORS, Operator
 from .patterns import compiled
@@ -248,7 +249,15 @@ class Parser:
     def _convert(self, name: str, operand: Any, place: str) -> Formula:
         given = self._named(operand, place, ("input", "to"), ("onError", "onNull"))
         read = {each: self.formula(given[each], f"{place}.{each}") for each in given}
+        self._check_type(read["to"], f"{place}.to")
         return Convert(name, read["input"], read["to"], read.get("onError"), read.get("onNull"))
+
+    def _check_type(self, wanted: Formula, place: str) -> None:
+        try:
+            if isinstance(wanted, Constant) and wanted.value is not None:
+                type_named(wanted.value)
+        except Unfit as error:
+            self._refuse(place, error.problem)
 
     def _convert_to(self, name: str, operand: Any, place: str) -> Formula:
         (value,) = self._operands(1, 1, operand, place)

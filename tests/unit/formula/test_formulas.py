@@ -318,6 +318,9 @@ CASES: list[tuple[Any, Any]] = [
         2,
     ),
     ({"$switch": {"branches": [{"case": 0, "then": 1}], "default": "d"}}, "d"),
+    ({"$convert": {"input": "$n", "to": None, "onError": 1}}, None),
+    ({"$convert": {"input": None, "to": None, "onNull": 5}}, 5),
+    ({"$convert": {"input": "x", "to": {"$concat": ["in", "t"]}, "onError": 6}}, 6),
 ]  # fmt: skip
 
 
@@ -365,7 +368,9 @@ ERRORS: list[tuple[Any, str]] = [
     ({"$toDouble": "inf"}, r"\$toDouble"),
     ({"$toDouble": "1e999"}, r"\$toDouble"),
     ({"$toString": "$a"}, r"\$toString"),
-    ({"$convert": {"input": 1, "to": "date"}}, r"\$convert knows the types"),
+    ({"$convert": {"input": 1, "to": "$s", "onError": 1}}, r"\$convert knows the types"),
+    ({"$convert": {"input": None, "to": "$s", "onNull": 1}}, r"\$convert knows the types"),
+    ({"$convert": {"input": 1, "to": "$a", "onError": 1}}, r"\$convert knows the types"),
     ({"$arrayElemAt": ["$n", 0]}, r"\$arrayElemAt needs an array, not 7"),
     ({"$arrayElemAt": ["$a", 1.5]}, r"\$arrayElemAt"),
     ({"$size": "$none"}, r"\$size needs an array, not what is missing"),
@@ -438,6 +443,10 @@ REFUSED: list[tuple[Any, str]] = [
     ({"$sortArray": {"input": [], "sortBy": {}}}, r"\$sortArray\.sortBy"),
     ({"$regexMatch": {"input": "", "regex": "("}}, r"\$regexMatch\.regex"),
     ({"$regexMatch": {"input": "", "regex": "a", "options": "g"}}, "there are i, m, s and x"),
+    ({"$convert": {"input": 1, "to": "date"}}, r"\$convert\.to': knows the types"),
+    ({"$convert": {"input": None, "to": "foo", "onError": 1, "onNull": 1}}, r"\$convert\.to"),
+    ({"$convert": {"input": 1, "to": True, "onError": 1}}, r"\$convert\.to"),
+    ({"$convert": {"input": 1, "to": {"$literal": [1]}, "onError": 1}}, r"\$convert\.to"),
     ({"$meta": "textScore"}, r"\$meta"),
     ({"$getField": "$a"}, r"\$getField': needs the name of a field"),
     ({"$getField": {"field": {"$concat": ["a", "b"]}, "input": {}}}, r"\$getField\.field"),
