@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ..values import MISSING
 from .operands import ABSENT, Unfit, is_null, named, null_for_null, text, whole
-from .weights import check_length
+from .weights import SCALAR, check_length
 
 _LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UPPER: Final = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
@@ -94,6 +94,8 @@ def split(value: Any, separator: Any) -> list[str]:
     """`$split`."""
     if not text(separator):
         raise Unfit("needs a separator that is not empty", separator)
+    parts = text(value).count(separator) + 1
+    check_length(len(value) + parts * SCALAR)
     return text(value).split(separator)
 
 

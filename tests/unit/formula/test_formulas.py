@@ -492,6 +492,7 @@ def test_the_order_of_keys_counts_where_the_database_keeps_it() -> None:
 
 NOUGHTS = {"$range": [0, 1000]}
 GREEDY: list[Any] = [
+    {"$split": [{"$literal": "," * 2**21}, ","]},
     {"$range": [0, 2**31 - 1]},
     {"$reduce": {"input": NOUGHTS, "initialValue": "a", "in": {"$concat": ["$$value", "$$value"]}}},
     {"$reduce": {"input": NOUGHTS, "initialValue": [1], "in": {"$concatArrays": ["$$value", "$$value"]}}},
