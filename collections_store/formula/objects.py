@@ -38,9 +38,10 @@ def merge(*operands: Any) -> dict[str, Any]:
 
 def get_field(name: Any, value: Any) -> Any:
     """`$getField`: dots and dollars in the name mean nothing."""
+    key = text(name)
     if value is None:
         return None
-    return value.get(text(name), MISSING) if isinstance(value, dict) else MISSING
+    return value.get(key, MISSING) if isinstance(value, dict) else MISSING
 
 
 def set_field(name: Any, value: Any, field: Any) -> Any:

@@ -270,7 +270,7 @@ class Parser:
             operand, place = given["field"], f"{place}.field"
             if "input" in given:
                 current = self.formula(given["input"], f"{place.removesuffix('.field')}.input")
-        return Call(name, (self._field_name(operand, place), current))
+        return Call(name, (self._field_name(operand, place, computed=True), current))
 
     def _set_field(self, name: str, operand: Any, place: str) -> Formula:
         names = ("field", "input", "value") if name == "$setField" else ("field", "input")
@@ -278,8 +278,10 @@ class Parser:
         field = self._field_name(given["field"], f"{place}.field")
         return Call(name, (field, *(self.formula(given[n], f"{place}.{n}") for n in names[1:])))
 
-    def _field_name(self, what: Any, place: str) -> Formula:
+    def _field_name(self, what: Any, place: str, *, computed: bool = False) -> Formula:
         found = self.formula(what, place)
+        if computed and not isinstance(found, Constant):
+            return found
         if not isinstance(found, Constant) or not isinstance(found.value, str):
             self._refuse(place, "needs the name of a field; one that begins with $ in $literal")
         return found

@@ -319,6 +319,9 @@ CASES: list[tuple[Any, Any]] = [
     ),
     ({"$switch": {"branches": [{"case": 0, "then": 1}], "default": "d"}}, "d"),
     ({"$convert": {"input": "$n", "to": None, "onError": 1}}, None),
+    ({"$getField": {"$toLower": "N"}}, 7),
+    ({"$let": {"vars": {"k": "x"}, "in": {"$getField": {"field": "$$k", "input": "$o"}}}}, 1),
+    ({"$getField": {"field": {"$concat": ["a", ".b"]}, "input": {"$literal": {"a.b": 3}}}}, 3),
     ({"$convert": {"input": None, "to": None, "onNull": 5}}, 5),
     ({"$convert": {"input": "x", "to": {"$concat": ["in", "t"]}, "onError": 6}}, 6),
 ]  # fmt: skip
@@ -391,6 +394,8 @@ ERRORS: list[tuple[Any, str]] = [
     ({"$mergeObjects": ["$n"]}, r"\$mergeObjects"),
     ({"$setEquals": ["$a", None]}, r"\$setEquals"),
     ({"$setField": {"field": "a", "input": 1, "value": 1}}, r"\$setField"),
+    ({"$getField": "$a"}, r"\$getField needs a string, not \[3, 1, 2\]"),
+    ({"$getField": {"field": "$none", "input": None}}, r"\$getField needs a string, not what is m"),
     ({"$switch": {"branches": [{"case": 0, "then": 1}]}}, r"\$switch has no branch"),
     ({"$allElementsTrue": None}, r"\$allElementsTrue"),
 ]
@@ -448,8 +453,9 @@ REFUSED: list[tuple[Any, str]] = [
     ({"$convert": {"input": 1, "to": True, "onError": 1}}, r"\$convert\.to"),
     ({"$convert": {"input": 1, "to": {"$literal": [1]}, "onError": 1}}, r"\$convert\.to"),
     ({"$meta": "textScore"}, r"\$meta"),
-    ({"$getField": "$a"}, r"\$getField': needs the name of a field"),
-    ({"$getField": {"field": {"$concat": ["a", "b"]}, "input": {}}}, r"\$getField\.field"),
+    ({"$getField": 5}, r"\$getField': needs the name of a field"),
+    ({"$getField": {"field": None, "input": {}}}, r"\$getField\.field"),
+    ({"$setField": {"field": {"$concat": ["a"]}, "input": {}, "value": 1}}, r"\$setField\.field"),
     ({"$setField": {"field": 1, "input": {}, "value": 1}}, r"\$setField\.field"),
     ("$" + ".".join(["a"] * 201), "200 keys"),
 ]
