@@ -131,6 +131,8 @@ def modulo(left: Any, right: Any) -> Any:
 @null_for_null
 def absolute(value: Any) -> Any:
     """`$abs`."""
+    if isinstance(value, int) and value == MIN_INTEGER:
+        raise Unfit(f"gives an integer beyond 64 bit: {value}", value)
     return result(abs(number(value)))
 
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, NoReturn
 
-from ..errors import shortened
-from ..path import MAX_KEYS
+from ..errors import InvalidFilter, shortened
+from ..path import MAX_KEYS, Path
 from .nodes import (
     METADATA,
     Absent,
@@ -36,6 +36,8 @@ from .patterns import compiled
 
 MAX_NESTING: Final = 100
 """How deep a formula's JSON may be nested; evaluating takes a few calls for each level."""
+MAX_SORTED: Final = 32
+"""Fields that `$sortArray` sorts by: as many as `$sort` does."""
 SYSTEM_VARIABLES: Final = frozenset({"ROOT", "CURRENT", "REMOVE"})
 _VARIABLE: Final = re.compile(r"([a-z]|[^\x00-\x7f])(\w|[^\x00-\x7f])*")
 _CONVERSIONS: Final = {
@@ -292,7 +294,19 @@ class Parser:
         directions = by.values() if isinstance(by, dict) else [by]
         if not directions or any(each not in (1, -1) or each is True for each in directions):
             self._refuse(f"{place}.sortBy", "needs 1, -1, or a document of fields and these")
+        if len(directions) > MAX_SORTED:
+            self._refuse(f"{place}.sortBy", f"more than {MAX_SORTED} fields")
+        for path in by if isinstance(by, dict) else ():
+            self._check_path(path, f"{place}.sortBy.{path}")
         return Call(name, (self.formula(given["input"], f"{place}.input"), Constant.of(by)))
+
+    def _check_path(self, dotted: str, place: str) -> None:
+        if dotted.startswith("$"):
+            self._refuse(place, "an element of an array has no metadata: the path begins with $")
+        try:
+            Path.parse(dotted)
+        except InvalidFilter as error:
+            self._refuse(place, error.problem)
 
     def _zip(self, name: str, operand: Any, place: str) -> Formula:
         given = self._named(operand, place, ("inputs",), ("useLongestLength", "defaults"))

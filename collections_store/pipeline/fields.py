@@ -48,6 +48,7 @@ def project(operand: Any, place: str, formulas: Parser) -> Keep | LeaveOut:
         says_nothing = keys == ("_id",) and (keeps or leaf is True)
         if (leaf is False) is keeps and not says_nothing:
             raise InvalidPipeline(where, "fields that stay and fields that go do not mix")
+    tree([(keys, Named(), where) for keys, _, where in leaves])
     if not keeps:
         return LeaveOut(tree([(k, Named(), at) for k, leaf, at in leaves if leaf is False]))
     named = [
