@@ -80,7 +80,7 @@ def evaluate(formula: Formula, scope: Scope) -> Any:
     """Return what a formula gives, `MISSING` included; raises `InvalidOperand`."""
     match formula:
         case Constant():
-            return formula.value
+            return _copied(formula.value)
         case Reference():
             return _refer(formula, scope)
         case Call(operator, operands):
@@ -94,6 +94,13 @@ def evaluate(formula: Formula, scope: Scope) -> Any:
         case Absent(given):
             return MISSING if given else ABSENT
     return _decide(formula, scope)
+
+
+def _copied(value: Any) -> Any:
+    """Return a constant so that who changes what comes out does not change the formula."""
+    if isinstance(value, list):
+        return [_copied(each) for each in value]
+    return {k: _copied(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def _decide(formula: Any, scope: Scope) -> Any:

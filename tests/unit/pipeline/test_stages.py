@@ -674,6 +674,20 @@ def test_pipelines_are_values() -> None:
     assert one != Pipeline.parse(stages[:2])
 
 
+def test_results_are_not_the_pipeline() -> None:
+    pipeline = Pipeline.parse(
+        [
+            {"$project": {"x": {"$literal": {"a": [1]}}}},
+            {"$addFields": {"y": {"$map": {"input": [1], "in": {"$literal": [{}]}}}}},
+        ]
+    )
+    one, other = pipeline.run([Anonymous({}), Anonymous({})])
+    one["x"]["a"].append(2)
+    one["x"]["b"] = one["y"][0][0]["c"] = 3
+    assert other == {"x": {"a": [1]}, "y": [[{}]]}
+    assert list(pipeline.run([Anonymous({})])) == [other]
+
+
 BAD: Any = {"$add": ["$s", 1]}
 LOOK: Any = {"from": "f", "as": "x", "let": {"v": "$s"}}
 PLACED: list[tuple[list[Any], str, str]] = [
