@@ -31,7 +31,7 @@ from .nodes import (
 )
 from .objects import type_named
 from .operands import Unfit
-from .operators import OPERATORS, Operator
+from .operators import OPERATORS, UNSUPPORTED, Operator
 from .patterns import compiled
 
 MAX_NESTING: Final = 100
@@ -116,7 +116,8 @@ class Parser:
             return reader(self, name, operand, place)
         operator = OPERATORS.get(name)
         if operator is None:
-            self._refuse(place, "no such operator")
+            there = name in UNSUPPORTED
+            self._refuse(place, "this operator is not supported" if there else "no such operator")
         if operator.names:
             return self._of_names(name, operator, operand, place)
         return Call(name, self._operands(operator.least, operator.most, operand, place))

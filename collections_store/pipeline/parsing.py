@@ -74,6 +74,27 @@ _UNSUPPORTED: Final = frozenset(
         "vectorSearch",
     ]
 )
+_UNSUPPORTED_ACCUMULATORS: Final = frozenset(
+    f"${name}"
+    for name in [
+        "accumulator",
+        "bottom",
+        "bottomN",
+        "concatArrays",
+        "firstN",
+        "lastN",
+        "maxN",
+        "median",
+        "mergeObjects",
+        "minN",
+        "percentile",
+        "setUnion",
+        "stdDevPop",
+        "stdDevSamp",
+        "top",
+        "topN",
+    ]
+)
 _MAX_COUNT: Final = 2**63 - 1
 
 
@@ -184,7 +205,9 @@ class Parser:
                 raise InvalidPipeline(here, "takes an empty document")
             return Accumulator("$sum", Constant.of(1))
         if name not in _ACCUMULATORS:
-            raise InvalidPipeline(here, "no such accumulator")
+            there = name in _UNSUPPORTED_ACCUMULATORS
+            problem = "this accumulator is not supported" if there else "no such accumulator"
+            raise InvalidPipeline(here, problem)
         if isinstance(value, list):
             raise InvalidPipeline(here, "takes one operand, not a list")
         return Accumulator(name, self._formula(value, here))

@@ -7,6 +7,8 @@ import pytest
 from collections_store import Document, InvalidFilter, InvalidOperand
 from collections_store.document import Anonymous
 from collections_store.formula import Parser, Scope, evaluate
+from collections_store.formula.operators import FUNCTIONS, UNSUPPORTED
+from collections_store.formula.parsing import _READERS
 from collections_store.values import MISSING
 
 BODY: dict[str, Any] = {
@@ -424,6 +426,11 @@ def test_an_error_carries_its_facts() -> None:
 
 REFUSED: list[tuple[Any, str]] = [
     ({"$frobnicate": 1}, r"'\$expr\.\$frobnicate': no such operator"),
+    ({"$rand": {}}, r"'\$expr\.\$rand': this operator is not supported"),
+    ({"$add": [1, {"$stdDevPop": [1]}]}, r"\$add\.1\.\$stdDevPop': this operator is not supported"),
+    ({"$bsonSize": 1}, "not supported"),
+    ({"$toDecimal": 1}, "not supported"),
+    ({"$dateToString": {"date": 1}}, "not supported"),
     ({"$gt": ["$a"]}, r"'\$expr\.\$gt': takes 2 operands, not 1"),
     ({"$size": [1, 2]}, r"\$size': takes 1 operand, not 2"),
     ({"$round": [1, 2, 3]}, r"\$round': takes 1 to 2 operands, not 3"),
@@ -478,6 +485,10 @@ REFUSED: list[tuple[Any, str]] = [
 def test_what_makes_no_sense_is_refused_by_place(formula: Any, message: str) -> None:
     with pytest.raises(InvalidFilter, match=message):
         give(formula)
+
+
+def test_what_is_not_supported_is_not_there() -> None:
+    assert not UNSUPPORTED & {*FUNCTIONS, *_READERS}
 
 
 def test_what_the_store_knows() -> None:
