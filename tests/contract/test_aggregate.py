@@ -184,6 +184,30 @@ def test_objects_as_keys_of_groups_and_lookups(store: Any, things: Any) -> None:
     ]
 
 
+def test_a_sort_orders_objects_alike_wherever_it_runs(things: Any) -> None:
+    objects = [
+        {"b": 1, "a": 2},
+        {"a": 2, "b": 1},
+        {"b": 1, "a": 3},
+        {"b": 1, "aa": 2},
+        {"b": 0, "aa": 3},
+    ]
+    things.put_many((str(n), {"o": each, "n": n}) for n, each in enumerate(objects))
+    by = {"$sort": {"o": -1, "n": -1}}
+    in_database = things.aggregate([by, {"$limit": 10}])
+    assert things.aggregate([by]) == in_database
+    assert things.aggregate([{"$skip": 0}, {"$project": {"o": 1, "n": 1}}, by]) == in_database
+
+
+def test_sums_are_alike_wherever_they_run(things: Any) -> None:
+    numbers = [1e308, -1e308, 1e308, 0.1, 0.1, 0.1, -1e308, 2**62, 2**62, 0.1, 1e308]
+    things.put_many((str(n), {"n": each}) for n, each in enumerate(numbers))
+    group = {"$group": {"_id": None, "sum": {"$sum": "$n"}, "avg": {"$avg": "$n"}}}
+    expected = [{"_id": None, "sum": 1e308, "avg": 1e308 / 11}]
+    assert things.aggregate([group]) == expected
+    assert things.aggregate([{"$skip": 0}, group]) == expected
+
+
 def test_errors(filled: Any) -> None:
     with pytest.raises(InvalidPipeline, match=r"'0\.\$foo': no such stage"):
         filled.aggregate([{"$foo": 1}])
