@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
-from .errors import InvalidId
+from .errors import InvalidId, InvalidName
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAME: Final = re.compile(r"[A-Za-z0-9_]{1,200}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,13 @@ def moment(microseconds: int) -> datetime:
 def microseconds(time: datetime) -> int:
     """Return the microseconds from 1970 to an aware `time`, exactly."""
     return (time - EPOCH) // timedelta(microseconds=1)
+
+
+def check_name(name: object) -> str:
+    """Return `name` if a collection can have it; raises `InvalidName`."""
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return str.__str__(name)
+    raise InvalidName(name)
 
 
 MAX_ID_BYTES = 2000

@@ -170,12 +170,16 @@ class DuplicateKey(CollectionsStoreError, ValueError):
 
 class InvalidOperand(CollectionsStoreError, ValueError):
     """An operator of a formula (`$expr`, `aggregate`) met what it cannot take: a string that is to
-    be added, a division by 0. `operator` names it; `found` is what it met.
+    be added, a division by 0. `operator` names it; `found` is what it met; `place` is the stage of
+    a pipeline, None in a filter.
     """
 
-    def __init__(self, operator: str, problem: str, found: Any = None) -> None:
-        super().__init__(f"{operator} {problem}")
-        self.operator, self.problem, self.found = operator, problem, found
+    def __init__(
+        self, operator: str, problem: str, found: Any = None, place: str | None = None
+    ) -> None:
+        where = "" if place is None else f"pipeline, at {place!r}: "
+        super().__init__(f"{where}{operator} {problem}")
+        self.operator, self.problem, self.found, self.place = operator, problem, found, place
 
 
 class MemoryLimitExceeded(CollectionsStoreError, RuntimeError):

@@ -47,6 +47,9 @@ class Schema:
 
     _validator: Any = field(repr=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return read, (self._validator.schema,)
+
     def fits(self, value: Any) -> bool:
         """Tell whether a JSON value fits."""
         return bool(self._validator.is_valid(value))

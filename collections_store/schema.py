@@ -19,13 +19,12 @@ from sqlalchemy.dialects.postgresql import JSONB
 from . import codec
 from .dialects import Database
 from .document import microseconds, moment
-from .errors import InvalidName, InvalidOption
+from .errors import InvalidOption
 from .expressions import BodyFromText, BodyText
 
 REVISION: Final = "0003"
 """The schema these models describe: the newest file of `migrations/versions`."""
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_]{1,200}", re.ASCII)
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9_]{0,19}", re.ASCII)
 _SCHEMA: Final = re.compile(r"[ -$&-~]{1,63}", re.ASCII)
 _SLUG_LENGTH: Final = 20
@@ -117,13 +116,6 @@ class Names:
         """Name an index of a collection's table; no table has such a name."""
         [collection] = re.findall("^[0-9]+", table.removeprefix(self.prefix))
         return f"{self.prefix}{collection}$i{number}"
-
-
-def check_name(name: object) -> str:
-    """Return `name` if a collection can have it; raises `InvalidName`."""
-    if isinstance(name, str) and _NAME.fullmatch(name):
-        return str.__str__(name)
-    raise InvalidName(name)
 
 
 def revision_table(names: Names) -> sa.Table:

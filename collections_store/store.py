@@ -17,7 +17,7 @@ from .backend import Backend, connections
 from .codec import Codec
 from .collection import Collection
 from .dialects import Database, Durability, TableVanished
-from .document import CollectionInfo
+from .document import CollectionInfo, check_name
 from .errors import DatabaseError, InvalidOption, StoreClosed
 from .execution import run_within
 from .opening import make_ready
@@ -33,7 +33,7 @@ from .operations import (
 )
 from .options import MAX_BODY, Nul, Options, Upgrade, check_flag, read_url, safe_url
 from .pool import Lease
-from .schema import check_name, mapped_class
+from .schema import mapped_class
 from .statements import CatalogueStatements
 from .threads import Job
 

@@ -15,11 +15,11 @@ import sqlalchemy as sa
 from .collection import Collection
 from .collection_async import AsyncCollection
 from .dialects import Durability
-from .document import CollectionInfo
+from .document import CollectionInfo, check_name
 from .errors import StoreClosed
 from .operations import Drop, FindTable, ListCollections, NewCollection, Operation, Rename
 from .options import MAX_BODY, Nul, Upgrade, check_flag
-from .schema import check_name, mapped_class
+from .schema import mapped_class
 from .store import LAST_PATIENCE, Store, Transaction
 from .threads import AwaitedJob, Mailbox, Workers
 

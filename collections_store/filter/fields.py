@@ -9,7 +9,6 @@ from typing import Any
 from ..codec import Codec
 from ..path import Path
 from . import Filter
-from .conditions import Field, HasObject
 from .parsing import Parser
 
 _RULES = Codec()
@@ -102,8 +101,8 @@ class F:
         """
         if not isinstance(what, Filter):
             return self._says("$elemMatch", what)
-        path = self._path if isinstance(self._path, Path) else Path.parse(self._path)
-        return Filter(Field(path, HasObject(what.condition)))
+        place = f"{self._path}.$elemMatch"
+        return Filter(Parser(_RULES).any_object(self._path, what.condition, place))
 
     def _equal(self, value: object) -> Filter:
         return Filter(Parser(_RULES).field(self._path, value, str(self._path)))

@@ -45,6 +45,8 @@ from .targets import read_target
 T = TypeVar("T")
 _LOGICAL: Final = frozenset({"$and", "$or", "$nor"})
 _LATER: Final = frozenset({"$text", "$where"})
+_TOP: Final = "stands at the top, or in $and, $or, $nor: not in $elemMatch"
+_NOT_THERE: Final = "an element of an array has no {}"
 
 
 class Parser:
@@ -72,6 +74,11 @@ class Parser:
         operators = _in_microseconds(what, operators, place)
         return _all(list(self._operators(what, operators, place)))
 
+    def any_object(self, what: str | Path, condition: Condition, place: str) -> Condition:
+        """Read `$elemMatch` of a condition that was read for objects of a collection."""
+        _check_within(condition, place)
+        return self._on(what, HasObject(condition), place)
+
     def _entries(self, document: Mapping[Any, Any], place: str) -> Iterator[Condition]:
         for key, value in document.items():
             if not isinstance(key, str):
@@ -97,9 +104,7 @@ class Parser:
 
     def _expression(self, what: Any, place: str) -> Condition:
         if self._within:
-            raise InvalidFilter(
-                place, "stands at the top, or in $and, $or, $nor: not in $elemMatch"
-            )
+            raise InvalidFilter(place, _TOP)
         text = self._checked(self._rules.encode, what, place)
         plain = codec.decode(text)
         self._formulas.check_nesting(plain, place)
@@ -170,7 +175,7 @@ class Parser:
             return Or(tuple(self._on(key, each, place) for each in test.tests))
         target = read_target(key, InvalidFilter, place)
         if self._within and isinstance(key, str) and key.startswith("$"):
-            raise InvalidFilter(place, f"an element of an array has no {key.split('.')[0]}")
+            raise InvalidFilter(place, _NOT_THERE.format(key.split(".")[0]))
         if isinstance(target, Path):
             return Field(target, test)
         return Metadata(target, _as_time(target, test, place))
@@ -344,6 +349,22 @@ def _check_operators(operators: Mapping[str, Any], place: str) -> None:
             )
     if "$options" in operators and "$regex" not in operators:
         raise InvalidFilter(f"{place}.$options", "goes with $regex")
+
+
+def _check_within(condition: Condition, place: str) -> None:
+    """Check that a condition asks nothing that elements of an array have no answer to."""
+    match condition:
+        case And(inner) | Or(inner):
+            for each in inner:
+                _check_within(each, place)
+        case Not(inner):
+            _check_within(inner, place)
+        case Expression():
+            raise InvalidFilter(f"{place}.$expr", _TOP)
+        case Metadata(name):
+            raise InvalidFilter(f"{place}.${name}", _NOT_THERE.format(f"${name}"))
+        case Field(Path(keys=())):
+            raise InvalidFilter(f"{place}.$body", _NOT_THERE.format("$body"))
 
 
 def _all(conditions: list[Condition]) -> Condition:

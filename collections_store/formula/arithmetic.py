@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from decimal import ROUND_DOWN, Context, Decimal
+from fractions import Fraction
 from typing import Any, Final
 
 from ..codec import MAX_INTEGER, MIN_INTEGER
@@ -15,13 +16,17 @@ _EXACT: Final = Context(prec=800)
 
 
 class Total:
-    """A sum of numbers, exact until it is read: the order of the numbers does not matter."""
+    """A sum of numbers, exact until it is read: the order of the numbers does not matter.
 
-    __slots__ = ("_floats", "_integers", "_partials", "count")
+    What floats cannot hold on the way, and floats that come many times, are summed as fractions.
+    """
+
+    __slots__ = ("_floats", "_fractions", "_integers", "_partials", "count")
 
     def __init__(self) -> None:
         self._integers, self._floats, self.count = 0, False, 0
         self._partials: list[float] = []
+        self._fractions = Fraction(0)
 
     def add(self, value: Any, times: int = 1) -> None:
         """Add a number, so many times."""
@@ -30,31 +35,43 @@ class Total:
             self._integers += value * times
             return
         self._floats = True
-        for _ in range(times):
-            self._partials = _partials(self._partials, value)
+        partials = _partials(self._partials, value) if times == 1 else None
+        if partials is None:
+            self._fractions += Fraction(value) * times
+        else:
+            self._partials = partials
 
     def total(self) -> float:
         """Return the sum; a float if one of the numbers was."""
         if not self._floats:
             return result(self._integers)
-        return result(math.fsum([*self._partials, *_halves(self._integers)]))
+        return self._rounded()
 
     def average(self) -> float | None:
         """Return the average, always a float; None without numbers."""
         if not self.count:
             return None
-        whole_sum = math.fsum([*self._partials, *_halves(self._integers)])
-        return result(whole_sum / self.count)
+        return result(self._rounded() / self.count)
+
+    def _rounded(self) -> float:
+        try:
+            if not self._fractions:
+                return math.fsum([*self._partials, *_halves(self._integers)])
+            return float(sum(map(Fraction, self._partials), self._fractions + self._integers))
+        except OverflowError:
+            raise Unfit("gives a number that JSON cannot hold", None) from None
 
 
-def _partials(partials: list[float], value: float) -> list[float]:
-    """Add a float to floats that do not overlap: what each addition rounds off is kept."""
+def _partials(partials: list[float], value: float) -> list[float] | None:
+    """Add a float to floats that do not overlap: what each addition rounds off is kept; None: the
+    sum is no float.
+    """
     kept = []
     for each in partials:
         large, small = (value, each) if abs(value) >= abs(each) else (each, value)
         value = large + small
         if not math.isfinite(value):
-            raise Unfit(f"gives {value}, which is not JSON", None)
+            return None
         rest = small - (value - large)
         if rest:
             kept.append(rest)
@@ -102,11 +119,11 @@ def divide(left: Any, right: Any) -> Any:
 
 @null_for_null
 def modulo(left: Any, right: Any) -> Any:
-    """`$mod`: with the sign of what is divided."""
+    """`$mod`: with the sign of what is divided; an integer of an integer and a whole number."""
     if number(right) == 0:
         raise Unfit("cannot divide by 0", right)
-    if isinstance(number(left), int) and isinstance(right, int):
-        remainder = abs(left) % abs(right)
+    if isinstance(number(left), int) and right == right // 1:
+        remainder = abs(left) % abs(int(right))
         return -remainder if left < 0 else remainder
     return math.fmod(left, right)
 
@@ -114,6 +131,8 @@ def modulo(left: Any, right: Any) -> Any:
 @null_for_null
 def absolute(value: Any) -> Any:
     """`$abs`."""
+    if isinstance(value, int) and value == MIN_INTEGER:
+        raise Unfit(f"gives an integer beyond 64 bit: {value}", value)
     return result(abs(number(value)))
 
 

@@ -37,7 +37,7 @@ from .nodes import (
     Reference,
     Select,
 )
-from .objects import convert
+from .objects import convert, type_named
 from .operands import ABSENT, Unfit, array, is_null, truthy, whole
 from .operators import FUNCTIONS
 from .weights import MAX_WEIGHT, checked, too_large, weight_of
@@ -80,7 +80,7 @@ def evaluate(formula: Formula, scope: Scope) -> Any:
     """Return what a formula gives, `MISSING` included; raises `InvalidOperand`."""
     match formula:
         case Constant():
-            return formula.value
+            return _copied(formula.value)
         case Reference():
             return _refer(formula, scope)
         case Call(operator, operands):
@@ -94,6 +94,13 @@ def evaluate(formula: Formula, scope: Scope) -> Any:
         case Absent(given):
             return MISSING if given else ABSENT
     return _decide(formula, scope)
+
+
+def _copied(value: Any) -> Any:
+    """Return a constant so that who changes what comes out does not change the formula."""
+    if isinstance(value, list):
+        return [_copied(each) for each in value]
+    return {k: _copied(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def _decide(formula: Any, scope: Scope) -> Any:
@@ -215,14 +222,23 @@ def _folded(formula: Fold, values: list[Any], scope: Scope) -> Any:
 
 
 def _convert(formula: Convert, scope: Scope) -> Any:
-    value, wanted = evaluate(formula.input, scope), evaluate(formula.to, scope)
+    value, name = evaluate(formula.input, scope), _type_of(formula, scope)
     if is_null(value):
         return None if formula.on_null is None else evaluate(formula.on_null, scope)
-    if is_null(wanted):
+    if name is None:
         return None
     try:
-        return convert(value, wanted)
+        return convert(value, name)
     except Unfit as error:
         if formula.on_error is not None:
             return evaluate(formula.on_error, scope)
+        raise InvalidOperand(formula.operator, error.problem, error.found) from None
+
+
+def _type_of(formula: Convert, scope: Scope) -> str | None:
+    """Return what is converted to, or None; what is no type is an error, `onError` or not."""
+    wanted = evaluate(formula.to, scope)
+    try:
+        return None if is_null(wanted) else type_named(wanted)
+    except Unfit as error:
         raise InvalidOperand(formula.operator, error.problem, error.found) from None

@@ -38,9 +38,10 @@ def merge(*operands: Any) -> dict[str, Any]:
 
 def get_field(name: Any, value: Any) -> Any:
     """`$getField`: dots and dollars in the name mean nothing."""
+    key = text(name)
     if value is None:
         return None
-    return value.get(text(name), MISSING) if isinstance(value, dict) else MISSING
+    return value.get(key, MISSING) if isinstance(value, dict) else MISSING
 
 
 def set_field(name: Any, value: Any, field: Any) -> Any:
@@ -91,11 +92,16 @@ def type_of(value: Any) -> str:
 # -- conversions -------------------------------------------------------------------------------
 
 
-def convert(value: Any, wanted: Any) -> Any:
-    """Return a value that is not null in the type of a name or number; raises `Unfit`."""
+def type_named(wanted: Any) -> str:
+    """Return the name of a type that is given by name or number; raises `Unfit`."""
     name = None if isinstance(wanted, bool | list | dict) else TYPES.get(wanted)
     if name is None:
         raise Unfit(f"knows the types {', '.join(sorted(set(TYPES.values())))}: {named(wanted)}")
+    return name
+
+
+def convert(value: Any, name: str) -> Any:
+    """Return a value that is not null in the type of a name; raises `Unfit`."""
     if isinstance(value, list | dict) and name != "bool":
         raise Unfit(f"cannot make {name} of {named(value)}", value)
     return _CONVERSIONS[name](value)

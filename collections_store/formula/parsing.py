@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Literal, NoReturn
 
-from ..errors import shortened
-from ..path import MAX_KEYS
+from ..errors import InvalidFilter, shortened
+from ..path import MAX_KEYS, Path
 from .nodes import (
     METADATA,
     Absent,
@@ -29,12 +29,15 @@ from .nodes import (
     Reference,
     Select,
 )
+from .objects import type_named
 from .operands import Unfit
-from .operators import OPERATORS, Operator
+from .operators import OPERATORS, UNSUPPORTED, Operator
 from .patterns import compiled
 
 MAX_NESTING: Final = 100
 """How deep a formula's JSON may be nested; evaluating takes a few calls for each level."""
+MAX_SORTED: Final = 32
+"""Fields that `$sortArray` sorts by: as many as `$sort` does."""
 SYSTEM_VARIABLES: Final = frozenset({"ROOT", "CURRENT", "REMOVE"})
 _VARIABLE: Final = re.compile(r"([a-z]|[^\x00-\x7f])(\w|[^\x00-\x7f])*")
 _CONVERSIONS: Final = {
@@ -113,7 +116,8 @@ class Parser:
             return reader(self, name, operand, place)
         operator = OPERATORS.get(name)
         if operator is None:
-            self._refuse(place, "no such operator")
+            there = name in UNSUPPORTED
+            self._refuse(place, "this operator is not supported" if there else "no such operator")
         if operator.names:
             return self._of_names(name, operator, operand, place)
         return Call(name, self._operands(operator.least, operator.most, operand, place))
@@ -248,7 +252,15 @@ class Parser:
     def _convert(self, name: str, operand: Any, place: str) -> Formula:
         given = self._named(operand, place, ("input", "to"), ("onError", "onNull"))
         read = {each: self.formula(given[each], f"{place}.{each}") for each in given}
+        self._check_type(read["to"], f"{place}.to")
         return Convert(name, read["input"], read["to"], read.get("onError"), read.get("onNull"))
+
+    def _check_type(self, wanted: Formula, place: str) -> None:
+        try:
+            if isinstance(wanted, Constant) and wanted.value is not None:
+                type_named(wanted.value)
+        except Unfit as error:
+            self._refuse(place, error.problem)
 
     def _convert_to(self, name: str, operand: Any, place: str) -> Formula:
         (value,) = self._operands(1, 1, operand, place)
@@ -261,7 +273,7 @@ class Parser:
             operand, place = given["field"], f"{place}.field"
             if "input" in given:
                 current = self.formula(given["input"], f"{place.removesuffix('.field')}.input")
-        return Call(name, (self._field_name(operand, place), current))
+        return Call(name, (self._field_name(operand, place, computed=True), current))
 
     def _set_field(self, name: str, operand: Any, place: str) -> Formula:
         names = ("field", "input", "value") if name == "$setField" else ("field", "input")
@@ -269,8 +281,10 @@ class Parser:
         field = self._field_name(given["field"], f"{place}.field")
         return Call(name, (field, *(self.formula(given[n], f"{place}.{n}") for n in names[1:])))
 
-    def _field_name(self, what: Any, place: str) -> Formula:
+    def _field_name(self, what: Any, place: str, *, computed: bool = False) -> Formula:
         found = self.formula(what, place)
+        if computed and not isinstance(found, Constant):
+            return found
         if not isinstance(found, Constant) or not isinstance(found.value, str):
             self._refuse(place, "needs the name of a field; one that begins with $ in $literal")
         return found
@@ -281,7 +295,19 @@ class Parser:
         directions = by.values() if isinstance(by, dict) else [by]
         if not directions or any(each not in (1, -1) or each is True for each in directions):
             self._refuse(f"{place}.sortBy", "needs 1, -1, or a document of fields and these")
+        if len(directions) > MAX_SORTED:
+            self._refuse(f"{place}.sortBy", f"more than {MAX_SORTED} fields")
+        for path in by if isinstance(by, dict) else ():
+            self._check_path(path, f"{place}.sortBy.{path}")
         return Call(name, (self.formula(given["input"], f"{place}.input"), Constant.of(by)))
+
+    def _check_path(self, dotted: str, place: str) -> None:
+        if dotted.startswith("$"):
+            self._refuse(place, "an element of an array has no metadata: the path begins with $")
+        try:
+            Path.parse(dotted)
+        except InvalidFilter as error:
+            self._refuse(place, error.problem)
 
     def _zip(self, name: str, operand: Any, place: str) -> Formula:
         given = self._named(operand, place, ("inputs",), ("useLongestLength", "defaults"))

@@ -6,8 +6,8 @@ import string
 from typing import Any, Final
 
 from ..values import MISSING
-from .operands import ABSENT, Unfit, is_null, named, null_for_null, text, whole
-from .weights import check_length
+from .operands import ABSENT, Unfit, is_null, named, null_for_null, number, text, whole
+from .weights import SCALAR, check_length
 
 _LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _UPPER: Final = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
@@ -62,10 +62,10 @@ def compare_case(left: Any, right: Any) -> int:
 
 
 def part_of_bytes(value: Any, start: Any, length: Any) -> str:
-    """`$substr`, `$substrBytes`; a negative length means all that follows."""
+    """`$substr`, `$substrBytes`; a negative length means all that follows. Fractions are cut off."""
     encoded = in_words(value).encode()
-    first = whole(start, 0)
-    count = whole(length)
+    first = whole(int(number(start)), 0)
+    count = int(number(length))
     cut = encoded[first:] if count < 0 else encoded[first : first + count]
     try:
         return cut.decode()
@@ -94,6 +94,8 @@ def split(value: Any, separator: Any) -> list[str]:
     """`$split`."""
     if not text(separator):
         raise Unfit("needs a separator that is not empty", separator)
+    parts = text(value).count(separator) + 1
+    check_length(len(value) + parts * SCALAR)
     return text(value).split(separator)
 
 

@@ -10,7 +10,7 @@ from .. import codec
 from ..document import Anonymous, Document
 from ..errors import InvalidPipeline, shortened
 from ..filter import Filter
-from ..pipeline import MEMORY_LIMIT, Leading, Memory, Pipeline, Row, slim
+from ..pipeline import MEMORY_LIMIT, Leading, Memory, Pipeline, Row, placed, slim
 from ..statements import MAX_VALUE
 from ..values import MISSING
 from .catalogue import CollectionAbsent
@@ -38,6 +38,10 @@ class Aggregate:
 
     def __call__(self, connection: Connection) -> list[Any]:
         """Let the database do what it can of the first stages, and run the rest."""
+        with placed(self.pipeline.asking()):
+            return self._answer(connection)
+
+    def _answer(self, connection: Connection) -> list[Any]:
         leading = self.pipeline.leading()
         if leading.count is not None:
             count = Count(self.collection, leading.filter)(connection)
@@ -55,8 +59,12 @@ class Aggregate:
 
     def _streamed(self, connection: Connection) -> list[Any]:
         asked, rest = self.pipeline.filtered()
-        rows = (row for _, row in matching(connection, self.collection, asked))
-        return self._run(connection, rest, rows)
+        return self._run(connection, rest, self._asked(connection, asked))
+
+    def _asked(self, connection: Connection, asked: Filter) -> Iterator[Document]:
+        with placed(self.pipeline.asking()):
+            for _, row in matching(connection, self.collection, asked):
+                yield row
 
     def _run(self, connection: Connection, rest: Pipeline, rows: Iterable[Row]) -> list[Any]:
         return list(rest.run(rows, _Others(connection), **self._options(connection)))

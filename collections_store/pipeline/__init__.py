@@ -18,7 +18,7 @@ from ..ordering import Sort
 from .grouping import counted, paths_of, slim
 from .memory import MEMORY_LIMIT, Memory
 from .parsing import Parser
-from .rows import Context, Nowhere, Row, Source
+from .rows import Context, Nowhere, Row, Source, placed
 from .running import run
 from .stages import Accumulator, Count, Group, Keys, Limit, Lookup, Match, Skip, SortRows, Step
 
@@ -90,6 +90,13 @@ class Pipeline:
         asked = reduce(and_, filters) if filters else Filter()
         return asked, Pipeline(self.steps[len(filters) :])
 
+    def asking(self) -> str | None:
+        """Return the place of the first of the stages in `filtered` that has a formula."""
+        first = takewhile(lambda step: isinstance(step.stage, Match), self.steps)
+        return next(
+            (s.place for s in first if isinstance(s.stage, Match) and s.stage.computes()), None
+        )
+
     def leading(self) -> Leading:
         """Return what a database can do first, and the pipeline behind it."""
         asked, behind = self.filtered()
@@ -139,5 +146,6 @@ __all__ = [
     "Row",
     "Sort",
     "Source",
+    "placed",
     "slim",
 ]

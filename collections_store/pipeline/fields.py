@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import InvalidPipeline, shortened
+from ..errors import InvalidFilter, InvalidPipeline, shortened
+from ..filter import read_target
 from ..formula import Formula, Parser
-from ..path import MAX_KEYS
-from .stages import AddFields, Entry, Keep, Keys, LeaveOut, Named, Tree
+from ..path import MAX_KEYS, Path
+from .stages import AddFields, Entry, Keep, Keys, LeaveOut, Named, Side, Tree
 
 Leaf = bool | Formula
 Leaves = list[tuple[Keys, Leaf, str]]
@@ -26,6 +27,17 @@ def path(dotted: Any, place: str) -> Keys:
     return keys
 
 
+def side(dotted: Any, place: str) -> Side:
+    """Read a field that `$lookup` compares: a path, or `$id` and the like."""
+    if not isinstance(dotted, str) or not dotted.startswith("$"):
+        return path(dotted, place)
+    try:
+        target = read_target(dotted, InvalidPipeline, place)
+    except InvalidFilter as error:  # no path
+        raise InvalidPipeline(place, error.problem) from None
+    return target.keys if isinstance(target, Path) else target
+
+
 def project(operand: Any, place: str, formulas: Parser) -> Keep | LeaveOut:
     """Read `$project`: either fields that stay and computed ones, or fields that are left out."""
     leaves = list(_leaves(_document(operand, place), (), place, formulas, flags=True))
@@ -36,6 +48,7 @@ def project(operand: Any, place: str, formulas: Parser) -> Keep | LeaveOut:
         says_nothing = keys == ("_id",) and (keeps or leaf is True)
         if (leaf is False) is keeps and not says_nothing:
             raise InvalidPipeline(where, "fields that stay and fields that go do not mix")
+    tree([(keys, Named(), where) for keys, _, where in leaves])
     if not keeps:
         return LeaveOut(tree([(k, Named(), at) for k, leaf, at in leaves if leaf is False]))
     named = [

@@ -20,7 +20,7 @@ from ..formula import (
 )
 from ..values import MISSING, is_number
 from .memory import Memory
-from .rows import Context, Row, having
+from .rows import Context, Row, having, placed
 from .stages import AccumulatorName, Group, Keys
 
 _OVERHEAD: Final = 200
@@ -172,22 +172,23 @@ def counted(
 ) -> Iterator[Row]:
     """Group rows that come so many times each."""
     memory, groups = context.memory(place), dict[Hashable, tuple[Any, list[State]]]()
-    for row, times in rows:
-        scope = context.scope(row)
-        key = evaluate(stage.key, scope)
-        key = None if key is MISSING else key
-        weight = memory.weigh(key)
-        hashed = key_of(key, ordered=context.ordered)
-        if hashed not in groups:
-            memory.hold(_OVERHEAD * (1 + len(stage.fields)) + 2 * weight)
-            groups[hashed] = key, _states(stage, memory, context)
-        for (_, each), state in zip(stage.fields, groups[hashed][1], strict=True):
-            value = evaluate(each.operand, scope)
-            memory.hold(_guarded(each.operator, state.add, value, times))
-    for key, states in groups.values():
-        pairs = zip(stage.fields, states, strict=True)
-        found = {name: _guarded(each.operator, state.result) for (name, each), state in pairs}
-        yield Anonymous({"_id": key, **found})
+    with placed(place):
+        for row, times in rows:
+            scope = context.scope(row)
+            key = evaluate(stage.key, scope)
+            key = None if key is MISSING else key
+            weight = memory.weigh(key)
+            hashed = key_of(key, ordered=context.ordered)
+            if hashed not in groups:
+                memory.hold(_OVERHEAD * (1 + len(stage.fields)) + 2 * weight)
+                groups[hashed] = key, _states(stage, memory, context)
+            for (_, each), state in zip(stage.fields, groups[hashed][1], strict=True):
+                value = evaluate(each.operand, scope)
+                memory.hold(_guarded(each.operator, state.add, value, times))
+        for key, states in groups.values():
+            pairs = zip(stage.fields, states, strict=True)
+            found = {name: _guarded(each.operator, state.result) for (name, each), state in pairs}
+            yield Anonymous({"_id": key, **found})
 
 
 def _states(stage: Group, memory: Memory, context: Context) -> list[State]:

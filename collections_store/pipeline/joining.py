@@ -6,6 +6,8 @@ to which row is decided here. The rules for equal fields are those of MongoDB's 
 * Of the row's field an array gives its elements. Without any value it is null.
 * The other field is looked at as a filter does: an array by its elements and as a whole; null equals
   null and missing, also where a path ends in an array without objects.
+
+What the store knows of objects (`$id`) is compared as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from .. import codec
-from ..document import Document
+from ..document import Document, metadatum
 from ..filter import (
     And,
     Condition,
@@ -23,6 +25,8 @@ from ..filter import (
     Exists,
     Field,
     Filter,
+    Metadata,
+    MetadataField,
     Not,
     Or,
     Value,
@@ -35,8 +39,8 @@ from ..matcher import reach
 from ..path import Path, is_index
 from ..values import MISSING
 from .memory import Memory
-from .rows import Context, Row, having, with_body
-from .stages import Keys, Lookup, Match, Step
+from .rows import Context, Row, having, placed, with_body
+from .stages import Keys, Lookup, Match, Side, Step
 
 BATCH: Final = 100
 BATCH_WEIGHT: Final = 2**20
@@ -50,11 +54,12 @@ def joined(
     """Yield the rows with what was found for each; `run` runs the stages within."""
     join = _Join(stage, context, context.memory(place), run)
     rows = iter(rows)
-    while batch := _batch(rows, join.memory):
-        for row, found in zip(batch, join.found(batch), strict=True):
-            weight = join.memory.hold_value(found)
-            yield with_body(row, having(row.body, stage.into, found))
-            join.memory.let_go(weight)
+    with placed(place):
+        while batch := _batch(rows, join.memory):
+            for row, found in zip(batch, join.found(batch), strict=True):
+                weight = join.memory.hold_value(found)
+                yield with_body(row, having(row.body, stage.into, found))
+                join.memory.let_go(weight)
 
 
 def _batch(rows: Iterator[Row], memory: Memory) -> list[Row]:
@@ -82,14 +87,14 @@ class _Join:
             for row in batch:
                 yield self._for_each(row)
             return
-        wanted = [local_values(row.body, self._stage.local) for row in batch]
+        wanted = [_wanted(row, self._stage.local) for row in batch]
         before = self.memory.held
         documents = self._fetch(_asked(self._stage.foreign, wanted) & self._filter)
         yield from self._equal(batch, wanted, documents, self._stage.foreign)
         self.memory.let_go(self.memory.held - before)
 
     def _equal(
-        self, batch: list[Row], wanted: list[list[Any]], documents: list[Document], foreign: Keys
+        self, batch: list[Row], wanted: list[list[Any]], documents: list[Document], foreign: Side
     ) -> Iterator[list[Any]]:
         places = self._places(documents, foreign)
         used: set[int] = set()
@@ -98,12 +103,11 @@ class _Join:
             mine = sorted({place for key in keys for place in places.get(key, ())})
             yield self._ran(row, [_fresh(documents[place], place, used) for place in mine])
 
-    def _places(self, documents: list[Document], foreign: Keys) -> dict[Hashable, list[int]]:
+    def _places(self, documents: list[Document], foreign: Side) -> dict[Hashable, list[int]]:
         places: dict[Hashable, list[int]] = {}
         for place, document in enumerate(documents):
-            values = list(reach(document.body, foreign)) or [None]
-            nulled = (None if each is MISSING else each for each in values)
-            for key in {key_of(each, ordered=self._context.ordered) for each in nulled}:
+            values = _foreign_values(document, foreign)
+            for key in {key_of(each, ordered=self._context.ordered) for each in values}:
                 places.setdefault(key, []).append(place)
         return places
 
@@ -133,6 +137,20 @@ class _Join:
         return documents
 
 
+def _wanted(row: Row, local: Side) -> list[Any]:
+    if not isinstance(local, str):
+        return local_values(row.body, local)
+    return [metadatum(row, local) if isinstance(row, Document) else None]
+
+
+def _foreign_values(document: Document, foreign: Side) -> Iterator[Any]:
+    if isinstance(foreign, str):
+        yield metadatum(document, foreign)
+    else:
+        values = list(reach(document.body, foreign)) or [None]
+        yield from (None if each is MISSING else each for each in values)
+
+
 def local_values(body: Any, keys: Keys) -> list[Any]:
     """Return what a row's field gives to be looked for; null, if that is nothing."""
     return list(_local(body, keys)) or [None]
@@ -156,19 +174,28 @@ def _local(value: Any, keys: Keys) -> Iterator[Any]:
     yield from value if isinstance(value, list) else [value]
 
 
-def _asked(foreign: Keys, wanted: list[list[Any]]) -> Filter:
+def _asked(foreign: Side, wanted: list[list[Any]]) -> Filter:
     """Return the filter that finds what any row of a batch looks for."""
-    path = Path(*foreign)
     distinct = {key_of(each): each for values in wanted for each in values}
     values = [Value.of(each) for each in distinct.values()]
+    if isinstance(foreign, str):
+        return Filter(_known(foreign, values))
+    path = Path(*foreign)
     composed = [value for value in values if value.kind in {"array", "object"}]
     conditions: list[Condition] = [Field(path, Equals(value)) for value in composed]
     scalars = [value for value in values if value.kind not in {"array", "object"}]
     if scalars:
         conditions.append(Field(path, one_of(scalars)))
-    if None in distinct.values():
+    if any(value.kind == "null" for value in scalars):
         conditions.append(Not(Field(path, Exists())))
     return Filter(conditions[0] if len(conditions) == 1 else Or(tuple(conditions)))
+
+
+def _known(field: MetadataField, values: list[Value]) -> Condition:
+    """Ask for what the store knows of objects: ids are strings, all else numbers, or null."""
+    kinds = {"string"} if field == "id" else {"number", "null"}
+    fitting = [value for value in values if value.kind in kinds]
+    return Metadata(field, one_of(fitting)) if fitting else Or(())
 
 
 def _first_filter(steps: tuple[Step, ...]) -> tuple[Filter, tuple[Step, ...]]:

@@ -9,7 +9,15 @@ from typing import Any, Final, get_args
 
 from .. import codec
 from ..codec import Codec
-from ..errors import InvalidBody, InvalidFilter, InvalidPipeline, InvalidSort, shortened
+from ..document import check_name
+from ..errors import (
+    InvalidBody,
+    InvalidFilter,
+    InvalidName,
+    InvalidPipeline,
+    InvalidSort,
+    shortened,
+)
 from ..filter import Filter
 from ..filter.nesting import check_nesting
 from ..filter.parsing import Parser as FilterParser
@@ -22,11 +30,11 @@ from .stages import (
     AccumulatorName,
     Count,
     Group,
-    Keys,
     Limit,
     Lookup,
     Match,
     ReplaceRoot,
+    Side,
     Skip,
     SortRows,
     Stage,
@@ -65,6 +73,27 @@ _UNSUPPORTED: Final = frozenset(
         "setWindowFields",
         "unionWith",
         "vectorSearch",
+    ]
+)
+_UNSUPPORTED_ACCUMULATORS: Final = frozenset(
+    f"${name}"
+    for name in [
+        "accumulator",
+        "bottom",
+        "bottomN",
+        "concatArrays",
+        "firstN",
+        "lastN",
+        "maxN",
+        "median",
+        "mergeObjects",
+        "minN",
+        "percentile",
+        "setUnion",
+        "stdDevPop",
+        "stdDevSamp",
+        "top",
+        "topN",
     ]
 )
 _MAX_COUNT: Final = 2**63 - 1
@@ -178,7 +207,9 @@ class Parser:
                 raise InvalidPipeline(here, "takes an empty document")
             return Accumulator("$sum", Constant.of(1))
         if name not in _ACCUMULATORS:
-            raise InvalidPipeline(here, "no such accumulator")
+            there = name in _UNSUPPORTED_ACCUMULATORS
+            problem = "this accumulator is not supported" if there else "no such accumulator"
+            raise InvalidPipeline(here, problem)
         if isinstance(value, list):
             raise InvalidPipeline(here, "takes one operand, not a list")
         return Accumulator(name, self._formula(value, here))
@@ -218,11 +249,10 @@ class Parser:
     def _lookup(self, operand: Any, place: str) -> list[Stage]:
         optional = {"localField", "foreignField", "let", "pipeline"}
         _check_names(operand, place, {"from", "as"}, optional)
-        if not isinstance(operand["from"], str):
-            raise InvalidPipeline(f"{place}.from", "needs the name of a collection")
+        collection = _collection(operand["from"], f"{place}.from")
         local, foreign = (
-            self._field(operand, "localField", place),
-            self._field(operand, "foreignField", place),
+            self._side(operand, "localField", place),
+            self._side(operand, "foreignField", place),
         )
         if (local is None) != (foreign is None) or (local is None and "pipeline" not in operand):
             raise InvalidPipeline(
@@ -236,10 +266,10 @@ class Parser:
             raise InvalidPipeline(f"{place}.let.CURRENT", "is what the stages within look at")
         into = fields.path(operand["as"], f"{place}.as")
         steps = self._within(operand.get("pipeline", []), variables, f"{place}.pipeline")
-        return [Lookup(operand["from"], into, local, foreign, variables, steps)]
+        return [Lookup(collection, into, local, foreign, variables, steps)]
 
-    def _field(self, operand: Mapping[str, Any], name: str, place: str) -> Keys | None:
-        return fields.path(operand[name], f"{place}.{name}") if name in operand else None
+    def _side(self, operand: Mapping[str, Any], name: str, place: str) -> Side | None:
+        return fields.side(operand[name], f"{place}.{name}") if name in operand else None
 
     def _within(
         self, stages: Any, variables: tuple[tuple[str, Formula], ...], place: str
@@ -282,6 +312,13 @@ def _whole(value: Any, least: int, place: str) -> int:
     if not number or value != value // 1 or not least <= value < _MAX_COUNT:
         raise InvalidPipeline(place, f"{shortened(value)} is not a whole number from {least} on")
     return int(value)
+
+
+def _collection(name: Any, place: str) -> str:
+    try:
+        return check_name(name)
+    except InvalidName as error:
+        raise InvalidPipeline(place, str(error)) from None
 
 
 def _name(name: Any, place: str) -> str:

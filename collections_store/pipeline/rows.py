@@ -7,7 +7,8 @@ is an `Anonymous` body.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -57,6 +58,18 @@ class Context:
     def having(self, variables: Mapping[str, Any]) -> Context:
         """Return the context with more variables."""
         return replace(self, variables={**self.variables, **variables})
+
+
+@contextmanager
+def placed(place: str | None) -> Iterator[None]:
+    """Have an operator that cannot take something name the stage, the innermost one."""
+    try:
+        yield
+    except InvalidOperand as error:
+        if place is None or error.place is not None:
+            raise
+        named = InvalidOperand(error.operator, error.problem, error.found, place)
+        raise named.with_traceback(error.__traceback__) from None
 
 
 def with_body(row: Row, body: Any) -> Row:

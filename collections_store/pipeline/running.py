@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..document import Anonymous, Document
 from ..errors import InvalidOperand, shortened
@@ -16,7 +16,7 @@ from ..values import MISSING
 from .grouping import grouped
 from .joining import joined
 from .projecting import kept, left, with_fields
-from .rows import Context, Row, computed, having, with_body, within
+from .rows import Context, Row, computed, having, placed, with_body, within
 from .stages import (
     AddFields,
     Count,
@@ -33,6 +33,7 @@ from .stages import (
     Unwind,
 )
 
+_Change: TypeAlias = Keep | LeaveOut | AddFields | ReplaceRoot
 _SLACK = 100
 """A bounded sort sorts anew when it holds twice what it keeps, and this."""
 
@@ -52,9 +53,9 @@ def run(steps: tuple[Step, ...], rows: Iterable[Row], context: Context) -> Itera
 def _stepped(step: Step, rows: Iterator[Row], context: Context) -> Iterator[Row]:
     match step.stage:
         case Match():
-            return _matched(step.stage, rows, context)
-        case Keep() | LeaveOut() | AddFields() | ReplaceRoot() as stage:
-            return (with_body(row, _changed(stage, row, context)) for row in rows)
+            return _matched(step.stage, rows, context, step.place)
+        case Keep() | LeaveOut() | AddFields() | ReplaceRoot():
+            return _each_changed(step.stage, rows, context, step.place)
         case Skip(count):
             return islice(rows, count, None)
         case Limit(count):
@@ -70,13 +71,22 @@ def _stepped(step: Step, rows: Iterator[Row], context: Context) -> Iterator[Row]
     raise AssertionError(step)
 
 
-def _matched(stage: Match, rows: Iterator[Row], context: Context) -> Iterator[Row]:
-    for row in rows:
-        if matches(stage.filter, row, ordered=context.ordered, variables=context.variables):
-            yield row
+def _matched(stage: Match, rows: Iterator[Row], context: Context, place: str) -> Iterator[Row]:
+    with placed(place):
+        for row in rows:
+            if matches(stage.filter, row, ordered=context.ordered, variables=context.variables):
+                yield row
 
 
-def _changed(stage: Keep | LeaveOut | AddFields | ReplaceRoot, row: Row, context: Context) -> Any:
+def _each_changed(
+    stage: _Change, rows: Iterator[Row], context: Context, place: str
+) -> Iterator[Row]:
+    with placed(place):
+        for row in rows:
+            yield with_body(row, _changed(stage, row, context, place))
+
+
+def _changed(stage: _Change, row: Row, context: Context, place: str) -> Any:
     match stage:
         case Keep(fields):
             found = kept(fields, _fields_of(row), context.scope(row))
@@ -89,7 +99,8 @@ def _changed(stage: Keep | LeaveOut | AddFields | ReplaceRoot, row: Row, context
             found = computed(formula, context.scope(row))
             if not isinstance(found, dict):
                 problem = "nothing" if found is MISSING else shortened(found)
-                raise InvalidOperand("$replaceRoot", f"needs an object, not {problem}", found)
+                name = place.rsplit(".", 1)[-1]
+                raise InvalidOperand(name, f"needs an object, not {problem}", found)
             return found
 
 
@@ -140,12 +151,14 @@ def _sorted(
     sort: Sort, most: int | None, rows: Iterator[Row], context: Context, place: str
 ) -> Iterator[Row]:
     memory, held = context.memory(place), list[tuple[Any, Row, int]]()
-    for row in rows:
-        held.append((sort.key(_document(row)), row, memory.hold_value(row.body)))
-        if most is not None and len(held) > 2 * most + _SLACK:
-            held.sort(key=lambda each: each[0])
-            memory.let_go(sum(weight for _, _, weight in held[most:]))
-            del held[most:]
+    with placed(place):
+        for row in rows:
+            key = sort.key(_document(row), ordered=context.ordered)
+            held.append((key, row, memory.hold_value(row.body)))
+            if most is not None and len(held) > 2 * most + _SLACK:
+                held.sort(key=lambda each: each[0])
+                memory.let_go(sum(weight for _, _, weight in held[most:]))
+                del held[most:]
     held.sort(key=lambda each: each[0])
     yield from (row for _, row, _ in held)
 

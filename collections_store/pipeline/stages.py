@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ..filter import Filter
+from ..filter import Filter, MetadataField, values_of
 from ..formula import Formula
 from ..ordering import Sort
 
 Keys: TypeAlias = tuple[str, ...]
+Side: TypeAlias = Keys | MetadataField
+"""One of the two fields that `$lookup` compares: of the body, or what the store knows."""
 AccumulatorName: TypeAlias = Literal[
     "$sum", "$avg", "$min", "$max", "$first", "$last", "$push", "$addToSet"
 ]
@@ -39,6 +41,10 @@ class Match:
     """Let through what the filter asks for (`$match`)."""
 
     filter: Filter
+
+    def computes(self) -> bool:
+        """Tell whether there is a formula in the filter (`$expr`)."""
+        return any(each.kind == "expression" for each in values_of(self.filter.condition))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +138,8 @@ class Lookup:
 
     collection: str
     into: Keys
-    local: Keys | None = None
-    foreign: Keys | None = None
+    local: Side | None = None
+    foreign: Side | None = None
     variables: tuple[tuple[str, Formula], ...] = ()
     steps: tuple[Step, ...] = ()
 

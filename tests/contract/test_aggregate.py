@@ -154,6 +154,20 @@ def test_many_rows(store: Any, things: Any) -> None:
     assert things.aggregate([{"$limit": 150}, {"$count": "n"}]) == [{"n": 150}]
 
 
+def test_lookup_by_id(store: Any, things: Any) -> None:
+    things.put_many({"1": {"by": "a"}, "2": {"by": ["b", "a"]}, "3": {"by": 5}, "4": {}})
+    store["others"].put_many({"a": {"n": 0, "of": "2"}, "b": {"n": 1, "of": ["1", "4"]}})
+    for stage, expected in [
+        ({"localField": "by", "foreignField": "$id"}, [[0], [0, 1], [], []]),
+        ({"localField": "$id", "foreignField": "of"}, [[1], [0], [], [1]]),
+        ({"localField": "$version", "foreignField": "$version"}, [[0, 1]] * 4),
+        ({"localField": "none", "foreignField": "$expires_at"}, [[0, 1]] * 4),
+        ({"localField": "by", "foreignField": "$created_at"}, [[]] * 4),
+    ]:
+        found = things.aggregate([{"$lookup": {"from": "others", "as": "o", **stage}}])
+        assert [[each["n"] for each in one["o"]] for one in found] == expected, stage
+
+
 def test_objects_as_keys_of_groups_and_lookups(store: Any, things: Any) -> None:
     things.put_many(
         {"a": {"k": {"x": 1, "y": [1]}}, "b": {"k": {"x": 1.0, "y": [1]}}, "c": {"k": [2]}}
@@ -170,11 +184,52 @@ def test_objects_as_keys_of_groups_and_lookups(store: Any, things: Any) -> None:
     ]
 
 
+def test_a_sort_orders_objects_alike_wherever_it_runs(things: Any) -> None:
+    objects = [
+        {"b": 1, "a": 2},
+        {"a": 2, "b": 1},
+        {"b": 1, "a": 3},
+        {"b": 1, "aa": 2},
+        {"b": 0, "aa": 3},
+    ]
+    things.put_many((str(n), {"o": each, "n": n}) for n, each in enumerate(objects))
+    by = {"$sort": {"o": -1, "n": -1}}
+    in_database = things.aggregate([by, {"$limit": 10}])
+    assert things.aggregate([by]) == in_database
+    assert things.aggregate([{"$skip": 0}, {"$project": {"o": 1, "n": 1}}, by]) == in_database
+
+
+def test_sums_are_alike_wherever_they_run(things: Any) -> None:
+    numbers = [1e308, -1e308, 1e308, 0.1, 0.1, 0.1, -1e308, 2**62, 2**62, 0.1, 1e308]
+    things.put_many((str(n), {"n": each}) for n, each in enumerate(numbers))
+    group = {"$group": {"_id": None, "sum": {"$sum": "$n"}, "avg": {"$avg": "$n"}}}
+    expected = [{"_id": None, "sum": 1e308, "avg": 1e308 / 11}]
+    assert things.aggregate([group]) == expected
+    assert things.aggregate([{"$skip": 0}, group]) == expected
+
+
 def test_errors(filled: Any) -> None:
     with pytest.raises(InvalidPipeline, match=r"'0\.\$foo': no such stage"):
         filled.aggregate([{"$foo": 1}])
     with pytest.raises(InvalidOperand, match=r"\$add needs a number, not 'de'"):
         filled.aggregate([{"$project": {"x": {"$add": ["$in", 1]}}}])
+    bad = {"$expr": {"$add": ["$in", 1]}}
+    for stages, place in [
+        ([{"$match": bad}, {"$unset": "a"}], "0.$match"),
+        (
+            [{"$match": {"in": "de"}}, {"$match": bad}, {"$sort": {"a": 1}}, {"$limit": 1}],
+            "1.$match",
+        ),
+        ([{"$match": bad}, {"$count": "n"}], "0.$match"),
+        ([{"$match": bad}, {"$group": {"_id": "$in"}}], "0.$match"),
+        ([{"$match": {"in": "de"}}, {"$group": {"_id": {"$add": ["$in", 1]}}}], "1.$group"),
+    ]:
+        with pytest.raises(InvalidOperand) as caught:
+            filled.aggregate(stages)
+        assert caught.value.place == place
+    with pytest.raises(InvalidOperand, match=r"^\$add needs") as caught:
+        filled.find(bad)
+    assert caught.value.place is None
     with pytest.raises(MemoryLimitExceeded, match="larger memory_limit"):
         filled.aggregate([{"$sort": {"in": 1}}], memory_limit=50)
     for limit in (0, True, "1", None):

@@ -4,6 +4,7 @@ The cases are those of MongoDB's documentation and of what its server is known t
 """
 
 import builtins
+import pickle
 import sys
 from typing import Any
 
@@ -251,3 +252,13 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
         Filter.parse({"$jsonSchema": {}})
     monkeypatch.undo()
     Filter.parse({"$jsonSchema": {}})
+
+
+def test_filters_with_schemas_can_be_pickled() -> None:
+    one = Filter.parse({"$jsonSchema": {"required": ["a"], "properties": {"a": {"enum": [1]}}}})
+    again = pickle.loads(pickle.dumps(one))
+    assert again == one
+    assert hash(again) == hash(one)
+    schema = again.condition.schema.value
+    assert schema.fits({"a": 1.0})
+    assert not schema.fits({"a": True})

@@ -300,3 +300,31 @@ def test_metadata_are_whole_numbers(things: Any) -> None:
     assert things.count({"$version": {"$lt": 1e300}}) == 1
     assert things.count({"$version": {"$gt": 0.6}}) == 1
     assert things.count({"$version": 1.0}) == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [
+        (F("$id") == "a", "$id"),
+        ((F("b") == 1) & ~(F("$version") > 1), "$version"),
+        ((F("b") == 1) | (F("$body") == 1), "$body"),
+        (Filter.parse({"$expr": {"$eq": ["$b", 1]}}), "$expr"),
+    ],
+    ids=str,
+)
+def test_an_element_has_no_metadata(what: Filter, name: str) -> None:
+    with pytest.raises(InvalidFilter, match=re.escape(name)) as written:
+        F("a").any(what)
+    with pytest.raises(InvalidFilter) as read:
+        Filter.parse({"a": {"$elemMatch": {"$and": [what.to_json()]}}})
+    assert written.value.problem == read.value.problem
+    assert written.value.place == f"a.$elemMatch.{name}"
+
+
+def test_metadata_with_objects() -> None:
+    for name in ("$id", "$version", "$body", "$body.a"):
+        asked = Filter.parse({name: {"$elemMatch": {"b": 1}}})
+        assert F(name).any(F("b") == 1) == asked
+    assert F("a").any(F(Path("$id")) == 1) != F("a").any(F("id") == 1)
+    with pytest.raises(InvalidFilter, match="no such operator or metadata"):
+        F("$ids").any(F("b") == 1)

@@ -7,6 +7,8 @@ import pytest
 from collections_store import Document, InvalidFilter, InvalidOperand
 from collections_store.document import Anonymous
 from collections_store.formula import Parser, Scope, evaluate
+from collections_store.formula.operators import FUNCTIONS, UNSUPPORTED
+from collections_store.formula.parsing import _READERS
 from collections_store.values import MISSING
 
 BODY: dict[str, Any] = {
@@ -106,6 +108,11 @@ CASES: list[tuple[Any, Any]] = [
     ({"$mod": [7, -3]}, 1),
     ({"$mod": [7.5, 2]}, 1.5),
     ({"$mod": [-7.5, 2]}, -1.5),
+    ({"$mod": [10, 3.0]}, 1),
+    ({"$mod": [-10, -3.0]}, -1),
+    ({"$mod": [9007199254740993, 2.0]}, 1),
+    ({"$mod": [10, 2.5]}, 0.0),
+    ({"$mod": [10.0, 3]}, 1.0),
     ({"$abs": "$m"}, 7),
     ({"$abs": None}, None),
     ({"$ceil": 2.1}, 3.0),
@@ -313,6 +320,17 @@ CASES: list[tuple[Any, Any]] = [
         2,
     ),
     ({"$switch": {"branches": [{"case": 0, "then": 1}], "default": "d"}}, "d"),
+    ({"$convert": {"input": "$n", "to": None, "onError": 1}}, None),
+    ({"$substrBytes": ["abcde", 1.9, 2.9]}, "bc"),
+    ({"$substrBytes": ["abcde", -0.5, -1.5]}, "abcde"),
+    ({"$substr": ["abcde", 1e18, 1e300]}, ""),
+    ({"$abs": 1 - 2**63}, 2**63 - 1),
+    ({"$abs": -(2.0**63)}, 2.0**63),
+    ({"$getField": {"$toLower": "N"}}, 7),
+    ({"$let": {"vars": {"k": "x"}, "in": {"$getField": {"field": "$$k", "input": "$o"}}}}, 1),
+    ({"$getField": {"field": {"$concat": ["a", ".b"]}, "input": {"$literal": {"a.b": 3}}}}, 3),
+    ({"$convert": {"input": None, "to": None, "onNull": 5}}, 5),
+    ({"$convert": {"input": "x", "to": {"$concat": ["in", "t"]}, "onError": 6}}, 6),
 ]  # fmt: skip
 
 
@@ -345,6 +363,10 @@ ERRORS: list[tuple[Any, str]] = [
     ({"$toLower": "$a"}, r"\$toLower"),
     ({"$substrBytes": ["$s", 0, 5]}, r"\$substrBytes"),
     ({"$substrCP": ["a", -1, 1]}, r"\$substrCP"),
+    ({"$substrCP": ["a", 0.5, 1]}, r"\$substrCP needs a whole number"),
+    ({"$substrBytes": ["a", -1, 1]}, r"\$substrBytes needs a whole number from 0"),
+    ({"$substrBytes": ["a", "0", 1]}, r"\$substrBytes needs a number"),
+    ({"$abs": -(2**63)}, r"\$abs gives an integer beyond 64 bit"),
     ({"$strLenCP": "$none"}, r"\$strLenCP needs a string, not what is missing"),
     ({"$split": ["a", ""]}, r"\$split"),
     ({"$regexMatch": {"input": 5, "regex": "x"}}, r"\$regexMatch"),
@@ -360,7 +382,9 @@ ERRORS: list[tuple[Any, str]] = [
     ({"$toDouble": "inf"}, r"\$toDouble"),
     ({"$toDouble": "1e999"}, r"\$toDouble"),
     ({"$toString": "$a"}, r"\$toString"),
-    ({"$convert": {"input": 1, "to": "date"}}, r"\$convert knows the types"),
+    ({"$convert": {"input": 1, "to": "$s", "onError": 1}}, r"\$convert knows the types"),
+    ({"$convert": {"input": None, "to": "$s", "onNull": 1}}, r"\$convert knows the types"),
+    ({"$convert": {"input": 1, "to": "$a", "onError": 1}}, r"\$convert knows the types"),
     ({"$arrayElemAt": ["$n", 0]}, r"\$arrayElemAt needs an array, not 7"),
     ({"$arrayElemAt": ["$a", 1.5]}, r"\$arrayElemAt"),
     ({"$size": "$none"}, r"\$size needs an array, not what is missing"),
@@ -381,6 +405,8 @@ ERRORS: list[tuple[Any, str]] = [
     ({"$mergeObjects": ["$n"]}, r"\$mergeObjects"),
     ({"$setEquals": ["$a", None]}, r"\$setEquals"),
     ({"$setField": {"field": "a", "input": 1, "value": 1}}, r"\$setField"),
+    ({"$getField": "$a"}, r"\$getField needs a string, not \[3, 1, 2\]"),
+    ({"$getField": {"field": "$none", "input": None}}, r"\$getField needs a string, not what is m"),
     ({"$switch": {"branches": [{"case": 0, "then": 1}]}}, r"\$switch has no branch"),
     ({"$allElementsTrue": None}, r"\$allElementsTrue"),
 ]
@@ -400,6 +426,11 @@ def test_an_error_carries_its_facts() -> None:
 
 REFUSED: list[tuple[Any, str]] = [
     ({"$frobnicate": 1}, r"'\$expr\.\$frobnicate': no such operator"),
+    ({"$rand": {}}, r"'\$expr\.\$rand': this operator is not supported"),
+    ({"$add": [1, {"$stdDevPop": [1]}]}, r"\$add\.1\.\$stdDevPop': this operator is not supported"),
+    ({"$bsonSize": 1}, "not supported"),
+    ({"$toDecimal": 1}, "not supported"),
+    ({"$dateToString": {"date": 1}}, "not supported"),
     ({"$gt": ["$a"]}, r"'\$expr\.\$gt': takes 2 operands, not 1"),
     ({"$size": [1, 2]}, r"\$size': takes 1 operand, not 2"),
     ({"$round": [1, 2, 3]}, r"\$round': takes 1 to 2 operands, not 3"),
@@ -431,11 +462,20 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     ({"$sortArray": {"input": [], "sortBy": 2}}, r"\$sortArray\.sortBy"),
     ({"$sortArray": {"input": [], "sortBy": {}}}, r"\$sortArray\.sortBy"),
+    ({"$sortArray": {"input": [], "sortBy": {"$id": 1}}}, r"\$sortArray\.sortBy\.\$id': an elem"),
+    ({"$sortArray": {"input": [], "sortBy": {"a\0": 1}}}, r"no key of a stored body holds a NUL"),
+    ({"$sortArray": {"input": [], "sortBy": {".".join("a" * 201): 1}}}, "200 keys"),
+    ({"$sortArray": {"input": [], "sortBy": {f"a{n}": 1 for n in range(33)}}}, "more than 32"),
     ({"$regexMatch": {"input": "", "regex": "("}}, r"\$regexMatch\.regex"),
     ({"$regexMatch": {"input": "", "regex": "a", "options": "g"}}, "there are i, m, s and x"),
+    ({"$convert": {"input": 1, "to": "date"}}, r"\$convert\.to': knows the types"),
+    ({"$convert": {"input": None, "to": "foo", "onError": 1, "onNull": 1}}, r"\$convert\.to"),
+    ({"$convert": {"input": 1, "to": True, "onError": 1}}, r"\$convert\.to"),
+    ({"$convert": {"input": 1, "to": {"$literal": [1]}, "onError": 1}}, r"\$convert\.to"),
     ({"$meta": "textScore"}, r"\$meta"),
-    ({"$getField": "$a"}, r"\$getField': needs the name of a field"),
-    ({"$getField": {"field": {"$concat": ["a", "b"]}, "input": {}}}, r"\$getField\.field"),
+    ({"$getField": 5}, r"\$getField': needs the name of a field"),
+    ({"$getField": {"field": None, "input": {}}}, r"\$getField\.field"),
+    ({"$setField": {"field": {"$concat": ["a"]}, "input": {}, "value": 1}}, r"\$setField\.field"),
     ({"$setField": {"field": 1, "input": {}, "value": 1}}, r"\$setField\.field"),
     ("$" + ".".join(["a"] * 201), "200 keys"),
 ]
@@ -445,6 +485,10 @@ REFUSED: list[tuple[Any, str]] = [
 def test_what_makes_no_sense_is_refused_by_place(formula: Any, message: str) -> None:
     with pytest.raises(InvalidFilter, match=message):
         give(formula)
+
+
+def test_what_is_not_supported_is_not_there() -> None:
+    assert not UNSUPPORTED & {*FUNCTIONS, *_READERS}
 
 
 def test_what_the_store_knows() -> None:
@@ -478,6 +522,7 @@ def test_the_order_of_keys_counts_where_the_database_keeps_it() -> None:
 
 NOUGHTS = {"$range": [0, 1000]}
 GREEDY: list[Any] = [
+    {"$split": [{"$literal": "," * 2**21}, ","]},
     {"$range": [0, 2**31 - 1]},
     {"$reduce": {"input": NOUGHTS, "initialValue": "a", "in": {"$concat": ["$$value", "$$value"]}}},
     {"$reduce": {"input": NOUGHTS, "initialValue": [1], "in": {"$concatArrays": ["$$value", "$$value"]}}},

@@ -1,5 +1,6 @@
 """What stages give, one by one, as MongoDB's server answers over JSON values."""
 
+import pickle
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
@@ -252,6 +253,13 @@ def test_sort() -> None:
     assert found == [2, 5, 8, 1, 4, 7, 0, 3, 6]
 
 
+def test_sort_knows_whether_the_order_of_keys_counts() -> None:
+    rows = [{"o": {"b": 1, "a": 2}, "n": 1}, {"o": {"a": 2, "b": 1}, "n": 0}]
+    by = {"$sort": {"o": -1, "n": 1}}
+    assert [each["n"] for each in give(rows, by, ordered=True)] == [1, 0]
+    assert [each["n"] for each in give(rows, by, ordered=False)] == [0, 1]
+
+
 def test_match_understands_filters() -> None:
     rows = [{"a": n} for n in range(4)]
     assert give(rows, {"$match": {"a": {"$gt": 2}}}) == [{"a": 3}]
@@ -331,6 +339,40 @@ def test_lookup_of_many_objects(
     assert look_up({"b": value}, rows, "b", field) == expected
     if value is None:
         assert look_up({}, rows, "b", field) == expected
+
+
+def joined_by(
+    local_field: str, foreign_field: str, source: Any, *rows: Any, first: Any = ()
+) -> Any:
+    stage = {"from": "f", "localField": local_field, "foreignField": foreign_field, "as": "found"}
+    found = give(rows, *first, {"$lookup": stage}, source=source)
+    return [[each["n"] for each in row["found"]] for row in found]
+
+
+def test_lookup_by_id() -> None:
+    source = Collections(f=[{"n": 0, "by": "1"}, {"n": 1, "by": ["0", "1"]}, {"n": 2}])
+    rows = [{"by": "2"}, {"by": ["0", "1", None, 7, {"a": 1}]}, {"by": 1}, {}]
+    assert joined_by("by", "$id", source, *rows) == [[2], [0, 1], [], []]
+    assert [each.to_json() for each in source.asked] == [{"$id": {"$in": ["2", "0", "1"]}}]
+    assert joined_by("$id", "by", source, {}, {}, {}) == [[1], [0, 1], []]
+    assert joined_by("$id", "$id", source, {}, {}) == [[0], [1]]
+    assert joined_by("$id", "$body.by", source, {}) == [[1]]
+    assert joined_by("none", "$id", source, {}) == [[]]
+
+
+def test_lookup_by_other_metadata() -> None:
+    source = Collections(f=[{"n": 0, "v": 1}, {"n": 1}])
+    assert joined_by("v", "$version", source, {"v": [1.0, "x"]}, {"v": 2}, {}) == [[0, 1], [], []]
+    assert joined_by("$version", "v", source, {}) == [[0]]
+    assert joined_by("$expires_at", "v", source, {}) == [[1]]
+    assert joined_by("none", "$expires_at", source, {}) == [[0, 1]]
+
+
+def test_lookup_by_an_id_that_a_group_took_away() -> None:
+    source = Collections(f=[{"n": 0, "by": "0"}, {"n": 1}])
+    group = [{"$group": {"_id": None}}]
+    assert joined_by("$id", "$id", source, {}, first=group) == [[]]
+    assert joined_by("$id", "by", source, {}, first=group) == [[1]]
 
 
 def test_lookup_asks_once_for_a_batch() -> None:
@@ -514,6 +556,9 @@ REFUSED: list[tuple[Any, str]] = [
     ([{"$project": {"a": 0, "_id": "$x"}}], r"'0\.\$project\._id'"),
     ([{"$project": {"a": 1, "a.b": 1}}], r"'0\.\$project\.a\.b'"),
     ([{"$project": {"a.b": 1, "a": 1}}], r"'0\.\$project\.a'"),
+    ([{"$project": {"_id": 0, "_id.a": 1}}], r"'0\.\$project\._id\.a': .* was named before"),
+    ([{"$project": {"_id.a": 1, "_id": 0}}], r"'0\.\$project\._id': .* was named before"),
+    ([{"$project": {"_id": 1, "_id.a": 0, "b": 0}}], r"'0\.\$project\._id\.a'"),
     ([{"$project": {"a": {}}}], r"'0\.\$project\.a': an empty object"),
     ([{"$project": {"a..b": 1}}], "no path"),
     ([{"$project": {"$a": 1}}], "no path"),
@@ -535,7 +580,10 @@ REFUSED: list[tuple[Any, str]] = [
     ([{"$group": {"n": {"$sum": 1}}}], r"'0\.\$group': needs a document with _id"),
     ([{"$group": {"_id": 1, "n": 5}}], r"'0\.\$group\.n'"),
     ([{"$group": {"_id": 1, "n": {"$sum": 1, "$avg": 1}}}], r"0\.\$group\.n"),
-    ([{"$group": {"_id": 1, "n": {"$median": 1}}}], r"'0\.\$group\.n\.\$median': no such accum"),
+    ([{"$group": {"_id": 1, "n": {"$mean": 1}}}], r"'0\.\$group\.n\.\$mean': no such accumulator"),
+    ([{"$group": {"_id": 1, "n": {"$median": 1}}}], r"'0\.\$group\.n\.\$median': this acc.* not supp"),
+    ([{"$group": {"_id": 1, "n": {"$mergeObjects": 1}}}], "this accumulator is not supported"),
+    ([{"$group": {"_id": 1, "n": {"$stdDevPop": 1}}}], "this accumulator is not supported"),
     ([{"$group": {"_id": 1, "n": {"$sum": [1]}}}], r"'0\.\$group\.n\.\$sum': takes one operand"),
     ([{"$group": {"_id": 1, "n": {"$count": 1}}}], r"\$count"),
     ([{"$group": {"_id": 1, "a.b": {"$sum": 1}}}], r"0\.\$group\.a\.b"),
@@ -551,6 +599,14 @@ REFUSED: list[tuple[Any, str]] = [
     ([{"$lookup": {"from": "x", "as": "y"}}], "needs localField and foreignField"),
     ([{"$lookup": {"from": "x", "as": "y", "localField": "a"}}], "needs localField and foreignField"),
     ([{"$lookup": {"from": 1, "as": "y", "pipeline": []}}], r"\$lookup\.from"),
+    ([{"$lookup": {"from": "x", "as": "y", "localField": "a", "foreignField": "$ids"}}],
+     r"\$lookup\.foreignField': no such operator or metadata; there is \$body"),
+    ([{"$lookup": {"from": "x", "as": "y", "localField": "$body.\0", "foreignField": "a"}}],
+     r"\$lookup\.localField': no key"),
+    ([{"$lookup": {"from": "", "as": "y", "pipeline": []}}], r"\$lookup\.from': '' cannot name"),
+    ([{"$lookup": {"from": "a b", "as": "y", "pipeline": []}}], r"\$lookup\.from': 'a b' cannot"),
+    ([{"$lookup": {"from": "a\0b", "as": "y", "pipeline": []}}], r"\$lookup\.from"),
+    ([{"$lookup": {"from": "é", "as": "y", "pipeline": []}}], r"\$lookup\.from"),
     ([{"$lookup": {"from": "x", "as": "y", "pipeline": [{"$limit": 0}]}}],
      r"'0\.\$lookup\.pipeline\.0\.\$limit'"),
     ([{"$lookup": {"from": "x", "as": "y", "pipeline": [{"$match": {"$expr": "$$z"}}]}}], "'z'"),
@@ -619,6 +675,46 @@ def test_pipelines_are_values() -> None:
     assert one == Pipeline.parse(stages) == Pipeline.parse(one)
     assert hash(one) == hash(Pipeline.parse(stages))
     assert one != Pipeline.parse(stages[:2])
+
+
+def test_results_are_not_the_pipeline() -> None:
+    pipeline = Pipeline.parse(
+        [
+            {"$project": {"x": {"$literal": {"a": [1]}}}},
+            {"$addFields": {"y": {"$map": {"input": [1], "in": {"$literal": [{}]}}}}},
+        ]
+    )
+    one, other = pipeline.run([Anonymous({}), Anonymous({})])
+    one["x"]["a"].append(2)
+    one["x"]["b"] = one["y"][0][0]["c"] = 3
+    assert other == {"x": {"a": [1]}, "y": [[{}]]}
+    assert list(pipeline.run([Anonymous({})])) == [other]
+
+
+BAD: Any = {"$add": ["$s", 1]}
+LOOK: Any = {"from": "f", "as": "x", "let": {"v": "$s"}}
+PLACED: list[tuple[list[Any], str, str]] = [
+    ([{"$skip": 0}, {"$project": {"x": BAD}}, {"$limit": 1}], "1.$project", "$add"),
+    ([{"$addFields": {"x": BAD}}, {"$sort": {"x": 1}}], "0.$addFields", "$add"),
+    ([{"$skip": 0}, {"$match": {"$expr": BAD}}, {"$count": "n"}], "1.$match", "$add"),
+    ([{"$group": {"_id": BAD}}, {"$unset": "a"}], "0.$group", "$add"),
+    ([{"$group": {"_id": 1, "x": {"$max": BAD}}}], "0.$group", "$add"),
+    ([{"$replaceWith": "$s"}], "0.$replaceWith", "$replaceWith"),
+    ([{"$replaceRoot": {"newRoot": "$s"}}], "0.$replaceRoot", "$replaceRoot"),
+    ([{"$lookup": {**LOOK, "let": {"v": BAD}, "pipeline": [{"$limit": 1}]}}], "0.$lookup", "$add"),
+    ([{"$lookup": {**LOOK, "pipeline": [{"$skip": 0}, {"$project": {"x": {"$size": "$$v"}}}]}}],
+     "0.$lookup.pipeline.1.$project", "$size"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pipeline", "place", "operator"), PLACED, ids=str)
+def test_an_error_names_the_stage(pipeline: list[Any], place: str, operator: str) -> None:
+    with pytest.raises(InvalidOperand, match=r"^pipeline, at '\d\.\$") as caught:
+        give([{"s": "x"}], *pipeline, source=Collections(f=[{}]))
+    again = pickle.loads(pickle.dumps(caught.value))
+    for error in (caught.value, again):
+        assert (error.place, error.operator) == (place, operator)
+        assert str(error).startswith(f"pipeline, at {place!r}: {operator} needs ")
 
 
 def test_rows_without_an_object() -> None:
