@@ -80,7 +80,11 @@ class Filter:
                 raise InvalidFilter(str(what), "what shall the field equal? find(field, value)")
             return cls(Parser(rules).field(what, equals, str(what)))
         if equals is not ...:
-            raise InvalidFilter("", f"a value to equal goes with a field, not {shortened(what)}")
+            raise InvalidFilter(
+                "",
+                f"a value to equal goes with a field, not {shortened(what)}; the parts of bodies that "
+                "are wanted are given as projection=",
+            )
         match what:
             case None:
                 return cls()
