@@ -56,8 +56,8 @@ _KINDS: Final[dict[type, Kind]] = {
     list: "array",
     dict: "object",
 }
-_PLAIN_REGEX: Final = re.compile(r"\^?[A-Za-z0-9 _/@,;=-]+")
-"""A pattern that means the same in every dialect of regular expressions."""
+_PLAIN_REGEX: Final = re.compile(r"\^?[A-Za-z0-9 _/@,;=-]{1,1000}")
+"""A pattern that means the same in every dialect of regular expressions, and is not too long for any."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ LARGE: dict[str, Callable[[], Any]] = {
     "5,000 conditions on a field": lambda: {"$and": [{"n": {"$gt": -n}} for n in range(5000)]},
     "5,000 fields": lambda: {**{f"f{n}": None for n in range(5000)}, "n": {"$lt": 5}},
     "a path of 200 keys": lambda: {".".join("a" * 200): None, "n": {"$lt": 5}},
+    "a pattern of 100,000 letters": lambda: {"$or": [{"s": {"$regex": "t" * 100_000}}, {"n": 3}]},
+    "a prefix of 100,000 letters": lambda: {"s": {"$regex": "^" + "t" * 100_000}},
     "a value of 199 levels": lambda: {"deep": nested(199, lambda value: [value], 1)},
 }
 TOO_LARGE: dict[str, Callable[[], Any]] = {
