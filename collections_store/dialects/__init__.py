@@ -41,39 +41,39 @@ class Database(Protocol):
     """One database, as the rooms above see it."""
 
     @property
-    def NAME(self) -> str:  # noqa: N802
+    def NAME(self) -> str:
         """SQLAlchemy's name of the dialect."""
 
     @property
-    def DRIVERS(self) -> frozenset[str]:  # noqa: N802
+    def DRIVERS(self) -> frozenset[str]:
         """SQLAlchemy's names of the drivers a caller's engine or connection may have."""
 
     @property
-    def SINGLE_WRITER(self) -> bool:  # noqa: N802
+    def SINGLE_WRITER(self) -> bool:
         """Does one transaction at a time write?"""
 
     @property
-    def POISONED_BY_ERRORS(self) -> bool:  # noqa: N802
+    def POISONED_BY_ERRORS(self) -> bool:
         """Does a statement that fails end the transaction around it?"""
 
     @property
-    def ORDERED_KEYS(self) -> bool:  # noqa: N802
+    def ORDERED_KEYS(self) -> bool:
         """Does a stored object keep the order of its keys?"""
 
     @property
-    def HAS_SCHEMAS(self) -> bool:  # noqa: N802
+    def HAS_SCHEMAS(self) -> bool:
         """Can tables be put in a schema?"""
 
     @property
-    def UPGRADES_ITSELF(self) -> bool:  # noqa: N802
+    def UPGRADES_ITSELF(self) -> bool:
         """Is an older database upgraded when it is opened, unless told otherwise?"""
 
     @property
-    def POOL_SIZE(self) -> int:  # noqa: N802
+    def POOL_SIZE(self) -> int:
         """How many connections a store opens at most, unless told otherwise."""
 
     @property
-    def FUNCTIONS(self) -> Sequence[Function]:  # noqa: N802
+    def FUNCTIONS(self) -> Sequence[Function]:
         """The SQL functions a connection must be given: name, number of arguments, function."""
 
     def engine_arguments(self, *, busy_timeout: float) -> dict[str, Any]:
@@ -136,7 +136,7 @@ class Database(Protocol):
         """Return these parameters for a condition of that shape."""
 
     @property
-    def SORT_PARTS(self) -> Sequence[str]:  # noqa: N802
+    def SORT_PARTS(self) -> Sequence[str]:
         """The columns by which a field of the body is ordered, each a `SortPart`; they order all
         values that are not `is_rough` as MongoDB does, as long as no array is on the way.
         """
@@ -145,7 +145,7 @@ class Database(Protocol):
         """Can a `SortPart` speak of these keys?"""
 
     @property
-    def INDEXES_NAME_SEQ(self) -> bool:  # noqa: N802
+    def INDEXES_NAME_SEQ(self) -> bool:
         """Must an index name the column of the natural order to have it?"""
 
     def index_parts(self, *, unique: bool) -> Sequence[str]:
@@ -164,7 +164,7 @@ class Database(Protocol):
         """Return the statements that make an index over whole bodies, if there is such a thing."""
 
     @property
-    def INDEXES_ARRAYS(self) -> bool:  # noqa: N802
+    def INDEXES_ARRAYS(self) -> bool:
         """Does an index of arrays serve an `ArrayTest`?"""
 
     def create_array_index(

@@ -48,11 +48,11 @@ class Operation(Protocol[T_co]):
     """A thing to do on a connection."""
 
     @property
-    def WRITES(self) -> bool:  # noqa: N802
+    def WRITES(self) -> bool:
         """Does it change anything?"""
 
     @property
-    def SINGLE(self) -> bool:  # noqa: N802
+    def SINGLE(self) -> bool:
         """Is it one statement, atomic by itself?"""
 
     def __call__(self, connection: Connection) -> T_co:

@@ -1,8 +1,8 @@
 """An order in SQL: columns that are never null, so that a place in the order is a row of values.
 
-A field of the body is spelled as a few columns (`Database.sort_parts`): its rank, and its value as
+A field of the body is spelled as a few columns (`Database.SORT_PARTS`): its rank, and its value as
 the database compares it. They tell scalars apart exactly; `Database.is_rough` knows which values
-they do not. What an array holds they do not see: `has_array` asks for that.
+they do not. What an array holds they do not see: `Order.ways` are the places where one must be looked for.
 """
 
 from __future__ import annotations
