@@ -72,13 +72,16 @@ FLOORS = [
     {"expressions"},
     {
         "dialects",
+        "dialects.indexed_words",
         "dialects.sqlite",
         "dialects.sqlite_arrays",
         "dialects.sqlite_filters",
         "dialects.sqlite_ordering",
+        "dialects.sqlite_plans",
         "dialects.postgresql",
         "dialects.postgresql_filters",
         "dialects.postgresql_ordering",
+        "dialects.postgresql_plans",
     },
     {"schema"},
     {

@@ -8,7 +8,7 @@ opens it again, so that `$.a ? (@ == 1)` matches [[1]]; every test therefore als
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -19,27 +19,20 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import NullPool
 
 from .. import errors as ours
-from ..explanation import Plan
 from ..expressions import (
     AnyOf,
-    ArrayAt,
     BodyFromText,
     BodyMatches,
     BodyText,
-    IsNot,
-    PartialTest,
-    PlainTest,
-    RenameTable,
-    SortPart,
     SortValue,
     TableSize,
-    TypeAt,
     ValueText,
 )
 from ..filter import Condition, Field
 from . import Durability, Function, TableVanished, UniqueViolated
 from . import postgresql_filters as filters
 from . import postgresql_ordering as ordering
+from .indexed_words import spell
 from .postgresql_ordering import INDEXES_NAME_SEQ as INDEXES_NAME_SEQ
 from .postgresql_ordering import SORT_PARTS as SORT_PARTS
 from .postgresql_ordering import can_order as can_order
@@ -51,6 +44,8 @@ from .postgresql_ordering import plain_values as plain_values
 from .postgresql_ordering import plain_width as plain_width
 from .postgresql_ordering import sort_values as sort_values
 from .postgresql_ordering import sort_varies as sort_varies
+from .postgresql_plans import explain as explain
+from .postgresql_plans import plan as plan
 
 NAME: Final = "postgresql"
 DRIVERS: Final = frozenset({"psycopg", "psycopg_async"})
@@ -166,6 +161,8 @@ def document_columns() -> tuple[sa.Column[int], sa.Column[str]]:
 
 # -- spellings -------------------------------------------------------------------------------
 
+spell(NAME, ordering)
+
 
 @compiles(BodyText, NAME)
 def _body_text(element: BodyText, compiler: Any, **kw: Any) -> str:
@@ -214,11 +211,6 @@ def _equals_whole(body: str, condition: Field, parameter: str) -> str:
     return f"({said} AND jsonb_typeof({body}) = 'object')" if condition.path.keys else said
 
 
-@compiles(SortPart, NAME)
-def _sort_part(element: SortPart, compiler: Any, **kw: Any) -> str:
-    return ordering.part(compiler.process(element.clauses, **kw), element.keys, element.part)
-
-
 @compiles(SortValue, NAME)
 def _sort_value(element: SortValue, compiler: Any, **kw: Any) -> str:
     return ordering.place(compiler.process(element.clauses, **kw), element.part)
@@ -229,42 +221,6 @@ def _value_text(element: ValueText, compiler: Any, **kw: Any) -> str:
     return (
         f"CAST({ordering.value_at(compiler.process(element.clauses, **kw), element.keys)} AS TEXT)"
     )
-
-
-@compiles(TypeAt, NAME)
-def _type_at(element: TypeAt, compiler: Any, **kw: Any) -> str:
-    return ordering.type_at(compiler.process(element.clauses, **kw), element.keys)
-
-
-@compiles(ArrayAt, NAME)
-def _array_at(element: ArrayAt, compiler: Any, **kw: Any) -> str:
-    body = compiler.process(element.clauses, **kw)
-    return ordering.array_at(body, element.keys, apart=element.apart)
-
-
-@compiles(PlainTest, NAME)
-def _plain_test(element: PlainTest, compiler: Any, **kw: Any) -> str:
-    body, *parameters = (compiler.process(clause, **kw) for clause in element.clauses)
-    return ordering.plain_test(
-        body, element.field.path.keys, element.in_words(parameters, ordering.plain_width)
-    )
-
-
-@compiles(PartialTest, NAME)
-def _partial_test(element: PartialTest, compiler: Any, **kw: Any) -> str:
-    body, field = compiler.process(element.clauses, **kw), element.field
-    return ordering.partial_test(body, field.path.keys, field.test)
-
-
-@compiles(IsNot, NAME)
-def _is_not(element: IsNot, compiler: Any, **kw: Any) -> str:
-    return f"(({compiler.process(element.clauses, **kw)}) IS NOT TRUE)"
-
-
-@compiles(RenameTable, NAME)
-def _rename_table(element: RenameTable, compiler: Any, **kw: Any) -> str:  # noqa: ARG001
-    table = compiler.preparer.format_table(element.table)
-    return f"ALTER TABLE {table} RENAME TO {compiler.preparer.quote(element.new)}"
 
 
 def create_body_index(table: sa.Table, physical: str) -> Sequence[str]:
@@ -306,59 +262,6 @@ def parameters(condition: Condition) -> Sequence[Any]:
 def list_parameter(texts: Sequence[str]) -> list[str]:
     """The driver knows lists."""
     return list(texts)
-
-
-# -- plans ------------------------------------------------------------------------------------
-
-
-def explain(sql: str) -> str:
-    """Return the statement that gives the plan of a statement."""
-    return f"EXPLAIN (FORMAT JSON, COSTS OFF) {sql}"
-
-
-def plan(rows: Sequence[Any], table: sa.Table) -> Plan:
-    """Read the plan: a tree of steps. What tells whether there is doubt uses its own indexes."""
-    steps = list(_steps(rows[0][0][0]["Plan"], 0))
-    main = [step for _, step in _steps(rows[0][0][0]["Plan"], 0, doubt=False)]
-    used = [step["Index Name"] for step in main if "Index Name" in step]
-    natural, known = (
-        f"{table.name}_seq_key",
-        {f"{table.name}_pkey": "$id", f"{_stem(table)}$i0": "$body"},
-    )
-    return Plan(
-        lines=tuple(_line(depth, step) for depth, step in steps),
-        indexes=tuple(known.get(name, name) for name in used if name != natural),
-        walked=tuple(
-            step["Index Name"] for step in main if "Index Name" in step and "Index Cond" not in step
-        ),
-        scans=any(_reads_all(step, str(table.name), natural) for _, step in steps),
-        sorts=any(step["Node Type"] == "Sort" for step in main),
-    )
-
-
-def _steps(step: Any, depth: int, *, doubt: bool = True) -> Iterator[tuple[int, Any]]:
-    if doubt or step.get("Parent Relationship") != "InitPlan":
-        yield depth, step
-        for below in step.get("Plans", ()):
-            yield from _steps(below, depth + 1, doubt=doubt)
-
-
-def _reads_all(step: Any, table: str, natural: str) -> bool:
-    if step.get("Index Name") == natural:
-        return "Index Cond" not in step
-    return bool(step["Node Type"] == "Seq Scan" and step["Relation Name"] == table)
-
-
-def _line(depth: int, step: Any) -> str:
-    using = f" using {step['Index Name']}" if "Index Name" in step else ""
-    on = f" on {step['Relation Name']}" if "Relation Name" in step else ""
-    return f"{'  ' * depth}{step['Node Type']}{using}{on}"
-
-
-def _stem(table: sa.Table) -> str:
-    """Return what the names of the indexes of a table begin with."""
-    found = re.match("(.*?[0-9]+)_", str(table.name))
-    return found[1] if found else ""
 
 
 # -- errors ----------------------------------------------------------------------------------

@@ -21,27 +21,20 @@ from sqlalchemy.pool import NullPool
 
 from .. import codec, values
 from .. import errors as ours
-from ..explanation import Plan
 from ..expressions import (
     AnyOf,
-    ArrayAt,
     ArrayTest,
     BodyFromText,
     BodyMatches,
     BodyText,
-    IsNot,
-    PartialTest,
-    PlainTest,
-    RenameTable,
-    SortPart,
     SortValue,
     TableSize,
-    TypeAt,
     ValueText,
 )
 from . import Durability, Function, TableVanished, UniqueViolated
 from . import sqlite_arrays as arrays
 from . import sqlite_ordering as ordering
+from .indexed_words import spell
 from .sqlite_filters import can_say as can_say
 from .sqlite_filters import count_parameters as count_parameters
 from .sqlite_filters import parameters as parameters
@@ -57,6 +50,8 @@ from .sqlite_ordering import plain_values as plain_values
 from .sqlite_ordering import plain_width as plain_width
 from .sqlite_ordering import sort_values as sort_values
 from .sqlite_ordering import sort_varies as sort_varies
+from .sqlite_plans import explain as explain
+from .sqlite_plans import plan as plan
 
 NAME: Final = "sqlite"
 DRIVERS: Final = frozenset({"pysqlite", "aiosqlite"})
@@ -172,6 +167,8 @@ def document_columns() -> tuple[sa.Column[int], sa.Column[str]]:
 
 # -- spellings -------------------------------------------------------------------------------
 
+spell(NAME, ordering)
+
 
 @compiles(BodyText, NAME)
 def _body_text(element: BodyText, compiler: Any, **kw: Any) -> str:
@@ -201,11 +198,6 @@ def _body_matches(element: BodyMatches, compiler: Any, **kw: Any) -> str:
     return spelled(body, element.condition, iter(parameters))
 
 
-@compiles(SortPart, NAME)
-def _sort_part(element: SortPart, compiler: Any, **kw: Any) -> str:
-    return ordering.part(compiler.process(element.clauses, **kw), element.keys, element.part)
-
-
 @compiles(SortValue, NAME)
 def _sort_value(element: SortValue, compiler: Any, **kw: Any) -> str:
     return str(compiler.process(element.clauses, **kw))
@@ -216,47 +208,11 @@ def _value_text(element: ValueText, compiler: Any, **kw: Any) -> str:
     return f"({compiler.process(element.clauses, **kw)} -> {path_literal(element.keys)})"
 
 
-@compiles(TypeAt, NAME)
-def _type_at(element: TypeAt, compiler: Any, **kw: Any) -> str:
-    return ordering.type_at(compiler.process(element.clauses, **kw), element.keys)
-
-
-@compiles(ArrayAt, NAME)
-def _array_at(element: ArrayAt, compiler: Any, **kw: Any) -> str:
-    body = compiler.process(element.clauses, **kw)
-    return ordering.array_at(body, element.keys, apart=element.apart)
-
-
 @compiles(ArrayTest, NAME)
 def _array_test(element: ArrayTest, compiler: Any, **kw: Any) -> str:
     seq, *parameters = (compiler.process(clause, **kw) for clause in element.clauses)
     said = ordering.test_of("rank", "value", element.in_words(parameters, ordering.plain_width))
     return f"{seq} IN (SELECT seq FROM {element.physical} WHERE {said})"
-
-
-@compiles(PlainTest, NAME)
-def _plain_test(element: PlainTest, compiler: Any, **kw: Any) -> str:
-    body, *parameters = (compiler.process(clause, **kw) for clause in element.clauses)
-    return ordering.plain_test(
-        body, element.field.path.keys, element.in_words(parameters, ordering.plain_width)
-    )
-
-
-@compiles(PartialTest, NAME)
-def _partial_test(element: PartialTest, compiler: Any, **kw: Any) -> str:
-    body, field = compiler.process(element.clauses, **kw), element.field
-    return ordering.partial_test(body, field.path.keys, field.test)
-
-
-@compiles(IsNot, NAME)
-def _is_not(element: IsNot, compiler: Any, **kw: Any) -> str:
-    return f"(({compiler.process(element.clauses, **kw)}) IS NOT TRUE)"
-
-
-@compiles(RenameTable, NAME)
-def _rename_table(element: RenameTable, compiler: Any, **kw: Any) -> str:  # noqa: ARG001
-    table = compiler.preparer.format_table(element.table)
-    return f"ALTER TABLE {table} RENAME TO {compiler.preparer.quote(element.new)}"
 
 
 def create_body_index(table: sa.Table, physical: str) -> Sequence[str]:  # noqa: ARG001
@@ -301,29 +257,6 @@ FUNCTIONS: Final[Sequence[Function]] = (
     ("collections_store_compare", 2, _compare),
     ("collections_store_found", 3, _found),
 )
-
-
-# -- plans ------------------------------------------------------------------------------------
-
-_USED: Final = re.compile(r"USING (?:COVERING )?INDEX (\S+)|^SEARCH (\S+\$i\d+) USING PRIMARY KEY")
-
-
-def explain(sql: str) -> str:
-    """Return the statement that gives the plan of a statement."""
-    return f"EXPLAIN QUERY PLAN {sql}"
-
-
-def plan(rows: Sequence[Any], table: sa.Table) -> Plan:
-    """Read the plan: a line of words for each step."""
-    lines = tuple(row[3] for row in rows)
-    found = (match for line in lines for match in _USED.finditer(line))
-    names = (match[1] or match[2] for match in found)
-    indexes = tuple("$id" if name.startswith("sqlite_autoindex") else name for name in names)
-    whole = (match for line in lines if line.startswith("SCAN ") for match in _USED.finditer(line))
-    walked = tuple(match[1] for match in whole)
-    scans = any(line == f"SCAN {reference(table)}" for line in lines)
-    sorts = "USE TEMP B-TREE FOR ORDER BY" in lines
-    return Plan(lines, indexes, walked, scans, sorts)
 
 
 # -- errors ----------------------------------------------------------------------------------
