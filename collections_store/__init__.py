@@ -10,14 +10,16 @@
 
 from .collection import Collection
 from .collection_async import AsyncCollection
-from .document import CollectionInfo, DeleteResult, Document, Page
+from .document import CollectionInfo, Document, Page
 from .errors import (
+    BulkWriteError,
     CollectionExists,
     CollectionNotFound,
     CollectionsStoreError,
     DatabaseBusy,
     DatabaseError,
     DatabaseUnavailable,
+    DocumentNotFound,
     DuplicateKey,
     IndexExists,
     InvalidBody,
@@ -39,6 +41,7 @@ from .errors import (
     SchemaTooNew,
     StoreClosed,
     TransactionConflict,
+    VersionConflict,
     was_committed,
 )
 from .explanation import Explanation
@@ -48,6 +51,14 @@ from .index import Index
 from .ordering import Sort
 from .path import Path
 from .projection import Projection
+from .results import (
+    DeleteResult,
+    InsertManyResult,
+    InsertOneResult,
+    PutManyResult,
+    Refusal,
+    UpdateResult,
+)
 from .store import Store, Transaction
 from .store_async import AsyncStore, AsyncTransaction
 
@@ -55,6 +66,7 @@ __all__ = [
     "AsyncCollection",
     "AsyncStore",
     "AsyncTransaction",
+    "BulkWriteError",
     "Collection",
     "CollectionExists",
     "CollectionInfo",
@@ -65,12 +77,15 @@ __all__ = [
     "DatabaseUnavailable",
     "DeleteResult",
     "Document",
+    "DocumentNotFound",
     "DuplicateKey",
     "Explanation",
     "F",
     "Filter",
     "Index",
     "IndexExists",
+    "InsertManyResult",
+    "InsertOneResult",
     "InvalidBody",
     "InvalidCursor",
     "InvalidFilter",
@@ -88,6 +103,8 @@ __all__ = [
     "Page",
     "Path",
     "Projection",
+    "PutManyResult",
+    "Refusal",
     "SchemaError",
     "SchemaOutdated",
     "SchemaTooNew",
@@ -96,5 +113,7 @@ __all__ = [
     "StoreClosed",
     "Transaction",
     "TransactionConflict",
+    "UpdateResult",
+    "VersionConflict",
     "was_committed",
 ]

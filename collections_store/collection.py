@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import timedelta
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from .codec import Codec
-from .document import DeleteResult, Document, Page, check_id, check_ids
-from .errors import InvalidFilter, InvalidId
+from .document import Document, Page, check_id, check_ids, new_id
+from .errors import InvalidFilter, InvalidOption
+from .expiry import read_ttl
 from .explanation import Explanation
 from .filter import Filter, read_target
 from .index import Index
@@ -26,24 +29,44 @@ from .operations import (
     Get,
     GetDocument,
     GetMany,
+    Insert,
     ListIndexes,
+    Mode,
     Operation,
     Put,
-    PutMany,
     Reading,
     Remove,
     RemoveMany,
+    Replace,
+    Steps,
+    Touch,
     check_memory,
     check_page,
     check_window,
+    follow,
     read_doomed,
     read_projection,
 )
+from .options import check_flag
 from .ordering import Sort
 from .path import Path
 from .pipeline import MEMORY_LIMIT, Pipeline
+from .procedures import (
+    ATTEMPTS,
+    Call,
+    Pause,
+    Writing,
+    change,
+    check_attempts,
+    check_mode,
+    check_version,
+    purge,
+)
+from .results import DeleteResult, InsertManyResult, InsertOneResult, PutManyResult
 
 T = TypeVar("T")
+Ttl: TypeAlias = float | timedelta | None
+Bodies: TypeAlias = Mapping[str, Any] | Iterable[tuple[Any, ...]]
 Documents: TypeAlias = list[Document]
 Values: TypeAlias = list[Any]
 Indexes: TypeAlias = list[Index]
@@ -73,18 +96,31 @@ class Collection:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
-    def put(self, id: str, body: Any) -> int:
+    def put(
+        self,
+        id: str,
+        body: Any,
+        *,
+        ttl: Ttl = None,
+        if_version: int | None = None,
+        if_absent: bool = False,
+    ) -> int:
         """Write a body under an id, in the place of what was there; returns its version.
 
-        The version is 1 for a new object and grows by one with each write. An object keeps its
-        place in natural order. Raises `InvalidId`, `InvalidBody` and, where there is a unique index,
-        `DuplicateKey`; then nothing is written.
+        The version is 1 for a new object and grows by one with each change. An object keeps its
+        place in natural order. `ttl`: seconds, or a timedelta, after which the object is gone; None:
+        as the collection says; `math.inf`: never. `if_version` writes only in the place of that
+        version, `if_absent` only where there is no object; else `VersionConflict` is raised. Raises
+        `InvalidId`, `InvalidBody`, `InvalidOption` and, where there is a unique index, `DuplicateKey`.
+        Then nothing is written.
 
         >>> with Store("sqlite://") as store:
-        ...     store["cities"].put("berlin", {"population": 3_900_000})
-        1
+        ...     version = store["cities"].put("berlin", {"population": 3_900_000})
+        ...     store["cities"].put("berlin", {"population": 3_900_001}, if_version=version)
+        2
         """
-        return self._run(Put(self.name, check_id(id), self._codec.encode(body)))
+        options = {"ttl": ttl, "if_version": if_version, "if_absent": if_absent}
+        return self._run(put_of(self.name, check_id(id), self._codec.encode(body), **options))
 
     def get(self, id: str, default: Any = None) -> Any:
         """Return the body under an id, or `default` where there is none.
@@ -116,27 +152,114 @@ class Collection:
         """
         return self._run(Exists(self.name, check_id(id)))
 
-    def remove(self, id: str) -> bool:
+    def remove(self, id: str, *, if_version: int | None = None) -> bool:
         """Delete the object under an id; tells whether there was one.
+
+        `if_version` deletes only that version; else `VersionConflict` is raised.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].remove("atlantis")
         False
         """
-        return self._run(Remove(self.name, check_id(id)))
+        return self._run(Remove(self.name, check_id(id), check_version(if_version)))
 
-    def put_many(self, bodies: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> int:
-        """Write bodies under their ids, all or none; returns how many.
+    def put_many(
+        self,
+        bodies: Bodies,
+        *,
+        mode: Mode = "replace",
+        ttl: Ttl = None,
+        atomic: bool = False,
+    ) -> PutManyResult:
+        """Write bodies under their ids, from a mapping or any iterable of pairs, however many.
 
-        An id that comes twice is written once, with its last body. A unique index is held to object
-        by object, in their order. Raises `InvalidId`, `InvalidBody` and `DuplicateKey`; then nothing
-        is written.
+        They are written in batches of up to 1,000, each of them whole or not at all, in constant
+        memory; `atomic` writes all of them in one transaction, or none. What cannot be written is
+        refused, and the rest is written: then `BulkWriteError` is raised, whose `result` tells all. With
+        `atomic`, the first refusal is raised as what it is, and nothing is written.
+
+        `mode`: "replace" takes the place of what is there; "insert" refuses where something is
+        (`DuplicateKey`); "ignore" leaves what is there; "if_version" takes triples of id, body and the
+        version that must be there (None: no object), and refuses others (`VersionConflict`). `ttl` as
+        in `put`. A unique index is held to object by object, in their order.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].put_many({"berlin": {"country": "de"}, "paris": {"country": "fr"}})
-        2
+        PutManyResult(inserted_count=2, replaced_count=0, unchanged_count=0)
         """
-        return self._run(PutMany(self.name, encoded(self._codec, bodies)))
+        writing = self._writing(check_mode(mode), read_ttl(ttl), check_flag("atomic", atomic))
+        return self._follow(writing.put(bodies))
+
+    def insert_one(self, body: Any, *, id: str | None = None, ttl: Ttl = None) -> InsertOneResult:
+        """Write a new object, under a new id unless one is given.
+
+        Raises `DuplicateKey` where there is an object under that id; and what `put` raises.
+
+        >>> with Store("sqlite://") as store:
+        ...     result = store["cities"].insert_one({"country": "de"})
+        ...     store["cities"].get(result.inserted_id)
+        {'country': 'de'}
+        """
+        chosen = new_id() if id is None else check_id(id)
+        text = self._codec.encode(body)
+        self._run(Insert(self.name, chosen, text, read_ttl(ttl), unique=True))
+        return InsertOneResult(chosen)
+
+    def insert_many(
+        self, bodies: Iterable[Any] | Mapping[str, Any], *, ttl: Ttl = None, atomic: bool = False
+    ) -> InsertManyResult:
+        """Write new objects under new ids, or, of a mapping, under the ids given; see `put_many`.
+
+        >>> with Store("sqlite://") as store:
+        ...     store["cities"].insert_many({"berlin": {}, "paris": {}})
+        InsertManyResult(inserted_ids=('berlin', 'paris'))
+        """
+        writing = self._writing("insert", read_ttl(ttl), check_flag("atomic", atomic))
+        return self._follow(writing.insert(bodies))
+
+    def change(
+        self,
+        id: str,
+        function: Callable[[Any], Any],
+        *,
+        default: Any = ...,
+        attempts: int = ATTEMPTS,
+    ) -> Any:
+        """Load a body, have `function` make another of it, and write that; returns what was written.
+
+        If somebody else changed the object meanwhile, all of it begins anew, after a short pause of
+        random length: nothing is lost, however many do this at once. `function` may be called
+        several times, and must not change anything else. `default` is what it gets where there is no
+        object; without it, `DocumentNotFound` is raised. After so many `attempts` `VersionConflict` is.
+
+        >>> with Store("sqlite://") as store:
+        ...     store["counters"].change("visits", lambda count: count + 1, default=0)
+        1
+        """
+        options = {"default": default, "attempts": check_attempts(attempts)}
+        return self._follow(change(self.name, self._codec, check_id(id), function, options))
+
+    def touch(self, id: str, ttl: Ttl = None) -> bool:
+        """Have an object live from now on, for `ttl` (see `put`) or for as long as it last was to; tells
+        whether it is there. Its version stays.
+
+        >>> with Store("sqlite://") as store:
+        ...     version = store["sessions"].put("1", {}, ttl=60)
+        ...     store["sessions"].touch("1"), store["sessions"].touch("1", ttl=3600)
+        (True, True)
+        """
+        return self._run(Touch(self.name, check_id(id), read_ttl(ttl)))
+
+    def purge_expired(self) -> int:
+        """Delete the rows of objects that have expired; returns how many.
+
+        Nobody sees such objects anyway: this frees the space.
+
+        >>> with Store("sqlite://") as store:
+        ...     store["sessions"].purge_expired()
+        0
+        """
+        return self._follow(purge(self.name))
 
     def get_many(self, ids: Iterable[str]) -> dict[str, Any]:
         """Return the bodies under those ids that are there, by id, in the order asked.
@@ -405,15 +528,30 @@ class Collection:
         while (page := reading.next()) is not None:
             yield from reading.took(self._run(page))
 
+    def _writing(self, mode: Mode, ttl: int | None, atomic: bool) -> Writing:
+        return Writing(self.name, self._codec, mode, ttl, atomic)
 
-def encoded(codec: Codec, bodies: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dict[str, str]:
-    """Return the texts of bodies by their ids; an id that comes twice has its last."""
-    pairs = bodies.items() if isinstance(bodies, Mapping) else bodies
-    return {check_id(id): codec.encode(body) for id, body in map(_pair, pairs)}
+    def _follow(self, steps: Steps[T]) -> T:
+        return follow(self._step, steps)
+
+    def _step(self, step: Any) -> Any:
+        match step:
+            case Pause(seconds):
+                return time.sleep(seconds)
+            case Call(function, argument):
+                return function(argument)
+        return self._run(step)
 
 
-def _pair(pair: Any) -> tuple[Any, Any]:
-    if isinstance(pair, str) or len(pair) != 2:
-        raise InvalidId(pair, "give pairs of an id and a body")
-    id, body = pair
-    return id, body
+def put_of(
+    collection: str, id: str, text: str, *, ttl: Any, if_version: Any, if_absent: Any
+) -> Put | Insert | Replace:
+    """Return the operation of a `put`; raises `InvalidOption`."""
+    life, expected = read_ttl(ttl), check_version(if_version)
+    if not check_flag("if_absent", if_absent):
+        if expected is None:
+            return Put(collection, id, text, life)
+        return Replace(collection, id, text, expected, life)
+    if expected is not None:
+        raise InvalidOption("if_absent", "no object has the version of if_version")
+    return Insert(collection, id, text, life)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from inspect import isawaitable
 from typing import Any, Protocol, TypeVar
 
 from .codec import Codec
-from .collection import Documents, Indexes, Results, Values, encoded
-from .document import DeleteResult, Document, Page, check_id, check_ids
-from .errors import InvalidFilter
+from .collection import Bodies, Documents, Indexes, Results, Ttl, Values, put_of
+from .document import Document, Page, check_id, check_ids, new_id
+from .errors import CollectionsStoreError, InvalidFilter
+from .expiry import read_ttl
 from .explanation import Explanation
 from .filter import Filter, read_target
 from .index import Index
@@ -27,22 +30,37 @@ from .operations import (
     Get,
     GetDocument,
     GetMany,
+    Insert,
     ListIndexes,
+    Mode,
     Operation,
-    Put,
-    PutMany,
     Reading,
     Remove,
     RemoveMany,
+    Steps,
+    Touch,
     check_memory,
     check_page,
     check_window,
     read_doomed,
     read_projection,
 )
+from .options import check_flag
 from .ordering import Sort
 from .path import Path
 from .pipeline import MEMORY_LIMIT, Pipeline
+from .procedures import (
+    ATTEMPTS,
+    Call,
+    Pause,
+    Writing,
+    change,
+    check_attempts,
+    check_mode,
+    check_version,
+    purge,
+)
+from .results import DeleteResult, InsertManyResult, InsertOneResult, PutManyResult
 
 T = TypeVar("T")
 
@@ -70,20 +88,33 @@ class AsyncCollection:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
-    async def put(self, id: str, body: Any) -> int:
+    async def put(
+        self,
+        id: str,
+        body: Any,
+        *,
+        ttl: Ttl = None,
+        if_version: int | None = None,
+        if_absent: bool = False,
+    ) -> int:
         """Write a body under an id, in the place of what was there; returns its version.
 
-        The version is 1 for a new object and grows by one with each write. An object keeps its
-        place in natural order. Raises `InvalidId`, `InvalidBody` and, where there is a unique index,
-        `DuplicateKey`; then nothing is written.
+        The version is 1 for a new object and grows by one with each change. An object keeps its
+        place in natural order. `ttl`: seconds, or a timedelta, after which the object is gone; None:
+        as the collection says; `math.inf`: never. `if_version` writes only in the place of that
+        version, `if_absent` only where there is no object; else `VersionConflict` is raised. Raises
+        `InvalidId`, `InvalidBody`, `InvalidOption` and, where there is a unique index, `DuplicateKey`.
+        Then nothing is written.
 
         >>> async def main():
         ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store["cities"].put("berlin", {"population": 3_900_000})
+        ...         version = await store["cities"].put("berlin", {"population": 3_900_000})
+        ...         return await store["cities"].put("berlin", {"population": 3_900_001}, if_version=version)
         >>> asyncio.run(main())
-        1
+        2
         """
-        return await self._run(Put(self.name, check_id(id), self._codec.encode(body)))
+        options = {"ttl": ttl, "if_version": if_version, "if_absent": if_absent}
+        return await self._run(put_of(self.name, check_id(id), self._codec.encode(body), **options))
 
     async def get(self, id: str, default: Any = None) -> Any:
         """Return the body under an id, or `default` where there is none.
@@ -121,8 +152,10 @@ class AsyncCollection:
         """
         return await self._run(Exists(self.name, check_id(id)))
 
-    async def remove(self, id: str) -> bool:
+    async def remove(self, id: str, *, if_version: int | None = None) -> bool:
         """Delete the object under an id; tells whether there was one.
+
+        `if_version` deletes only that version; else `VersionConflict` is raised.
 
         >>> async def main():
         ...     async with AsyncStore("sqlite://") as store:
@@ -130,22 +163,119 @@ class AsyncCollection:
         >>> asyncio.run(main())
         False
         """
-        return await self._run(Remove(self.name, check_id(id)))
+        return await self._run(Remove(self.name, check_id(id), check_version(if_version)))
 
-    async def put_many(self, bodies: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> int:
-        """Write bodies under their ids, all or none; returns how many.
+    async def put_many(
+        self,
+        bodies: Bodies,
+        *,
+        mode: Mode = "replace",
+        ttl: Ttl = None,
+        atomic: bool = False,
+    ) -> PutManyResult:
+        """Write bodies under their ids, from a mapping or any iterable of pairs, however many.
 
-        An id that comes twice is written once, with its last body. A unique index is held to object
-        by object, in their order. Raises `InvalidId`, `InvalidBody` and `DuplicateKey`; then nothing
-        is written.
+        They are written in batches of up to 1,000, each of them whole or not at all, in constant
+        memory; `atomic` writes all of them in one transaction, or none. What cannot be written is
+        refused, and the rest is written: then `BulkWriteError` is raised, whose `result` tells all. With
+        `atomic`, the first refusal is raised as what it is, and nothing is written.
+
+        `mode`: "replace" takes the place of what is there; "insert" refuses where something is
+        (`DuplicateKey`); "ignore" leaves what is there; "if_version" takes triples of id, body and the
+        version that must be there (None: no object), and refuses others (`VersionConflict`). `ttl` as
+        in `put`. A unique index is held to object by object, in their order.
 
         >>> async def main():
         ...     async with AsyncStore("sqlite://") as store:
         ...         return await store["cities"].put_many({"berlin": {"country": "de"}, "paris": {"country": "fr"}})
         >>> asyncio.run(main())
-        2
+        PutManyResult(inserted_count=2, replaced_count=0, unchanged_count=0)
         """
-        return await self._run(PutMany(self.name, encoded(self._codec, bodies)))
+        writing = self._writing(check_mode(mode), read_ttl(ttl), check_flag("atomic", atomic))
+        return await self._follow(writing.put(bodies))
+
+    async def insert_one(
+        self, body: Any, *, id: str | None = None, ttl: Ttl = None
+    ) -> InsertOneResult:
+        """Write a new object, under a new id unless one is given.
+
+        Raises `DuplicateKey` where there is an object under that id; and what `put` raises.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         result = await store["cities"].insert_one({"country": "de"})
+        ...         return await store["cities"].get(result.inserted_id)
+        >>> asyncio.run(main())
+        {'country': 'de'}
+        """
+        chosen = new_id() if id is None else check_id(id)
+        text = self._codec.encode(body)
+        await self._run(Insert(self.name, chosen, text, read_ttl(ttl), unique=True))
+        return InsertOneResult(chosen)
+
+    async def insert_many(
+        self, bodies: Iterable[Any] | Mapping[str, Any], *, ttl: Ttl = None, atomic: bool = False
+    ) -> InsertManyResult:
+        """Write new objects under new ids, or, of a mapping, under the ids given; see `put_many`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store["cities"].insert_many({"berlin": {}, "paris": {}})
+        >>> asyncio.run(main())
+        InsertManyResult(inserted_ids=('berlin', 'paris'))
+        """
+        writing = self._writing("insert", read_ttl(ttl), check_flag("atomic", atomic))
+        return await self._follow(writing.insert(bodies))
+
+    async def change(
+        self,
+        id: str,
+        function: Callable[[Any], Any],
+        *,
+        default: Any = ...,
+        attempts: int = ATTEMPTS,
+    ) -> Any:
+        """Load a body, have `function` make another of it, and write that; returns what was written.
+
+        If somebody else changed the object meanwhile, all of it begins anew, after a short pause of
+        random length: nothing is lost, however many do this at once. `function` may be called
+        several times, and must not change anything else. `default` is what it gets where there is no
+        object; without it, `DocumentNotFound` is raised. After so many `attempts` `VersionConflict` is.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store["counters"].change("visits", lambda count: count + 1, default=0)
+        >>> asyncio.run(main())
+        1
+        """
+        options = {"default": default, "attempts": check_attempts(attempts)}
+        return await self._follow(change(self.name, self._codec, check_id(id), function, options))
+
+    async def touch(self, id: str, ttl: Ttl = None) -> bool:
+        """Have an object live from now on, for `ttl` (see `put`) or for as long as it last was to; tells
+        whether it is there. Its version stays.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         version = await store["sessions"].put("1", {}, ttl=60)
+        ...         return await store["sessions"].touch("1"), await store["sessions"].touch("1", ttl=3600)
+        >>> asyncio.run(main())
+        (True, True)
+        """
+        return await self._run(Touch(self.name, check_id(id), read_ttl(ttl)))
+
+    async def purge_expired(self) -> int:
+        """Delete the rows of objects that have expired; returns how many.
+
+        Nobody sees such objects anyway: this frees the space.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store["sessions"].purge_expired()
+        >>> asyncio.run(main())
+        0
+        """
+        return await self._follow(purge(self.name))
 
     async def get_many(self, ids: Iterable[str]) -> dict[str, Any]:
         """Return the bodies under those ids that are there, by id, in the order asked.
@@ -447,3 +577,30 @@ class AsyncCollection:
         while (page := reading.next()) is not None:
             for document in reading.took(await self._run(page)):
                 yield document
+
+    def _writing(self, mode: Mode, ttl: int | None, atomic: bool) -> Writing:
+        return Writing(self.name, self._codec, mode, ttl, atomic)
+
+    async def _follow(self, steps: Steps[T]) -> T:
+        """Run what steps yield, one after the other; returns what they return."""
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    result = await self._step(step)
+                except CollectionsStoreError as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(result)
+        except StopIteration as stop:
+            found: T = stop.value
+            return found
+
+    async def _step(self, step: Any) -> Any:
+        match step:
+            case Pause(seconds):
+                return await asyncio.sleep(seconds)
+            case Call(function, argument):
+                result = function(argument)
+                return await result if isawaitable(result) else result
+        return await self._run(step)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import secrets
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -72,13 +74,6 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteResult:
-    """How many objects were deleted."""
-
-    deleted_count: int
-
-
-@dataclass(frozen=True, slots=True)
 class Anonymous:
     """A body that is no object of a collection: an element of an array, or what a stage of a
     pipeline made.
@@ -136,6 +131,13 @@ def check_id(id: object) -> str:
     if len(id) * 4 > MAX_ID_BYTES or not id.isascii():
         _check_bytes(id)
     return id if type(id) is str else str.__str__(id)
+
+
+def new_id() -> str:
+    """Return an id that no other object has: 48 bits of milliseconds first, so that indexes grow at
+    their end, then 80 random ones; 32 characters.
+    """
+    return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
 
 
 def check_ids(ids: Iterable[str]) -> tuple[str, ...]:

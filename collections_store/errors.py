@@ -5,7 +5,7 @@ so `except KeyError` and `except CollectionNotFound` both work::
 
     CollectionsStoreError
     ├── InvalidUrl (ValueError)              the database URL cannot be used
-    ├── InvalidOption (ValueError)           an option of a store is wrong
+    ├── InvalidOption (ValueError)           an option is wrong
     ├── InvalidName (ValueError)             a collection cannot have that name
     ├── InvalidId (ValueError)               an object cannot have that id
     ├── InvalidBody (ValueError, TypeError)  a body holds what is not JSON, or too much of it
@@ -15,6 +15,9 @@ so `except KeyError` and `except CollectionNotFound` both work::
     ├── InvalidIndex (ValueError)            there can be no such index
     ├── IndexExists (ValueError)             another index has the name
     ├── DuplicateKey (ValueError)            a unique index forbids the write
+    ├── DocumentNotFound (KeyError)          there is no object to change
+    ├── VersionConflict (RuntimeError)       the object is not the version that is expected
+    ├── BulkWriteError (RuntimeError)        some of many writes were refused
     ├── InvalidProjection (ValueError)       so do the parts of a body that are wanted
     ├── InvalidPipeline (ValueError)         a stage of a pipeline makes no sense
     ├── InvalidOperand (ValueError)          an operator cannot take what a formula gives it
@@ -52,7 +55,7 @@ class InvalidUrl(CollectionsStoreError, ValueError):
 
 
 class InvalidOption(CollectionsStoreError, ValueError):
-    """An option of a store is wrong; `option` names it."""
+    """An option of a store or of a verb is wrong; `option` names it."""
 
     def __init__(self, option: str, problem: str) -> None:
         super().__init__(f"option {option}: {problem}")
@@ -166,6 +169,44 @@ class DuplicateKey(CollectionsStoreError, ValueError):
             f"which the unique index {index!r} forbids"
         )
         self.collection, self.index, self.key, self.id = collection, index, key, id
+
+
+class DocumentNotFound(CollectionsStoreError, KeyError):
+    """There is no object under the `id`."""
+
+    def __init__(self, collection: str, id: str) -> None:
+        super().__init__(f"collection {collection}: there is no object {shortened(id)}")
+        self.collection, self.id = collection, id
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class VersionConflict(CollectionsStoreError, RuntimeError):
+    """The object `id` is not the version that is expected; nothing was written.
+
+    `expected` and `found` are versions; None: no object.
+    """
+
+    def __init__(self, collection: str, id: str, expected: int | None, found: int | None) -> None:
+        super().__init__(
+            f"collection {collection}: {shortened(id)} should {_there(expected)}, but {_is(found)}: "
+            "read it again, and decide anew"
+        )
+        self.collection, self.id, self.expected, self.found = collection, id, expected, found
+
+
+class BulkWriteError(CollectionsStoreError, RuntimeError):
+    """Some of many writes were refused; `result` tells which and why, and what was done of the rest."""
+
+    def __init__(self, collection: str, result: Any) -> None:
+        first, count = result.refused[0], len(result.refused)
+        more = f", and {count - 1:,} more" if count > 1 else ""
+        super().__init__(
+            f"collection {collection}: refused the one at position {first.position:,} "
+            f"({first.error}){more}: `result` tells what was written"
+        )
+        self.collection, self.result = collection, result
 
 
 class InvalidOperand(CollectionsStoreError, ValueError):
@@ -309,6 +350,14 @@ def shortened(value: object, limit: int = 80) -> str:
     """Return `repr(value)` cut in the middle, so that a hostile value cannot flood a log."""
     text = repr(value)
     return text if len(text) <= limit else f"{text[: limit // 2]}…{text[-limit // 4 :]}"
+
+
+def _there(version: int | None) -> str:
+    return "not be there" if version is None else f"have version {version}"
+
+
+def _is(version: int | None) -> str:
+    return "there is none" if version is None else f"it has version {version}"
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

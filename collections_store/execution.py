@@ -34,7 +34,9 @@ from .operations import (
     CollectionAbsent,
     CreateCollection,
     DriverConnection,
+    NeedsTransaction,
     Operation,
+    Purge,
     SharedConnection,
     collections_of,
     duplicate_of,
@@ -94,6 +96,8 @@ class Executor:
                 time.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 6)))
             except UniqueViolated as error:
                 _abandon_if_asked(job, error)
+                if self.run(Purge(operation.collection)) and attempt < ATTEMPTS:  # type: ignore[attr-defined]
+                    continue  # it was in the way of what has expired
                 found = self.run(duplicate_of(operation, error.physical))
                 if found is not None or attempt >= FORGIVEN:
                     raise found or error from error
@@ -292,7 +296,7 @@ def _commit_together(connection: Any, jobs: list[Job]) -> list[Job]:
         for job in jobs:
             try:
                 outcomes.append((job, job.operation(connection), None))
-            except CollectionAbsent:
+            except (CollectionAbsent, NeedsTransaction):
                 alone.append(job)
             except CollectionsStoreError as error:
                 outcomes.append((job, None, error))

@@ -1,8 +1,7 @@
-"""What an index is, and how one is asked for; and what else the catalogue keeps of a collection."""
+"""What an index is, and how one is asked for."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
@@ -123,54 +122,6 @@ class Index:
         sort = Sort.parse([(Path(*keys), direction) for keys, direction in kept["fields"]])
         where = None if kept["where"] is None else Filter.parse(kept["where"])
         return cls(kept["name"], sort, kept["unique"], where, kept["arrays"], kept["physical"])
-
-
-@dataclass(frozen=True, slots=True)
-class CollectionOptions:
-    """What the catalogue keeps of a collection besides its name and table.
-
-    `body_index`: has PostgreSQL an index over whole bodies? `cursor_key` seals the cursors of its pages;
-    `counter` numbers its indexes. `ways` are the places at which the objects with an array are
-    indexed, with the names of these indexes.
-    """
-
-    cursor_key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
-    body_index: bool = True
-    indexes: tuple[Index, ...] = ()
-    ways: tuple[tuple[tuple[str, ...], str], ...] = ()
-    counter: int = 1
-
-    def to_text(self) -> str:
-        """Return the JSON that the catalogue keeps."""
-        kept = {
-            "cursor_key": self.cursor_key or secrets.token_hex(16),
-            "body_index": self.body_index,
-            "indexes": [index.to_json() for index in self.indexes],
-            "ways": self.ways,
-            "counter": self.counter,
-        }
-        return _RULES.encode(_lists(kept))
-
-    @classmethod
-    def from_text(cls, text: str) -> Self:
-        """Read it."""
-        kept = codec.decode(text)
-        return cls(
-            kept.get("cursor_key", ""),  # none where a version before 0003 made the collection
-            kept.get("body_index", True),
-            tuple(map(Index.from_json, kept.get("indexes", ()))),
-            tuple((tuple(way), physical) for way, physical in kept.get("ways", ())),
-            kept.get("counter", 1),
-        )
-
-    def find(self, name: str) -> Index | None:
-        """Return the index of that name."""
-        return next((index for index in self.indexes if index.name == name), None)
-
-    def paths(self) -> frozenset[tuple[str, ...]]:
-        """Return the fields over which a whole index goes, first or not."""
-        whole = (index for index in self.indexes if index.where is None and not index.arrays)
-        return frozenset(path.keys for index in whole for path in index.paths)
 
 
 def ways_of(index: Index) -> tuple[tuple[str, ...], ...]:
@@ -316,10 +267,3 @@ def _is_kept(where: Filter) -> bool:
         return Filter.parse(codec.decode(_RULES.encode(where.to_json()))) == where
     except CollectionsStoreError:
         return False
-
-
-def _lists(value: Any) -> Any:
-    """Make lists of tuples."""
-    if isinstance(value, dict):
-        return {key: _lists(each) for key, each in value.items()}
-    return [_lists(each) for each in value] if isinstance(value, list | tuple) else value

@@ -22,7 +22,7 @@ from .document import microseconds, moment
 from .errors import InvalidOption
 from .expressions import BodyFromText, BodyText
 
-REVISION: Final = "0003"
+REVISION: Final = "0004"
 """The schema these models describe: the newest file of `migrations/versions`."""
 
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9_]{0,19}", re.ASCII)
@@ -114,8 +114,19 @@ class Names:
 
     def index(self, table: str, number: int) -> str:
         """Name an index of a collection's table; no table has such a name."""
-        [collection] = re.findall("^[0-9]+", table.removeprefix(self.prefix))
-        return f"{self.prefix}{collection}$i{number}"
+        return f"{self.prefix}{self._number(table)}$i{number}"
+
+    def expiry_index(self, table: str) -> str:
+        """Name the index of those objects of a collection's table that expire."""
+        return f"{self.prefix}{self._number(table)}$x"
+
+    def feed(self, table: str) -> str:
+        """Name the table of the recorded changes of a collection's table; no collection has it."""
+        return f"{self.prefix}{self._number(table)}$changes"
+
+    def _number(self, table: str) -> str:
+        [number] = re.findall("^[0-9]+", table.removeprefix(self.prefix))
+        return str(number)
 
 
 def revision_table(names: Names) -> sa.Table:
@@ -148,7 +159,9 @@ def catalogue_table(names: Names) -> sa.Table:
 
 
 def documents_table(name: str, names: Names, database: Database) -> sa.Table:
-    """Return a collection's table."""
+    """Return a collection's table; `ttl` is how many microseconds an object lives from when it is
+    written or touched.
+    """
     return sa.Table(
         name,
         sa.MetaData(schema=names.schema),
@@ -158,6 +171,23 @@ def documents_table(name: str, names: Names, database: Database) -> sa.Table:
         sa.Column("created_at", Moment, nullable=False, default=_utc_now),
         sa.Column("updated_at", Moment, nullable=False, default=_utc_now, onupdate=_utc_now),
         sa.Column("expires_at", Moment),
+        sa.Column("ttl", sa.BigInteger),
+    )
+
+
+def feed_table(name: str, names: Names) -> sa.Table:
+    """Return the table of a collection's recorded changes, in the order in which they took place."""
+    place = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+    return sa.Table(
+        name,
+        sa.MetaData(schema=names.schema),
+        sa.Column("seq", place, sa.Identity(), primary_key=True),
+        sa.Column("kind", sa.Text, nullable=False),
+        sa.Column("id", sa.Text, nullable=False),
+        sa.Column("version", sa.BigInteger, nullable=False),
+        sa.Column("time", Moment, nullable=False),
+        sa.Column("before", Body),
+        sa.Column("after", Body),
     )
 
 

@@ -15,14 +15,17 @@ import sqlalchemy as sa
 from . import dialects
 from .backend import Backend, connections
 from .codec import Codec
-from .collection import Collection
+from .collection import Collection, Ttl
+from .collection_options import Changes, Settings
 from .dialects import Database, Durability, TableVanished
 from .document import CollectionInfo, check_name
 from .errors import DatabaseError, InvalidOption, StoreClosed
 from .execution import run_within
 from .opening import make_ready
 from .operations import (
+    AS_IT_IS,
     Catalogue,
+    Configure,
     Drop,
     FindTable,
     ListCollections,
@@ -53,34 +56,72 @@ class Collections(ABC):
     def run(self, operation: Operation[T]) -> T:
         """Return the operation's result."""
 
-    def get_sync_collection(self, name: str) -> Collection:
-        """Return a handle on a collection, without any I/O; raises `InvalidName`.
+    def get_sync_collection(
+        self,
+        name: str,
+        *,
+        ttl: Ttl = None,
+        sliding: bool | None = None,
+        changes: Changes = None,
+        changes_kept: int | None = None,
+        changes_ttl: Ttl = None,
+    ) -> Collection:
+        """Return a handle on a collection, without any I/O unless an option is given; raises
+        `InvalidName` and `InvalidOption`.
 
-        Names are 1 to 200 of the characters A-Z, a-z, 0-9 and _; upper and lower case differ.
+        Names are 1 to 200 of the characters A-Z, a-z, 0-9 and _; upper and lower case differ. Options are
+        the collection's, for every process; what is given is changed, and the collection comes into
+        being:
+
+        * `ttl`: seconds, or a timedelta, after which an object that is written is gone, unless its writer
+          says otherwise; `math.inf`: never, which is the default.
+        * `sliding`: has an object that has a time to live live anew with each update; False.
+        * `changes`: records every change for `watch`: True tells ids and versions, "after" also bodies,
+          "both" also those before; False, the default, forgets what was recorded.
+        * `changes_kept`: how many changes are kept at least; 100,000.
+        * `changes_ttl`: seconds, or a timedelta, for which they are kept at most; `math.inf`.
 
         >>> with Store("sqlite://") as store:
         ...     store.get_sync_collection("my_collection")
         Collection('my_collection')
         """
-        return Collection(self.run, self._codec, check_name(name))
+        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
+        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
+        collection = Collection(self.run, self._codec, check_name(name))
+        if settings != AS_IT_IS:
+            self.run(Configure(name, settings))
+        return collection
 
     def __getitem__(self, name: str) -> Collection:
-        return self.get_sync_collection(name)
+        return Collection(self.run, self._codec, check_name(name))
 
-    def create_collection(self, name: str, *, body_index: bool = True) -> Collection:
+    def create_collection(
+        self,
+        name: str,
+        *,
+        body_index: bool = True,
+        ttl: Ttl = None,
+        sliding: bool | None = None,
+        changes: Changes = None,
+        changes_kept: int | None = None,
+        changes_ttl: Ttl = None,
+    ) -> Collection:
         """Create a collection that is not there yet, and return its handle.
 
         There is no need to: a collection comes into being when something is put into it. This is for
-        its option. `body_index`: PostgreSQL keeps an index over whole bodies, which serves equality
-        at any depth, through arrays too; without it, writes are cheaper. SQLite has no such index.
-        Raises `InvalidName` and `CollectionExists`.
+        its options. `body_index`: PostgreSQL keeps an index over whole bodies, which serves equality
+        at any depth, through arrays too; without it, writes are cheaper. SQLite has no such index. For
+        the others see `get_sync_collection`. Raises `InvalidName`, `InvalidOption` and
+        `CollectionExists`.
 
         >>> with Store("sqlite://") as store:
-        ...     store.create_collection("log", body_index=False)
+        ...     store.create_collection("log", body_index=False, ttl=86_400)
         Collection('log')
         """
-        self.run(NewCollection(check_name(name), check_flag("body_index", body_index)))
-        return self.get_sync_collection(name)
+        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
+        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
+        self.run(NewCollection(check_name(name), check_flag("body_index", body_index), settings))
+        return self[name]
 
     def collections(self) -> list[CollectionInfo]:
         """List the collections by name, with their counts and sizes.

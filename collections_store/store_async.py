@@ -12,12 +12,22 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import sqlalchemy as sa
 
-from .collection import Collection
+from .collection import Collection, Ttl
 from .collection_async import AsyncCollection
+from .collection_options import Changes, Settings
 from .dialects import Durability
 from .document import CollectionInfo, check_name
 from .errors import StoreClosed
-from .operations import Drop, FindTable, ListCollections, NewCollection, Operation, Rename
+from .operations import (
+    AS_IT_IS,
+    Configure,
+    Drop,
+    FindTable,
+    ListCollections,
+    NewCollection,
+    Operation,
+    Rename,
+)
 from .options import MAX_BODY, Nul, Upgrade, check_flag
 from .schema import mapped_class
 from .store import LAST_PATIENCE, Store, Transaction
@@ -38,10 +48,30 @@ class AsyncCollections:
         """Return the operation's result."""
         raise NotImplementedError
 
-    async def get_collection(self, name: str) -> AsyncCollection:
-        """Return a handle on a collection, without any I/O; raises `InvalidName`.
+    async def get_collection(
+        self,
+        name: str,
+        *,
+        ttl: Ttl = None,
+        sliding: bool | None = None,
+        changes: Changes = None,
+        changes_kept: int | None = None,
+        changes_ttl: Ttl = None,
+    ) -> AsyncCollection:
+        """Return a handle on a collection, without any I/O unless an option is given; raises
+        `InvalidName` and `InvalidOption`.
 
-        Names are 1 to 200 of the characters A-Z, a-z, 0-9 and _; upper and lower case differ.
+        Names are 1 to 200 of the characters A-Z, a-z, 0-9 and _; upper and lower case differ. Options are
+        the collection's, for every process; what is given is changed, and the collection comes into
+        being:
+
+        * `ttl`: seconds, or a timedelta, after which an object that is written is gone, unless its writer
+          says otherwise; `math.inf`: never, which is the default.
+        * `sliding`: has an object that has a time to live live anew with each update; False.
+        * `changes`: records every change for `watch`: True tells ids and versions, "after" also bodies,
+          "both" also those before; False, the default, forgets what was recorded.
+        * `changes_kept`: how many changes are kept at least; 100,000.
+        * `changes_ttl`: seconds, or a timedelta, for which they are kept at most; `math.inf`.
 
         >>> async def main():
         ...     async with AsyncStore("sqlite://") as store:
@@ -49,27 +79,47 @@ class AsyncCollections:
         >>> asyncio.run(main())
         AsyncCollection('my_collection')
         """
-        return self[name]
+        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
+        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
+        collection = AsyncCollection(self.run, self._store._codec, check_name(name))
+        if settings != AS_IT_IS:
+            await self.run(Configure(name, settings))
+        return collection
 
     def __getitem__(self, name: str) -> AsyncCollection:
         return AsyncCollection(self.run, self._store._codec, check_name(name))
 
-    async def create_collection(self, name: str, *, body_index: bool = True) -> AsyncCollection:
+    async def create_collection(
+        self,
+        name: str,
+        *,
+        body_index: bool = True,
+        ttl: Ttl = None,
+        sliding: bool | None = None,
+        changes: Changes = None,
+        changes_kept: int | None = None,
+        changes_ttl: Ttl = None,
+    ) -> AsyncCollection:
         """Create a collection that is not there yet, and return its handle.
 
         There is no need to: a collection comes into being when something is put into it. This is for
-        its option. `body_index`: PostgreSQL keeps an index over whole bodies, which serves equality
-        at any depth, through arrays too; without it, writes are cheaper. SQLite has no such index.
-        Raises `InvalidName` and `CollectionExists`.
+        its options. `body_index`: PostgreSQL keeps an index over whole bodies, which serves equality
+        at any depth, through arrays too; without it, writes are cheaper. SQLite has no such index. For
+        the others see `get_collection`. Raises `InvalidName`, `InvalidOption` and
+        `CollectionExists`.
 
         >>> async def main():
         ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store.create_collection("log", body_index=False)
+        ...         return await store.create_collection("log", body_index=False, ttl=86_400)
         >>> asyncio.run(main())
         AsyncCollection('log')
         """
-        await self.run(NewCollection(check_name(name), check_flag("body_index", body_index)))
-        return await self.get_collection(name)
+        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
+        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
+        await self.run(
+            NewCollection(check_name(name), check_flag("body_index", body_index), settings)
+        )
+        return self[name]
 
     async def collections(self) -> list[CollectionInfo]:
         """List the collections by name, with their counts and sizes.
@@ -249,15 +299,30 @@ class AsyncStore(AsyncCollections):
         found = await self.run(FindTable(check_name(name)))
         return mapped_class(found.table, name)
 
-    def get_sync_collection(self, name: str) -> Collection:
+    def get_sync_collection(
+        self,
+        name: str,
+        *,
+        ttl: Ttl = None,
+        sliding: bool | None = None,
+        changes: Changes = None,
+        changes_kept: int | None = None,
+        changes_ttl: Ttl = None,
+    ) -> Collection:
         """Return a synchronous handle on a collection, for a synchronous component in this program.
 
-        Its calls run in the thread that makes them, and never touch an event loop.
+        Its calls run in the thread that makes them, and never touch an event loop. For the options see
+        `get_collection`; given one, this call does so too.
 
         >>> AsyncStore("sqlite://").get_sync_collection("my_collection")
         Collection('my_collection')
         """
-        return Collection(self._run_here, self._store._codec, check_name(name))
+        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
+        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
+        collection = Collection(self._run_here, self._store._codec, check_name(name))
+        if settings != AS_IT_IS:
+            self._run_here(Configure(name, settings))
+        return collection
 
     def _run_here(self, operation: Operation[T]) -> T:
         return self._store.run(operation)  # by way of this store, which must not end meanwhile

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from .. import (
@@ -82,15 +83,14 @@ class Import:
     def _write_batch(self) -> int:
         """Write up to `size` objects in one transaction; returns how many.
 
-        The library reads a batch to its end before it writes, and refuses an object when it meets
-        it: that is the last one read. What a unique index forbids it names by its id. Where bad ones
+        The library refuses an object when it meets it: that is the last one read. What a unique index forbids it names by its id. Where bad ones
         are left out, the good ones are given again and the reading goes on. Where none are left
         nothing is written, so that no collection comes into being.
         """
         batch = self._first()
         while batch:
             try:
-                self.collection.put_many(self._fill(batch))
+                self.collection.put_many(_Again(partial(self._fill, batch)), atomic=True)
             except (InvalidBody, InvalidId) as error:
                 self._bad(batch.pop().place, error)
                 batch = batch or self._first()
@@ -157,6 +157,16 @@ class Import:
         if not self.kept:
             return "nothing was imported"
         return f"nothing of this batch was imported, {objects(self.kept)} before it were"
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """What can be read again from its beginning, should another transaction get in the way."""
+
+    begin: Callable[[], Iterator[tuple[str, object]]]
+
+    def __iter__(self) -> Iterator[tuple[str, object]]:
+        return self.begin()
 
 
 def _taken_out(batch: list[Record], error: DuplicateKey) -> Record:

@@ -61,6 +61,10 @@ class Database(Protocol):
         """Does a stored object keep the order of its keys?"""
 
     @property
+    def TAKES_LISTS(self) -> bool:
+        """Does a statement take lists of rows, faster than one row at a time?"""
+
+    @property
     def HAS_SCHEMAS(self) -> bool:
         """Can tables be put in a schema?"""
 

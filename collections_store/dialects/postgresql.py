@@ -52,6 +52,7 @@ DRIVERS: Final = frozenset({"psycopg", "psycopg_async"})
 SINGLE_WRITER: Final = False
 POISONED_BY_ERRORS: Final = True
 ORDERED_KEYS: Final = False
+TAKES_LISTS: Final = True
 HAS_SCHEMAS: Final = True
 UPGRADES_ITSELF: Final = False
 POOL_SIZE: Final = 10

@@ -58,6 +58,7 @@ DRIVERS: Final = frozenset({"pysqlite", "aiosqlite"})
 SINGLE_WRITER: Final = True
 POISONED_BY_ERRORS: Final = False
 ORDERED_KEYS: Final = True
+TAKES_LISTS: Final = False
 HAS_SCHEMAS: Final = False
 UPGRADES_ITSELF: Final = True
 POOL_SIZE: Final = 4

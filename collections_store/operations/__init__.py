@@ -12,9 +12,12 @@ from __future__ import annotations
 from typing import Any, Protocol, TypeVar
 
 from .aggregation import Aggregate, check_memory
+from .batches import Given, Mode, PutBatch, batches
 from .catalogue import (
+    AS_IT_IS,
     Catalogue,
     CollectionAbsent,
+    Configure,
     CreateCollection,
     Drop,
     FindTable,
@@ -23,7 +26,20 @@ from .catalogue import (
     Rename,
 )
 from .connection import Connection, DriverConnection, SharedConnection, add_functions
-from .documents import Exists, Get, GetDocument, GetMany, Put, PutMany, Remove, RemoveMany
+from .documents import (
+    Exists,
+    Get,
+    GetDocument,
+    GetMany,
+    Insert,
+    Purge,
+    Put,
+    Remove,
+    RemoveMany,
+    Replace,
+    Rewrite,
+    Touch,
+)
 from .explaining import Explain
 from .indexing import CreateIndex, DropIndex, FindDuplicate, ListIndexes
 from .queries import (
@@ -40,6 +56,8 @@ from .queries import (
 )
 from .reading import Batch, ReadBatch, Reading
 from .revisions import CreateStore, ReadRevision, create_or_find
+from .together import Steps, Together, follow
+from .writing import NeedsTransaction
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -86,10 +104,12 @@ def duplicate_of(operation: Any, physical: str) -> FindDuplicate:
 
 
 __all__ = [
+    "AS_IT_IS",
     "Aggregate",
     "Batch",
     "Catalogue",
     "CollectionAbsent",
+    "Configure",
     "Connection",
     "Count",
     "CreateCollection",
@@ -110,26 +130,38 @@ __all__ = [
     "Get",
     "GetDocument",
     "GetMany",
+    "Given",
+    "Insert",
     "ListCollections",
     "ListIndexes",
+    "Mode",
+    "NeedsTransaction",
     "NewCollection",
     "Operation",
+    "Purge",
     "Put",
-    "PutMany",
+    "PutBatch",
     "ReadBatch",
     "ReadRevision",
     "Reading",
     "Remove",
     "RemoveMany",
     "Rename",
+    "Replace",
+    "Rewrite",
     "SharedConnection",
+    "Steps",
+    "Together",
+    "Touch",
     "add_functions",
+    "batches",
     "check_memory",
     "check_page",
     "check_window",
     "collections_of",
     "create_or_find",
     "duplicate_of",
+    "follow",
     "needs_nothing",
     "perform",
     "read_doomed",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
+from ..collection_options import CollectionOptions, Settings
 from ..document import CollectionInfo, moment
 from ..errors import CollectionExists, CollectionNotFound, CollectionsStoreError
-from ..index import CollectionOptions
 from ..schema import now
 from ..statements import CatalogueStatements, Statements
 
@@ -25,6 +25,9 @@ REFRESHED_AFTER: Final = 5.0
 """Seconds after which another process's indexes are noticed."""
 
 
+AS_IT_IS: Final = Settings()
+
+
 class CollectionAbsent(CollectionsStoreError):
     """The collection `name` has not come into being yet."""
 
@@ -33,11 +36,17 @@ class CollectionAbsent(CollectionsStoreError):
         self.name = name
 
 
+def _nobody() -> None:
+    """Listen to nothing."""
+
+
 class Catalogue:
     """What is known of which table is whose. It may be out of date: see `forget`."""
 
     def __init__(self, statements: CatalogueStatements, tables: Tables | None = None) -> None:
         self.statements = statements
+        self.changed: Callable[[], None] = _nobody
+        """Hears of each commit that records changes."""
         self._known: dict[str, tuple[Statements, float]] | None = {} if tables is None else None
         self._tables: Tables = {} if tables is None else tables
 
@@ -80,18 +89,20 @@ class CreateCollection:
 
     collection: str
     body_index: bool = True
+    settings: Settings = AS_IT_IS
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> bool:
         store = connection.store
-        options = CollectionOptions(body_index=self.body_index)
+        options = self.settings.apply(CollectionOptions(body_index=self.body_index))
         row = {"name": self.collection, "now": now(), "options": options.to_text()}
         entered = connection.rows(store.enter, row)
         if entered:
-            _give_table(connection, entered[0][0], self.collection, None)
-            if self.body_index:
-                _index_bodies(connection, entered[0][0], self.collection)
+            table = _give_table(connection, entered[0][0], self.collection, None)
+            _index_anew(connection, table, bodies=self.body_index)
+            if options.feed is not None:
+                _keep_options(connection, self.collection, _with_feed(connection, table, options))
         return bool(entered)
 
 
@@ -101,12 +112,50 @@ class NewCollection:
 
     collection: str
     body_index: bool
+    settings: Settings = AS_IT_IS
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> None:
-        if not CreateCollection(self.collection, self.body_index)(connection):
+        if not CreateCollection(self.collection, self.body_index, self.settings)(connection):
             raise CollectionExists(self.collection)
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Change what the catalogue keeps of a collection. Its table is renamed: whoever writes by what it
+    was must look it up again.
+    """
+
+    collection: str
+    settings: Settings
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> None:
+        store = connection.store
+        connection.changed(store.lock, {"name": self.collection})
+        found = connection.rows(store.resolve, {"name": self.collection})
+        if not found:
+            raise CollectionAbsent(self.collection)
+        options = CollectionOptions.from_text(found[0][1])
+        wanted = self.settings.apply(options)
+        if wanted != options:
+            self._change(connection, options, wanted)
+
+    def _change(
+        self, connection: Connection, options: CollectionOptions, wanted: CollectionOptions
+    ) -> None:
+        store = connection.store
+        [(table, _, created)] = connection.rows(store.forget, {"name": self.collection})
+        row = {"name": self.collection, "now": created, "options": wanted.to_text()}
+        [(number,)] = connection.rows(store.enter, row)
+        table = _give_table(connection, number, self.collection, table)
+        if options.feed is not None and wanted.feed is None:
+            connection.changed(store.feed(options.feed).drop)
+        elif options.feed is None and wanted.feed is not None:
+            _keep_options(connection, self.collection, _with_feed(connection, table, wanted))
+        connection.catalogue.forget(self.collection)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +169,14 @@ class Drop:
     def __call__(self, connection: Connection) -> bool:
         store = connection.store
         forgotten = connection.rows(store.forget, {"name": self.collection})
-        for table, options in forgotten:
-            for index in CollectionOptions.from_text(options).indexes:
+        for table, text, _ in forgotten:
+            options = CollectionOptions.from_text(text)
+            for index in options.indexes:
                 for statement in store.indexes(table).drop(index):
                     connection.changed(statement)
             connection.changed(store.drop_table(table))
+            if options.feed is not None:
+                connection.changed(store.feed(options.feed).drop)
         return bool(forgotten)
 
 
@@ -166,7 +218,7 @@ class ListCollections:
         store = connection.store
         for name, table, created, options in connection.rows(store.listing):
             documents = store.documents(table, CollectionOptions.from_text(options))
-            [(count, size)] = connection.rows(documents.statistics)
+            [(count, size)] = connection.rows(documents.statistics, {"now": now()})
             yield CollectionInfo(name, count, size, moment(created))
 
 
@@ -182,15 +234,31 @@ class FindTable:
         return connection.collection(self.collection)
 
 
-def _give_table(connection: Connection, number: int, name: str, old: str | None) -> None:
+def _give_table(connection: Connection, number: int, name: str, old: str | None) -> str:
     store = connection.store
     table = store.names.documents(number, name)
     words = store.create_table(table) if old is None else store.rename_table(old, table)
     connection.changed(words)
     connection.changed(store.assign, {"number": number, "table": table})
+    return table
 
 
-def _index_bodies(connection: Connection, number: int, name: str) -> None:
-    table = connection.store.names.documents(number, name)
-    for statement in connection.store.indexes(table).create_over_body(0):
+def _index_anew(connection: Connection, table: str, *, bodies: bool) -> None:
+    statements = connection.store.indexes(table)
+    connection.changed(statements.create_over_expiry())
+    for statement in statements.create_over_body(0) if bodies else ():
         connection.changed(statement)
+
+
+def _with_feed(connection: Connection, table: str, options: CollectionOptions) -> CollectionOptions:
+    """Create the table for the changes of a collection's table."""
+    assert options.feed is not None
+    store = connection.store
+    feed = replace(options.feed, physical=store.names.feed(table))
+    connection.changed(store.feed(feed).create)
+    return replace(options, feed=feed)
+
+
+def _keep_options(connection: Connection, collection: str, options: CollectionOptions) -> None:
+    row = {"name": collection, "options": options.to_text()}
+    connection.changed(connection.store.keep_options, row)

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from ..dialects import COMMIT, PING, ROLLBACK, Database
 from ..statements import CatalogueStatements, Statements
 from .catalogue import Catalogue
+from .recording import Pending, record
 
 Row = Any
 Parameters = Mapping[str, Any]
@@ -49,6 +50,13 @@ class Connection(Protocol):
     def each(self, sql: str, parameters: Iterable[Parameters]) -> None:
         """Execute once for each set of parameters."""
 
+    @property
+    def grouped(self) -> bool:
+        """Is this a transaction of statements that do not depend on each other?"""
+
+    def record(self, change: Pending) -> None:
+        """Have a change recorded with the transaction."""
+
     def transaction(self, *, write: bool) -> Any:
         """Return the context in which all that is executed takes place as one, or not at all."""
 
@@ -56,13 +64,17 @@ class Connection(Protocol):
 class DriverConnection:
     """A connection of the store's own, in the driver's autocommit mode."""
 
-    __slots__ = ("before_commit", "catalogue", "committing", "database", "driver", "store")
+    __slots__ = ("before_commit", "catalogue", "committing", "database", "driver", "grouped", "pending",
+                 "store")  # fmt: skip
 
     def __init__(self, driver: Any, catalogue: Catalogue) -> None:
         self.driver, self.catalogue = driver, catalogue
         self.before_commit: Callable[[], None] | None = None
         self.committing = False
         """Was COMMIT said since the last BEGIN?"""
+        self.grouped = False
+        self.pending: list[Pending] = []
+        """Changes to be recorded when the transaction commits."""
         self.store, self.database = catalogue.statements, catalogue.statements.database
 
     def collection(self, name: str) -> Statements:
@@ -91,25 +103,38 @@ class DriverConnection:
             return False
         return True
 
+    def record(self, change: Pending) -> None:
+        self.pending.append(change)
+
     def begin(self, *, write: bool) -> None:
         """Begin a transaction."""
-        self.committing = False
+        self.committing = self.grouped = False
+        self.pending.clear()
         self.say(self.database.begin(write=write))
 
     def begin_group(self) -> None:
         """Begin a transaction of statements that do not depend on each other."""
-        self.committing = False
+        self.committing, self.grouped = False, True
+        self.pending.clear()
         self.say(self.database.begin_group())
 
     def commit(self) -> None:
         """Commit the transaction, unless `before_commit` objects."""
+        changes = len(self.pending)
+        if changes:
+            record(self, self.pending)
+            self.pending.clear()
         if self.before_commit is not None:
             self.before_commit()
         self.committing = True
         self.say(COMMIT)
+        self.grouped = False
+        if changes:
+            self.catalogue.changed()
 
     def rollback(self) -> None:
         """Roll back the transaction, unless the database did."""
+        self.grouped = False
         if self.in_transaction():
             self.say(ROLLBACK)
 
@@ -159,6 +184,14 @@ class SharedConnection:
 
     def each(self, sql: str, parameters: Iterable[Parameters]) -> None:
         self._connection.exec_driver_sql(sql, [dict(one) for one in parameters])
+
+    @property
+    def grouped(self) -> bool:
+        """Each operation of a caller's is one of its own."""
+        return False
+
+    def record(self, change: Pending) -> None:
+        record(self, [change])
 
     def say(self, words: str) -> None:
         """Execute what has no parameters and gives no rows."""

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import codec
 from ..document import Document
+from ..errors import DuplicateKey, VersionConflict
+from ..expiry import FOREVER, chosen, expiry, is_gone
 from ..schema import now
+from .writing import Writer
 
 if TYPE_CHECKING:
     from .connection import Connection, Row
@@ -25,8 +28,10 @@ class Get:
     SINGLE: ClassVar = True
 
     def __call__(self, connection: Connection) -> Any:
-        rows = connection.rows(connection.collection(self.collection).get, {"id": self.id})
-        return codec.decode(rows[0][0]) if rows else self.default
+        rows = connection.rows(connection.collection(self.collection).by_id.get, {"id": self.id})
+        if not rows or ((expires := rows[0][1]) is not None and is_gone(expires, now())):
+            return self.default
+        return codec.decode(rows[0][0])
 
     def nothing(self) -> Any:
         return self.default
@@ -42,8 +47,9 @@ class GetDocument:
     SINGLE: ClassVar = True
 
     def __call__(self, connection: Connection) -> Document | None:
-        rows = connection.rows(connection.collection(self.collection).document, {"id": self.id})
-        return as_document(rows[0]) if rows else None
+        sql = connection.collection(self.collection).by_id.document
+        rows = connection.rows(sql, {"id": self.id})
+        return as_document(rows[0]) if rows and not is_gone(rows[0][5], now()) else None
 
     def nothing(self) -> None:
         return None
@@ -59,7 +65,8 @@ class Exists:
     SINGLE: ClassVar = True
 
     def __call__(self, connection: Connection) -> bool:
-        return bool(connection.rows(connection.collection(self.collection).exists, {"id": self.id}))
+        sql = connection.collection(self.collection).by_id.exists
+        return any(not is_gone(row[0], now()) for row in connection.rows(sql, {"id": self.id}))
 
     def nothing(self) -> bool:
         return False
@@ -72,31 +79,154 @@ class Put:
     collection: str
     id: str
     text: str = field(repr=False)
+    ttl: int | None = None
     WRITES: ClassVar = True
     SINGLE: ClassVar = True
 
     def __call__(self, connection: Connection) -> int:
-        statement = connection.collection(self.collection).put
-        parameters = {"id": self.id, "body": self.text, "now": now()}
-        [(version,)] = connection.rows(statement, parameters)
-        return int(version)
+        statements = connection.collection(self.collection)
+        if statements.feed is None:
+            time, ttl = now(), chosen(self.ttl, statements.options.ttl)
+            life = {"now": time, "expires": expiry(time, ttl), "ttl": ttl}
+            rows = connection.rows(statements.by_id.put, {"id": self.id, "body": self.text, **life})
+            if rows:
+                return int(rows[0][0])
+        writer = Writer(connection, self.collection)
+        return writer.atomically(lambda: writer.put(self.id, self.text, self.ttl))
 
     def written(self) -> Mapping[str, str]:
         return {self.id: self.text}
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
-    """Delete an object; tells whether it was there."""
+class Insert:
+    """Write a body where there is none; raises `VersionConflict` where there is one, or, where that
+    is about `unique` ids, `DuplicateKey`.
+    """
 
     collection: str
     id: str
+    text: str = field(repr=False)
+    ttl: int | None = None
+    unique: bool = False
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = True
+
+    def __call__(self, connection: Connection) -> int:
+        writer = Writer(connection, self.collection)
+        if writer.atomically(lambda: writer.insert(self.id, self.text, self.ttl)):
+            return 1
+        if self.unique:
+            raise id_taken(self.collection, self.id)
+        raise VersionConflict(
+            self.collection, self.id, None, _version(connection, self.collection, self.id)
+        )
+
+    def written(self) -> Mapping[str, str]:
+        return {self.id: self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Write a body in the place of a version; raises `VersionConflict`."""
+
+    collection: str
+    id: str
+    text: str = field(repr=False)
+    expected: int
+    ttl: int | None = None
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = True
+
+    def __call__(self, connection: Connection) -> int:
+        writer = Writer(connection, self.collection)
+        version = writer.atomically(
+            lambda: writer.replace(self.id, self.text, self.ttl, self.expected)
+        )
+        if version is None:
+            found = _version(connection, self.collection, self.id)
+            raise VersionConflict(self.collection, self.id, self.expected, found)
+        return version
+
+    def nothing(self) -> int:
+        raise VersionConflict(self.collection, self.id, self.expected, None)
+
+    def written(self) -> Mapping[str, str]:
+        return {self.id: self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Change the body of an object that was read, which lives on; raises `VersionConflict`."""
+
+    collection: str
+    document: Document
+    text: str = field(repr=False)
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = True
+
+    def __call__(self, connection: Connection) -> int:
+        writer = Writer(connection, self.collection)
+        if writer.atomically(lambda: writer.rewrite(self.document, self.text)):
+            return self.document.version + 1
+        raise self._conflict(_version(connection, self.collection, self.document.id))
+
+    def nothing(self) -> int:
+        raise self._conflict(None)
+
+    def written(self) -> Mapping[str, str]:
+        return {self.document.id: self.text}
+
+    def _conflict(self, found: int | None) -> VersionConflict:
+        return VersionConflict(self.collection, self.document.id, self.document.version, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Delete an object; tells whether it was there. Raises `VersionConflict` if it is not the version
+    that is expected.
+    """
+
+    collection: str
+    id: str
+    expected: int | None = None
     WRITES: ClassVar = True
     SINGLE: ClassVar = True
 
     def __call__(self, connection: Connection) -> bool:
-        statement = connection.collection(self.collection).remove
-        return connection.changed(statement, {"id": self.id}) > 0
+        writer, expected = Writer(connection, self.collection), self.expected
+        if expected is None:
+            return writer.atomically(lambda: writer.remove(self.id))
+        if writer.atomically(lambda: writer.remove_version(self.id, expected)):
+            return True
+        raise VersionConflict(
+            self.collection, self.id, expected, _version(connection, self.collection, self.id)
+        )
+
+    def nothing(self) -> bool:
+        if self.expected is not None:
+            raise VersionConflict(self.collection, self.id, self.expected, None)
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """Have an object live from now on, for a time to live or as long as it did; tells whether it is
+    there.
+    """
+
+    collection: str
+    id: str
+    ttl: int | None = None
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = True
+
+    def __call__(self, connection: Connection) -> bool:
+        sql = connection.collection(self.collection).by_id
+        parameters = {"id": self.id, "now": now()}
+        if self.ttl == FOREVER:
+            return connection.changed(sql.keep, parameters) > 0
+        return connection.changed(sql.touch, {**parameters, "ttl": self.ttl}) > 0
 
     def nothing(self) -> bool:
         return False
@@ -112,35 +242,13 @@ class GetMany:
     SINGLE: ClassVar = True
 
     def __call__(self, connection: Connection) -> dict[str, Any]:
-        statement = connection.collection(self.collection).get_many
+        statement = connection.collection(self.collection).by_id.get_many
         listed = connection.database.list_parameter(self.ids)
-        texts = dict(connection.rows(statement, {"ids": listed}))
+        texts = dict(connection.rows(statement, {"ids": listed, "now": now()}))
         return {id: codec.decode(texts[id]) for id in self.ids if id in texts}
 
     def nothing(self) -> dict[str, Any]:
         return {}
-
-
-@dataclass(frozen=True, slots=True)
-class PutMany:
-    """Write bodies, all or none; gives how many."""
-
-    collection: str
-    texts: Mapping[str, str] = field(repr=False)
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
-
-    def __call__(self, connection: Connection) -> int:
-        if not self.texts:
-            return 0
-        time = now()
-        rows = ({"id": id, "body": text, "now": time} for id, text in self.texts.items())
-        statement = connection.collection(self.collection).put_silently
-        connection.each(statement, rows)
-        return len(self.texts)
-
-    def written(self) -> Mapping[str, str]:
-        return self.texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +261,24 @@ class RemoveMany:
     SINGLE: ClassVar = True
 
     def __call__(self, connection: Connection) -> int:
-        statement = connection.collection(self.collection).remove_many
-        return connection.changed(statement, {"ids": connection.database.list_parameter(self.ids)})
+        writer = Writer(connection, self.collection)
+        return writer.atomically(lambda: writer.remove_many(self.ids))
+
+    def nothing(self) -> int:
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Delete some of the objects that have expired; gives how many, 0 when there are no more."""
+
+    collection: str
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = True
+
+    def __call__(self, connection: Connection) -> int:
+        writer = Writer(connection, self.collection)
+        return writer.atomically(writer.purge_some)
 
     def nothing(self) -> int:
         return 0
@@ -164,3 +288,14 @@ def as_document(row: Row) -> Document:
     """Return the object of a row: id, body, version, and three times."""
     id, body, version, created, updated, expires = row
     return Document(id, codec.decode(body), version, created, updated, expires)
+
+
+def id_taken(collection: str, id: str) -> DuplicateKey:
+    """Return the error of an object that cannot be inserted."""
+    return DuplicateKey(collection, "$id", {"$id": id}, id)
+
+
+def _version(connection: Connection, collection: str, id: str) -> int | None:
+    """Return the version that is there."""
+    found = GetDocument(collection, id)(connection)
+    return None if found is None else found.version

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from ..collection_options import CollectionOptions
 from ..errors import CollectionNotFound
 from ..explanation import Explanation, Ordered, Plan, advise, asked_of
 from ..filter import And, Filter, conjuncts
-from ..index import CollectionOptions
 from ..ordering import Sort
 from ..statements import Query, Statements
 from .reading import NATURAL, NO_LIMIT

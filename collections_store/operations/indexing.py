@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from .. import codec
+from ..collection_options import CollectionOptions
 from ..document import Document
 from ..errors import DuplicateKey, IndexExists, InvalidIndex
 from ..filter import And, Equals, Field, Filter, Value
-from ..index import MAX_INDEXES, CollectionOptions, Index, ways_of
+from ..index import MAX_INDEXES, Index, ways_of
 from ..matcher import matches, plain
 from ..ordering import key_of
 from .catalogue import CollectionAbsent

@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import codec
 from ..cursor import seal, unseal
-from ..document import DeleteResult, Document, Page, metadatum
+from ..document import Document, Page, metadatum
 from ..errors import InvalidFilter, shortened
 from ..filter import Filter, Target
 from ..matcher import unwound
 from ..ordering import Sort
 from ..projection import Projection
+from ..results import DeleteResult
 from ..values import compare
 from .ordered import Ordered
 from .reading import NATURAL, NO_LIMIT, matching, projected
+from .writing import Writer
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -154,9 +156,9 @@ class DeleteOne:
     SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> DeleteResult:
-        remove = connection.collection(self.collection).remove
+        writer = Writer(connection, self.collection)
         found = Find(self.collection, self.filter, limit=1)(connection)
-        return DeleteResult(sum(connection.changed(remove, {"id": each.id}) for each in found))
+        return DeleteResult(sum(writer.remove(each.id) for each in found))
 
     def nothing(self) -> DeleteResult:
         return DeleteResult(0)
@@ -172,13 +174,15 @@ class DeleteMany:
     SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> DeleteResult:
-        statements = connection.collection(self.collection)
-        query = statements.delete(self.filter, plain=not self._is_doubtful(connection))
-        if not query.residual:
-            return DeleteResult(connection.changed(query.sql, query.parameters(self.filter)))
-        found = matching(connection, self.collection, self.filter)
-        ids = connection.database.list_parameter([document.id for _, document in found])
-        return DeleteResult(connection.changed(statements.remove_many, {"ids": ids}))
+        writer = Writer(connection, self.collection)
+        query = writer.statements.delete(self.filter, plain=not self._is_doubtful(connection))
+        if query.residual:
+            found = matching(connection, self.collection, self.filter)
+            return DeleteResult(writer.remove_many([document.id for _, document in found]))
+        parameters = query.parameters(self.filter)
+        if writer.statements.feed is None:
+            return DeleteResult(connection.changed(query.sql, parameters))
+        return DeleteResult(writer.removed(connection.rows(query.sql, parameters)))
 
     def nothing(self) -> DeleteResult:
         return DeleteResult(0)

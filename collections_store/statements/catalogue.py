@@ -8,12 +8,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ..collection_options import CollectionOptions, Feed
 from ..dialects import Database
 from ..expressions import RenameTable
-from ..index import CollectionOptions
 from ..schema import Names, catalogue_table, documents_table, revision_table
 from .compiling import compiled
 from .documents import Statements
+from .feed import FeedStatements
 from .indexes import IndexStatements
 
 
@@ -110,6 +111,12 @@ class CatalogueStatements:
         return self._sql(update.values(options=c.options))
 
     @cached_property
+    def hold(self) -> str:
+        """Have others wait who hold the entry of `:name` too, until the transaction ends."""
+        c = self.catalogue.c
+        return self._sql(sa.select(c.number).where(c.name == _bound("name")).with_for_update())
+
+    @cached_property
     def keep_options(self) -> str:
         """Give the collection `:name` its `:options`."""
         c = self.catalogue.c
@@ -118,10 +125,11 @@ class CatalogueStatements:
 
     @cached_property
     def forget(self) -> str:
-        """Delete the entry of `:name`; gives its table and its options."""
+        """Delete the entry of `:name`; gives its table, its options and its time."""
         c = self.catalogue.c
         delete = sa.delete(self.catalogue).where(c.name == _bound("name"))
-        return self._sql(delete.returning(c.table_name, c.options))
+        created = sa.type_coerce(c.created_at, sa.BigInteger)
+        return self._sql(delete.returning(c.table_name, c.options, created))
 
     def create_table(self, table: str) -> str:
         """Create a collection's table."""
@@ -144,7 +152,12 @@ class CatalogueStatements:
     def documents(self, table: str, options: CollectionOptions) -> Statements:
         """Return the statements of a collection's table."""
         made = documents_table(table, self.names, self.database)
-        return Statements(made, options, self.database)
+        feed = None if options.feed is None else self.feed(options.feed)
+        return Statements(made, options, self.database, feed)
+
+    def feed(self, feed: Feed) -> FeedStatements:
+        """Return the statements of the recorded changes of a collection."""
+        return FeedStatements(feed, self.names, self.database)
 
     def _sql(self, statement: Any) -> str:
         return compiled(statement, self.database)

@@ -29,7 +29,9 @@ from ..filter import (
 )
 from ..index import implied_by, is_in_arrays, is_plain, keys_of
 from ..path import ways_to
+from ..schema import now
 from .ordered import Part
+from .rows import is_live
 
 MAX_CONDITIONS: Final = 100
 """More conditions run in the matcher: SQLite's expressions end at a depth of 1,000."""
@@ -83,7 +85,7 @@ class Query:
 
     def parameters(self, filter: Filter, **others: Any) -> dict[str, Any]:
         """Return the statement's parameters for the values of `filter`."""
-        return {**others, **self.bind(filter.condition)}
+        return {"now": now(), **others, **self.bind(filter.condition)}
 
     def rest(self, filter: Filter) -> Filter:
         """Return the part of `filter` that the matcher must decide."""
@@ -134,7 +136,7 @@ class Conditions:
         )
 
     def _where(self, shape: Condition, say: Callable[[Condition, str], Said | None]) -> Where:
-        clauses, binds, residual = [], [], []
+        clauses, binds, residual = [is_live(self.table)], [], []
         for place, condition in enumerate(conjuncts(shape)):
             said = say(condition, f"p{place}") if place < MAX_CONDITIONS else None
             if said is None:

@@ -14,24 +14,25 @@ from typing import Any, Final, TypeAlias
 
 import sqlalchemy as sa
 
+from ..collection_options import CollectionOptions
 from ..dialects import Database
 from ..expressions import (
-    AnyOf,
     ArrayAt,
-    BodyFromText,
-    BodyText,
     IsNot,
     TableSize,
     ValueText,
 )
 from ..filter import Condition, Field, Filter, conjuncts, shape_of
-from ..index import CollectionOptions, Index, every_conjunct, parts_of
+from ..index import Index, every_conjunct, parts_of
 from ..ordering import Sort
 from ..path import ways_to
+from .by_id import IdStatements
 from .compiling import compiled
 from .conditions import Bind, Conditions, Query, Ways, Where
+from .feed import FeedStatements
 from .indexes import partial
 from .ordered import Order, array_on
+from .rows import body_text, document_columns, is_expired
 
 NATURAL: Final = Sort()
 SHAPES_KEPT: Final = 256
@@ -56,8 +57,15 @@ def _nothing(condition: Condition) -> bool:  # noqa: ARG001
 class Statements:
     """The statements of one collection's table."""
 
-    def __init__(self, table: sa.Table, options: CollectionOptions, database: Database) -> None:
+    def __init__(
+        self,
+        table: sa.Table,
+        options: CollectionOptions,
+        database: Database,
+        feed: FeedStatements | None = None,
+    ) -> None:
         self.table, self.options, self.database = table, options, database
+        self.by_id, self.feed = IdStatements(table, options, database), feed
         arrays = {each.paths[0].keys: each.physical for each in options.indexes if each.arrays}
         self._conditions = Conditions(table, database, arrays)
         self._partial = [index for index in options.indexes if index.where is not None]
@@ -114,7 +122,7 @@ class Statements:
         return self._doubt_cached(*self._shape(filter))
 
     def delete(self, filter: Filter, *, plain: bool) -> Query:
-        """Delete rows."""
+        """Delete rows; gives id, version and body of each where changes are recorded."""
         return self._delete_cached(*self._shape(filter), plain)
 
     def distinct(self, filter: Filter, keys: tuple[str, ...]) -> Query:
@@ -143,50 +151,9 @@ class Statements:
         return Query(self._sql(sa.select(some)), self._conditions.exact(shape).bind)
 
     @cached_property
-    def get(self) -> str:
-        """Give the body of `:id`."""
-        return self._sql(sa.select(self._body).where(self._is_id))
-
-    @cached_property
-    def document(self) -> str:
-        """Give the row of `:id`."""
-        return self._sql(sa.select(*self._columns).where(self._is_id))
-
-    @cached_property
-    def exists(self) -> str:
-        """Give a row if there is `:id`."""
-        return self._sql(sa.select(sa.literal_column("1")).where(self._is_id))
-
-    @cached_property
-    def put(self) -> str:
-        """Write `:body` under `:id` at `:now`; gives the version."""
-        return self._sql(self._upsert().returning(self.table.c.version))
-
-    @cached_property
-    def put_silently(self) -> str:
-        """Write like `put`; gives nothing, for many at once."""
-        return self._sql(self._upsert())
-
-    @cached_property
-    def remove(self) -> str:
-        """Delete `:id`."""
-        return self._sql(sa.delete(self.table).where(self._is_id))
-
-    @cached_property
-    def get_many(self) -> str:
-        """Give id and body of the list `:ids`."""
-        return self._sql(sa.select(self.table.c.id, self._body).where(self._in_ids))
-
-    @cached_property
-    def remove_many(self) -> str:
-        """Delete the list `:ids`."""
-        return self._sql(sa.delete(self.table).where(self._in_ids))
-
-    @cached_property
     def statistics(self) -> str:
         """Give the number of objects and the bytes on the disk."""
-        count = sa.select(sa.func.count()).select_from(self.table).scalar_subquery()
-        return self._sql(sa.select(count, TableSize(self.table)))
+        return self._sql(sa.select(self._all(), TableSize(self.table)))
 
     def _shape(self, filter: Filter, sort: Sort = NATURAL) -> tuple[Condition, Implied]:
         implied = [index.name for index in self._partial if _is_of_use(index, filter, sort)]
@@ -246,11 +213,13 @@ class Statements:
     def _wrong(self, shape: Condition, implied: Implied, sort: Sort) -> Query:
         ways = self._where(shape, implied, plain=True).ways | self.order(sort).ways()
         where, some = self._conditions.exact(shape), array_on(self.table.c.body, ways)
-        statement = sa.select(self.table.c.seq, *self._columns).where(*where.clauses, some)
+        statement = sa.select(self.table.c.seq, *document_columns(self.table)).where(
+            *where.clauses, some
+        )
         return Query(self._sql(statement), where.bind, where.residual)
 
     def _in_order(self, where: Where, order: Order, level: int | None) -> sa.Select[Any]:
-        chosen: sa.Select[Any] = sa.select(self.table.c.seq, *self._columns)
+        chosen: sa.Select[Any] = sa.select(self.table.c.seq, *document_columns(self.table))
         return (
             chosen.where(*where.clauses, *order.begin(level))
             .order_by(*order.directed(level, where.pinned))
@@ -294,12 +263,22 @@ class Statements:
 
     def _count(self, shape: Condition, implied: Implied, plain: bool) -> Query:
         where = self._where(shape, implied, plain)
+        if not conjuncts(shape):
+            return Query(self._sql(sa.select(self._all())), where.bind)
         count = sa.select(sa.func.count()).select_from(self.table).where(*where.clauses)
         doubt = self._array(shape, where.ways)
         if doubt is None:
             return Query(self._sql(count), where.bind, where.residual)
         both = sa.select(doubt, count.scalar_subquery())
         return Query(self._sql(both), self._also(shape, where), where.residual, doubtful=True)
+
+    def _all(self) -> sa.ColumnElement[int]:
+        """How many objects there are: all rows, which databases count without reading them, but for
+        those that have expired.
+        """
+        rows = sa.select(sa.func.count()).select_from(self.table)
+        gone = rows.where(is_expired(self.table))
+        return rows.scalar_subquery() - gone.scalar_subquery()
 
     def _doubt(self, shape: Condition, implied: Implied) -> Query | None:
         where = self._where(shape, implied, plain=True)
@@ -310,7 +289,10 @@ class Statements:
 
     def _delete(self, shape: Condition, implied: Implied, plain: bool) -> Query:
         where = self._where(shape, implied, plain)
-        statement = sa.delete(self.table).where(*where.clauses)
+        statement: Any = sa.delete(self.table).where(*where.clauses)
+        if self.feed is not None:
+            c = self.table.c
+            statement = statement.returning(c.id, c.version, body_text(self.table))
         return Query(self._sql(statement), where.bind, where.residual)
 
     def _array(self, shape: Condition, ways: Ways) -> sa.ColumnElement[bool] | None:
@@ -327,8 +309,6 @@ class Statements:
     ) -> sa.ColumnElement[bool]:
         one: sa.Select[Any] = sa.select(sa.literal_column("1")).select_from(self.table)
         some = one.where(ArrayAt(self.table.c.body, way)).correlate(None)
-        if not clauses:
-            return sa.exists(some)
         return sa.and_(sa.exists(some), sa.exists(some.where(*clauses)))
 
     def _also(self, shape: Condition, where: Where) -> Bind:
@@ -349,45 +329,8 @@ class Statements:
     def _with_array(self, shape: Condition, implied: Implied, keys: tuple[str, ...]) -> Query:
         where = self._where(shape, implied, plain=False)
         some = array_on(self.table.c.body, ways_to(keys))
-        statement = sa.select(self.table.c.seq, self._body).where(*where.clauses, some)
+        statement = sa.select(self.table.c.seq, body_text(self.table)).where(*where.clauses, some)
         return Query(self._sql(statement), where.bind, where.residual)
-
-    def _upsert(self) -> Any:
-        fresh = sa.bindparam("body", type_=sa.Text)
-        time = sa.bindparam("now", type_=sa.BigInteger)
-        insert = self.database.insert(self.table).values(
-            id=sa.bindparam("id", type_=sa.Text),
-            body=BodyFromText(fresh),
-            version=sa.literal_column("1"),
-            created_at=time,
-            updated_at=time,
-        )
-        return insert.on_conflict_do_update(
-            index_elements=[self.table.c.id],
-            set_={
-                "body": insert.excluded.body,
-                "version": self.table.c.version + sa.literal_column("1"),
-                "updated_at": insert.excluded.updated_at,
-                "expires_at": insert.excluded.expires_at,
-            },
-        )
-
-    @property
-    def _body(self) -> sa.ColumnElement[str]:
-        return BodyText(sa.type_coerce(self.table.c.body, sa.types.NULLTYPE), sa.Text())
-
-    @property
-    def _columns(self) -> tuple[sa.ColumnElement[Any], ...]:
-        c = self.table.c
-        return (c.id, self._body, c.version, c.created_at, c.updated_at, c.expires_at)
-
-    @property
-    def _is_id(self) -> sa.ColumnElement[bool]:
-        return self.table.c.id == sa.bindparam("id", type_=sa.Text)
-
-    @property
-    def _in_ids(self) -> sa.ColumnElement[bool]:
-        return AnyOf(self.table.c.id, sa.bindparam("ids", type_=sa.types.NULLTYPE))
 
     def _sql(self, statement: sa.Executable) -> str:
         return compiled(statement, self.database)

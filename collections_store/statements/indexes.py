@@ -49,6 +49,12 @@ class IndexStatements:
         """Create the index over the whole body, where the database has one."""
         return self._database.create_body_index(self._table(), self.physical(number))
 
+    def create_over_expiry(self) -> str:
+        """Create the index of the objects that expire."""
+        expires = self._table().c.expires_at
+        name = self._names.expiry_index(self._name)
+        return self._created(sa.Index(name, expires, **self._only(expires.is_not(None))))
+
     def drop(self, index: Index) -> Sequence[str]:
         """Drop an index."""
         if index.arrays:

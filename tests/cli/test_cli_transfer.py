@@ -11,7 +11,7 @@ import pytest
 from cli.cli_process import Cli, cli_for
 from conftest import Place
 
-from collections_store import Collection, Store
+from collections_store import Collection, PutManyResult, Store
 from collections_store.cli import transfer
 from collections_store.cli.reading import BadItem, parse_json, read_items
 
@@ -244,9 +244,10 @@ def test_batches_are_transactions_of_the_size_asked(
     sizes = []
     put_many = Collection.put_many
 
-    def watched(collection: Collection, bodies: Any) -> int:
-        sizes.append(put_many(collection, bodies))
-        return sizes[-1]
+    def watched(collection: Collection, bodies: Any, **options: Any) -> PutManyResult:
+        result = put_many(collection, bodies, **options)
+        sizes.append(result.inserted_count)
+        return result
 
     monkeypatch.setattr(Collection, "put_many", watched)
     sqlite.done("import", "t", "--id", "n", input=numbered(1100))

@@ -105,10 +105,10 @@ def test_many_are_written_all_or_none(things: Any) -> None:
     things.create_index("a", unique=True)
     things.put("there", {"a": 1})
     with pytest.raises(DuplicateKey) as caught:
-        things.put_many({"x": {"a": 5}, "y": {"a": 1}})
+        things.put_many({"x": {"a": 5}, "y": {"a": 1}}, atomic=True)
     assert (caught.value.id, caught.value.key) == ("y", {"a": 1})
     with pytest.raises(DuplicateKey) as caught:
-        things.put_many({"x": {"a": 5}, "y": {"a": 5.0}})
+        things.put_many({"x": {"a": 5}, "y": {"a": 5.0}}, atomic=True)
     assert (caught.value.id, caught.value.key) == ("y", {"a": 5.0})
     assert [thing.id for thing in things.list()] == ["there"]
 
@@ -239,10 +239,10 @@ def test_a_unique_index_is_held_to_object_by_object(things: Any) -> None:
     things.create_index("k", unique=True)
     things.put_many({"x": {"k": 1}, "y": {"k": 2}})
     with pytest.raises(DuplicateKey) as caught:
-        things.put_many({"y": {"k": 1}, "x": {"k": 2}})
+        things.put_many({"y": {"k": 1}, "x": {"k": 2}}, atomic=True)
     assert (caught.value.id, caught.value.key) == ("y", {"k": 1})
     assert things.get("x") == {"k": 1}
-    assert things.put_many({"y": {"k": 3}, "x": {"k": 2}}) == 2
+    assert things.put_many({"y": {"k": 3}, "x": {"k": 2}}).replaced_count == 2
 
 
 def test_a_partial_index_of_nothing_but_all_is_a_whole_one(things: Any) -> None:
@@ -257,7 +257,7 @@ def test_what_only_deletes_brings_no_collection_into_being(store: Any) -> None:
     assert nothing.delete_one({"a": 1}).deleted_count == 0
     assert nothing.delete_many({}).deleted_count == 0
     assert nothing.drop_index("a_1") is False
-    assert nothing.put_many({}) == 0
+    assert nothing.put_many({}).written_count == 0
     assert store.collections() == []
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from collections_store import Document, InvalidBody, InvalidId
+from collections_store import Document, InvalidBody, InvalidId, PutManyResult
 
 BODIES: list[Any] = [
     None,
@@ -120,22 +120,22 @@ def test_natural_order_is_that_of_coming_into_being(things: Any) -> None:
 
 def test_put_many_is_one_write(things: Any) -> None:
     things.put("b", 0)
-    assert things.put_many({"a": 1, "b": 2, "c": None}) == 3
-    assert things.put_many([("d", 1), ("d", 2)]) == 1
-    assert things.put_many(iter([])) == 0
+    assert things.put_many({"a": 1, "b": 2, "c": None}) == PutManyResult(2, 1)
+    assert things.put_many([("d", 1), ("d", 2)]) == PutManyResult(1, 1)
+    assert things.put_many(iter([])) == PutManyResult()
     assert [(d.id, d.body, d.version) for d in things.list()] == [
         ("b", 2, 2),
         ("a", 1, 1),
         ("c", None, 1),
-        ("d", 2, 1),
+        ("d", 2, 2),
     ]
 
 
 def test_a_bad_one_among_many_writes_nothing(things: Any) -> None:
     with pytest.raises(InvalidBody, match="nan is not JSON"):
-        things.put_many({"a": 1, "b": {"x": float("nan")}})
+        things.put_many({"a": 1, "b": {"x": float("nan")}}, atomic=True)
     with pytest.raises(InvalidId):
-        things.put_many([("a", 1), ("\0", 2)])
+        things.put_many([("a", 1), ("\0", 2)], atomic=True)
     assert things.count() == 0
 
 
@@ -154,7 +154,8 @@ def test_remove_many_counts(things: Any) -> None:
 
 def test_thousands_at_once(things: Any) -> None:
     ids = [f"id {number}" for number in range(5000)]
-    assert things.put_many((id, {"n": number}) for number, id in enumerate(ids)) == 5000
+    result = things.put_many((id, {"n": number}) for number, id in enumerate(ids))
+    assert result == PutManyResult(inserted_count=5000)
     assert list(things.get_many(reversed(ids))) == ids[::-1]
     assert [document.id for document in things.stream()] == ids
     assert things.remove_many(ids[:4990]) == 4990

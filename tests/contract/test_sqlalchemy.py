@@ -47,7 +47,7 @@ def test_a_store_on_the_callers_engine(store: Store, engine: sa.Engine) -> None:
     things = store["things"]
     assert things.put("a", {"x": [1, {"y": 2}]}) == 1
     assert things.put("a", {"x": [1, {"y": 3}]}) == 2
-    assert things.put_many({"b": 1, "c": 2}) == 2
+    assert things.put_many({"b": 1, "c": 2}).inserted_count == 2
     assert [d.id for d in things.find("x.y", 3)] == ["a"]
     assert things.count({'quo"te': None}) == 3
     assert [d.id for d in things.find("x", {"y": 3})] == ["a"]
@@ -74,7 +74,7 @@ def test_an_engine_of_any_isolation(engine: sa.Engine, shared_place: Place, leve
     with Store(engine=other, **shared_place.options) as store:
         store["things"].put_many({"a": 1, "b": 2})
         with pytest.raises(InvalidBody):
-            store["things"].put_many({"c": 1, "d": {1}})
+            store["things"].put_many({"c": 1, "d": {1}}, atomic=True)
         assert store["things"].count() == 2
     other.dispose()
 
@@ -143,7 +143,7 @@ def test_an_error_leaves_the_callers_transaction_usable(store: Store, engine: sa
         with pytest.raises(KeyError):
             objects.rename("nothing", "b")
         with pytest.raises(InvalidBody):
-            objects["things"].put_many({"b": {1}})
+            objects["things"].put_many({"b": {1}}, atomic=True)
         with pytest.raises(ValueError, match="already"):
             objects["b"].put("x", 1)
             objects.rename("things", "b")

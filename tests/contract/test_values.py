@@ -84,7 +84,7 @@ def test_what_is_not_json_is_refused_with_its_place(things: Any, value: Any) -> 
         assert isinstance(caught.value, ValueError)
         assert isinstance(caught.value, TypeError)
         with pytest.raises(InvalidBody):
-            things.put_many({"b": 1, "c": body})
+            things.put_many({"b": 1, "c": body}, atomic=True)
     assert [(d.id, d.body, d.version) for d in things.list()] == [("a", "before", 1)]
 
 

@@ -143,7 +143,7 @@ def test_the_models_make_what_check_expects(shared_place: Place) -> None:
     [
         ("ALTER TABLE cs_collections DROP COLUMN options", "options"),
         ("ALTER TABLE cs_1_things ADD COLUMN surplus TEXT", "surplus"),
-        ("ALTER TABLE cs_1_things DROP COLUMN expires_at", "expires_at"),
+        ("ALTER TABLE cs_1_things DROP COLUMN ttl", "ttl"),
         ("DROP TABLE cs_1_things", "cs_1_things"),
     ],
 )

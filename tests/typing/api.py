@@ -9,6 +9,7 @@ from collections_store import (
     Collection,
     CollectionInfo,
     Document,
+    PutManyResult,
     Store,
     Transaction,
 )
@@ -22,8 +23,8 @@ def sync(store: Store, connection: Any) -> None:
     assert_type(things.document("a"), Document | None)
     assert_type(things.exists("a"), bool)
     assert_type(things.remove("a"), bool)
-    assert_type(things.put_many({"a": 1}), int)
-    assert_type(things.put_many([("a", 1)]), int)
+    assert_type(things.put_many({"a": 1}), PutManyResult)
+    assert_type(things.put_many([("a", 1)]), PutManyResult)
     assert_type(things.get_many(["a"]), dict[str, Any])
     assert_type(things.find("a.b", 1), list[Document])
     assert_type(things.list(), list[Document])

@@ -9,12 +9,14 @@ import pytest
 
 from collections_store import errors
 from collections_store.errors import (
+    BulkWriteError,
     CollectionExists,
     CollectionNotFound,
     CollectionsStoreError,
     DatabaseBusy,
     DatabaseError,
     DatabaseUnavailable,
+    DocumentNotFound,
     DuplicateKey,
     IndexExists,
     InvalidBody,
@@ -36,7 +38,9 @@ from collections_store.errors import (
     SchemaTooNew,
     StoreClosed,
     TransactionConflict,
+    VersionConflict,
 )
+from collections_store.results import PutManyResult, Refusal
 
 ERRORS = [
     CollectionsStoreError("on purpose"),
@@ -51,6 +55,9 @@ ERRORS = [
     InvalidIndex("a", "sorts twice"),
     IndexExists("a_1", "a_1: {'a': 1}, unique"),
     DuplicateKey("things", "a_1", {"a": 1}, "x"),
+    DocumentNotFound("things", "x"),
+    VersionConflict("things", "x", 2, None),
+    BulkWriteError("things", PutManyResult(refused=(Refusal(3, "x", InvalidId("x", "too long")),))),
     InvalidProjection("a.$", "goes with 1 only"),
     InvalidPipeline("2.$foo", "no such stage"),
     InvalidOperand("$add", "needs a number", "x"),
@@ -72,7 +79,16 @@ ERRORS = [
 
 def facts(error: Any) -> Any:
     name = getattr(error, "name", None)  # what an ImportError keeps apart
-    return type(error), str(error), repr(error), error.args, vars(error), name
+    known = {key: _told(value) for key, value in vars(error).items()}
+    return type(error), str(error), repr(error), error.args, known, name
+
+
+def _told(value: Any) -> Any:
+    """Tell what is in a result: the errors in it are equal to themselves only."""
+    refused = getattr(value, "refused", None)
+    if refused is None:
+        return value
+    return repr(value), [(each.position, each.id, facts(each.error)) for each in refused]
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=repr)

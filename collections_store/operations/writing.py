@@ -1,0 +1,163 @@
+"""Writing objects by their ids: the one way for every verb that writes.
+
+A `Writer` counts versions up, purges what has expired where it is in the way, and notes what was
+changed if the collection records that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from .. import codec
+from ..document import Document
+from ..errors import CollectionsStoreError, TransactionConflict
+from ..expiry import chosen, expiry
+from ..schema import now
+from ..statements import Statements
+from .recording import Pending
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+T = TypeVar("T")
+PURGED_AT_ONCE: Final = 1000
+MAX_ATTEMPTS: Final = 100
+"""How often what expired may be put again by others, between our looking and our writing."""
+
+
+class NeedsTransaction(CollectionsStoreError):
+    """The operation cannot join a group: it must see one moment."""
+
+
+class Writer:
+    """Writes objects of one collection."""
+
+    def __init__(self, connection: Connection, collection: str) -> None:
+        self._connection, self._collection = connection, collection
+        self.statements: Statements = connection.collection(collection)
+        self._sql, self._feed = self.statements.by_id, self.statements.feed
+        bodies = None if self._feed is None else self._feed.feed.bodies
+        self._keeps_after, self.keeps_before = bodies in {"after", "both"}, bodies == "both"
+
+    def atomically(self, work: Callable[[], T]) -> T:
+        """Do work that is one statement, unless changes are recorded: then they are written with it."""
+        if self._feed is None:
+            return work()
+        if self._connection.grouped and not self._connection.database.SINGLE_WRITER:
+            raise NeedsTransaction(f"changes of {self._collection} are recorded")
+        with self._connection.transaction(write=True):
+            return work()
+
+    def put(self, id: str, text: str, ttl: int | None) -> int:
+        """Write a body, new or in the place of another; gives the version."""
+        before = self._before(id)
+        for _ in range(MAX_ATTEMPTS):
+            rows = self._connection.rows(self._sql.put, self.parameters(id, text, ttl))
+            if rows:
+                version = int(rows[0][0])
+                self.note("insert" if version == 1 else "update", id, version, before, text)
+                return version
+            self.purge([id])
+        raise TransactionConflict(f"{id!r} expires again and again")
+
+    def insert(self, id: str, text: str, ttl: int | None) -> bool:
+        """Write a body where there is none."""
+        for _ in range(MAX_ATTEMPTS):
+            if self._connection.rows(self._sql.insert, self.parameters(id, text, ttl)):
+                self.note("insert", id, 1, None, text)
+                return True
+            if not self.purge([id]):
+                return False
+        raise TransactionConflict(f"{id!r} expires again and again")
+
+    def replace(self, id: str, text: str, ttl: int | None, expected: int) -> int | None:
+        """Write a body in the place of a version; gives the new one, None: that is not there."""
+        before = self._before(id)
+        parameters = {**self.parameters(id, text, ttl), "expected": expected}
+        rows = self._connection.rows(self._sql.replace, parameters)
+        if not rows:
+            return None
+        self.note("update", id, int(rows[0][0]), before, text)
+        return int(rows[0][0])
+
+    def rewrite(self, document: Document, text: str) -> bool:
+        """Change the body of an object, unless another was faster since it was read."""
+        parameters = {
+            "id": document.id,
+            "body": text,
+            "now": now(),
+            "expected": document.version,
+        }
+        if not self._connection.changed(self._sql.rewrite, parameters):
+            return False
+        before = codec.Codec(2**40).encode(document.body) if self.keeps_before else None
+        self.note("update", document.id, document.version + 1, before, text)
+        return True
+
+    def remove(self, id: str) -> bool:
+        """Delete an object; tells whether it was there."""
+        parameters = {"id": id, "now": now()}
+        if self._feed is None:
+            return self._connection.changed(self._sql.remove, parameters) > 0
+        return self.removed(self._connection.rows(self._sql.remove_told, parameters)) > 0
+
+    def remove_version(self, id: str, expected: int) -> bool:
+        """Delete an object if it has a version."""
+        parameters = {"id": id, "now": now(), "expected": expected}
+        return self.removed(self._connection.rows(self._sql.remove_version, parameters)) > 0
+
+    def remove_many(self, ids: Sequence[str]) -> int:
+        """Delete objects; gives how many were there."""
+        parameters = {"ids": self._connection.database.list_parameter(ids), "now": now()}
+        if self._feed is None:
+            return self._connection.changed(self._sql.remove_many, parameters)
+        return self.removed(self._connection.rows(self._sql.remove_many_told, parameters))
+
+    def removed(self, rows: Iterable[Any], kind: str = "remove") -> int:
+        """Note that objects were deleted, by their ids, versions and bodies; gives how many."""
+        count = 0
+        for count, (id, version, before) in enumerate(rows, 1):  # noqa: B007
+            self.note(kind, id, version, before, None)
+        return count
+
+    def purge(self, ids: Sequence[str]) -> int:
+        """Delete those of some objects that have expired; gives how many."""
+        listed = self._connection.database.list_parameter(ids)
+        rows = self._connection.rows(self._sql.purge, {"ids": listed, "now": now()})
+        return self.removed(rows, "expire")
+
+    def purge_some(self) -> int:
+        """Delete up to `PURGED_AT_ONCE` objects that have expired; gives how many."""
+        parameters = {"limit": PURGED_AT_ONCE, "now": now()}
+        return self.removed(self._connection.rows(self._sql.purge_some, parameters), "expire")
+
+    def parameters(self, id: str, text: str, ttl: int | None) -> dict[str, Any]:
+        """Return what a statement takes that writes a whole object."""
+        return {"id": id, "body": text, **self.life(ttl)}
+
+    def life(self, ttl: int | None) -> dict[str, Any]:
+        """Return what a statement takes of the time: now, and when an object expires."""
+        time, ttl = now(), chosen(ttl, self.statements.options.ttl)
+        return {"now": time, "expires": expiry(time, ttl), "ttl": ttl}
+
+    def note(self, kind: str, id: str, version: int, before: str | None, after: str | None) -> None:
+        """Have a change recorded with the transaction, if the collection's are."""
+        if self._feed is None:
+            return
+        row = {
+            "kind": kind,
+            "id": id,
+            "version": version,
+            "time": now(),
+            "before": before if self.keeps_before else None,
+            "after": after if self._keeps_after else None,
+        }
+        self._connection.record(Pending(self._collection, self._feed, row))
+
+    def _before(self, id: str) -> str | None:
+        """Return the body that is there, and have nobody change it."""
+        if not self.keeps_before:
+            return None
+        rows = self._connection.rows(self._sql.hold, {"id": id, "now": now()})
+        return rows[0][1] if rows else None

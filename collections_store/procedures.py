@@ -1,0 +1,232 @@
+"""The verbs that take more than one operation, each written once for both colours.
+
+A procedure is a generator: it yields operations, takes their results, and returns what the verb
+returns. It may also yield a `Pause` or a `Call`, which each colour does in its own way.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, get_args
+
+from .codec import Codec
+from .document import check_id, new_id
+from .errors import (
+    BulkWriteError,
+    CollectionsStoreError,
+    DocumentNotFound,
+    DuplicateKey,
+    InvalidId,
+    InvalidOption,
+    TransactionConflict,
+    VersionConflict,
+)
+from .operations import (
+    GetDocument,
+    Given,
+    Insert,
+    Mode,
+    Purge,
+    PutBatch,
+    Rewrite,
+    Steps,
+    Together,
+    batches,
+)
+from .results import InsertManyResult, PutManyResult, Refusal
+
+ATTEMPTS: Final = 1000
+"""How often `change` begins anew, unless told otherwise."""
+LONGEST_PAUSE: Final = 0.1
+"""Seconds."""
+EXCLUDED: Final = 3
+"""Objects that a unique index forbids in a batch; with more, each is written by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait for some seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Call the caller's function."""
+
+    function: Callable[[Any], Any]
+    argument: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How many objects are written: of which collection, by which rules."""
+
+    collection: str
+    codec: Codec
+    mode: Mode = "replace"
+    ttl: int | None = None
+    atomic: bool = False
+
+    def put(self, bodies: Any) -> Steps[PutManyResult]:
+        """Write bodies from any iterable, in batches or all at once."""
+        if not self.atomic:
+            result: PutManyResult = yield from self._put(bodies)
+        else:
+            result = yield Together(self.collection, _anew(self._put, bodies))
+        if result.refused:
+            raise BulkWriteError(self.collection, result)
+        return result
+
+    def insert(self, bodies: Any) -> Steps[InsertManyResult]:
+        """Write new bodies; returns their ids."""
+        ids: list[str] = []
+
+        def given() -> Iterator[tuple[str, Any]]:
+            pairs = (
+                bodies.items() if isinstance(bodies, Mapping) else ((new_id(), b) for b in bodies)
+            )
+            for id, body in pairs:
+                ids.append(id)
+                yield id, body
+
+        yield from self.put(given())
+        return InsertManyResult(tuple(ids))
+
+    def _put(self, bodies: Any) -> Steps[PutManyResult]:
+        refused: list[Refusal] = []
+        result = PutManyResult()
+        for batch in batches(self._given(bodies, refused)):
+            step = yield from self._write(PutBatch(self.collection, batch, self.mode, self.ttl))
+            result += step
+            self._object(result.refused)
+        return result + PutManyResult(refused=tuple(refused))
+
+    def _given(self, bodies: Any, refused: list[Refusal]) -> Iterator[Given]:
+        pairs = bodies.items() if isinstance(bodies, Mapping) else bodies
+        for position, each in enumerate(pairs):
+            id, body, version = self._parts(each)
+            try:
+                yield Given(position, check_id(id), self.codec.encode(body), version)
+            except CollectionsStoreError as error:
+                refused.append(Refusal(position, id if isinstance(id, str) else None, error))
+                self._object(refused)
+
+    def _parts(self, given: Any) -> tuple[Any, Any, int | None]:
+        """Return id, body and version; what is no such thing is no refusal, but a mistake."""
+        parts = () if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+        if self.mode == "if_version" and len(parts) == 3:
+            return parts[0], parts[1], check_version(parts[2])
+        if self.mode != "if_version" and len(parts) == 2:
+            return *parts, None
+        more = "triples of an id, a body and a version (None: no object)"
+        wanted = more if self.mode == "if_version" else "pairs of an id and a body"
+        raise InvalidId(given, f"give {wanted}")
+
+    def _object(self, refused: Iterable[Refusal]) -> None:
+        """All or nothing: what is refused ends it."""
+        if self.atomic:
+            for each in refused:
+                raise each.error
+
+    def _write(self, batch: PutBatch) -> Steps[PutManyResult]:
+        """Write a batch but for what a unique index forbids."""
+        result = PutManyResult()
+        for _ in range(EXCLUDED):
+            try:
+                written: PutManyResult = yield batch
+                return result + written
+            except DuplicateKey as error:
+                doomed = [each for each in batch.given if each.id == error.id]
+                if self.atomic or not doomed:
+                    raise
+                result += _refusing(doomed[0], error)
+                rest = tuple(each for each in batch.given if each is not doomed[0])
+                batch = PutBatch(self.collection, rest, self.mode, self.ttl)
+        for one in batch.one_by_one():
+            try:
+                result += yield one
+            except DuplicateKey as error:
+                result += _refusing(one.given[0], error)
+        return result
+
+
+def change(
+    collection: str,
+    codec: Codec,
+    id: str,
+    function: Callable[[Any], Any],
+    options: Mapping[str, Any],
+) -> Steps[Any]:
+    """Load a body, have `function` make another of it, and write that unless it was changed meanwhile:
+    then begin anew.
+    """
+    for attempt in range(options["attempts"]):
+        found = yield GetDocument(collection, id)
+        if found is None and options["default"] is ...:
+            raise DocumentNotFound(collection, id)
+        body = yield Call(function, options["default"] if found is None else found.body)
+        text = codec.encode(body)
+        try:
+            if found is None:
+                yield Insert(collection, id, text)
+            else:
+                yield Rewrite(collection, found, text)
+        except VersionConflict as error:
+            conflict = error
+            longest = min(LONGEST_PAUSE, 0.001 * 2 ** min(attempt, 7))
+            yield Pause(random.uniform(0, longest))
+        else:
+            return body
+    raise conflict
+
+
+def purge(collection: str) -> Steps[int]:
+    """Delete what has expired, some at a time; returns how many."""
+    total = 0
+    while (gone := (yield Purge(collection))) > 0:
+        total += gone
+    return total
+
+
+def check_version(version: Any) -> int | None:
+    """Return a version if it can be one; raises `InvalidOption`."""
+    if version is None or (isinstance(version, int) and version > 0 and version is not True):
+        return version
+    raise InvalidOption("if_version", f"{version!r} is no version: they count from 1")
+
+
+def check_mode(mode: Any) -> Mode:
+    """Return a mode of `put_many`; raises `InvalidOption`."""
+    if mode in get_args(Mode):
+        return mode  # type: ignore[no-any-return]
+    known = ", ".join(map(repr, get_args(Mode)))
+    raise InvalidOption("mode", f"{mode!r} is none of {known}")
+
+
+def check_attempts(attempts: Any) -> int:
+    """Return a number of attempts; raises `InvalidOption`."""
+    if isinstance(attempts, int) and not isinstance(attempts, bool) and attempts > 0:
+        return attempts
+    raise InvalidOption("attempts", f"{attempts!r} is not a whole number from 1 on")
+
+
+def _anew(put: Callable[[Any], Steps[Any]], bodies: Any) -> Callable[[], Steps[Any]]:
+    """Begin anew with the same bodies, as long as they can be read twice."""
+    begun: list[bool] = []
+
+    def begin() -> Steps[Any]:
+        if begun and iter(bodies) is bodies:
+            raise TransactionConflict(
+                "another transaction got in the way, and an iterator cannot be read again: give a list"
+            )
+        begun.append(True)
+        return put(bodies)
+
+    return begin
+
+
+def _refusing(given: Given, error: CollectionsStoreError) -> PutManyResult:
+    return PutManyResult(refused=(Refusal(given.position, given.id, error),))

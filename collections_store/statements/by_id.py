@@ -1,0 +1,244 @@
+"""The statements of single objects, and of lists of them, by their ids.
+
+What has expired is no row to any of them. Those that give a body for one id give when it expires
+instead of asking, which is faster; the others take `:now`. A write that meets an expired row writes
+nothing: it is purged first.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from ..collection_options import CollectionOptions
+from ..dialects import Database
+from ..expressions import AnyOf, BodyFromText
+from .compiling import compiled
+from .rows import body_text, document_columns, is_expired, is_live, number
+
+ONE: Final[sa.ColumnElement[Any]] = sa.literal_column("1")
+ZERO: Final[sa.ColumnElement[Any]] = sa.literal_column("0")
+"""SQLAlchemy binds an offset of its own unless SQLite is given one."""
+
+
+class IdStatements:
+    """The statements of one collection's table that name objects by their ids."""
+
+    def __init__(self, table: sa.Table, options: CollectionOptions, database: Database) -> None:
+        self._table, self._options, self._database = table, options, database
+
+    @cached_property
+    def get(self) -> str:
+        """Give the body of `:id`, and when it expires."""
+        c = self._table.c
+        return self._sql(sa.select(body_text(self._table), c.expires_at).where(self._is_id))
+
+    @cached_property
+    def document(self) -> str:
+        """Give the row of `:id`."""
+        return self._sql(sa.select(*document_columns(self._table)).where(self._is_id))
+
+    @cached_property
+    def exists(self) -> str:
+        """Tell when `:id` expires, if it is there."""
+        return self._sql(sa.select(self._table.c.expires_at).where(self._is_id))
+
+    @cached_property
+    def get_many(self) -> str:
+        """Give id and body of the list `:ids`."""
+        chosen = sa.select(self._table.c.id, body_text(self._table))
+        return self._sql(chosen.where(self._in_ids, is_live(self._table)))
+
+    @cached_property
+    def versions(self) -> str:
+        """Give id, version and null of the list `:ids`."""
+        return self._sql(self._known(sa.null()))
+
+    @cached_property
+    def bodies(self) -> str:
+        """Give id, version and body of the list `:ids`."""
+        return self._sql(self._known(body_text(self._table)))
+
+    def _known(self, body: Any) -> sa.Select[Any]:
+        chosen: sa.Select[Any] = sa.select(self._table.c.id, self._table.c.version, body)
+        return chosen.where(self._in_ids, is_live(self._table))
+
+    @cached_property
+    def put(self) -> str:
+        """Write `:body` under `:id` at `:now`, to live for `:ttl` until `:expires`; gives the version,
+        or nothing where what is there has expired.
+        """
+        return self._sql(self._upsert().returning(self._table.c.version))
+
+    @cached_property
+    def put_silently(self) -> str:
+        """Write like `put`; gives nothing, for many at once."""
+        return self._sql(self._upsert())
+
+    @cached_property
+    def insert(self) -> str:
+        """Write like `put` where there is no `:id`; gives the version, or nothing if there was."""
+        c = self._table.c
+        return self._sql(
+            self._fresh().on_conflict_do_nothing(index_elements=[c.id]).returning(c.version)
+        )
+
+    @cached_property
+    def insert_silently(self) -> str:
+        """Write like `insert`; gives nothing, for many at once."""
+        return self._sql(self._fresh().on_conflict_do_nothing(index_elements=[self._table.c.id]))
+
+    @cached_property
+    def replace(self) -> str:
+        """Write like `put` where `:id` has the version `:expected`; gives the version."""
+        life = {"expires_at": number("expires"), "ttl": number("ttl")}
+        return self._sql(self._rewritten(life).returning(self._table.c.version))
+
+    @cached_property
+    def rewrite(self) -> str:
+        """Write another `:body` where `:id` has the version `:expected`; it lives on, anew if the
+        collection says so.
+        """
+        c, sliding = self._table.c, self._options.sliding
+        anew = sa.func.coalesce(number("now") + c.ttl, c.expires_at)
+        return self._sql(self._rewritten({"expires_at": anew} if sliding else {}))
+
+    @cached_property
+    def touch(self) -> str:
+        """Have `:id` live from `:now` on for `:ttl`, or for as long as it did."""
+        c, given = self._table.c, number("ttl")
+        ttl = sa.func.coalesce(sa.cast(given, sa.BigInteger), c.ttl)
+        until = sa.func.coalesce(number("now") + ttl, c.expires_at)
+        update = sa.update(self._table).where(self._is_id, is_live(self._table))
+        return self._sql(update.values(ttl=ttl, expires_at=until))
+
+    @cached_property
+    def keep(self) -> str:
+        """Have `:id` live for ever."""
+        update = sa.update(self._table).where(self._is_id, is_live(self._table))
+        return self._sql(update.values(ttl=sa.null(), expires_at=sa.null()))
+
+    @cached_property
+    def hold(self) -> str:
+        """Give the row of `:id`, which no other transaction writes until this one ends."""
+        chosen = sa.select(*document_columns(self._table)).where(self._is_id, is_live(self._table))
+        return self._sql(chosen.with_for_update())
+
+    @cached_property
+    def remove(self) -> str:
+        """Delete `:id`."""
+        return self._sql(self._deleted(self._is_id, is_live(self._table)))
+
+    @cached_property
+    def remove_told(self) -> str:
+        """Delete `:id`; gives id, version and body."""
+        return self._sql(self._told(self._deleted(self._is_id, is_live(self._table))))
+
+    @cached_property
+    def remove_version(self) -> str:
+        """Delete `:id` where it has the version `:expected`; gives id, version and body."""
+        is_version = self._table.c.version == number("expected")
+        deleted = self._deleted(self._is_id, is_version, is_live(self._table))
+        return self._sql(self._told(deleted))
+
+    @cached_property
+    def remove_many(self) -> str:
+        """Delete the list `:ids`."""
+        return self._sql(self._deleted(self._in_ids, is_live(self._table)))
+
+    @cached_property
+    def remove_many_told(self) -> str:
+        """Delete the list `:ids`; gives id, version and body of each."""
+        return self._sql(self._told(self._deleted(self._in_ids, is_live(self._table))))
+
+    @cached_property
+    def has_expired(self) -> str:
+        """Tell whether any has expired."""
+        some = sa.select(ONE).select_from(self._table).where(is_expired(self._table))
+        return self._sql(sa.select(sa.exists(some)))
+
+    @cached_property
+    def purge(self) -> str:
+        """Delete those of the list `:ids` that have expired; gives id, version and body of each."""
+        return self._sql(self._told(self._deleted(self._in_ids, is_expired(self._table))))
+
+    @cached_property
+    def purge_some(self) -> str:
+        """Delete what has expired, `:limit` rows at most, the first one first; gives id, version and
+        body of each.
+        """
+        c = self._table.c
+        chosen = sa.select(c.seq).where(is_expired(self._table)).order_by(c.expires_at, c.seq)
+        some = chosen.limit(number("limit")).offset(ZERO).scalar_subquery()
+        return self._sql(self._told(self._deleted(c.seq.in_(some), is_expired(self._table))))
+
+    def _deleted(self, *clauses: sa.ColumnElement[bool]) -> sa.Delete:
+        return sa.delete(self._table).where(*clauses)
+
+    def _told(self, deleted: sa.Delete) -> Any:
+        return deleted.returning(self._table.c.id, self._table.c.version, body_text(self._table))
+
+    @cached_property
+    def put_all(self) -> str:
+        """Write the lists `:ids` and `:bodies` like `put`, in their order; for databases that take whole
+        lists.
+        """
+        lists = [
+            sa.cast(sa.bindparam(each, type_=sa.types.NULLTYPE), sa.ARRAY(sa.Text))
+            for each in ("ids", "bodies")
+        ]
+        valued = sa.func.unnest(*lists).table_valued("id", "body", with_ordinality="place")
+        given = valued.render_derived(name="given")
+        columns = {"id": given.c.id, "body": BodyFromText(given.c.body), **self._beginning()}
+        chosen = sa.select(*(each.label(name) for name, each in columns.items()))
+        insert = self._database.insert(self._table)
+        return self._sql(
+            self._or_updated(insert.from_select(list(columns), chosen.order_by(given.c.place)))
+        )
+
+    def _fresh(self) -> Any:
+        return self._database.insert(self._table).values(
+            id=sa.bindparam("id", type_=sa.Text),
+            body=BodyFromText(sa.bindparam("body", type_=sa.Text)),
+            **self._beginning(),
+        )
+
+    def _beginning(self) -> dict[str, sa.ColumnElement[Any]]:
+        """What is known of a new object."""
+        times = {"created_at": "now", "updated_at": "now", "expires_at": "expires", "ttl": "ttl"}
+        return {"version": ONE, **{column: number(name) for column, name in times.items()}}
+
+    def _upsert(self) -> Any:
+        return self._or_updated(self._fresh())
+
+    def _or_updated(self, insert: Any) -> Any:
+        c = self._table.c
+        changed = ("body", "updated_at", "expires_at", "ttl")
+        return insert.on_conflict_do_update(
+            index_elements=[c.id],
+            set_={"version": c.version + ONE, **{each: insert.excluded[each] for each in changed}},
+            where=is_live(self._table),
+        )
+
+    def _rewritten(self, life: dict[str, Any]) -> Any:
+        is_version = self._table.c.version == number("expected")
+        update = sa.update(self._table).where(self._is_id, is_version, is_live(self._table))
+        return update.values(
+            body=BodyFromText(sa.bindparam("body", type_=sa.Text)),
+            version=self._table.c.version + ONE,
+            updated_at=number("now"),
+            **life,
+        )
+
+    @property
+    def _is_id(self) -> sa.ColumnElement[bool]:
+        return self._table.c.id == sa.bindparam("id", type_=sa.Text)
+
+    @property
+    def _in_ids(self) -> sa.ColumnElement[bool]:
+        return AnyOf(self._table.c.id, sa.bindparam("ids", type_=sa.types.NULLTYPE))
+
+    def _sql(self, statement: sa.Executable) -> str:
+        return compiled(statement, self._database)

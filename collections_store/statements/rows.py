@@ -1,0 +1,37 @@
+"""What rows of a collection's table are made of, and which of them have expired."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from ..expressions import BodyText
+
+
+def body_text(table: sa.Table) -> sa.ColumnElement[str]:
+    """Return the body as text."""
+    return BodyText(sa.type_coerce(table.c.body, sa.types.NULLTYPE), sa.Text())
+
+
+def document_columns(table: sa.Table) -> tuple[sa.ColumnElement[Any], ...]:
+    """Return the columns of a document."""
+    c = table.c
+    return (c.id, body_text(table), c.version, c.created_at, c.updated_at, c.expires_at)
+
+
+def is_live(table: sa.Table) -> sa.ColumnElement[bool]:
+    """A row has not expired at `:now`."""
+    expires: Any = sa.type_coerce(table.c.expires_at, sa.BigInteger)
+    return sa.or_(expires.is_(None), expires > number("now"))
+
+
+def is_expired(table: sa.Table) -> sa.ColumnElement[bool]:
+    """A row has expired at `:now`."""
+    expires: Any = sa.type_coerce(table.c.expires_at, sa.BigInteger)
+    return sa.and_(expires.is_not(None), expires <= number("now"))
+
+
+def number(name: str) -> sa.BindParameter[Any]:
+    """Return a parameter that is a whole number."""
+    return sa.bindparam(name, type_=sa.BigInteger)
