@@ -9,7 +9,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, get_args
+from itertools import chain, islice
+from typing import Any, Final, TypeAlias, get_args
 
 from .codec import Codec
 from .document import check_id, new_id
@@ -37,6 +38,7 @@ from .operations import (
 )
 from .results import InsertManyResult, PutManyResult, Refusal
 
+Batch: TypeAlias = tuple[Given, ...]
 ATTEMPTS: Final = 1000
 """How often `change` begins anew, unless told otherwise."""
 LONGEST_PAUSE: Final = 0.1
@@ -72,10 +74,10 @@ class Writing:
 
     def put(self, bodies: Any) -> Steps[PutManyResult]:
         """Write bodies from any iterable, in batches or all at once."""
-        if not self.atomic:
-            result: PutManyResult = yield from self._put(bodies)
-        else:
-            result = yield Together(self.collection, _anew(self._put, bodies))
+        refused: list[Refusal] = []
+        reading = batches(self._given(bodies, refused))
+        result = yield from self._all(reading, bodies) if self.atomic else self._put(reading)
+        result += PutManyResult(refused=tuple(refused))
         if result.refused:
             raise BulkWriteError(self.collection, result)
         return result
@@ -95,14 +97,31 @@ class Writing:
         yield from self.put(given())
         return InsertManyResult(tuple(ids))
 
-    def _put(self, bodies: Any) -> Steps[PutManyResult]:
-        refused: list[Refusal] = []
+    def _put(self, reading: Iterable[Batch]) -> Steps[PutManyResult]:
         result = PutManyResult()
-        for batch in batches(self._given(bodies, refused)):
+        for batch in reading:
             step = yield from self._write(PutBatch(self.collection, batch, self.mode, self.ttl))
             result += step
             self._object(result.refused)
-        return result + PutManyResult(refused=tuple(refused))
+        return result
+
+    def _all(self, reading: Iterator[Batch], bodies: Any) -> Steps[PutManyResult]:
+        """Write all or none: one batch is so by itself, several are so together."""
+        first = list(islice(reading, 2))
+        if len(first) < 2:
+            return (yield from self._put(first))
+        left = [chain(first, reading)]
+
+        def begin() -> Steps[PutManyResult]:
+            if not left and iter(bodies) is bodies:
+                raise TransactionConflict(
+                    "another transaction got in the way, and an iterator cannot be read again: "
+                    "give a list"
+                )
+            return self._put(left.pop() if left else batches(self._given(bodies, [])))
+
+        result: PutManyResult = yield Together(self.collection, begin)
+        return result
 
     def _given(self, bodies: Any, refused: list[Refusal]) -> Iterator[Given]:
         pairs = bodies.items() if isinstance(bodies, Mapping) else bodies
@@ -211,21 +230,6 @@ def check_attempts(attempts: Any) -> int:
     if isinstance(attempts, int) and not isinstance(attempts, bool) and attempts > 0:
         return attempts
     raise InvalidOption("attempts", f"{attempts!r} is not a whole number from 1 on")
-
-
-def _anew(put: Callable[[Any], Steps[Any]], bodies: Any) -> Callable[[], Steps[Any]]:
-    """Begin anew with the same bodies, as long as they can be read twice."""
-    begun: list[bool] = []
-
-    def begin() -> Steps[Any]:
-        if begun and iter(bodies) is bodies:
-            raise TransactionConflict(
-                "another transaction got in the way, and an iterator cannot be read again: give a list"
-            )
-        begun.append(True)
-        return put(bodies)
-
-    return begin
 
 
 def _refusing(given: Given, error: CollectionsStoreError) -> PutManyResult:
