@@ -31,6 +31,7 @@ from .errors import (
     InvalidPipeline,
     InvalidProjection,
     InvalidSort,
+    InvalidUpdate,
     InvalidUrl,
     MemoryLimitExceeded,
     MissingExtra,
@@ -39,6 +40,7 @@ from .errors import (
     SchemaTooNew,
     StoreClosed,
     TransactionConflict,
+    UpdateRefused,
     was_committed,
 )
 from .explanation import Explanation
@@ -50,6 +52,7 @@ from .path import Path
 from .projection import Projection
 from .store import Store, Transaction
 from .store_async import AsyncStore, AsyncTransaction
+from .update import Update
 
 __all__ = [
     "AsyncCollection",
@@ -82,6 +85,7 @@ __all__ = [
     "InvalidPipeline",
     "InvalidProjection",
     "InvalidSort",
+    "InvalidUpdate",
     "InvalidUrl",
     "MemoryLimitExceeded",
     "MissingExtra",
@@ -96,5 +100,7 @@ __all__ = [
     "StoreClosed",
     "Transaction",
     "TransactionConflict",
+    "Update",
+    "UpdateRefused",
     "was_committed",
 ]

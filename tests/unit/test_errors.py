@@ -28,6 +28,7 @@ from collections_store.errors import (
     InvalidPipeline,
     InvalidProjection,
     InvalidSort,
+    InvalidUpdate,
     InvalidUrl,
     MemoryLimitExceeded,
     MissingExtra,
@@ -36,6 +37,7 @@ from collections_store.errors import (
     SchemaTooNew,
     StoreClosed,
     TransactionConflict,
+    UpdateRefused,
 )
 
 ERRORS = [
@@ -53,6 +55,8 @@ ERRORS = [
     DuplicateKey("things", "a_1", {"a": 1}, "x"),
     InvalidProjection("a.$", "goes with 1 only"),
     InvalidPipeline("2.$foo", "no such stage"),
+    InvalidUpdate("$foo", "no such operator"),
+    UpdateRefused("x", "a.b", "there is no array"),
     InvalidOperand("$add", "needs a number", "x"),
     MemoryLimitExceeded("1.$sort", "$sort", 100),
     CollectionNotFound("a"),
