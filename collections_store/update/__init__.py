@@ -17,7 +17,7 @@ from ..errors import InvalidUpdate, UpdateRefused, shortened
 from ..filter import Filter
 from ..pipeline import Pipeline
 from .actions import ArrayFilter, Change
-from .applying import Application, changed
+from .applying import Application, Budget, changed
 from .parsing import check_names, read_array_filters, read_operators
 from .pipelines import read_stages, transformed
 from .seeding import seed, seed_id
@@ -39,6 +39,7 @@ class Update:
     array_filters: tuple[ArrayFilter, ...] = ()
     pipeline: Pipeline | None = None
     _written: Any = field(default=None, compare=False, repr=False)
+    _limit: int = field(default=Codec().max_bytes, compare=False, repr=False)
     _tree: Fields = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -62,7 +63,8 @@ class Update:
             case Mapping():
                 filters = () if array_filters is None else read_array_filters(array_filters, rules)
                 changes, written = read_operators(what, rules)
-                return cls(changes, filters, None, (written, deepcopy(array_filters)))
+                as_json = written, deepcopy(array_filters)
+                return cls(changes, filters, None, as_json, rules.max_bytes)
             case Update() | list() | tuple() if array_filters is not None:
                 raise InvalidUpdate("array_filters", "goes with a document of operators")
             case Update():
@@ -95,7 +97,8 @@ class Update:
         if self.pipeline is not None:
             return transformed(self.pipeline, document, now=now, ordered=ordered)
         conditions = {each.name: each.condition for each in self.array_filters}
-        the = Application(document, filter, conditions, now, inserting, ordered)
+        budget = Budget.of(self._limit)
+        the = Application(document, filter, conditions, now, inserting, ordered, budget)
         return changed(self._tree, document.body, (), the)
 
     def to_json(self) -> Any:

@@ -197,6 +197,16 @@ class Change:
         """The operator and the path, as errors name them."""
         return f"{self.operator}.{dotted(self.way)}"
 
+    @property
+    def weight(self) -> int:
+        """How many characters of JSON it puts into a body, about."""
+        match self.action:
+            case Assign(value) | AtMost(value) | AtLeast(value):
+                return len(value.text)
+            case Push(values) | AddToSet(values):
+                return sum(len(value.text) + 1 for value in values)
+        return 0
+
     def is_for(self, inserting: bool) -> bool:
         """Tell whether it takes place: `$setOnInsert` does only where an upsert inserts."""
         return inserting or self.operator != "$setOnInsert"

@@ -54,6 +54,21 @@ MAX_PADDING: Final = 1_500_000
 """Nulls that are added before an element beyond an array's end; MongoDB's limit."""
 
 
+@dataclass(slots=True)
+class Budget:
+    """How many characters of JSON an update may still add, so that none eats the memory: `$[]` puts a
+    value as often as there are elements.
+    """
+
+    limit: int
+    left: int
+
+    @classmethod
+    def of(cls, limit: int) -> Budget:
+        """Return a whole one."""
+        return cls(limit, limit)
+
+
 @dataclass(frozen=True, slots=True)
 class Application:
     """What changes need to know besides the place they change."""
@@ -64,6 +79,13 @@ class Application:
     now: int
     inserting: bool
     ordered: bool
+    budget: Budget
+
+    def spend(self, characters: int, keys: Keys) -> None:
+        """Raise `UpdateRefused` if more is added than a body may hold."""
+        self.budget.left -= characters
+        if self.budget.left < 0:
+            raise self.refuse(keys, f"the update adds more than {self.budget.limit:,} bytes")
 
     def refuse(self, keys: Keys, problem: str) -> UpdateRefused:
         """Return the error of a place in the body."""
@@ -128,6 +150,7 @@ def _put(array: list[Any], index: int, value: Any, keys: Keys, the: Application)
     if missing > MAX_PADDING:
         raise the.refuse(keys, f"an array is filled up with {MAX_PADDING:,} nulls at most")
     if missing >= 0:
+        the.spend(missing * len("null,"), keys)
         array.extend([None] * (missing + 1))
     array[index] = None if value is MISSING else value
 
@@ -206,7 +229,10 @@ def _acted(change: Change, value: Any, keys: Keys, the: Application) -> Any:
         found = _result(change, value, keys, the)
     except Unfit as error:
         raise the.refuse(keys, error.problem) from None
-    return value if identical(found, value) else found
+    if identical(found, value):
+        return value
+    the.spend(change.weight, keys)
+    return found
 
 
 def _result(change: Change, value: Any, keys: Keys, the: Application) -> Any:
