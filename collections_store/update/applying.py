@@ -14,7 +14,7 @@ Nothing is changed in place: what stays as it was is shared with the old body.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..document import Anonymous, Document
@@ -23,8 +23,8 @@ from ..filter import Condition, Filter
 from ..formula import Unfit
 from ..matcher import holds
 from ..path import is_index
-from ..projection.positions import position
-from ..values import MISSING, identical
+from ..projection.positions import paths, position
+from ..values import MISSING, equal, identical
 from . import arrays, numbers
 from .actions import (
     MATCHED,
@@ -80,6 +80,20 @@ class Application:
     inserting: bool
     ordered: bool
     budget: Budget
+    _met: dict[Keys, int | None] = field(default_factory=dict)
+
+    def met(self, array: Keys) -> int | None:
+        """Return the index of the element that met the filter, as the condition on that array tells, or
+        as the last one does if there is none on it.
+        """
+        if self.inserting:
+            return None
+        on_it = any(each.keys[: len(array)] == array for each in paths(self.filter.condition))
+        array = array if on_it else ()
+        if array not in self._met:
+            condition = self.filter.condition
+            self._met[array] = position(condition, self.document, array, ordered=self.ordered)
+        return self._met[array]
 
     def spend(self, characters: int, keys: Keys) -> None:
         """Raise `UpdateRefused` if more is added than a body may hold."""
@@ -160,9 +174,7 @@ def _children(node: Fields, keys: Keys, the: Application) -> dict[str, Node]:
     children: dict[Any, Node] = node.children
     if MATCHED not in children:
         return children
-    met = None
-    if not the.inserting:
-        met = position(the.filter.condition, the.document, keys, ordered=the.ordered)
+    met = the.met(keys)
     if met is None:
         raise the.refuse((*keys, "$"), "the filter met no element of an array")
     others, key = {k: v for k, v in children.items() if k != MATCHED}, str(met)
@@ -279,7 +291,7 @@ def _renamed(action: Arrive, value: Any, keys: Keys, the: Application) -> Any:
         return value
     if _array_on(keys, the.document.body):
         raise the.refuse(keys, "$rename leads into no array")
-    return found
+    return value if value is not MISSING and equal(found, value) else found
 
 
 def _arriving(action: Arrive, the: Application) -> Any:

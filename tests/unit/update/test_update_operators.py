@@ -93,6 +93,7 @@ FIELDS: list[tuple[Any, Any, Any]] = [
     ({"$rename": {"a.b": "c.d"}}, {"a": {"b": [1]}}, {"a": {}, "c": {"d": [1]}}),
     ({"$rename": {"a": "x"}, "$set": {"w": 1, "y": 1}}, {"a": None}, {"w": 1, "x": None, "y": 1}),
     ({"$rename": {"a.5": "x"}}, {"a": [1]}, {"a": [1]}),
+    ({"$rename": {"a": "b"}}, {"a": 1.0, "b": 1}, {"b": 1}),
     # $currentDate
     ({"$currentDate": {"a": True}}, {}, {"a": "2026-11-20T19:04:05.123Z"}),
     ({"$currentDate": {"a": False}}, {"a": 1}, {"a": "2026-11-20T19:04:05.123Z"}),
