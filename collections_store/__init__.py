@@ -33,6 +33,7 @@ from .errors import (
     InvalidPipeline,
     InvalidProjection,
     InvalidSort,
+    InvalidUpdate,
     InvalidUrl,
     MemoryLimitExceeded,
     MissingExtra,
@@ -41,6 +42,7 @@ from .errors import (
     SchemaTooNew,
     StoreClosed,
     TransactionConflict,
+    UpdateRefused,
     VersionConflict,
     was_committed,
 )
@@ -61,6 +63,7 @@ from .results import (
 )
 from .store import Store, Transaction
 from .store_async import AsyncStore, AsyncTransaction
+from .update import Update
 
 __all__ = [
     "AsyncCollection",
@@ -97,6 +100,7 @@ __all__ = [
     "InvalidPipeline",
     "InvalidProjection",
     "InvalidSort",
+    "InvalidUpdate",
     "InvalidUrl",
     "MemoryLimitExceeded",
     "MissingExtra",
@@ -113,6 +117,8 @@ __all__ = [
     "StoreClosed",
     "Transaction",
     "TransactionConflict",
+    "Update",
+    "UpdateRefused",
     "UpdateResult",
     "VersionConflict",
     "was_committed",

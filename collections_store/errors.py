@@ -20,6 +20,8 @@ so `except KeyError` and `except CollectionNotFound` both work::
     ├── BulkWriteError (RuntimeError)        some of many writes were refused
     ├── InvalidProjection (ValueError)       so do the parts of a body that are wanted
     ├── InvalidPipeline (ValueError)         a stage of a pipeline makes no sense
+    ├── InvalidUpdate (ValueError)           what is to change makes no sense
+    ├── UpdateRefused (ValueError)           an object cannot be changed so
     ├── InvalidOperand (ValueError)          an operator cannot take what a formula gives it
     ├── MemoryLimitExceeded (RuntimeError)   a stage of a pipeline holds too much
     ├── CollectionNotFound (KeyError)        there is no such collection to drop or rename
@@ -118,6 +120,27 @@ class InvalidPipeline(CollectionsStoreError, ValueError):
             f"pipeline, at {shortened(place)}: {problem}" if place else f"pipeline: {problem}"
         )
         self.place, self.problem = place, problem
+
+
+class InvalidUpdate(CollectionsStoreError, ValueError):
+    """What is to change makes no sense, whatever the object; `place` is where in the update."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(
+            f"update, at {shortened(place)}: {problem}" if place else f"update: {problem}"
+        )
+        self.place, self.problem = place, problem
+
+
+class UpdateRefused(CollectionsStoreError, ValueError):
+    """The object `id` cannot be changed so: what it holds at `place` does not let it. It stays as it
+    was.
+    """
+
+    def __init__(self, id: str, place: str, problem: str) -> None:
+        where = f", at {shortened(place)}" if place else ""
+        super().__init__(f"update of {shortened(id)}{where}: {problem}")
+        self.id, self.place, self.problem = id, place, problem
 
 
 class InvalidSort(CollectionsStoreError, ValueError):

@@ -37,6 +37,26 @@ def equal(left: Any, right: Any, *, ordered: bool = True) -> bool:
     return bool(left == right)
 
 
+def identical(left: Any, right: Any) -> bool:
+    """Tell whether two JSON values are spelled alike: 1 and 1.0 are not, nor 0.0 and -0.0, nor objects
+    with keys in another order.
+    """
+    if left is right:
+        return True
+    if type(left) is not type(right):
+        return False
+    match left:
+        case dict():
+            return list(left) == list(right) and all(
+                identical(v, right[k]) for k, v in left.items()
+            )
+        case list():
+            return len(left) == len(right) and all(map(identical, left, right))
+        case float():
+            return str(left) == str(right)
+    return bool(left == right)
+
+
 def compare(left: Any, right: Any, *, ordered: bool = True) -> int:
     """Return -1, 0 or 1: MongoDB's order of two JSON values of any types."""
     ranks = RANKS[type(left)], RANKS[type(right)]

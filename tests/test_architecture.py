@@ -71,6 +71,19 @@ FLOORS = [
         "pipeline.running",
         "pipeline.stages",
     },
+    {
+        "update",
+        "update.actions",
+        "update.applying",
+        "update.arrays",
+        "update.numbers",
+        "update.operands",
+        "update.parsing",
+        "update.paths",
+        "update.pipelines",
+        "update.seeding",
+        "update.tree",
+    },
     {"expressions"},
     {
         "dialects",
@@ -152,6 +165,7 @@ PURE = {
     "projection",
     "formula",
     "pipeline",
+    "update",
 }
 BUILDERS = {"expressions", "schema", "statements", "dialects"}
 BAD_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools", "core"}

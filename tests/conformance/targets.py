@@ -5,17 +5,21 @@ to the target yet: cases that need it are left out, and counted. When a verb com
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from collections_store import Document, Filter, Projection, Sort
-from collections_store.matcher import matches
+from collections_store import Document, Filter, Projection, Sort, Update
+from collections_store.codec import Codec
+from collections_store.matcher import matches, unwound
+from collections_store.update import read_replacement, seed
+from collections_store.values import equal, identical
 
 Op = dict[str, Any]
 
 _UPDATES = frozenset({"update", "replace", "find_one_and", "bulk"})
 LACKING: dict[str, frozenset[str]] = {
-    # the matcher answers questions and knows no writing verbs: what stays here is "delete" and more
-    "matcher": _UPDATES | {"delete", "distinct", "aggregate"},
+    # the pure rooms: what stays here is run by operations, over what they find
+    "matcher": frozenset({"aggregate"}),
     "sqlite": _UPDATES,
     "postgresql": _UPDATES,
 }
@@ -29,25 +33,117 @@ class InMemory:
 
     def __init__(self) -> None:
         self.documents: list[Document] = []
+        self._inserted = 0
 
     def insert(self, op: Op) -> None:
         for body in op["docs"]:
-            self.documents.append(Document(str(len(self.documents)), body))
+            self._add(body)
 
     def find(self, op: Op) -> list[Any]:
-        asked = Filter.parse(op["filter"])
-        found = [each for each in self.documents if matches(asked, each)]
-        if "sort" in op:
-            found.sort(key=Sort.parse(_sort(op)).key)
+        found = self._matching(op["filter"], op.get("sort"))
         stop = op["skip"] + op["limit"] if "skip" in op and "limit" in op else op.get("limit")
-        found = found[op.get("skip", 0) : stop]
-        if "projection" in op:
-            wanted = Projection.parse(op["projection"])
-            found = [wanted.apply(each, asked) for each in found]
-        return [each.body for each in found]
+        return [self._shown(each, op) for each in found[op.get("skip", 0) : stop]]
 
     def count(self, op: Op) -> int:
         return len(self.find(op))
+
+    def distinct(self, op: Op) -> list[Any]:
+        values: list[Any] = []
+        for document in self._matching(op["filter"]):
+            for value in unwound(document.body, tuple(op["key"].split("."))):
+                if not any(equal(value, each) for each in values):
+                    values.append(value)
+        return values
+
+    def delete(self, op: Op) -> int:
+        found = self._matching(op["filter"])[: None if op["many"] else 1]
+        self.documents = [each for each in self.documents if each not in found]
+        return len(found)
+
+    def update(self, op: Op) -> Op:
+        change = Update.parse(op["update"], array_filters=op.get("array_filters"))
+        return self._write(op, _updating(change, op["filter"]), many=op["many"])
+
+    def replace(self, op: Op) -> Op:
+        return self._write(op, _replacing(op["doc"]), many=False)
+
+    def find_one_and(self, op: Op) -> Any:
+        options = op["options"]
+        found = self._matching(op["filter"], options.get("sort"))[:1]
+        if op["action"] == "delete":
+            self.documents = [each for each in self.documents if each not in found]
+            return self._shown(found[0], op | options) if found else None
+        if op["action"] == "replace":
+            change = _replacing(op["update"])
+        else:
+            filters = options.get("array_filters")
+            change = _updating(Update.parse(op["update"], array_filters=filters), op["filter"])
+        written = self._written(found, change, op["filter"], options["upsert"])
+        shown = written if options["return_document"] else found
+        return self._shown(shown[0], op | options) if shown else None
+
+    def bulk(self, op: Op) -> None:
+        for request in op["requests"]:
+            given: Op = {"upsert": False, **request, "many": request["kind"].endswith("Many")}
+            match request["kind"]:
+                case "insertOne":
+                    self._add(request["document"])
+                case "deleteOne" | "deleteMany":
+                    self.delete(given)
+                case "replaceOne":
+                    self.replace(given | {"doc": request["replacement"]})
+                case _:
+                    self.update(given | {"array_filters": request.get("arrayFilters")})
+
+    def _matching(self, filter: Any, sort: Any = None) -> list[Document]:
+        asked = Filter.parse(filter)
+        found = [each for each in self.documents if matches(asked, each)]
+        if sort is not None:
+            found.sort(key=Sort.parse(_sort({"sort": sort})).key)
+        return found
+
+    def _shown(self, document: Document, op: Op) -> Any:
+        if "projection" not in op:
+            return document.body
+        wanted = Projection.parse(op["projection"])
+        return wanted.apply(document, Filter.parse(op["filter"])).body
+
+    def _add(self, body: Any) -> Document:
+        self._inserted += 1
+        self.documents.append(Document(str(self._inserted), body))
+        return self.documents[-1]
+
+    def _write(self, op: Op, change: "Changing", *, many: bool) -> Op:
+        found = self._matching(op["filter"])[: None if many else 1]
+        written = self._written(found, change, op["filter"], op["upsert"])
+        pairs = zip(found, written, strict=False)
+        changed = [new for old, new in pairs if not identical(old.body, new.body)]
+        return {"matched": len(found), "modified": len(changed)}
+
+    def _written(
+        self, found: list[Document], change: "Changing", filter: Any, upsert: bool
+    ) -> list[Document]:
+        """Change what was found, or insert; return what it has become."""
+        if not found and upsert:
+            start = Document("new", seed(Filter.parse(filter)))
+            return [self._add(change(start, True))]
+        new = {each.id: replace(each, body=change(each, False)) for each in found}
+        self.documents = [new.get(each.id, each) for each in self.documents]
+        return list(new.values())
+
+
+Changing = Callable[[Document, bool], Any]
+"""What a document's body becomes; the other argument tells whether it is inserted."""
+
+
+def _updating(update: Update, filter: Any) -> Changing:
+    asked = Filter.parse(filter)
+    return lambda old, inserting: update.apply(old, filter=asked, now=0, inserting=inserting)
+
+
+def _replacing(body: Any) -> Changing:
+    new = read_replacement(body, Codec())
+    return lambda *_: new
 
 
 # -- a collection ------------------------------------------------------------------------------
@@ -95,6 +191,10 @@ OPS: dict[str, Callable[[Any, Op], Any]] = {
     "distinct": lambda target, op: target.distinct(op),
     "delete": lambda target, op: target.delete(op),
     "aggregate": lambda target, op: target.aggregate(op),
+    "update": lambda target, op: target.update(op),
+    "replace": lambda target, op: target.replace(op),
+    "find_one_and": lambda target, op: target.find_one_and(op),
+    "bulk": lambda target, op: target.bulk(op),
 }
 """What does an operation; a key for each that is not in `LACKING` of every target."""
 

@@ -30,6 +30,7 @@ from collections_store.errors import (
     InvalidPipeline,
     InvalidProjection,
     InvalidSort,
+    InvalidUpdate,
     InvalidUrl,
     MemoryLimitExceeded,
     MissingExtra,
@@ -38,6 +39,7 @@ from collections_store.errors import (
     SchemaTooNew,
     StoreClosed,
     TransactionConflict,
+    UpdateRefused,
     VersionConflict,
 )
 from collections_store.results import PutManyResult, Refusal
@@ -60,6 +62,8 @@ ERRORS = [
     BulkWriteError("things", PutManyResult(refused=(Refusal(3, "x", InvalidId("x", "too long")),))),
     InvalidProjection("a.$", "goes with 1 only"),
     InvalidPipeline("2.$foo", "no such stage"),
+    InvalidUpdate("$foo", "no such operator"),
+    UpdateRefused("x", "a.b", "there is no array"),
     InvalidOperand("$add", "needs a number", "x"),
     MemoryLimitExceeded("1.$sort", "$sort", 100),
     CollectionNotFound("a"),

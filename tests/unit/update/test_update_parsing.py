@@ -1,0 +1,210 @@
+"""Updates, read: what makes no sense is an error that names the place; what does prints and compares."""
+
+import pickle
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from collections_store import Document, InvalidBody, InvalidUpdate, Update
+from collections_store.codec import Codec
+from collections_store.update import read_replacement
+
+INVALID: list[tuple[Any, str, str]] = [
+    (None, "", "a document of operators or a list of stages, not None"),
+    ("$set", "", "a document of operators"),
+    (5, "", "a document of operators"),
+    ({}, "", "replace_one gives another body"),
+    ({"a": 1}, "", "replace_one gives another body"),
+    ({"a": 1, "$set": {"b": 1}}, "", "replace_one gives another body"),
+    ({"$set": {"b": 1}, "a": 1}, "a", "no such operator"),
+    ({"$foo": {"a": 1}}, "$foo", "no such operator; there are $set, "),
+    ({"$pushAll": {"a": [1]}}, "$pushAll", "no such operator"),
+    ({5: {"a": 1}}, "", "replace_one"),
+    ({"$set": 5}, "$set", "needs a document of fields, as in {'$set': {'field': …}}, not 5"),
+    ({"$set": [{"a": 1}]}, "$set", "needs a document of fields"),
+    ({"$set": {"a": float("nan")}}, "$set.a", "nan is not JSON"),
+    ({"$set": {"a": {"b": [datetime.now(UTC)]}}}, "$set.a.b.0", "datetime is not JSON"),
+    ({"$set": {"a": 2**63}}, "$set.a", "beyond 64 bit"),
+    ({"$set": {"a": re.compile("x")}}, "$set.a", "not JSON"),
+    ({"$push": {"a": {1, 2}}}, "$push.a", "set is not JSON"),
+    ({"$inc": {"a": "1"}}, "$inc.a", "needs a number, not '1'"),
+    ({"$inc": {"a": True}}, "$inc.a", "needs a number"),
+    ({"$mul": {"a": None}}, "$mul.a", "needs a number"),
+    ({"$rename": {"a": 5}}, "$rename.a", "needs the field's new name, not 5"),
+    ({"$rename": {"a": "a"}}, "$rename.a", "must be another one"),
+    ({"$rename": {"a": ""}}, "$rename.a.", "is empty"),
+    ({"$rename": {"a": "$id"}}, "$rename.a.$id", "knows of the object"),
+    ({"$rename": {"a.$": "b"}}, "$rename.a.$", "$rename does not take"),
+    ({"$rename": {"a": "b.$[]"}}, "$rename.a", "$rename does not take"),
+    ({"$currentDate": {"a": 1}}, "$currentDate.a", "needs true"),
+    ({"$currentDate": {"a": {"$type": "time"}}}, "$currentDate.a", "needs true"),
+    ({"$currentDate": {"a": {"$type": "timestamp", "b": 1}}}, "$currentDate.a", "needs true"),
+    ({"$currentDate": {"a": {"$type": "date", "b": 1}}}, "$currentDate.a", "needs true"),
+    ({"$push": {"a": {"$each": 5}}}, "$push.a.$each", "needs a list, not 5"),
+    ({"$push": {"a": {"$each": [], "x": 1}}}, "$push.a.x", "is not one of $each, $position"),
+    ({"$push": {"a": {"$slice": 1}}}, "$push.a", "$slice goes with $each"),
+    ({"$push": {"a": {"$each": [], "$slice": 1.5}}}, "$push.a.$slice", "needs a whole number"),
+    ({"$push": {"a": {"$each": [], "$slice": None}}}, "$push.a.$slice", "needs a whole number"),
+    ({"$push": {"a": {"$each": [], "$position": True}}}, "$push.a.$position", "whole number"),
+    (
+        {"$push": {"a": {"$each": [], "$sort": 2}}},
+        "$push.a.$sort",
+        "the direction is 1 or -1, not 2",
+    ),
+    ({"$push": {"a": {"$each": [], "$sort": True}}}, "$push.a.$sort", "needs 1 or -1"),
+    ({"$push": {"a": {"$each": [], "$sort": {}}}}, "$push.a.$sort", "1 to 32 fields"),
+    ({"$push": {"a": {"$each": [], "$sort": {"x": "1"}}}}, "$push.a.$sort.x", "1 or -1, not '1'"),
+    ({"$push": {"a": {"$each": [], "$sort": {"x..y": 1}}}}, "$push.a.$sort.x..y", "is empty"),
+    ({"$addToSet": {"a": {"$each": 5}}}, "$addToSet.a.$each", "needs a list"),
+    ({"$addToSet": {"a": {"$each": [], "$slice": 1}}}, "$addToSet.a.$slice", "does not go with"),
+    ({"$pop": {"a": 2}}, "$pop.a", "needs 1 (the last) or -1 (the first), not 2"),
+    ({"$pop": {"a": True}}, "$pop.a", "needs 1"),
+    ({"$pop": {"a": "1"}}, "$pop.a", "needs 1"),
+    ({"$pullAll": {"a": 1}}, "$pullAll.a", "needs a list, not 1"),
+    ({"$pull": {"a": {"$foo": 1}}}, "$pull.a.$foo", "no such operator"),
+    ({"$pull": {"a": {"x": {"$foo": 1}}}}, "$pull.a.x.$foo", "no such operator"),
+    ({"$pull": {"a": {"$gt": 1, "x": 1}}}, "$pull.a.x", "do not mix"),
+    ({"$pull": {"a": {"$id": 1}}}, "$pull.a.$id", "no such operator"),
+    ({"$pull": {"a": {"x": 1, "$id": 1}}}, "$pull.a.$id", "an element of an array has no $id"),
+    ({"$pull": {"a": {"$expr": True}}}, "$pull.a.$expr", "not in $elemMatch"),
+    ({"$bit": {"a": 5}}, "$bit.a", "needs a document such as {'and': 10}"),
+    ({"$bit": {"a": {}}}, "$bit.a", "needs a document"),
+    ({"$bit": {"a": {"not": 1}}}, "$bit.a.not", "is not one of and, or, xor"),
+    ({"$bit": {"a": {"and": 1.0}}}, "$bit.a.and", "needs an integer, not 1.0"),
+    ({"$bit": {"a": {"and": True}}}, "$bit.a.and", "needs an integer"),
+    # pipelines
+    ([5], "0", "a stage is a document of one key"),
+    ([{}], "0", "a stage is a document of one key"),
+    ([{"$set": {"a": 1}, "$unset": "b"}], "0", "a stage is a document of one key"),
+    ([{"$set": {"a": 1}}, {"$match": {}}], "1.$match", "an update has no stages but $addFields, "),
+    ([{"$inc": {"a": 1}}], "0.$inc", "an update has no stages but"),
+    ([{"$set": {"a": {"$foo": 1}}}], "0.$set.a.$foo", "no such operator"),
+    ([{"$set": {"a": "$$NEVER"}}], "0.$set.a", "there is no variable 'NEVER'"),
+    ([{"$set": {"a": float("inf")}}], "0.$set.a", "inf is not JSON"),
+    ([{"$project": {}}], "0.$project", "one field at least"),
+]
+
+
+@pytest.mark.parametrize(("update", "place", "problem"), INVALID, ids=repr)
+def test_what_makes_no_sense(update: Any, place: str, problem: str) -> None:
+    with pytest.raises(InvalidUpdate) as caught:
+        Update.parse(update)
+    assert caught.value.place == place
+    assert problem in caught.value.problem
+    assert str(caught.value).startswith("update")
+
+
+def test_array_filters_go_with_operators_only() -> None:
+    for update in ([{"$set": {"a": 1}}], Update.parse({"$set": {"a": 1}})):
+        with pytest.raises(InvalidUpdate, match="goes with a document of operators"):
+            Update.parse(update, array_filters=[])
+    assert Update.parse({"$set": {"a": 1}}, array_filters=[]) == Update.parse({"$set": {"a": 1}})
+
+
+SPELLED: list[tuple[Any, Any]] = [
+    ({"$set": {"a": 1, "b.c": [{"x": None}]}, "$inc": {"n": 1.5}}, None),
+    ({"$unset": {"a": ""}, "$rename": {"b": "c"}, "$currentDate": {"d": True}}, None),
+    ({"$push": {"a": {"$each": [1], "$sort": {"x": 1}, "$slice": -5, "$position": 0}}}, None),
+    ({"$addToSet": {"a": {"$each": [1]}}, "$pop": {"b": 1}, "$pullAll": {"c": [1]}}, None),
+    ({"$pull": {"a": {"$gte": 3}, "b": {"x": 1}, "c": 1}, "$bit": {"d": {"and": 1}}}, None),
+    ({"$min": {"a": "x"}, "$max": {"b": 1}, "$mul": {"c": 2}, "$setOnInsert": {"d": {}}}, None),
+    ({"$set": {"a.$[e].b": 1, "c.$": 2, "d.$[]": 3}}, [{"e.x": {"$gt": 1}}]),
+    ({"$set": {}}, None),
+    ([{"$set": {"a": {"$add": ["$a", 1]}, "t": "$$NOW"}}, {"$unset": ["b"]}], None),
+    ([], None),
+]
+
+
+@pytest.mark.parametrize(("written", "filters"), SPELLED, ids=repr)
+def test_an_update_prints_compares_hashes_and_pickles(written: Any, filters: Any) -> None:
+    update = Update.parse(written, array_filters=filters)
+    assert update.to_json() == written
+    assert str(update) == str(written) + (f" with array_filters {filters}" if filters else "")
+    again = Update.parse(update.to_json(), array_filters=filters)
+    assert (again, hash(again), str(again)) == (update, hash(update), str(update))
+    pickled = pickle.loads(pickle.dumps(update))
+    assert (pickled, hash(pickled), str(pickled)) == (update, hash(update), str(update))
+    assert Update.parse(update) is update
+
+
+def test_a_pickled_update_does_the_same() -> None:
+    update = Update.parse({"$set": {"a.$[e].b": 1}}, array_filters=[{"e.x": 1}])
+    body = {"a": [{"x": 1}, {"x": 2}]}
+    again = pickle.loads(pickle.dumps(update))
+    assert again.apply(Document("1", body), now=0) == {"a": [{"x": 1, "b": 1}, {"x": 2}]}
+
+
+def test_updates_that_differ() -> None:
+    every: list[Any] = [
+        {"$set": {"a": 1}},
+        {"$set": {"a": 1.0}},
+        {"$set": {"a": True}},
+        {"$set": {"a": "1"}},
+        {"$setOnInsert": {"a": 1}},
+        {"$set": {"a": {"x": 1, "y": 2}}},
+        {"$set": {"a": {"y": 2, "x": 1}}},
+        {"$set": {"a.$": 1}},
+        {"$set": {"a.$[]": 1}},
+        {"$pull": {"a": 1}},
+        {"$pullAll": {"a": [1]}},
+        {"$pull": {"a": {"$gt": 1}}},
+        [{"$set": {"a": 1}}],
+        [{"$set": {"a": 1.0}}],
+    ]
+    assert len({Update.parse(each) for each in every}) == len(every)
+
+
+def test_what_is_written_down_is_as_stored() -> None:
+    rules = Codec(nul="replace", default=str)
+    when = datetime(2026, 1, 1, tzinfo=UTC)
+    update = Update.parse({"$set": {"a": "\0", "b": when}, "$push": {"c": (1, 2)}}, rules=rules)
+    assert update.to_json() == {
+        "$set": {"a": "\ufffd", "b": "2026-01-01 00:00:00+00:00"},
+        "$push": {"c": "(1, 2)"},
+    }
+
+
+def test_the_limit_of_a_body_is_that_of_what_is_put_into_it() -> None:
+    with pytest.raises(InvalidUpdate, match="more than the limit of 10"):
+        Update.parse({"$set": {"a": "x" * 20}}, rules=Codec(max_bytes=10))
+    huge = "x" * (17 * 2**20)
+    update = Update.parse({"$set": {"a": huge}}, rules=Codec(max_bytes=20 * 2**20))
+    assert update.apply(Document("1", {}), now=0) == {"a": huge}
+
+
+def test_any_mapping_is_a_document() -> None:
+    what: Mapping[str, Any] = MappingProxyType({"$set": MappingProxyType({"a": 1})})
+    assert Update.parse(what) == Update.parse({"$set": {"a": 1}})
+
+
+# -- replacements ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"a": {"$b": 1}}, {"a": 1, "$b": 2}, [{"$set": 1}], None, 5, "$x"]
+)
+def test_a_replacement_is_any_body(body: Any) -> None:
+    assert read_replacement(body, Codec()) == body
+
+
+def test_a_replacement_is_a_copy() -> None:
+    body = {"a": [1]}
+    read_replacement(body, Codec())["a"].append(2)
+    assert body == {"a": [1]}
+
+
+@pytest.mark.parametrize(
+    "body", [{"$set": {"a": 1}}, {"$foo": 1}, Update.parse({"$set": {"a": 1}})]
+)
+def test_a_replacement_has_no_operators(body: Any) -> None:
+    with pytest.raises(InvalidUpdate, match="which update_one takes"):
+        read_replacement(body, Codec())
+
+
+def test_a_replacement_is_json() -> None:
+    with pytest.raises(InvalidBody, match="'a.0'"):
+        read_replacement({"a": [float("nan")]}, Codec())

@@ -1,0 +1,71 @@
+"""Updates that are pipelines: the stages there are, and what they see."""
+
+import copy
+from typing import Any
+
+import pytest
+from unit.update.test_update_operators import NOW, give
+
+from collections_store import Document, Update, UpdateRefused
+
+BODY: dict[str, Any] = {"_id": 7, "n": 2, "a": {"b": [1, {"c": 3}]}, "s": "x"}
+
+FOUND: list[tuple[Any, Any]] = [
+    ([], BODY),
+    ([{"$set": {"n": {"$add": ["$n", 1]}}}], {**BODY, "n": 3}),
+    ([{"$addFields": {"a.d": "$s"}}], {**BODY, "a": {"b": [1, {"c": 3}], "d": "x"}}),
+    ([{"$set": {"m": "$n"}}, {"$set": {"k": {"$multiply": ["$m", 2]}}}], {**BODY, "m": 2, "k": 4}),
+    ([{"$set": {"s": "$none"}}], {"_id": 7, "n": 2, "a": BODY["a"]}),
+    ([{"$set": {"s": "$$REMOVE"}}], {"_id": 7, "n": 2, "a": BODY["a"]}),
+    ([{"$unset": "s"}, {"$unset": ["n", "a.b"]}], {"_id": 7, "a": {}}),
+    ([{"$project": {"n": 1}}], {"_id": 7, "n": 2}),
+    ([{"$project": {"n": 0, "a": 0}}], {"_id": 7, "s": "x"}),
+    ([{"$replaceWith": "$a"}], BODY["a"]),
+    ([{"$replaceRoot": {"newRoot": {"$mergeObjects": [{"z": 0}, "$a"]}}}], {"z": 0, **BODY["a"]}),
+    ([{"$set": {"t": "$$NOW"}}], {**BODY, "t": "2026-11-20T19:04:05.123Z"}),
+    ([{"$set": {"v": {"$meta": "version"}}}], {**BODY, "v": 1}),
+    ([{"$set": {"n": {"$cond": [{"$gt": ["$n", 1]}, "many", "few"]}}}], {**BODY, "n": "many"}),
+]
+
+
+@pytest.mark.parametrize(("stages", "expected"), FOUND, ids=repr)
+def test_what_becomes_of_a_body(stages: Any, expected: Any) -> None:
+    body = copy.deepcopy(BODY)
+    found = give(stages, body)
+    assert found == expected
+    assert list(found) == list(expected)
+    assert (found is body) is (expected == BODY)
+
+
+def test_a_tuple_of_stages() -> None:
+    assert give(({"$set": {"n": 1}},), {}) == {"n": 1}
+
+
+def test_what_stays_the_same_is_the_same() -> None:
+    body = {"n": 1, "m": 2}
+    assert give([{"$set": {"n": {"$abs": "$n"}}}], body) is body
+    assert give([{"$set": {"n": 1.0}}], body) is not body
+
+
+@pytest.mark.parametrize(
+    ("stages", "place", "problem"),
+    [
+        ([{"$set": {"n": {"$add": ["$s", 1]}}}], "0.$set", "$add needs a number"),
+        ([{"$unset": "q"}, {"$replaceWith": "$n"}], "1.$replaceWith", "needs an object, not 2"),
+        ([{"$replaceWith": "$none"}], "0.$replaceWith", "needs an object, not nothing"),
+        ([{"$set": {"n": {"$divide": ["$n", 0]}}}], "0.$set", "$divide"),
+    ],
+    ids=repr,
+)
+def test_what_cannot_be_computed(stages: Any, place: str, problem: str) -> None:
+    with pytest.raises(UpdateRefused) as caught:
+        give(stages, BODY)
+    assert (caught.value.id, caught.value.place) == ("id", place)
+    assert problem in caught.value.problem
+
+
+def test_key_order_counts_unless_it_is_not_kept() -> None:
+    update = Update.parse([{"$set": {"same": {"$eq": ["$a", {"y": 1, "x": 2}]}}}])
+    document = Document("1", {"a": {"x": 2, "y": 1}})
+    assert update.apply(document, now=NOW)["same"] is False
+    assert update.apply(document, now=NOW, ordered=False)["same"] is True
