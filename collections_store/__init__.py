@@ -39,6 +39,7 @@ from .errors import (
     SchemaTooNew,
     StoreClosed,
     TransactionConflict,
+    TransactionEnded,
     was_committed,
 )
 from .explanation import Explanation
@@ -48,8 +49,10 @@ from .index import Index
 from .ordering import Sort
 from .path import Path
 from .projection import Projection
-from .store import Store, Transaction
-from .store_async import AsyncStore, AsyncTransaction
+from .store import Store
+from .store_async import AsyncStore
+from .transaction import Transaction
+from .transaction_async import AsyncTransaction
 
 __all__ = [
     "AsyncCollection",
@@ -96,5 +99,6 @@ __all__ = [
     "StoreClosed",
     "Transaction",
     "TransactionConflict",
+    "TransactionEnded",
     "was_committed",
 ]

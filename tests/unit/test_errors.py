@@ -36,6 +36,7 @@ from collections_store.errors import (
     SchemaTooNew,
     StoreClosed,
     TransactionConflict,
+    TransactionEnded,
 )
 
 ERRORS = [
@@ -67,6 +68,7 @@ ERRORS = [
     DatabaseUnavailable("not reachable"),
     DatabaseBusy("locked"),
     TransactionConflict("again"),
+    TransactionEnded("the transaction is over"),
 ]
 
 
