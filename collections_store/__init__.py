@@ -42,6 +42,7 @@ from .errors import (
     SchemaTooNew,
     StoreClosed,
     TransactionConflict,
+    TransactionEnded,
     UpdateRefused,
     VersionConflict,
     was_committed,
@@ -61,8 +62,10 @@ from .results import (
     Refusal,
     UpdateResult,
 )
-from .store import Store, Transaction
-from .store_async import AsyncStore, AsyncTransaction
+from .store import Store
+from .store_async import AsyncStore
+from .transaction import Transaction
+from .transaction_async import AsyncTransaction
 from .update import Update
 
 __all__ = [
@@ -117,6 +120,7 @@ __all__ = [
     "StoreClosed",
     "Transaction",
     "TransactionConflict",
+    "TransactionEnded",
     "Update",
     "UpdateRefused",
     "UpdateResult",

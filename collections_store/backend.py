@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 import sqlalchemy as sa
 
+from .blocks import Blocks
 from .dialects import Database
 from .errors import DatabaseBusy
 from .execution import Executor
@@ -22,6 +23,7 @@ from .operations import Catalogue, Operation
 from .options import Options
 from .pool import BorrowingPool, HeldPool, Pool, open_driver_lease, open_shared_lease
 from .threads import GroupCommit, Job
+from .turns import Turns
 
 T = TypeVar("T")
 
@@ -29,9 +31,12 @@ LANE_PATIENCE: Final = 0.1
 """Seconds the lane waits for a row that some transaction holds, before its jobs go their own ways."""
 
 
+OWN: Final = "this task or thread has a transaction open itself: within it, use the collections that it gives"
+
+
 class Backend:
-    """Runs operations; made ready when it is made. `hand_over` takes what the lane of PostgreSQL
-    could not run with others; None: the lane runs it alone.
+    """Runs operations; made ready when it is made. `turns` are those of its transactions; `hand_over`
+    takes what the lane of PostgreSQL could not run with others; None: the lane runs it alone.
     """
 
     def __init__(
@@ -39,9 +44,10 @@ class Backend:
         where: sa.URL | sa.Engine,
         catalogue: Catalogue,
         options: Options,
+        turns: Turns,
         hand_over: Callable[[Job], None] | None = None,
     ) -> None:
-        self._catalogue, self._options = catalogue, options
+        self._catalogue, self._options, self._turns = catalogue, options, turns
         self.database: Database = catalogue.statements.database
         self._own: sa.Engine | None = None
         self.lane: GroupCommit | None = None
@@ -53,15 +59,27 @@ class Backend:
         try:
             self._make_ready()
         except BaseException:
-            self.close()
+            self._disconnect(options.busy_timeout)
             raise
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation in this thread."""
+        try:
+            return self._run(operation)
+        except DatabaseBusy as error:
+            raise self.blamed(error) from error
+
+    def _run(self, operation: Operation[T]) -> T:
         if self.lane is not None and self._goes_to_the_writer(operation):
             result: T = self.lane.run(operation)
             return result
         return self.executor.run(operation)
+
+    def blamed(self, error: DatabaseBusy) -> DatabaseBusy:
+        """Return the error, and whether the one who waited had a transaction open."""
+        if not self._turns.are_mine():
+            return error
+        return DatabaseBusy(f"{error} ({OWN})")
 
     def joins_lane(self, operation: Operation[object]) -> bool:
         """Shall an awaited operation go through the lane?"""
@@ -75,7 +93,7 @@ class Backend:
             job.unclaim()
             self.lane.append(job)
             while not job.done and self.lane.waits:
-                self.lane.flush()
+                self.lane.advance()
         else:
             self.executor.run_job(job)
 
@@ -86,12 +104,22 @@ class Backend:
         """Wait for the operations that run, and end the connections.
 
         One that runs for longer than `patience` seconds (None: the busy timeout) ends its
-        connection itself.
+        connection itself. So does a transaction, when its block ends; it cannot be used any more.
         """
+        patience = self._options.busy_timeout if patience is None else patience
+        self.close_transactions(patience)
+        self._disconnect(patience)
+
+    def _disconnect(self, patience: float) -> None:
         for pool in self._pools:
-            pool.close(self._options.busy_timeout if patience is None else patience)
+            pool.close(patience)
         if self._own is not None:
             self._own.dispose()
+
+    def close_transactions(self, patience: float) -> None:
+        """Begin no more transactions; wait for those that are open, and then roll them back."""
+        self._turns.close(patience)
+        self.blocks.close()
 
     def _connect(self, url: sa.URL) -> None:
         options, database = self._options, self.database
@@ -107,8 +135,10 @@ class Backend:
         patience = options.busy_timeout if database.SINGLE_WRITER else LANE_PATIENCE
         lane = main if private else pool(1, patience)
         self._pools: list[Pool] = [main, lane]
-        self.executor = self._executor(main)
-        self.lane = self._group_commit(self._executor(lane))
+        self.executor, writer = self._executor(main), self._executor(lane)
+        self.lane = self._group_commit(writer)
+        begins = writer if database.SINGLE_WRITER else self.executor
+        self.blocks = Blocks(begins, self.lane, self._turns)
 
     def _borrow(self, engine: sa.Engine) -> None:
         engine = engine.execution_options(**self.database.options_for_callers())
@@ -117,6 +147,7 @@ class Backend:
         pool = BorrowingPool(opener, self._options.busy_timeout, one_by_one=private)
         self._pools = [pool]
         self.executor = self._executor(pool)
+        self.blocks = Blocks(self.executor, None, self._turns)
 
     def _executor(self, pool: Pool) -> Executor:
         patience = self._options.busy_timeout
@@ -137,7 +168,7 @@ class Backend:
                     job.unclaim()
                     self._hand_over(job)
 
-        return GroupCommit(executor.run, run_group)
+        return GroupCommit(executor.run, run_group, self._options.busy_timeout)
 
     def _make_ready(self) -> None:
         """Make the database ready, also while other processes do just that."""
@@ -166,3 +197,8 @@ class Backend:
 def connections(url: sa.URL, options: Options, database: Database) -> int:
     """Tell how many operations run at a time, the lane aside."""
     return 1 if database.is_private(url) else options.pool_size or database.POOL_SIZE
+
+
+def transactions(url: sa.URL, options: Options, database: Database) -> int:
+    """Tell how many transactions may be open at a time: plain operations shall find a connection."""
+    return 1 if database.SINGLE_WRITER else max(1, connections(url, options, database) - 1)

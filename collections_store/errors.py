@@ -27,6 +27,7 @@ so `except KeyError` and `except CollectionNotFound` both work::
     ├── CollectionNotFound (KeyError)        there is no such collection to drop or rename
     ├── CollectionExists (ValueError)        the new name is taken
     ├── StoreClosed (RuntimeError)           the store was closed, or inherited through a fork
+    ├── TransactionEnded (RuntimeError)      the transaction is over: committed or rolled back
     ├── MissingExtra (ImportError)           an optional dependency is not installed
     ├── SchemaError (RuntimeError)
     │   ├── SchemaOutdated                   the database must be upgraded first
@@ -282,6 +283,12 @@ class StoreClosed(CollectionsStoreError, RuntimeError):
     """The store was closed, or belongs to the process this one was forked from."""
 
 
+class TransactionEnded(CollectionsStoreError, RuntimeError):
+    """The transaction is over. `__cause__` is what ended it, where that was an error: then it was
+    rolled back, and nothing of it was written.
+    """
+
+
 class MissingExtra(CollectionsStoreError, ImportError):
     """An optional dependency is not installed; `extra` brings it."""
 
@@ -330,8 +337,8 @@ class DatabaseBusy(DatabaseError, TimeoutError):
 class TransactionConflict(DatabaseError):
     """Another transaction got in the way of this one, which can be run again as a whole.
 
-    Operations outside a caller's own transaction are run again by the store; this is what is left
-    when that did not help.
+    Operations outside a transaction are run again by the store, and so is what is given to
+    `Store.run_transaction`; this is what is left when that did not help.
     """
 
 

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import copy
 from itertools import count
 from typing import Any, Final, TypeVar
 
-from .dialects import Database, TableVanished, UniqueViolated
+from .dialects import Database, Isolation, TableVanished, UniqueViolated
 from .errors import (
     CollectionsStoreError,
     DatabaseBusy,
@@ -129,6 +130,31 @@ class Executor:
                 together = self._still_waiting(together, error)
         return alone
 
+    def begin(self, isolation: Isolation, begun: float, job: Job | None = None) -> Lease:
+        """Begin a transaction; who calls has its connection until `give_back`."""
+        for attempt in count():
+            try:
+                return self._try_to_begin(isolation)
+            except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
+                self._consider(error, job, begun)
+                time.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 6)))
+        raise AssertionError("unreachable")
+
+    def _try_to_begin(self, isolation: Isolation) -> Lease:
+        lease = self.pool.acquire()
+        lost, begun = False, False
+        try:
+            lease.connection.begin_block(isolation)
+            begun = True
+            return lease
+        except self.database.errors() as error:
+            translated = self.database.translate(error)
+            lost = isinstance(translated, DatabaseUnavailable)
+            raise translated from error
+        finally:
+            if not begun:
+                self.give_back(lease, lost, at_rest=False)
+
     def _still_waiting(self, jobs: list[Job], error: DatabaseBusy) -> list[Job]:
         """Return the jobs whose callers have neither given up nor waited for too long."""
         waiting = []
@@ -167,13 +193,13 @@ class Executor:
                 jobs.pop().finish(error=error)
             return jobs
         finally:
-            self._give_back(lease, lost, at_rest)
+            self.give_back(lease, lost, at_rest)
 
     def _attempt(self, operation: Operation[T], job: Job | None) -> T:
         lease = self.pool.acquire()
         lost = at_rest = False
         try:
-            result = _on(lease, operation, job, self.database)
+            result = _on(lease, operation, job)
             at_rest = True
             return result
         except self.database.errors() as error:
@@ -183,9 +209,9 @@ class Executor:
                 raise _in_doubt(error, operation) from error
             raise translated from error
         finally:
-            self._give_back(lease, lost, at_rest)
+            self.give_back(lease, lost, at_rest)
 
-    def _give_back(self, lease: Lease, lost: bool, at_rest: bool) -> None:
+    def give_back(self, lease: Lease, lost: bool, at_rest: bool) -> None:
         """Return a connection to its pool, or end it where it cannot be brought to rest."""
         if lost or lease.tainted or not (at_rest or lease.connection.comes_to_rest()):
             self.pool.discard(lease)
@@ -217,9 +243,15 @@ class Executor:
 
 def run_within(connection: SharedConnection, operation: Operation[T]) -> T:
     """Run an operation within the caller's transaction, which stays usable if it fails."""
+    with translated(connection.database):
+        connection.prepare(write=operation.WRITES)
+    return run_inside(connection, operation)
+
+
+def run_inside(connection: SharedConnection | DriverConnection, operation: Operation[T]) -> T:
+    """Run an operation within a transaction, which stays usable if it is a write that fails."""
     database = connection.database
     try:
-        connection.prepare(write=operation.WRITES)
         for _ in range(ATTEMPTS):
             try:
                 return _step(connection, operation)
@@ -231,16 +263,59 @@ def run_within(connection: SharedConnection, operation: Operation[T]) -> T:
     except database.errors() as error:
         translated = database.translate(error)
         if isinstance(translated, UniqueViolated):
+            if _step(connection, Purge(operation.collection)):  # type: ignore[attr-defined]
+                return run_inside(connection, operation)  # what has expired was in the way
             found = _step(connection, duplicate_of(operation, translated.physical))
-            raise found or translated from error
+            raise found or TransactionConflict(str(translated)) from error
         raise translated from error
 
 
-def _step(connection: SharedConnection, operation: Operation[T]) -> T:
-    if not operation.WRITES and not connection.database.POISONED_BY_ERRORS:
+def _step(connection: SharedConnection | DriverConnection, operation: Operation[T]) -> T:
+    if not _needs_savepoint(connection, operation):
         return operation(connection)
-    with connection.transaction(write=operation.WRITES):
+    with connection.savepoint():
         return operation(connection)
+
+
+def _needs_savepoint(
+    connection: SharedConnection | DriverConnection, operation: Operation[Any]
+) -> bool:
+    """Would the transaction be spoilt, or half of the operation be left, if it fails? A transaction
+    of ours may end with a read that fails; the caller's own must not.
+    """
+    poisoned = connection.database.POISONED_BY_ERRORS
+    if not operation.WRITES:
+        return poisoned and isinstance(connection, SharedConnection)
+    return poisoned or not operation.SINGLE
+
+
+@contextmanager
+def translated(database: Database) -> Iterator[None]:
+    """Return the context in which the driver's errors are in our words."""
+    try:
+        yield
+    except database.errors() as error:
+        raise database.translate(error) from error
+
+
+@contextmanager
+def interruptible(lease: Lease, job: Job | None) -> Iterator[None]:
+    """Return the context in which whoever gives a job up stops the statement that runs."""
+    connection = lease.connection
+    if job is None or not isinstance(connection, DriverConnection):
+        yield
+        return
+    database, driver = connection.database, connection.driver
+
+    def stop() -> None:
+        lease.tainted = not database.SINGLE_WRITER
+        database.interrupt(driver)
+
+    job.running(stop)
+    try:
+        yield
+    finally:
+        job.running(None)
 
 
 def _in_doubt(error: Exception, operation: Operation[Any]) -> DatabaseUnavailable:
@@ -257,7 +332,7 @@ def _abandon_if_asked(job: Job | None, error: CollectionsStoreError) -> None:
         raise Abandoned("cancelled") from error
 
 
-def _on(lease: Lease, operation: Operation[T], job: Job | None, database: Database) -> T:
+def _on(lease: Lease, operation: Operation[T], job: Job | None) -> T:
     connection = lease.connection
     if not isinstance(connection, DriverConnection):
         with lease.sa.begin():
@@ -265,24 +340,18 @@ def _on(lease: Lease, operation: Operation[T], job: Job | None, database: Databa
             return perform(operation, connection)
     if job is None:
         return perform(operation, connection)
-    if job.abandoned:
-        raise Abandoned("cancelled")
-
-    def stop() -> None:
-        lease.tainted = not database.SINGLE_WRITER
-        database.interrupt(connection.driver)
 
     def object_if_abandoned() -> None:
         if job.abandoned:
             raise Abandoned("cancelled")
 
-    connection.before_commit = object_if_abandoned
-    job.running(stop)
+    object_if_abandoned()
+    connection.before_commit.append(object_if_abandoned)
     try:
-        return perform(operation, connection)
+        with interruptible(lease, job):
+            return perform(operation, connection)
     finally:
-        job.running(None)
-        connection.before_commit = None
+        connection.before_commit.remove(object_if_abandoned)
 
 
 def _commit_together(connection: Any, jobs: list[Job]) -> list[Job]:

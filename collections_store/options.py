@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 import sqlalchemy as sa
 
 from .codec import Codec
-from .dialects import Database, Durability
+from .dialects import Database, Durability, Isolation
 from .errors import InvalidOption, InvalidUrl
 from .schema import Names
 
@@ -115,3 +115,16 @@ def check_flag(option: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidOption(option, f"{value!r} is neither True nor False")
     return value
+
+
+def check_isolation(value: Any) -> Isolation:
+    """Return `value` if it is a level of isolation; raises `InvalidOption`."""
+    _one_of("isolation", value, get_args(Isolation))
+    level: Isolation = value
+    return level
+
+
+def check_attempts(value: Any) -> int:
+    """Return `value` if it is a whole number from 1 on; raises `InvalidOption`."""
+    _positive("attempts", value, int)
+    return int(value)

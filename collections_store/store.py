@@ -1,170 +1,61 @@
-"""A database of collections: its connections, its collections, and what runs operations on it."""
+"""A database of collections: its connections, and what runs operations and transactions on it."""
 
 from __future__ import annotations
 
 import os
+import random
 import threading
+import time
 import weakref
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from itertools import count
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 import sqlalchemy as sa
 
 from . import dialects
-from .backend import Backend, connections
+from .backend import Backend, connections, transactions
+from .blocks import Block
 from .codec import Codec
-from .collection import Collection, Ttl
-from .collection_options import Changes, Settings
-from .dialects import Database, Durability, TableVanished
-from .document import CollectionInfo, check_name
-from .errors import DatabaseError, InvalidOption, StoreClosed
+from .dialects import Database, Durability, Isolation, TableVanished
+from .document import check_name
+from .errors import (
+    CollectionsStoreError,
+    DatabaseError,
+    DatabaseUnavailable,
+    InvalidOption,
+    StoreClosed,
+    TransactionConflict,
+)
 from .execution import run_within
 from .opening import make_ready
-from .operations import (
-    AS_IT_IS,
-    Catalogue,
-    Configure,
-    Drop,
-    FindTable,
-    ListCollections,
-    NewCollection,
-    Operation,
-    Rename,
-    SharedConnection,
+from .operations import Catalogue, FindTable, Operation, SharedConnection
+from .options import (
+    MAX_BODY,
+    Nul,
+    Options,
+    Upgrade,
+    check_attempts,
+    check_isolation,
+    read_url,
+    safe_url,
 )
-from .options import MAX_BODY, Nul, Options, Upgrade, check_flag, read_url, safe_url
 from .pool import Lease
 from .schema import mapped_class
 from .statements import CatalogueStatements
 from .threads import Job
+from .transaction import Bound, Collections, Transaction
+from .turns import Turn, Turns
 
 T = TypeVar("T")
 
 FORKED: Final = "the store belongs to the process this one was forked from: open another"
+ATTEMPTS: Final = 20
+"""How often `run_transaction` calls a function, unless told otherwise."""
 LAST_PATIENCE: Final = 1.0
 """Seconds that a forgotten store waits for what still runs when the interpreter ends."""
-
-
-class Collections(ABC):
-    """What a store and a transaction have in common: collections, and something that runs."""
-
-    _codec: Codec
-
-    @abstractmethod
-    def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result."""
-
-    def get_sync_collection(
-        self,
-        name: str,
-        *,
-        ttl: Ttl = None,
-        sliding: bool | None = None,
-        changes: Changes = None,
-        changes_kept: int | None = None,
-        changes_ttl: Ttl = None,
-    ) -> Collection:
-        """Return a handle on a collection, without any I/O unless an option is given; raises
-        `InvalidName` and `InvalidOption`.
-
-        Names are 1 to 200 of the characters A-Z, a-z, 0-9 and _; upper and lower case differ. Options are
-        the collection's, for every process; what is given is changed, and the collection comes into
-        being:
-
-        * `ttl`: seconds, or a timedelta, after which an object that is written is gone, unless its writer
-          says otherwise; `math.inf`: never, which is the default.
-        * `sliding`: has an object that has a time to live live anew with each update; False.
-        * `changes`: records every change for `watch`: True tells ids and versions, "after" also bodies,
-          "both" also those before; False, the default, forgets what was recorded.
-        * `changes_kept`: how many changes are kept at least; 100,000.
-        * `changes_ttl`: seconds, or a timedelta, for which they are kept at most; `math.inf`.
-
-        >>> with Store("sqlite://") as store:
-        ...     store.get_sync_collection("my_collection")
-        Collection('my_collection')
-        """
-        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
-        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
-        collection = Collection(self.run, self._codec, check_name(name))
-        if settings != AS_IT_IS:
-            self.run(Configure(name, settings))
-        return collection
-
-    def __getitem__(self, name: str) -> Collection:
-        return Collection(self.run, self._codec, check_name(name))
-
-    def create_collection(
-        self,
-        name: str,
-        *,
-        body_index: bool = True,
-        ttl: Ttl = None,
-        sliding: bool | None = None,
-        changes: Changes = None,
-        changes_kept: int | None = None,
-        changes_ttl: Ttl = None,
-    ) -> Collection:
-        """Create a collection that is not there yet, and return its handle.
-
-        There is no need to: a collection comes into being when something is put into it. This is for
-        its options. `body_index`: PostgreSQL keeps an index over whole bodies, which serves equality
-        at any depth, through arrays too; without it, writes are cheaper. SQLite has no such index. For
-        the others see `get_sync_collection`. Raises `InvalidName`, `InvalidOption` and
-        `CollectionExists`.
-
-        >>> with Store("sqlite://") as store:
-        ...     store.create_collection("log", body_index=False, ttl=86_400)
-        Collection('log')
-        """
-        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
-        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
-        self.run(NewCollection(check_name(name), check_flag("body_index", body_index), settings))
-        return self[name]
-
-    def collections(self) -> list[CollectionInfo]:
-        """List the collections by name, with their counts and sizes.
-
-        >>> with Store("sqlite://") as store:
-        ...     version = store["cities"].put("berlin", {})
-        ...     [(each.name, each.count) for each in store.collections()]
-        [('cities', 1)]
-        """
-        return self.run(ListCollections())
-
-    def drop(self, name: str) -> bool:
-        """Delete a collection with all its objects; tells whether it was there.
-
-        >>> with Store("sqlite://") as store:
-        ...     store.drop("cities")
-        False
-        """
-        return self.run(Drop(check_name(name)))
-
-    def rename(self, old: str, new: str) -> None:
-        """Give a collection another name; raises `CollectionNotFound` and `CollectionExists`.
-
-        >>> with Store("sqlite://") as store:
-        ...     version = store["towns"].put("berlin", {})
-        ...     store.rename("towns", "cities")
-        ...     store["cities"].count()
-        1
-        """
-        self.run(Rename(check_name(old), check_name(new)))
-
-
-class Transaction(Collections):
-    """Collections within a transaction of the caller's: see `Store.bind`."""
-
-    def __init__(self, connection: sa.Connection, store: Store) -> None:
-        self._sa, self._store, self._codec = connection, store, store._codec
-        self._connection = SharedConnection(connection, store._catalogue.without_memory())
-        self._ready = False
-
-    def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result; it becomes real when the caller commits."""
-        return self._store._run_within(self, operation)
 
 
 class Store(Collections):
@@ -240,6 +131,7 @@ class Store(Collections):
         statements = CatalogueStatements(self._options.names(), self._database)
         self._catalogue = Catalogue(statements)
         self._opening = threading.Lock()
+        self._turns = self._new_turns()
         self._backend: Backend | None = None
         self._closed: str | None = None
         self._hand_over: Callable[[Job], None] | None = None
@@ -275,9 +167,91 @@ class Store(Collections):
             self._finalizer.detach()
             backend.close(patience)
 
+    def _close_transactions(self, patience: float | None) -> None:
+        """Begin no more transactions; wait for those that are open, and then roll them back."""
+        patience = self._options.busy_timeout if patience is None else patience
+        self._turns.close(patience)
+        if self._backend is not None:
+            self._backend.close_transactions(patience)
+
     def run(self, operation: Operation[T]) -> T:
         """Return the operation's result; every verb comes through here."""
         return (self._backend or self._open()).run(operation)
+
+    def transaction(
+        self, *, isolation: Isolation = "repeatable read"
+    ) -> AbstractContextManager[Transaction]:
+        """Return a context in which operations on any collections take place as one, or not at all.
+
+        What it gives hands out collections like the store. They see one moment of the database and
+        what was written in the transaction; nobody else sees that before the end of the block. That
+        commits, or rolls back if the block ends with an exception.
+
+        On SQLite a transaction is the only one that writes, from its beginning on: keep it short.
+        Others may read. In memory nobody else gets at the database meanwhile. On PostgreSQL two may
+        meet, which is a `TransactionConflict` for one of them: `run_transaction` begins again.
+
+        `isolation`: "repeatable read", or "serializable", which on PostgreSQL costs more conflicts
+        and also prevents write skew; SQLite is that always. Raises `InvalidOption`, `DatabaseBusy` if
+        no transaction can begin within `busy_timeout`, and at the end `TransactionEnded` if it did
+        not go on to the end.
+
+        >>> with Store("sqlite://") as store:
+        ...     with store.transaction() as tx:
+        ...         stock = tx["stock"].get("tea", 3)
+        ...         version = tx["stock"].put("tea", stock - 1)
+        ...         version = tx["orders"].put("7", {"tea": 1})
+        ...     store["stock"].get("tea")
+        2
+        """
+        return self._transaction(check_isolation(isolation))
+
+    @contextmanager
+    def _transaction(self, isolation: Isolation) -> Iterator[Transaction]:
+        if self._closed is not None:
+            raise StoreClosed(self._closed)
+        block = self._begin(self._turns.take(), isolation)
+        try:
+            yield Transaction(block, self._codec)
+        except BaseException as error:
+            block.rollback(error)
+            raise
+        block.commit()
+
+    def run_transaction(
+        self,
+        function: Callable[[Transaction], T],
+        *,
+        attempts: int = ATTEMPTS,
+        isolation: Isolation = "repeatable read",
+    ) -> T:
+        """Call a function with a transaction, commit that, and return what the function returned.
+
+        If another transaction gets in the way, or the connection is lost before the commit, all is
+        rolled back and the function called again, up to `attempts` times in all: it must not do what
+        cannot be done twice. Another exception rolls back and is raised. What was last in the way is
+        raised when no attempt is left. `isolation` is as in `transaction`.
+
+        >>> def sell(tx):
+        ...     stock = tx["stock"].get("tea", 3)
+        ...     tx["stock"].put("tea", stock - 1)
+        ...     return stock - 1
+        >>> with Store("sqlite://") as store:
+        ...     store.run_transaction(sell)
+        2
+        """
+        last = check_attempts(attempts)
+        for attempt in count(1):
+            begun = False
+            try:
+                with self.transaction(isolation=isolation) as transaction:
+                    begun = True
+                    return function(transaction)
+            except (TransactionConflict, DatabaseUnavailable) as error:
+                if not begun or attempt >= last or not may_run_again(error):
+                    raise
+            time.sleep(pause_after(attempt))
+        raise AssertionError("unreachable")
 
     def bind(self, connection: sa.Connection) -> Transaction:
         """Return the store's collections within the caller's own SQLAlchemy transaction.
@@ -293,11 +267,15 @@ class Store(Collections):
         ...     version = objects["orders"].put("1", {"total": 12})
         >>> engine.dispose()
         """
+        return Transaction(self._bound(connection), self._codec)
+
+    def _bound(self, connection: sa.Connection) -> Bound:
         given: Any = connection
         if not isinstance(given, sa.Connection) or given.closed:
             raise InvalidOption("connection", f"{connection!r} is no open sqlalchemy.Connection")
         _check_driver("connection", connection.dialect, self._database)
-        return Transaction(connection, self)
+        shared = SharedConnection(connection, self._catalogue.without_memory())
+        return Bound(shared, self._run_within)
 
     def model(self, name: str) -> type[Any]:
         """Return the class that SQLAlchemy's ORM maps to a collection, for the caller's own queries.
@@ -317,6 +295,19 @@ class Store(Collections):
         """Tell how many operations run at a time."""
         return connections(self._url, self._options, self._database)
 
+    def _new_turns(self) -> Turns:
+        size = transactions(self._url, self._options, self._database)
+        return Turns(size, self._options.busy_timeout)
+
+    def _begin(self, turn: Turn, isolation: Isolation, job: Job | None = None) -> Block:
+        """Begin a transaction whose turn has come; the turn is given back in any case."""
+        try:
+            backend = self._backend or self._open()
+        except BaseException:
+            self._turns.give_back(turn)
+            raise
+        return backend.blocks.begin(turn, isolation, job)
+
     def _run_job(self, job: Job) -> None:
         try:
             backend = self._backend or self._open()
@@ -325,17 +316,17 @@ class Store(Collections):
         else:
             backend.run_job(job)
 
-    def _run_within(self, transaction: Transaction, operation: Operation[T]) -> T:
+    def _run_within(self, bound: Bound, operation: Operation[T]) -> T:
         if self._closed is not None:
             raise StoreClosed(self._closed)
-        connection = transaction._connection
-        if self._backend is not None or transaction._ready:
+        connection = bound.connection
+        if self._backend is not None or bound.is_ready:
             try:
                 return run_within(connection, operation)
             except TableVanished:
                 pass  # perhaps it was made ready in what was rolled back since
-        make_ready(Lease(transaction._sa, connection), self._options)
-        transaction._ready = True
+        make_ready(Lease(connection.sa, connection), self._options)
+        bound.is_ready = True
         try:
             return run_within(connection, operation)
         except TableVanished as error:
@@ -347,7 +338,9 @@ class Store(Collections):
                 raise StoreClosed(self._closed)
             if self._backend is None:
                 where = self._url if self._given is None else self._given
-                backend = Backend(where, self._catalogue, self._options, self._hand_over)
+                backend = Backend(
+                    where, self._catalogue, self._options, self._turns, self._hand_over
+                )
                 self._finalizer = weakref.finalize(self, backend.close, LAST_PATIENCE)
                 self._backend = backend
             return self._backend
@@ -361,8 +354,9 @@ class Store(Collections):
         parent's connections too.
         """
         self._opening = threading.Lock()
+        self._turns = self._new_turns()
         if self._backend is not None:
-            _abandoned.append(self._backend)
+            _abandoned.append((self._backend, self._backend.blocks.fork()))
             self._backend = None
             self._closed = FORKED
         if self._finalizer is not None:
@@ -371,7 +365,7 @@ class Store(Collections):
 
 
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
-_abandoned: Final[list[Backend]] = []
+_abandoned: Final[list[tuple[Backend, list[Block]]]] = []
 
 
 def _after_fork() -> None:
@@ -381,6 +375,16 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def may_run_again(error: CollectionsStoreError) -> bool:
+    """Was what a transaction met no answer to its commit?"""
+    return not getattr(error, "in_doubt", False)
+
+
+def pause_after(attempt: int) -> float:
+    """Return how many seconds to wait, so that those who met do not meet again."""
+    return random.uniform(0, 0.001 * 2 ** min(attempt, 8))
 
 
 def _check_driver(option: str, dialect: sa.Dialect, database: Database) -> None:

@@ -6,174 +6,33 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import sqlalchemy as sa
 
+from .blocks import Block
 from .collection import Collection, Ttl
-from .collection_async import AsyncCollection
 from .collection_options import Changes, Settings
-from .dialects import Durability
-from .document import CollectionInfo, check_name
-from .errors import StoreClosed
-from .operations import (
-    AS_IT_IS,
-    Configure,
-    Drop,
-    FindTable,
-    ListCollections,
-    NewCollection,
-    Operation,
-    Rename,
-)
-from .options import MAX_BODY, Nul, Upgrade, check_flag
+from .crossing_async import Step, finished, note, run_step, settle
+from .dialects import Durability, Isolation
+from .document import check_name
+from .errors import DatabaseBusy, DatabaseUnavailable, StoreClosed, TransactionConflict
+from .operations import AS_IT_IS, Configure, FindTable, Operation
+from .options import MAX_BODY, Nul, Upgrade, check_attempts, check_isolation
 from .schema import mapped_class
-from .store import LAST_PATIENCE, Store, Transaction
-from .threads import AwaitedJob, Mailbox, Workers
+from .store import ATTEMPTS, FORKED, LAST_PATIENCE, Store, may_run_again, pause_after
+from .threads import AwaitedJob, Job, Mailbox, Workers
+from .transaction_async import AsyncBlock, AsyncBound, AsyncCollections, AsyncTransaction
+from .turns import LOOK_EVERY, Turn
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 T = TypeVar("T")
-
-
-class AsyncCollections:
-    """What a store and a transaction have in common: collections, and something that runs."""
-
-    _store: Store
-
-    async def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result."""
-        raise NotImplementedError
-
-    async def get_collection(
-        self,
-        name: str,
-        *,
-        ttl: Ttl = None,
-        sliding: bool | None = None,
-        changes: Changes = None,
-        changes_kept: int | None = None,
-        changes_ttl: Ttl = None,
-    ) -> AsyncCollection:
-        """Return a handle on a collection, without any I/O unless an option is given; raises
-        `InvalidName` and `InvalidOption`.
-
-        Names are 1 to 200 of the characters A-Z, a-z, 0-9 and _; upper and lower case differ. Options are
-        the collection's, for every process; what is given is changed, and the collection comes into
-        being:
-
-        * `ttl`: seconds, or a timedelta, after which an object that is written is gone, unless its writer
-          says otherwise; `math.inf`: never, which is the default.
-        * `sliding`: has an object that has a time to live live anew with each update; False.
-        * `changes`: records every change for `watch`: True tells ids and versions, "after" also bodies,
-          "both" also those before; False, the default, forgets what was recorded.
-        * `changes_kept`: how many changes are kept at least; 100,000.
-        * `changes_ttl`: seconds, or a timedelta, for which they are kept at most; `math.inf`.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store.get_collection("my_collection")
-        >>> asyncio.run(main())
-        AsyncCollection('my_collection')
-        """
-        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
-        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
-        collection = AsyncCollection(self.run, self._store._codec, check_name(name))
-        if settings != AS_IT_IS:
-            await self.run(Configure(name, settings))
-        return collection
-
-    def __getitem__(self, name: str) -> AsyncCollection:
-        return AsyncCollection(self.run, self._store._codec, check_name(name))
-
-    async def create_collection(
-        self,
-        name: str,
-        *,
-        body_index: bool = True,
-        ttl: Ttl = None,
-        sliding: bool | None = None,
-        changes: Changes = None,
-        changes_kept: int | None = None,
-        changes_ttl: Ttl = None,
-    ) -> AsyncCollection:
-        """Create a collection that is not there yet, and return its handle.
-
-        There is no need to: a collection comes into being when something is put into it. This is for
-        its options. `body_index`: PostgreSQL keeps an index over whole bodies, which serves equality
-        at any depth, through arrays too; without it, writes are cheaper. SQLite has no such index. For
-        the others see `get_collection`. Raises `InvalidName`, `InvalidOption` and
-        `CollectionExists`.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store.create_collection("log", body_index=False, ttl=86_400)
-        >>> asyncio.run(main())
-        AsyncCollection('log')
-        """
-        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
-        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
-        await self.run(
-            NewCollection(check_name(name), check_flag("body_index", body_index), settings)
-        )
-        return self[name]
-
-    async def collections(self) -> list[CollectionInfo]:
-        """List the collections by name, with their counts and sizes.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         await store["cities"].put("berlin", {})
-        ...         return [(each.name, each.count) for each in await store.collections()]
-        >>> asyncio.run(main())
-        [('cities', 1)]
-        """
-        return await self.run(ListCollections())
-
-    async def drop(self, name: str) -> bool:
-        """Delete a collection with all its objects; tells whether it was there.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store.drop("cities")
-        >>> asyncio.run(main())
-        False
-        """
-        return await self.run(Drop(check_name(name)))
-
-    async def rename(self, old: str, new: str) -> None:
-        """Give a collection another name; raises `CollectionNotFound` and `CollectionExists`.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         await store["towns"].put("berlin", {})
-        ...         await store.rename("towns", "cities")
-        ...         return await store["cities"].count()
-        >>> asyncio.run(main())
-        1
-        """
-        await self.run(Rename(check_name(old), check_name(new)))
-
-
-class AsyncTransaction(AsyncCollections):
-    """Collections within a transaction of the caller's: see `AsyncStore.bind`."""
-
-    def __init__(self, connection: AsyncConnection, store: AsyncStore) -> None:
-        self._connection, self._owner, self._store = connection, store, store._store
-        self._transaction: Transaction | None = None
-
-    async def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result; it becomes real when the caller commits."""
-
-        def run(connection: sa.Connection) -> T:
-            if self._transaction is None:
-                self._transaction = self._store.bind(connection)
-            return self._transaction.run(operation)
-
-        return await self._connection.run_sync(run)
 
 
 class AsyncStore(AsyncCollections):
@@ -222,6 +81,7 @@ class AsyncStore(AsyncCollections):
             schema=schema,
             upgrade=upgrade,
         )
+        self._codec = self._store._codec
         self._mailbox: Mailbox | None = None
         self._finished = threading.Event()
         self._employ()
@@ -231,7 +91,9 @@ class AsyncStore(AsyncCollections):
         """Have workers; they start when there is work."""
         self._workers = Workers(self._store._run_job, self._store._width())
         self._store._hand_over = self._workers.hand_over
-        parts = self._workers, self._store
+        self._steppers = Workers(run_step, self._store._turns.size)
+        """Apart from the others: these might all wait for what an open transaction has locked."""
+        parts = (self._workers, self._steppers), self._store
         self._finalizer = weakref.finalize(self, _finish, *parts, LAST_PATIENCE)
 
     def __repr__(self) -> str:
@@ -259,7 +121,7 @@ class AsyncStore(AsyncCollections):
 
     def _finish(self) -> None:
         try:
-            _finish(self._workers, self._store, None)
+            _finish((self._workers, self._steppers), self._store, None)
         finally:
             self._finished.set()
 
@@ -276,10 +138,133 @@ class AsyncStore(AsyncCollections):
         try:
             result: T = await job.future
         except asyncio.CancelledError as cancelled:
-            await _settle(job)
-            _note(cancelled, job)
+            await settle(job)
+            note(cancelled, job)
             raise
+        except DatabaseBusy as error:
+            backend = self._store._backend
+            raise error if backend is None else backend.blamed(error) from error.__cause__
         return result
+
+    def transaction(
+        self, *, isolation: Isolation = "repeatable read"
+    ) -> AbstractAsyncContextManager[AsyncTransaction]:
+        """Return a context in which operations on any collections take place as one, or not at all.
+
+        What it gives hands out collections like the store. They see one moment of the database and
+        what was written in the transaction; nobody else sees that before the end of the block. That
+        commits, or rolls back if the block ends with an exception.
+
+        On SQLite a transaction is the only one that writes, from its beginning on: keep it short.
+        Others may read. In memory nobody else gets at the database meanwhile. On PostgreSQL two may
+        meet, which is a `TransactionConflict` for one of them: `run_transaction` begins again.
+
+        `isolation`: "repeatable read", or "serializable", which on PostgreSQL costs more conflicts
+        and also prevents write skew; SQLite is that always. Raises `InvalidOption`, `DatabaseBusy` if
+        no transaction can begin within `busy_timeout`, and at the end `TransactionEnded` if it did
+        not go on to the end.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         async with store.transaction() as tx:
+        ...             stock = await tx["stock"].get("tea", 3)
+        ...             await tx["stock"].put("tea", stock - 1)
+        ...             await tx["orders"].put("7", {"tea": 1})
+        ...         return await store["stock"].get("tea")
+        >>> asyncio.run(main())
+        2
+        """
+        return self._transaction(check_isolation(isolation))
+
+    @asynccontextmanager
+    async def _transaction(self, isolation: Isolation) -> AsyncIterator[AsyncTransaction]:
+        block = AsyncBlock(await self._begin(isolation), self._submit_step)
+        try:
+            yield AsyncTransaction(block, self._codec)
+        except BaseException as error:
+            await block.rollback(error)
+            raise
+        await block.commit()
+
+    async def run_transaction(
+        self,
+        function: Callable[[AsyncTransaction], Awaitable[T]],
+        *,
+        attempts: int = ATTEMPTS,
+        isolation: Isolation = "repeatable read",
+    ) -> T:
+        """Call a function with a transaction, commit that, and return what the function returned.
+
+        If another transaction gets in the way, or the connection is lost before the commit, all is
+        rolled back and the function called again, up to `attempts` times in all: it must not do what
+        cannot be done twice. Another exception rolls back and is raised. What was last in the way is
+        raised when no attempt is left. `isolation` is as in `transaction`.
+
+        >>> async def sell(tx):
+        ...     stock = await tx["stock"].get("tea", 3)
+        ...     await tx["stock"].put("tea", stock - 1)
+        ...     return stock - 1
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store.run_transaction(sell)
+        >>> asyncio.run(main())
+        2
+        """
+        last = check_attempts(attempts)
+        for attempt in count(1):
+            begun = False
+            try:
+                async with self.transaction(isolation=isolation) as transaction:
+                    begun = True
+                    return await function(transaction)
+            except (TransactionConflict, DatabaseUnavailable) as error:
+                if not begun or attempt >= last or not may_run_again(error):
+                    raise
+            await asyncio.sleep(pause_after(attempt))
+        raise AssertionError("unreachable")
+
+    async def _begin(self, isolation: Isolation) -> Block:
+        if self._store._closed is not None:
+            raise StoreClosed(self._store._closed)
+        turn = await self._take_turn()
+        job = self._submit_step("begin", lambda job: self._store._begin(turn, isolation, job))
+        try:
+            block: Block = await job.future
+        except asyncio.CancelledError:
+            await settle(job)
+            if isinstance(job.result, Block):
+                begun = job.result
+                with suppress(asyncio.CancelledError):
+                    await finished(self._submit_step("rollback", lambda _: begun.rollback()))
+            self._store._turns.give_back(turn)
+            raise
+        except BaseException:
+            self._store._turns.give_back(turn)
+            raise
+        return block
+
+    async def _take_turn(self) -> Turn:
+        """Wait for the turn of a transaction, in the event loop."""
+        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+        turns = self._store._turns
+        turn = turns.ask(lambda: loop.call_soon_threadsafe(woken.set))
+        try:
+            while not turns.has_come(turn):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), LOOK_EVERY)
+        except BaseException:
+            turns.give_back(turn)
+            raise
+        return turn
+
+    def _submit_step(self, what: object, act: Callable[[Job], Any]) -> AwaitedJob:
+        step: Any = Step(str(what), act)
+        job = AwaitedJob(step, self._mailbox_here())
+        if self._store._is_forked and job.claim():  # the threads are the parent's
+            job.finish(error=StoreClosed(FORKED))
+        else:
+            self._steppers.submit(job)
+        return job
 
     def bind(self, connection: AsyncConnection) -> AsyncTransaction:
         """Return the store's collections within the caller's own SQLAlchemy transaction.
@@ -288,7 +273,7 @@ class AsyncStore(AsyncCollections):
         else the caller wrote, and never if it rolls back. The connection must lead to the store's
         database.
         """
-        return AsyncTransaction(connection, self)
+        return AsyncTransaction(AsyncBound(connection, self._store._bound), self._codec)
 
     async def model(self, name: str) -> type[Any]:
         """Return the class that SQLAlchemy's ORM maps to a collection, for the caller's own queries.
@@ -341,33 +326,11 @@ class AsyncStore(AsyncCollections):
         return mailbox
 
 
-async def _settle(job: AwaitedJob) -> None:
-    """Give a job up; return when it does not run, or no longer."""
-    if job.claim() or job.done:
-        return
-    job.settled = asyncio.get_running_loop().create_future()
-    threading.Thread(target=job.abandon, daemon=True).start()  # the driver's cancel may block
-    while not job.settled.done():
-        try:
-            await asyncio.shield(job.settled)
-        except asyncio.CancelledError:
-            continue
-
-
-def _note(cancelled: asyncio.CancelledError, job: AwaitedJob) -> None:
-    """Tell the caller whether the write took place: see `was_committed`."""
-    if getattr(job.error, "in_doubt", False):
-        cancelled.__cause__ = job.error
-        cancelled.add_note(f"collections_store does not know whether it wrote: {job.operation!r}")
-    elif job.operation.WRITES:
-        cancelled.collections_store_committed = job.committed  # type: ignore[attr-defined]
-        outcome = "everything" if job.committed else "nothing"
-        cancelled.add_note(f"collections_store wrote {outcome}: {job.operation!r}")
-
-
-def _finish(workers: Workers, store: Store, patience: float | None) -> None:
+def _finish(workers: tuple[Workers, ...], store: Store, patience: float | None) -> None:
     if not store._is_forked:
-        workers.stop(patience)
+        store._close_transactions(patience)
+        for each in workers:
+            each.stop(patience)
     store._close(patience)
 
 

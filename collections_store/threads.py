@@ -7,7 +7,8 @@ The rules:
 2. Writers that wait join the transaction that is about to commit (`GroupCommit`): whoever gets the
    lock runs all that waits as one group, each caller is answered after the commit. If the group
    fails, each job is run again alone, so that nobody suffers from a neighbour. The main thread,
-   where signals raise, never leads.
+   where signals raise, never leads. While a transaction holds the writer, all wait for its end, for
+   as long as their patience is.
 3. A job that is given up while it runs is told to stop: its flag is looked at before COMMIT, and
    the database is asked to interrupt the statement. Its caller learns which of the two it was.
 4. The threads of `Workers` belong to a store and end with it. They are daemons: a forgotten store
@@ -19,18 +20,21 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Final, TypeAlias
 
-from .errors import StoreClosed
+from .errors import DatabaseBusy, StoreClosed
 from .operations import Operation
 
 Inbox: TypeAlias = "SimpleQueue[Job | None]"
 MAX_GROUP: Final = 256
 """More jobs than that wait for the next commit, so that no caller waits for too many others."""
+LOOK_EVERY: Final = 0.25
+"""Seconds after which whoever waits for the end of a transaction looks at the clock."""
 
 
 class Job:
@@ -94,6 +98,24 @@ class Job:
         return self.result
 
 
+class Hold:
+    """The right of a transaction to be the only one that writes."""
+
+    __slots__ = ("__weakref__", "ended", "since")
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.since = time.monotonic()
+
+    def busy(self) -> DatabaseBusy:
+        """Return the error of those who waited in vain."""
+        seconds = time.monotonic() - self.since
+        return DatabaseBusy(
+            f"a transaction of this process has held the writer for {seconds:.1f} seconds, and one "
+            "writes at a time: end transactions sooner"
+        )
+
+
 class GroupCommit:
     """Writers that wait join the transaction that is about to commit."""
 
@@ -101,10 +123,13 @@ class GroupCommit:
         self,
         run_alone: Callable[[Operation[Any], float], Any],
         run_group: Callable[[list[Job]], None],
+        patience: float = 30.0,
     ) -> None:
-        self._run_alone, self._run_group = run_alone, run_group
+        self._run_alone, self._run_group, self._patience = run_alone, run_group, patience
         self._pending: deque[Job] = deque()
         self._lock = threading.Lock()
+        self._holder: weakref.ref[Hold] | None = None
+        """Weak: what a signal made somebody lose holds nothing."""
 
     def append(self, job: Job) -> None:
         """Have the job run with the next group."""
@@ -117,26 +142,73 @@ class GroupCommit:
         group they would meet the work of others.
         """
         begun = time.monotonic()
-        if threading.get_ident() == threading.main_thread().ident:
-            with self._lock:
-                return self._run_alone(operation, begun)
-        if not self._pending and self._lock.acquire(blocking=False):
+        if _is_main_thread():
+            return self._run_in_main_thread(operation, begun)
+        if not self._pending and self._holder is None and self._lock.acquire(blocking=False):
             try:
-                return self._run_alone(operation, begun)
+                if self._holder is None:
+                    return self._run_alone(operation, begun)
             finally:
                 self._lock.release()
         job = Job(operation)
         self.append(job)
         while not job.done:
-            self.flush()
+            self.advance()
         return job.outcome()
 
-    def flush(self) -> None:
-        """Run a group, if any job waits once the lock is free."""
+    def _run_in_main_thread(self, operation: Operation[Any], begun: float) -> Any:
+        while True:
+            with self._lock:
+                hold = self._held()
+                if hold is None:
+                    return self._run_alone(operation, begun)
+            left = begun + self._patience - time.monotonic()
+            if left < 0:
+                raise hold.busy()
+            hold.ended.wait(min(left, LOOK_EVERY))
+
+    def advance(self) -> None:
+        """Run a group; or wait a little for the end of a transaction, and give up for those who
+        waited for too long.
+        """
+        hold = self.flush()
+        if hold is None:
+            return
+        hold.ended.wait(LOOK_EVERY)
         with self._lock:
-            group = self._take()
-            if group:
-                self._try(group)
+            while self._pending and time.monotonic() - self._pending[0].made > self._patience:
+                job = self._pending.popleft()
+                if job.claim():
+                    job.finish(error=hold.busy())
+
+    def flush(self) -> Hold | None:
+        """Run a group, if any job waits once the lock is free; returns what holds the writer."""
+        with self._lock:
+            hold = self._held()
+            if hold is None:
+                group = self._take()
+                if group:
+                    self._try(group)
+            return hold
+
+    def hold(self) -> Hold:
+        """Keep all others from writing, until `release`. Those who wait go first, if this thread may
+        run them. One hold at a time: who calls sees to that.
+        """
+        if self._pending and not _is_main_thread():
+            self.flush()
+        hold = Hold()
+        self._holder = weakref.ref(hold)
+        with self._lock:  # whoever writes now comes to an end
+            return hold
+
+    def release(self, hold: Hold) -> None:
+        """Let the others write."""
+        self._holder = None
+        hold.ended.set()
+
+    def _held(self) -> Hold | None:
+        return None if self._holder is None else self._holder()
 
     def _try(self, group: list[Job]) -> None:
         try:
@@ -326,8 +398,12 @@ class Workers:
 
     def _write(self) -> None:
         while (groups := self._wakes.get()) is not None:
-            if groups.waits:
-                groups.flush()
+            while groups.waits:
+                groups.advance()
+
+
+def _is_main_thread() -> bool:
+    return threading.get_ident() == threading.main_thread().ident
 
 
 def _start(target: Callable[[], None], name: str) -> threading.Thread:

@@ -69,7 +69,7 @@ class Place:
 class Awaited:
     """An asynchronous object, seen as its synchronous twin: what is awaitable is awaited."""
 
-    def __init__(self, twin: Any, runner: asyncio.Runner) -> None:
+    def __init__(self, twin: Any, runner: Any) -> None:
         self._twin, self._runner = twin, runner
 
     def __getattr__(self, name: str) -> Any:
@@ -90,11 +90,22 @@ class Awaited:
     def __exit__(self, *error: Any) -> None:
         self._runner.run(self._twin.__aexit__(*error))
 
+    def run_transaction(self, function: Callable[[Any], Any], **options: Any) -> Any:
+        """Call a synchronous function, in a thread, with a transaction that looks synchronous."""
+
+        async def awaited(transaction: Any) -> Any:
+            bridge = Bridge(asyncio.get_running_loop())
+            return await asyncio.to_thread(function, Awaited(transaction, bridge))
+
+        return self._runner.run(self._twin.run_transaction(awaited, **options))
+
     def _wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
             result = function(*arguments, **options)
             if inspect.isasyncgen(result):
                 return self._each(result)
+            if hasattr(result, "__aenter__"):
+                return AwaitedContext(result, self._runner)
             return self._runner.run(result) if inspect.iscoroutine(result) else result
 
         return call
@@ -105,6 +116,36 @@ class Awaited:
 
         while (item := self._runner.run(step())) is not self:
             yield item
+
+
+class AwaitedContext:
+    """An asynchronous context, seen as a synchronous one."""
+
+    def __init__(self, context: Any, runner: Any) -> None:
+        self._context, self._runner = context, runner
+
+    def __enter__(self) -> Awaited:
+        async def enter() -> Any:
+            return await self._context.__aenter__()
+
+        return Awaited(self._runner.run(enter()), self._runner)
+
+    def __exit__(self, *error: Any) -> bool:
+        async def leave() -> bool:
+            return bool(await self._context.__aexit__(*error))
+
+        left: bool = self._runner.run(leave())
+        return left
+
+
+class Bridge:
+    """Runs coroutines on an event loop of another thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def run(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
 
 
 class Opener:

@@ -105,6 +105,8 @@ def _parameters(verb: Any) -> list[str]:
     return [
         str(parameter)
         .replace("AsyncConnection", "Connection")
+        .replace("AsyncTransaction", "Transaction")
+        .replace("Awaitable[T]", "T")
         .replace("sa.Connection", "Connection")
         for parameter in inspect.signature(verb).parameters.values()
     ]

@@ -22,6 +22,7 @@ ROLLBACK: Final = "ROLLBACK"
 PING: Final = "SELECT 1"
 
 Durability: TypeAlias = Literal["full", "normal"]
+Isolation: TypeAlias = Literal["repeatable read", "serializable"]
 Function: TypeAlias = tuple[str, int, Callable[..., Any]]
 
 
@@ -104,6 +105,12 @@ class Database(Protocol):
     def begin_group(self) -> str:
         """Return the words that begin a transaction of statements that do not depend on each other."""
 
+    def begin_block(self, isolation: Isolation) -> str:
+        """Return the words that begin a transaction of the user's."""
+
+    def options_for_block(self, isolation: Isolation) -> dict[str, Any]:
+        """Return the execution options of such a transaction on a caller's engine."""
+
     def has_table(self) -> sa.TextClause:
         """Return the query for a row if there is a table `:reference`."""
 
@@ -112,6 +119,9 @@ class Database(Protocol):
 
     def in_transaction(self, connection: Any) -> bool:
         """Is a driver's connection in a transaction, be it a failed one?"""
+
+    def can_go_on(self, connection: Any) -> bool:
+        """Is a driver's connection in a transaction that has not failed?"""
 
     def join(self, connection: Any, *, write: bool) -> str | None:
         """Return what a caller's driver connection must hear to be in a transaction that may write;
@@ -208,6 +218,21 @@ class Database(Protocol):
 
     def interrupt(self, connection: Any) -> None:
         """Stop the statement that a driver's connection runs; called from another thread."""
+
+
+def savepoint(depth: int) -> str:
+    """Return the words that mark a place in a transaction; places lie within each other."""
+    return f"SAVEPOINT collections_store_{depth:d}"
+
+
+def release(depth: int) -> str:
+    """Return the words that forget a place, and keep what was done since."""
+    return f"RELEASE SAVEPOINT collections_store_{depth:d}"
+
+
+def back_to(depth: int) -> str:
+    """Return the words that undo what was done since a place."""
+    return f"ROLLBACK TO SAVEPOINT collections_store_{depth:d}"
 
 
 def named(name: str) -> Database:

@@ -29,7 +29,7 @@ from ..expressions import (
     ValueText,
 )
 from ..filter import Condition, Field
-from . import Durability, Function, TableVanished, UniqueViolated
+from . import Durability, Function, Isolation, TableVanished, UniqueViolated
 from . import postgresql_filters as filters
 from . import postgresql_ordering as ordering
 from .indexed_words import spell
@@ -61,6 +61,8 @@ INDEXES_ARRAYS: Final = False
 FUNCTIONS: Final[Sequence[Function]] = ()
 _IDLE: Final = 0
 """PQTRANS_IDLE of libpq's `PQtransactionStatus`."""
+_IN_TRANSACTION: Final = 2
+"""PQTRANS_INTRANS: in a transaction, and nothing has failed."""
 _DRIVERS: Final = frozenset({"postgresql", "postgresql+psycopg"})
 
 
@@ -123,6 +125,16 @@ def begin_group() -> str:
     return "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 
 
+def begin_block(isolation: Isolation) -> str:
+    """All statements see one moment; `serializable` also refuses what no order would explain."""
+    return f"BEGIN ISOLATION LEVEL {isolation.upper()} READ WRITE"
+
+
+def options_for_block(isolation: Isolation) -> dict[str, Any]:
+    """SQLAlchemy says the level."""
+    return {"isolation_level": isolation.upper()}
+
+
 def has_table() -> sa.TextClause:
     """Return the query for a row if there is a table `:reference`."""
     return sa.text("SELECT 1 WHERE to_regclass(:reference) IS NOT NULL")
@@ -136,6 +148,11 @@ def reference(table: sa.Table) -> str:
 def in_transaction(connection: Any) -> bool:
     """A failed transaction is one until it is rolled back; a lost connection has none."""
     return not connection.closed and connection.info.transaction_status != _IDLE
+
+
+def can_go_on(connection: Any) -> bool:
+    """An error ends all but the ROLLBACK, to a savepoint or of all."""
+    return not connection.closed and connection.info.transaction_status == _IN_TRANSACTION
 
 
 def join(connection: Any, *, write: bool) -> None:

@@ -31,7 +31,7 @@ from ..expressions import (
     TableSize,
     ValueText,
 )
-from . import Durability, Function, TableVanished, UniqueViolated
+from . import Durability, Function, Isolation, TableVanished, UniqueViolated
 from . import sqlite_arrays as arrays
 from . import sqlite_ordering as ordering
 from .indexed_words import spell
@@ -129,6 +129,16 @@ def begin_group() -> str:
     return "BEGIN IMMEDIATE"
 
 
+def begin_block(isolation: Isolation) -> str:  # noqa: ARG001
+    """Who writes is alone, and who reads sees one moment: this is serializable whatever is asked."""
+    return "BEGIN IMMEDIATE"
+
+
+def options_for_block(isolation: Isolation) -> dict[str, Any]:  # noqa: ARG001
+    """`join` begins the transaction."""
+    return {}
+
+
 def has_table() -> sa.TextClause:
     """Return the query for a row if there is a table `:reference`."""
     return sa.text("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :reference")
@@ -142,6 +152,11 @@ def reference(table: sa.Table) -> str:
 def in_transaction(connection: Any) -> bool:
     """An error can end a transaction here: a full disk, an interrupt."""
     return bool(connection.in_transaction)
+
+
+def can_go_on(connection: Any) -> bool:
+    """A transaction that failed is rolled back at once."""
+    return in_transaction(connection)
 
 
 def join(connection: Any, *, write: bool) -> str | None:

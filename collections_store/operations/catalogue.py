@@ -43,12 +43,20 @@ def _nobody() -> None:
 class Catalogue:
     """What is known of which table is whose. It may be out of date: see `forget`."""
 
-    def __init__(self, statements: CatalogueStatements, tables: Tables | None = None) -> None:
-        self.statements = statements
-        self.changed: Callable[[], None] = _nobody
+    def __init__(
+        self,
+        statements: CatalogueStatements,
+        tables: Tables | None = None,
+        *,
+        remembers: bool = True,
+        above: Catalogue | None = None,
+    ) -> None:
+        self.statements, self._above = statements, above
+        self.changed: Callable[[], None] = _nobody if above is None else above.changed
         """Hears of each commit that records changes."""
-        self._known: dict[str, tuple[Statements, float]] | None = {} if tables is None else None
+        self._known: dict[str, tuple[Statements, float]] | None = {} if remembers else None
         self._tables: Tables = {} if tables is None else tables
+        self._changed: set[str] = set()
 
     def find(self, connection: Connection, name: str) -> Statements:
         """Return the statements of a collection's table; raises `CollectionAbsent`."""
@@ -73,14 +81,37 @@ class Catalogue:
 
     def forget(self, name: str | None) -> None:
         """Look the collection up anew, the next time."""
-        if name is not None and self._known is not None:
-            self._known.pop(name, None)
+        if name is None or self._known is None:
+            return
+        self._known.pop(name, None)
+        if self._above is not None:
+            self._changed.add(name)
+
+    def forget_all(self) -> None:
+        """Look each collection up anew: what was learnt may have been undone."""
+        if self._known is not None:
+            self._known.clear()
+
+    def for_transaction(self) -> Catalogue:
+        """Return a catalogue for a transaction of the store's own, which keeps to itself what it
+        learns: it may be rolled back.
+        """
+        return Catalogue(self.statements, self._tables, above=self)
+
+    def of_the_store(self) -> Catalogue:
+        """Return the store's catalogue: this one, unless it is a transaction's."""
+        return self._above or self
+
+    def tell(self) -> None:
+        """Have the store's catalogue forget what the transaction changed; it was committed."""
+        for name in self._changed:
+            self.of_the_store().forget(name)
 
     def without_memory(self) -> Catalogue:
         """Return a catalogue for a caller's transaction, which looks up each time: what it sees may
         be rolled back, and the name of a table be given again.
         """
-        return Catalogue(self.statements, self._tables)
+        return Catalogue(self.statements, self._tables, remembers=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +208,7 @@ class Drop:
             connection.changed(store.drop_table(table))
             if options.feed is not None:
                 connection.changed(store.feed(options.feed).drop)
+        connection.catalogue.forget(self.collection)
         return bool(forgotten)
 
 
@@ -202,6 +234,8 @@ class Rename:
         if not connection.rows(store.forget, {"name": self.collection}):
             raise CollectionNotFound(self.collection)  # another process was faster
         _give_table(connection, number, self.new, table)
+        for name in (self.collection, self.new):
+            connection.catalogue.forget(name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ connection that is the caller's: its events, its transaction, its errors are the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
 
-from ..dialects import COMMIT, PING, ROLLBACK, Database
+from ..dialects import COMMIT, PING, ROLLBACK, Database, Isolation, back_to, release, savepoint
 from ..statements import CatalogueStatements, Statements
 from .catalogue import Catalogue
 from .recording import Pending, record
@@ -61,20 +61,31 @@ class Connection(Protocol):
         """Return the context in which all that is executed takes place as one, or not at all."""
 
 
+class Mark:
+    """A place in a transaction to which it can be rolled back."""
+
+    __slots__ = ("depth", "pending")
+
+    def __init__(self, depth: int, pending: int) -> None:
+        self.depth, self.pending = depth, pending
+
+
 class DriverConnection:
     """A connection of the store's own, in the driver's autocommit mode."""
 
-    __slots__ = ("before_commit", "catalogue", "committing", "database", "driver", "grouped", "pending",
-                 "store")  # fmt: skip
+    __slots__ = ("_depth", "before_commit", "catalogue", "committing", "database", "driver", "grouped",
+                 "pending", "store")  # fmt: skip
 
     def __init__(self, driver: Any, catalogue: Catalogue) -> None:
         self.driver, self.catalogue = driver, catalogue
-        self.before_commit: Callable[[], None] | None = None
+        self.before_commit: list[Callable[[], None]] = []
+        """Called before each COMMIT; one that raises prevents it."""
+        self.pending: list[Pending] = []
+        """Changes to be recorded when the transaction commits; what is rolled back is not."""
+        self.grouped = False
         self.committing = False
         """Was COMMIT said since the last BEGIN?"""
-        self.grouped = False
-        self.pending: list[Pending] = []
-        """Changes to be recorded when the transaction commits."""
+        self._depth = 0
         self.store, self.database = catalogue.statements, catalogue.statements.database
 
     def collection(self, name: str) -> Statements:
@@ -108,24 +119,27 @@ class DriverConnection:
 
     def begin(self, *, write: bool) -> None:
         """Begin a transaction."""
-        self.committing = self.grouped = False
-        self.pending.clear()
+        self.committing = False
         self.say(self.database.begin(write=write))
 
     def begin_group(self) -> None:
         """Begin a transaction of statements that do not depend on each other."""
         self.committing, self.grouped = False, True
-        self.pending.clear()
         self.say(self.database.begin_group())
 
+    def begin_block(self, isolation: Isolation) -> None:
+        """Begin a transaction of the user's, with a catalogue of its own."""
+        self.committing, self._depth = False, 0
+        self.say(self.database.begin_block(isolation))
+        self.catalogue = self.catalogue.for_transaction()
+
     def commit(self) -> None:
-        """Commit the transaction, unless `before_commit` objects."""
-        changes = len(self.pending)
+        """Commit the transaction, unless one of `before_commit` objects."""
+        changes, self.pending = self.pending, []
         if changes:
-            record(self, self.pending)
-            self.pending.clear()
-        if self.before_commit is not None:
-            self.before_commit()
+            record(self, changes)
+        for objects in self.before_commit:
+            objects()
         self.committing = True
         self.say(COMMIT)
         self.grouped = False
@@ -134,16 +148,49 @@ class DriverConnection:
 
     def rollback(self) -> None:
         """Roll back the transaction, unless the database did."""
+        self.pending.clear()
         self.grouped = False
         if self.in_transaction():
             self.say(ROLLBACK)
+
+    def mark(self) -> Mark:
+        """Return the place where the transaction is: a savepoint."""
+        self._depth += 1
+        mark = Mark(self._depth, len(self.pending))
+        self.say(savepoint(mark.depth))
+        return mark
+
+    def release(self, mark: Mark) -> None:
+        """Keep what was done since `mark`."""
+        self._depth = mark.depth - 1
+        self.say(release(mark.depth))
+
+    def back_to(self, mark: Mark) -> None:
+        """Undo what was done since `mark`; where the database cannot, undo the whole transaction."""
+        del self.pending[mark.pending :]
+        self.catalogue.forget_all()
+        try:
+            self.say(back_to(mark.depth))
+            self.release(mark)
+        except self.database.errors():
+            with suppress(*self.database.errors()):
+                self.rollback()
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        """Return the context that undoes what was done in it if it fails."""
+        return _savepoint(self)
 
     def in_transaction(self) -> bool:
         """Is a transaction open, be it a failed one?"""
         return self.database.in_transaction(self.driver)
 
+    def can_go_on(self) -> bool:
+        """Is a transaction open that has not failed?"""
+        return self.database.can_go_on(self.driver)
+
     def comes_to_rest(self) -> bool:
         """Leave whatever an exception left open; False: the connection is of no more use."""
+        self.catalogue = self.catalogue.of_the_store()
         try:
             self.rollback()
         except self.database.errors():
@@ -167,23 +214,24 @@ class DriverConnection:
 class SharedConnection:
     """A connection of the caller's, in a transaction of the caller's."""
 
-    __slots__ = ("_connection", "catalogue", "database", "store")
+    __slots__ = ("catalogue", "committing", "database", "recorded", "sa", "store")
 
     def __init__(self, connection: sa.Connection, catalogue: Catalogue) -> None:
-        self._connection, self.catalogue = connection, catalogue
+        self.committing = self.recorded = False
+        self.sa, self.catalogue = connection, catalogue
         self.store, self.database = catalogue.statements, catalogue.statements.database
 
     def collection(self, name: str) -> Statements:
         return self.catalogue.find(self, name)
 
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
-        return list(self._connection.exec_driver_sql(sql, dict(parameters) or None))
+        return list(self.sa.exec_driver_sql(sql, dict(parameters) or None))
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
-        return self._connection.exec_driver_sql(sql, dict(parameters) or None).rowcount
+        return self.sa.exec_driver_sql(sql, dict(parameters) or None).rowcount
 
     def each(self, sql: str, parameters: Iterable[Parameters]) -> None:
-        self._connection.exec_driver_sql(sql, [dict(one) for one in parameters])
+        self.sa.exec_driver_sql(sql, [dict(one) for one in parameters])
 
     @property
     def grouped(self) -> bool:
@@ -192,10 +240,11 @@ class SharedConnection:
 
     def record(self, change: Pending) -> None:
         record(self, [change])
+        self.recorded = True
 
     def say(self, words: str) -> None:
         """Execute what has no parameters and gives no rows."""
-        self._connection.exec_driver_sql(words)
+        self.sa.exec_driver_sql(words)
 
     def is_alive(self) -> bool:
         """The caller's pool looks after that."""
@@ -207,7 +256,7 @@ class SharedConnection:
 
     def prepare(self, *, write: bool) -> None:
         """Give the driver's connection our SQL functions, and have it be in a transaction."""
-        pooled = self._connection.connection
+        pooled = self.sa.connection
         if "collections_store" not in pooled.info:
             add_functions(pooled.dbapi_connection, self.database)
             pooled.info["collections_store"] = True
@@ -215,10 +264,65 @@ class SharedConnection:
         if words:
             self.say(words)
 
+    def begin_block(self, isolation: Isolation) -> None:
+        """Begin a transaction of the user's, with a catalogue of its own."""
+        self.sa.execution_options(**self.database.options_for_block(isolation))
+        self.sa.begin()
+        self.prepare(write=True)
+        self.catalogue = self.catalogue.for_transaction()
+
+    def commit(self) -> None:
+        """Commit the transaction."""
+        self.committing = True
+        self.sa.commit()
+        if self.recorded:
+            self.catalogue.changed()
+
+    def rollback(self) -> None:
+        """Roll back the transaction, unless the database did."""
+        self.sa.rollback()
+
+    def can_go_on(self) -> bool:
+        """Is a transaction open that has not failed?"""
+        connection = self.sa
+        if connection.closed or connection.invalidated or not connection.in_transaction():
+            return False
+        return self.database.can_go_on(connection.connection.driver_connection)
+
+    def mark(self) -> sa.NestedTransaction:
+        """Return the place where the transaction is: a savepoint."""
+        return self.sa.begin_nested()
+
+    def release(self, mark: sa.NestedTransaction) -> None:
+        """Keep what was done since `mark`."""
+        mark.commit()
+
+    def back_to(self, mark: sa.NestedTransaction) -> None:
+        """Undo what was done since `mark`; where the database cannot, it has undone more."""
+        self.catalogue.forget_all()
+        with suppress(*self.database.errors()):
+            while mark.is_active and (inner := self.sa.get_nested_transaction()) is not None:
+                inner.rollback()  # first what lies within: it is `mark` itself in the end
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        """Return the context that undoes what was done in it if it fails."""
+        return _savepoint(self)
+
     @contextmanager
     def transaction(self, *, write: bool) -> Iterator[None]:  # noqa: ARG002
-        with self._connection.begin_nested():
+        with self.savepoint():
             yield
+
+
+@contextmanager
+def _savepoint(connection: Any) -> Iterator[None]:
+    mark = connection.mark()
+    try:
+        yield
+        connection.release(mark)
+    except BaseException:
+        connection.back_to(mark)
+        raise
 
 
 def add_functions(driver: Any, database: Database) -> None:

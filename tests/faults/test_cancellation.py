@@ -15,8 +15,8 @@ from conftest import Place
 from faults.programs import Increment
 
 from collections_store import AsyncStore, DatabaseBusy, DatabaseUnavailable, was_committed
+from collections_store.crossing_async import note
 from collections_store.operations import Connection
-from collections_store.store_async import _note
 from collections_store.threads import Job
 
 
@@ -218,7 +218,7 @@ def test_a_connection_that_broke_under_a_cancelled_write_leaves_doubt() -> None:
     job = Job(Increment("things", "n"))
     job.finish(error=DatabaseUnavailable("the connection broke", in_doubt=True))
     cancelled = asyncio.CancelledError()
-    _note(cancelled, job)  # type: ignore[arg-type]
+    note(cancelled, job)
     assert was_committed(cancelled) is None
     assert isinstance(cancelled.__cause__, DatabaseUnavailable)
     assert "does not know" in "".join(cancelled.__notes__)

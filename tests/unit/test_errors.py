@@ -39,6 +39,7 @@ from collections_store.errors import (
     SchemaTooNew,
     StoreClosed,
     TransactionConflict,
+    TransactionEnded,
     UpdateRefused,
     VersionConflict,
 )
@@ -78,6 +79,7 @@ ERRORS = [
     DatabaseUnavailable("not reachable"),
     DatabaseBusy("locked"),
     TransactionConflict("again"),
+    TransactionEnded("the transaction is over"),
 ]
 
 
