@@ -54,7 +54,10 @@ from .index import Index
 from .ordering import Sort
 from .path import Path
 from .projection import Projection
+from .requested import ReturnDocument
+from .requests import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
 from .results import (
+    BulkWriteResult,
     DeleteResult,
     InsertManyResult,
     InsertOneResult,
@@ -73,6 +76,7 @@ __all__ = [
     "AsyncStore",
     "AsyncTransaction",
     "BulkWriteError",
+    "BulkWriteResult",
     "Collection",
     "CollectionExists",
     "CollectionInfo",
@@ -81,6 +85,8 @@ __all__ = [
     "DatabaseBusy",
     "DatabaseError",
     "DatabaseUnavailable",
+    "DeleteMany",
+    "DeleteOne",
     "DeleteResult",
     "Document",
     "DocumentNotFound",
@@ -91,6 +97,7 @@ __all__ = [
     "Index",
     "IndexExists",
     "InsertManyResult",
+    "InsertOne",
     "InsertOneResult",
     "InvalidBody",
     "InvalidCursor",
@@ -112,6 +119,8 @@ __all__ = [
     "Projection",
     "PutManyResult",
     "Refusal",
+    "ReplaceOne",
+    "ReturnDocument",
     "SchemaError",
     "SchemaOutdated",
     "SchemaTooNew",
@@ -122,6 +131,8 @@ __all__ = [
     "TransactionConflict",
     "TransactionEnded",
     "Update",
+    "UpdateMany",
+    "UpdateOne",
     "UpdateRefused",
     "UpdateResult",
     "VersionConflict",

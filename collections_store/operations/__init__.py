@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from .aggregation import Aggregate, check_memory
 from .batches import Given, Mode, PutBatch, batches
+from .bulk import BulkBatch
 from .catalogue import (
     AS_IT_IS,
     Catalogue,
@@ -39,8 +40,10 @@ from .documents import (
     Replace,
     Rewrite,
     Touch,
+    check_version,
 )
 from .explaining import Explain
+from .increments import Increment, read_increment
 from .indexing import CreateIndex, DropIndex, FindDuplicate, ListIndexes
 from .queries import (
     Count,
@@ -57,6 +60,7 @@ from .queries import (
 from .reading import Batch, ReadBatch, Reading
 from .revisions import CreateStore, ReadRevision, create_or_find
 from .together import Steps, Together, follow
+from .updating import Answer, FindAndDelete, Modification, ModifyMany, ModifyOne, Replacement
 from .writing import NeedsTransaction
 
 T_co = TypeVar("T_co", covariant=True)
@@ -106,7 +110,9 @@ def duplicate_of(operation: Any, physical: str) -> FindDuplicate:
 __all__ = [
     "AS_IT_IS",
     "Aggregate",
+    "Answer",
     "Batch",
+    "BulkBatch",
     "Catalogue",
     "CollectionAbsent",
     "Configure",
@@ -124,6 +130,7 @@ __all__ = [
     "Exists",
     "Explain",
     "Find",
+    "FindAndDelete",
     "FindDuplicate",
     "FindPage",
     "FindTable",
@@ -131,10 +138,14 @@ __all__ = [
     "GetDocument",
     "GetMany",
     "Given",
+    "Increment",
     "Insert",
     "ListCollections",
     "ListIndexes",
     "Mode",
+    "Modification",
+    "ModifyMany",
+    "ModifyOne",
     "NeedsTransaction",
     "NewCollection",
     "Operation",
@@ -148,6 +159,7 @@ __all__ = [
     "RemoveMany",
     "Rename",
     "Replace",
+    "Replacement",
     "Rewrite",
     "SharedConnection",
     "Steps",
@@ -157,6 +169,7 @@ __all__ = [
     "batches",
     "check_memory",
     "check_page",
+    "check_version",
     "check_window",
     "collections_of",
     "create_or_find",
@@ -165,5 +178,6 @@ __all__ = [
     "needs_nothing",
     "perform",
     "read_doomed",
+    "read_increment",
     "read_projection",
 ]
