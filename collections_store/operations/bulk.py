@@ -83,8 +83,8 @@ def _runs(parts: Iterable[Part]) -> Iterator[list[Part]]:
     ids: set[str] = set()
     for part in parts:
         operation = part[1]
-        joins = isinstance(operation, Insert) and operation.id not in ids
-        if run and not (joins and operation.ttl == run[0][1].ttl and ids):
+        is_new = isinstance(operation, Insert) and operation.id not in ids
+        if run and not (is_new and ids and operation.ttl == run[0][1].ttl):
             yield run
             run, ids = [], set()
         run.append(part)
