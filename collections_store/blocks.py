@@ -112,6 +112,11 @@ class Block:
             if self._problem is None:
                 self._end(_spoilt(cause) if cause else TransactionEnded(OVER))
 
+    def refuse_if_forked(self) -> None:
+        """Raise `StoreClosed` in a process that does not own the connection."""
+        if self.forked:
+            raise StoreClosed(FORKED)
+
     def close(self) -> None:
         """Roll back because the store was closed; an operation that runs just now does so itself."""
         self._doomed = True
@@ -124,8 +129,7 @@ class Block:
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         """Return the context of one thread at a time, in which the transaction is open."""
-        if self.forked:
-            raise StoreClosed(FORKED)
+        self.refuse_if_forked()
         with self._guard:
             self._end_if_doomed()
             if self._problem is not None:

@@ -23,7 +23,7 @@ from .errors import DatabaseBusy, DatabaseUnavailable, StoreClosed, TransactionC
 from .operations import FindTable, Operation
 from .options import MAX_BODY, Nul, Upgrade, check_attempts, check_isolation
 from .schema import mapped_class
-from .store import ATTEMPTS, FORKED, LAST_PATIENCE, Store, may_run_again, pause_after
+from .store import ATTEMPTS, LAST_PATIENCE, Store, may_run_again, pause_after
 from .threads import AwaitedJob, Job, Mailbox, Workers
 from .transaction_async import AsyncBlock, AsyncBound, AsyncCollections, AsyncTransaction
 from .turns import LOOK_EVERY, Turn
@@ -259,10 +259,7 @@ class AsyncStore(AsyncCollections):
     def _submit_step(self, what: object, act: Callable[[Job], Any]) -> AwaitedJob:
         step: Any = Step(str(what), act)
         job = AwaitedJob(step, self._mailbox_here())
-        if self._store._is_forked and job.claim():  # the threads are the parent's
-            job.finish(error=StoreClosed(FORKED))
-        else:
-            self._steppers.submit(job)
+        self._steppers.submit(job)
         return job
 
     def bind(self, connection: AsyncConnection) -> AsyncTransaction:

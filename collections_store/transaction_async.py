@@ -154,7 +154,8 @@ class AsyncBlock:
     """A transaction of the store's own: each step of it is a hop to a thread, one at a time.
 
     `submit` has a thread take a step. A step that is cancelled ends the transaction: whether it was
-    done, and what the database keeps of an interrupted one, need nobody's guess.
+    done, and what the database keeps of an interrupted one, need nobody's guess. After a fork there
+    are no threads to ask, so that is looked at first.
     """
 
     def __init__(
@@ -175,16 +176,19 @@ class AsyncBlock:
         await self._step("release", lambda job: self._block.release(mark, job))
 
     async def back_to(self, mark: Any) -> None:
-        await finished(self._submit("back", lambda _: self._block.back_to(mark)))
+        if not self._block.forked:
+            await finished(self._submit("back", lambda _: self._block.back_to(mark)))
 
     async def rollback(self, cause: BaseException | None = None) -> None:
         """Roll back, unless it has ended."""
-        await finished(self._submit("rollback", lambda _: self._block.rollback(cause)))
+        if not self._block.forked:
+            await finished(self._submit("rollback", lambda _: self._block.rollback(cause)))
 
     async def commit(self) -> None:
         """Commit; raises what kept it from being committed. If that is a cancellation, it tells
         whether all was written: see `was_committed`.
         """
+        self._block.refuse_if_forked()
         job = self._submit("commit", self._block.commit)
         try:
             await job.future
@@ -196,6 +200,7 @@ class AsyncBlock:
             raise
 
     async def _step(self, what: object, act: Callable[[Job], Any]) -> Any:
+        self._block.refuse_if_forked()
         async with self._turn:
             job = self._submit(what, act)
             try:
