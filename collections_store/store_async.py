@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import sqlalchemy as sa
 
-from .blocks import Block
+from .blocks import Held
 from .collection import Collection
 from .crossing_async import Step, finished, note, run_step, settle
 from .dialects import Durability, Isolation
@@ -222,17 +222,17 @@ class AsyncStore(AsyncCollections):
             await asyncio.sleep(pause_after(attempt))
         raise AssertionError("unreachable")
 
-    async def _begin(self, isolation: Isolation) -> Block:
+    async def _begin(self, isolation: Isolation) -> Held:
         if self._store._closed is not None:
             raise StoreClosed(self._store._closed)
         turn = await self._take_turn()
         job = self._submit_step("begin", lambda job: self._store._begin(turn, isolation, job))
         try:
-            block: Block = await job.future
+            held: Held = await job.future
         except asyncio.CancelledError:
             await settle(job)
-            if isinstance(job.result, Block):
-                begun = job.result
+            if isinstance(job.result, Held):
+                begun = job.result.block
                 with suppress(asyncio.CancelledError):
                     await finished(self._submit_step("rollback", lambda _: begun.rollback()))
             self._store._turns.give_back(turn)
@@ -240,7 +240,7 @@ class AsyncStore(AsyncCollections):
         except BaseException:
             self._store._turns.give_back(turn)
             raise
-        return block
+        return held
 
     async def _take_turn(self) -> Turn:
         """Wait for the turn of a transaction, in the event loop."""

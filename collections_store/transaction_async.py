@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from .blocks import Block
+from .blocks import Held
 from .codec import Codec
 from .collection_async import AsyncCollection
 from .crossing_async import finished, note, note_rollback, settle
@@ -159,9 +159,9 @@ class AsyncBlock:
     """
 
     def __init__(
-        self, block: Block, submit: Callable[[object, Callable[[Job], Any]], AwaitedJob]
+        self, held: Held, submit: Callable[[object, Callable[[Job], Any]], AwaitedJob]
     ) -> None:
-        self._block, self._submit = block, submit
+        self._held, self._block, self._submit = held, held.block, submit
         self._turn = asyncio.Lock()
         self.levels: list[Any] = []
 
@@ -251,11 +251,11 @@ class AsyncTransaction(AsyncCollections):
         >>> asyncio.run(main())
         1
         """
+        self._check()
         return self._part()
 
     @asynccontextmanager
     async def _part(self) -> AsyncIterator[AsyncTransaction]:
-        self._check()
         scope = self._scope
         mark = await scope.mark()
         scope.levels.append(mark)
@@ -268,13 +268,13 @@ class AsyncTransaction(AsyncCollections):
                 await scope.back_to(mark)
             raise
         part._is_over = True
-        match leave(scope.levels, mark):
-            case True:
-                await scope.release(mark)
-            case in_order:
-                if in_order is False:
-                    await scope.back_to(mark)
-                raise TransactionEnded(OUT_OF_ORDER)
+        in_order = leave(scope.levels, mark)
+        if in_order:
+            await scope.release(mark)
+            return
+        if in_order is not None:
+            await scope.back_to(mark)
+        raise TransactionEnded(OUT_OF_ORDER)
 
     def _check(self) -> None:
         if self._is_over:
