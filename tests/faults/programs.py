@@ -2,6 +2,7 @@
 OPTIONS-AS-JSON …`."""
 
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -10,7 +11,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from collections_store import AsyncStore, DatabaseUnavailable, Store, StoreClosed, migrate
+from collections_store import (
+    AsyncStore,
+    AsyncTransaction,
+    DatabaseUnavailable,
+    Store,
+    StoreClosed,
+    Transaction,
+    migrate,
+)
 from collections_store.operations import Connection, Get, Put
 
 
@@ -46,6 +55,91 @@ def increment_async(url: str, options: dict[str, Any], times: str) -> None:
             await asyncio.gather(
                 *(store.run(Increment("counters", "n")) for _ in range(int(times)))
             )
+
+    asyncio.run(main())
+
+
+def transact(url: str, options: dict[str, Any], times: str) -> None:
+    """Increment a counter, each time in a transaction."""
+
+    def increment(tx: Transaction) -> None:
+        tx["counters"].put("n", tx["counters"].get("n", 0) + 1)
+
+    with Store(url, **options) as store:
+        for _ in range(int(times)):
+            store.run_transaction(increment, attempts=200)
+
+
+def transact_async(url: str, options: dict[str, Any], times: str) -> None:
+    """Increment a counter from many tasks, each in a transaction."""
+
+    async def increment(tx: AsyncTransaction) -> None:
+        await tx["counters"].put("n", await tx["counters"].get("n", 0) + 1)
+
+    async def main() -> None:
+        async with AsyncStore(url, **options) as store:
+            calls = (store.run_transaction(increment, attempts=200) for _ in range(int(times)))
+            await asyncio.gather(*calls)
+
+    asyncio.run(main())
+
+
+def stay_within(url: str, options: dict[str, Any]) -> None:
+    """Commit one transaction, and wait for ever in the next."""
+    with Store(url, **options) as store:
+        with store.transaction() as tx:
+            tx["things"].put_many({"a": 1, "b": 1})
+        with store.transaction() as tx:
+            tx["things"].put_many({"a": 2, "b": 2, "c": 2})
+            tx["new"].put("x", 1)
+            print("within", flush=True)
+            time.sleep(1000)
+
+
+def fork_within(url: str, options: dict[str, Any]) -> None:
+    """Fork within a transaction: an error in the child, nothing in the parent."""
+    store = Store(url, **options)
+    child = -1
+    try:
+        with store.transaction() as tx:
+            tx["things"].put("a", 1)
+            child = os.fork()
+            if not child:
+                try:
+                    tx["things"].get("a")
+                except StoreClosed as error:
+                    print(type(error).__name__, error, flush=True)
+            else:
+                os.waitpid(child, 0)
+                tx["things"].put("b", 2)
+    except StoreClosed:
+        assert child == 0
+        print("not committed", flush=True)
+        del tx
+        gc.collect()
+        sys.exit(0)
+    print(sorted(document.id for document in store["things"].list()), flush=True)
+    store.close()
+
+
+def fork_within_async(url: str, options: dict[str, Any]) -> None:
+    """Fork within an awaited transaction."""
+
+    async def main() -> None:
+        async with AsyncStore(url, **options) as store:
+            child = -1
+            try:
+                async with store.transaction() as tx:
+                    await tx["things"].put("a", 1)
+                    child = os.fork()
+                    if child:
+                        os.waitpid(child, 0)  # noqa: ASYNC222 - there is no other task
+                    await tx["things"].put("b", 2)
+            except StoreClosed as error:
+                assert child == 0
+                print(type(error).__name__, error, flush=True)
+                os._exit(0)
+            print(await store["things"].count(), flush=True)
 
     asyncio.run(main())
 

@@ -6,6 +6,7 @@ from typing import Any, assert_type
 from collections_store import (
     AsyncCollection,
     AsyncStore,
+    AsyncTransaction,
     Collection,
     CollectionInfo,
     Document,
@@ -33,6 +34,10 @@ def sync(store: Store, connection: Any) -> None:
     assert_type(store.collections(), list[CollectionInfo])
     assert_type(store.bind(connection), Transaction)
     assert_type(store.bind(connection)["things"], Collection)
+    assert_type(store.run_transaction(lambda tx: tx["things"].count()), int)
+    with store.transaction() as tx, tx.transaction() as inner:
+        assert_type(tx, Transaction)
+        assert_type(inner["things"], Collection)
     with store as same:
         assert_type(same, Store)
 
@@ -46,5 +51,13 @@ async def awaited(store: AsyncStore) -> None:
     assert_type(await things.document("a"), Document | None)
     assert_type(await things.find({"a.b": 1}), list[Document])
     assert_type(things.stream(), AsyncIterator[Document])
+    async with store.transaction() as tx, tx.transaction() as inner:
+        assert_type(tx, AsyncTransaction)
+        assert_type(inner["things"], AsyncCollection)
+
+    async def count(tx: AsyncTransaction) -> int:
+        return await tx["things"].count()
+
+    assert_type(await store.run_transaction(count), int)
     async with store as same:
         assert_type(same, AsyncStore)
