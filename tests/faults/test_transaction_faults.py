@@ -222,7 +222,9 @@ def test_writers_of_a_locked_row_do_not_keep_the_transaction_from_its_commit(
             async with asyncio.timeout(20):
                 async with store.transaction() as tx:
                     await tx["a"].put("x", 1)
-                    waiting = [asyncio.create_task(store["a"].put("x", n)) for n in range(10)]
+                    waiting: list[Any] = [
+                        asyncio.create_task(store["a"].put("x", n)) for n in range(10)
+                    ]
                     waiting += [
                         asyncio.create_task(store["a"].put_many({"x": n})) for n in range(10)
                     ]
@@ -239,12 +241,13 @@ def test_plain_writes_wait_for_the_end_of_a_transaction(tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path / 'store.db'}") as store, ThreadPoolExecutor(4) as threads:
         with store.transaction() as tx:
             tx["a"].put("x", 1)
-            writes = [threads.submit(store["a"].put, str(n), n) for n in range(4)]
+            writes: list[Any] = [threads.submit(store["a"].put, str(n), n) for n in range(4)]
             writes += [threads.submit(store["a"].put_many, {"m": n}) for n in range(4)]
             threading.Event().wait(0.1)
             assert not any(write.done() for write in writes)
             tx["a"].put("y", 1)
-        assert all(write.result(30) == 1 for write in writes)
+        assert all(write.result(30) for write in writes)
+        assert {d.id: d.version for d in store["a"].list()}["m"] == 4
         assert [d.id for d in store["a"].list()][:2] == ["x", "y"]
 
 
@@ -266,7 +269,7 @@ def test_plain_writes_behind_a_transaction_hear_why(tmp_path: Path) -> None:
         store["a"].put("x", 1)
         with store.transaction() as tx, ThreadPoolExecutor(6) as threads:
             tx["a"].put("x", 2)
-            late = [threads.submit(store["a"].put, str(n), n) for n in range(3)]
+            late: list[Any] = [threads.submit(store["a"].put, str(n), n) for n in range(3)]
             late += [threads.submit(store["a"].put_many, {str(n): n}) for n in range(3)]
             for each in late:
                 with pytest.raises(DatabaseBusy, match="transaction of this process") as caught:
@@ -286,7 +289,9 @@ def test_awaited_writes_behind_a_transaction_hear_why(tmp_path: Path) -> None:
             await store["a"].put("x", 1)
             async with store.transaction() as tx:
                 await tx["a"].put("x", 2)
-                puts = [asyncio.create_task(store["a"].put(str(n), n)) for n in range(20)]
+                puts: list[Any] = [
+                    asyncio.create_task(store["a"].put(str(n), n)) for n in range(20)
+                ]
                 puts += [asyncio.create_task(store["a"].put_many({str(n): n})) for n in range(5)]
                 for answer in await asyncio.gather(*puts, return_exceptions=True):
                     assert isinstance(answer, DatabaseBusy)
