@@ -142,8 +142,9 @@ class AsyncStore(AsyncCollections):
             note(cancelled, job)
             raise
         except DatabaseBusy as error:
-            backend = self._store._backend
-            raise error if backend is None else backend.blamed(error) from error.__cause__
+            if self._store._backend is not None:
+                self._store._backend.blame(error)
+            raise
         return result
 
     def transaction(
