@@ -25,6 +25,7 @@ from .catalogue import (
     NewCollection,
     Rename,
 )
+from .changes import OLDEST, Changes, FindPlace, LastChange, ReadChanges
 from .connection import Connection, DriverConnection, SharedConnection, add_functions
 from .documents import (
     Exists,
@@ -42,6 +43,7 @@ from .documents import (
 )
 from .explaining import Explain
 from .indexing import CreateIndex, DropIndex, FindDuplicate, ListIndexes
+from .purging import HasPrunable, ListPurgeable, Prune
 from .queries import (
     Count,
     DeleteMany,
@@ -105,9 +107,11 @@ def duplicate_of(operation: Any, physical: str) -> FindDuplicate:
 
 __all__ = [
     "AS_IT_IS",
+    "OLDEST",
     "Aggregate",
     "Batch",
     "Catalogue",
+    "Changes",
     "CollectionAbsent",
     "Configure",
     "Connection",
@@ -126,22 +130,28 @@ __all__ = [
     "Find",
     "FindDuplicate",
     "FindPage",
+    "FindPlace",
     "FindTable",
     "Get",
     "GetDocument",
     "GetMany",
     "Given",
+    "HasPrunable",
     "Insert",
+    "LastChange",
     "ListCollections",
     "ListIndexes",
+    "ListPurgeable",
     "Mode",
     "NeedsTransaction",
     "NewCollection",
     "Operation",
+    "Prune",
     "Purge",
     "Put",
     "PutBatch",
     "ReadBatch",
+    "ReadChanges",
     "ReadRevision",
     "Reading",
     "Remove",
