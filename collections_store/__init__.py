@@ -59,7 +59,10 @@ from .index import Index
 from .ordering import Sort
 from .path import Path
 from .projection import Projection
+from .requested import ReturnDocument
+from .requests import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
 from .results import (
+    BulkWriteResult,
     DeleteResult,
     InsertManyResult,
     InsertOneResult,
@@ -79,6 +82,7 @@ __all__ = [
     "AsyncStore",
     "AsyncTransaction",
     "BulkWriteError",
+    "BulkWriteResult",
     "Change",
     "ChangeStream",
     "ChangesLost",
@@ -90,6 +94,8 @@ __all__ = [
     "DatabaseBusy",
     "DatabaseError",
     "DatabaseUnavailable",
+    "DeleteMany",
+    "DeleteOne",
     "DeleteResult",
     "Document",
     "DocumentNotFound",
@@ -100,6 +106,7 @@ __all__ = [
     "Index",
     "IndexExists",
     "InsertManyResult",
+    "InsertOne",
     "InsertOneResult",
     "InvalidBody",
     "InvalidCursor",
@@ -122,6 +129,8 @@ __all__ = [
     "Projection",
     "PutManyResult",
     "Refusal",
+    "ReplaceOne",
+    "ReturnDocument",
     "SchemaError",
     "SchemaOutdated",
     "SchemaTooNew",
@@ -132,6 +141,8 @@ __all__ = [
     "TransactionConflict",
     "TransactionEnded",
     "Update",
+    "UpdateMany",
+    "UpdateOne",
     "UpdateRefused",
     "UpdateResult",
     "VersionConflict",

@@ -32,6 +32,7 @@ from .operations import (
     Get,
     GetDocument,
     GetMany,
+    Increment,
     Insert,
     ListIndexes,
     Mode,
@@ -45,9 +46,11 @@ from .operations import (
     Touch,
     check_memory,
     check_page,
+    check_version,
     check_window,
     follow,
     read_doomed,
+    read_increment,
     read_projection,
 )
 from .options import check_flag
@@ -59,13 +62,28 @@ from .procedures import (
     Call,
     Pause,
     Writing,
+    bulk_write,
     change,
     check_attempts,
     check_mode,
-    check_version,
     purge,
 )
-from .results import DeleteResult, InsertManyResult, InsertOneResult, PutManyResult
+from .requested import (
+    ReturnDocument,
+    find_and_delete,
+    find_and_modify,
+    modify_by_id,
+    update_of,
+)
+from .requests import ReplaceOne, Request, UpdateMany, UpdateOne
+from .results import (
+    BulkWriteResult,
+    DeleteResult,
+    InsertManyResult,
+    InsertOneResult,
+    PutManyResult,
+    UpdateResult,
+)
 from .watching import Watching, check_bell
 
 T = TypeVar("T")
@@ -220,6 +238,178 @@ class Collection:
         """
         writing = self._writing("insert", read_ttl(ttl), check_flag("atomic", atomic))
         return self._follow(writing.insert(bodies))
+
+    def update(
+        self,
+        id: str,
+        update: Any,
+        *,
+        upsert: bool = False,
+        array_filters: Any = None,
+        if_version: int | None = None,
+    ) -> UpdateResult:
+        """Change the object under an id by MongoDB's operators (`$set`, `$inc`, `$push` …) or by a
+        pipeline; see the reference of updates.
+
+        `upsert`: if there is no object, one is made of the update. `array_filters` say which elements
+        `$[name]` stands for. An update that changes nothing writes nothing, and the version stays; what
+        changes keeps its time to live. Raises `InvalidUpdate`, `UpdateRefused` where this object cannot
+        be changed so, `VersionConflict` if it is not the version `if_version`, `InvalidBody` and
+        `DuplicateKey`; then nothing is changed.
+
+        >>> with Store("sqlite://") as store:
+        ...     version = store["cities"].put("ulm", {"rivers": ["Danube"]})
+        ...     store["cities"].update("ulm", {"$push": {"rivers": "Iller"}})
+        UpdateResult(matched_count=1, modified_count=1, upserted_id=None)
+        """
+        request = UpdateOne(None, update, upsert=upsert, array_filters=array_filters)
+        return self._run(modify_by_id(self.name, self._codec, id, request, if_version))
+
+    def update_one(
+        self,
+        filter: Any,
+        update: Any,
+        *,
+        upsert: bool = False,
+        array_filters: Any = None,
+        sort: Any = None,
+    ) -> UpdateResult:
+        """Change the first object that matches, in natural order or as `sort` says; see `update`.
+
+        `$` in a path stands for the element that met the filter. An `upsert` inserts what the filter's
+        equalities and the update make, under the `$id` that the filter asks for, or a new one.
+
+        >>> with Store("sqlite://") as store:
+        ...     version = store["cities"].put("ulm", {"rivers": ["Danube"]})
+        ...     store["cities"].update_one({"rivers": "Danube"}, {"$set": {"rivers.$": "Donau"}})
+        UpdateResult(matched_count=1, modified_count=1, upserted_id=None)
+        """
+        options = {"upsert": upsert, "array_filters": array_filters, "sort": sort}
+        return self._run(update_of(self.name, self._codec, UpdateOne(filter, update, **options)))
+
+    def update_many(
+        self, filter: Any, update: Any, *, upsert: bool = False, array_filters: Any = None
+    ) -> UpdateResult:
+        """Change the objects that match, all of them or, where an error is raised, none; `{}` matches
+        all. See `update_one`.
+
+        >>> with Store("sqlite://") as store:
+        ...     result = store["cities"].insert_many([{"visits": 1}, {"visits": 2}])
+        ...     store["cities"].update_many({}, {"$inc": {"visits": 1}})
+        UpdateResult(matched_count=2, modified_count=2, upserted_id=None)
+        """
+        request = UpdateMany(filter, update, upsert=upsert, array_filters=array_filters)
+        return self._run(update_of(self.name, self._codec, request))
+
+    def replace_one(
+        self, filter: Any, replacement: Any, *, upsert: bool = False, sort: Any = None
+    ) -> UpdateResult:
+        """Give the first object that matches another body; see `update_one`.
+
+        >>> with Store("sqlite://") as store:
+        ...     store["cities"].replace_one({"$id": "ulm"}, {"country": "de"}, upsert=True)
+        UpdateResult(matched_count=0, modified_count=0, upserted_id='ulm')
+        """
+        request = ReplaceOne(filter, replacement, upsert=upsert, sort=sort)
+        return self._run(update_of(self.name, self._codec, request))
+
+    def find_one_and_update(
+        self,
+        filter: Any,
+        update: Any,
+        *,
+        projection: Any = None,
+        sort: Any = None,
+        upsert: bool = False,
+        return_document: bool = ReturnDocument.BEFORE,
+        array_filters: Any = None,
+    ) -> Document | None:
+        """Change the first object that matches, and return it as it was, or, with
+        `return_document=ReturnDocument.AFTER`, as it is now; None where none matches, or none did before.
+        See `update_one` and `find`.
+
+        >>> with Store("sqlite://") as store:
+        ...     version = store["jobs"].put("1", {"state": "new"})
+        ...     taken = store["jobs"].find_one_and_update({"state": "new"}, {"$set": {"state": "taken"}})
+        ...     taken.body
+        {'state': 'new'}
+        """
+        options = {"upsert": upsert, "array_filters": array_filters, "sort": sort}
+        request = UpdateOne(filter, update, **options)
+        wanted = {"projection": projection, "return_document": return_document}
+        return self._run(find_and_modify(self.name, self._codec, request, **wanted))
+
+    def find_one_and_replace(
+        self,
+        filter: Any,
+        replacement: Any,
+        *,
+        projection: Any = None,
+        sort: Any = None,
+        upsert: bool = False,
+        return_document: bool = ReturnDocument.BEFORE,
+    ) -> Document | None:
+        """Give the first object that matches another body, and return it as `find_one_and_update` does.
+
+        >>> with Store("sqlite://") as store:
+        ...     version = store["cities"].put("ulm", {"country": "de"})
+        ...     after = {"return_document": ReturnDocument.AFTER}
+        ...     found = store["cities"].find_one_and_replace({"country": "de"}, {"in": "de"}, **after)
+        ...     found.version
+        2
+        """
+        request = ReplaceOne(filter, replacement, upsert=upsert, sort=sort)
+        wanted = {"projection": projection, "return_document": return_document}
+        return self._run(find_and_modify(self.name, self._codec, request, **wanted))
+
+    def find_one_and_delete(
+        self, filter: Any, *, projection: Any = None, sort: Any = None
+    ) -> Document | None:
+        """Delete the first object that matches, and return it; None where none does. See `find`.
+
+        >>> with Store("sqlite://") as store:
+        ...     version = store["jobs"].put("1", {"state": "new"})
+        ...     store["jobs"].find_one_and_delete({"state": "new"})
+        Document(id='1', body={'state': 'new'}, version=1)
+        """
+        wanted = {"sort": sort, "projection": projection}
+        return self._run(find_and_delete(self.name, self._codec, filter, **wanted))
+
+    def bulk_write(
+        self, requests: Iterable[Request], *, ordered: bool = True, atomic: bool = False
+    ) -> BulkWriteResult:
+        """Do many writes, from any iterable: `InsertOne`, `UpdateOne`, `UpdateMany`, `ReplaceOne`,
+        `DeleteOne`, `DeleteMany`.
+
+        They are done in batches of up to 500, each in a transaction. `ordered` ends at the first one that
+        is refused; otherwise the rest is done. Then `BulkWriteError` is raised, whose `result` tells what
+        was done, and what was refused why, by position. `atomic` does all in one transaction: the first
+        refusal is raised as what it is, and nothing is done.
+
+        >>> with Store("sqlite://") as store:
+        ...     requests = [InsertOne({"n": 1}), UpdateMany({}, {"$inc": {"n": 1}}), DeleteOne({"n": 2})]
+        ...     result = store["things"].bulk_write(requests)
+        ...     result.inserted_count, result.modified_count, result.deleted_count
+        (1, 1, 1)
+        """
+        options = {
+            "ordered": check_flag("ordered", ordered),
+            "atomic": check_flag("atomic", atomic),
+        }
+        return self._follow(bulk_write(self.name, self._codec, requests, **options))
+
+    def increment(self, id: str, path: str | Path, by: float = 1, *, initial: float = 0) -> Any:
+        """Add to a number of a body, in one statement; returns the new number.
+
+        Where the field is missing it is `initial` before, and so it is where there is no object, which
+        then comes into being. Raises `UpdateRefused` where something else than a number is there.
+
+        >>> with Store("sqlite://") as store:
+        ...     store["counters"].increment("visits", "by.page", 2)
+        2
+        """
+        read = read_increment(path, by, initial, self._codec)
+        return self._run(Increment(self.name, check_id(id), read, by, initial, self._codec))
 
     def change(
         self,

@@ -403,7 +403,10 @@ def _rebuilt(kind: type[CollectionsStoreError], args: tuple[Any, ...]) -> Collec
 
 def shortened(value: object, limit: int = 80) -> str:
     """Return `repr(value)` cut in the middle, so that a hostile value cannot flood a log."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        return f"a {type(value).__name__} nested too deep to be shown"
     return text if len(text) <= limit else f"{text[: limit // 2]}…{text[-limit // 4 :]}"
 
 

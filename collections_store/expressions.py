@@ -193,6 +193,30 @@ class ValueText(FunctionElement[Any]):
         self.keys = keys
 
 
+class HasInteger(FunctionElement[bool]):
+    """An integer of at most 18 digits is at the end of keys that only objects have."""
+
+    inherit_cache = False
+    type = sa.Boolean()
+
+    def __init__(self, body: sa.ColumnElement[Any], keys: tuple[str, ...]) -> None:
+        super().__init__(body)
+        self.keys = keys
+
+
+class Increased(FunctionElement[Any]):
+    """The body with that integer increased by a parameter of at most 18 digits."""
+
+    inherit_cache = False
+    type = sa.types.NULLTYPE
+
+    def __init__(
+        self, body: sa.ColumnElement[Any], keys: tuple[str, ...], by: sa.ColumnElement[int]
+    ) -> None:
+        super().__init__(body, by)
+        self.keys = keys
+
+
 class TableSize(FunctionElement[int]):
     """The bytes a table and its indexes take on the disk."""
 

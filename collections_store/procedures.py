@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, Final, TypeAlias, get_args
+from typing import Any, Final, TypeAlias, TypeVar, get_args
 
 from .codec import Codec
 from .document import check_id, new_id
@@ -23,8 +23,10 @@ from .errors import (
     InvalidOption,
     TransactionConflict,
     VersionConflict,
+    shortened,
 )
 from .operations import (
+    BulkBatch,
     GetDocument,
     Given,
     HasPrunable,
@@ -37,9 +39,20 @@ from .operations import (
     Steps,
     Together,
     batches,
+    check_version,
 )
-from .results import InsertManyResult, PutManyResult, Refusal
+from .requested import operation_of
+from .requests import InsertOne, Request
+from .results import BulkWriteResult, InsertManyResult, PutManyResult, Refusal, in_order
 
+T = TypeVar("T")
+Requested: TypeAlias = tuple[int, Any]
+"""A position, and the operation there, or why there is none."""
+BULK: Final = 500
+"""Requests of a batch."""
+AGAIN: Final = (
+    "another transaction got in the way, and an iterator cannot be read again: give a list"
+)
 Batch: TypeAlias = tuple[Given, ...]
 ATTEMPTS: Final = 1000
 """How often `change` begins anew, unless told otherwise."""
@@ -81,7 +94,7 @@ class Writing:
         result = yield from self._all(reading, bodies) if self.atomic else self._put(reading)
         result += PutManyResult(refused=tuple(refused))
         if result.refused:
-            raise BulkWriteError(self.collection, result)
+            raise BulkWriteError(self.collection, in_order(result))
         return result
 
     def insert(self, bodies: Any) -> Steps[InsertManyResult]:
@@ -112,15 +125,11 @@ class Writing:
         first = list(islice(reading, 2))
         if len(first) < 2:
             return (yield from self._put(first))
-        left = [chain(first, reading)]
+        begun = chain(first, reading)
+        read = _again(bodies, lambda: batches(self._given(bodies, [])), begun)
 
         def begin() -> Steps[PutManyResult]:
-            if not left and iter(bodies) is bodies:
-                raise TransactionConflict(
-                    "another transaction got in the way, and an iterator cannot be read again: "
-                    "give a list"
-                )
-            return self._put(left.pop() if left else batches(self._given(bodies, [])))
+            return self._put(read())
 
         result: PutManyResult = yield Together(self.collection, begin)
         return result
@@ -174,6 +183,59 @@ class Writing:
         return result
 
 
+def bulk_write(
+    collection: str, codec: Codec, requests: Iterable[Any], *, ordered: bool, atomic: bool
+) -> Steps[BulkWriteResult]:
+    """Do requests in batches, or all at once."""
+    read = _again(requests, lambda: _parts(collection, codec, requests))
+
+    def begin() -> Steps[BulkWriteResult]:
+        return _bulk(collection, read(), ordered=ordered, strict=atomic)
+
+    result: BulkWriteResult = (
+        (yield Together(collection, begin)) if atomic else (yield from begin())
+    )
+    if result.refused:
+        raise BulkWriteError(collection, in_order(result))
+    return result
+
+
+def _bulk(
+    collection: str, reading: Iterator[Requested], *, ordered: bool, strict: bool
+) -> Steps[BulkWriteResult]:
+    result = BulkWriteResult()
+    while batch := list(islice(reading, BULK)):
+        good = [(place, each) for place, each in batch if not isinstance(each, Refusal)]
+        bad = [each for _, each in batch if isinstance(each, Refusal)]
+        for first in bad[:1]:
+            if strict:
+                raise first.error
+            if ordered:
+                good = [part for part in good if part[0] < first.position]
+        if good:
+            step: BulkWriteResult = yield BulkBatch(collection, tuple(good), ordered, strict)
+            result += step
+        if not (ordered and result.refused):
+            result += BulkWriteResult(refused=tuple(bad[: 1 if ordered else None]))
+        if ordered and result.refused:
+            break
+    return result
+
+
+def _parts(collection: str, codec: Codec, requests: Iterable[Any]) -> Iterator[Requested]:
+    """Yield the operations that are asked for, by their positions; or why there is none."""
+    for position, request in enumerate(requests):
+        if not isinstance(request, get_args(Request)):
+            raise InvalidOption(
+                "requests", f"{shortened(request)} is none: InsertOne, UpdateOne, …"
+            )
+        try:
+            yield position, operation_of(collection, codec, request)
+        except CollectionsStoreError as error:
+            id = request.id if isinstance(request, InsertOne) else None
+            yield position, Refusal(position, id, error)
+
+
 def change(
     collection: str,
     codec: Codec,
@@ -216,11 +278,20 @@ def purge(collection: str) -> Steps[int]:
     return total
 
 
-def check_version(version: Any) -> int | None:
-    """Return a version if it can be one; raises `InvalidOption`."""
-    if version is None or (isinstance(version, int) and version > 0 and version is not True):
-        return version
-    raise InvalidOption("if_version", f"{version!r} is no version: they count from 1")
+def _again(
+    given: Any, begin: Callable[[], Iterator[T]], begun: Iterator[T] | None = None
+) -> Callable[[], Iterator[T]]:
+    """Return what reads `given` from its beginning each time, if it can be read again; the first time,
+    `begun` does so.
+    """
+    left = [begin() if begun is None else begun]
+
+    def read() -> Iterator[T]:
+        if not left and iter(given) is given:
+            raise TransactionConflict(AGAIN)
+        return left.pop() if left else begin()
+
+    return read
 
 
 def check_mode(mode: Any) -> Mode:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from .errors import CollectionsStoreError
 
@@ -101,3 +101,11 @@ class BulkWriteResult:
             {**self.upserted_ids, **other.upserted_ids},
             self.refused + other.refused,
         )
+
+
+R = TypeVar("R", PutManyResult, BulkWriteResult)
+
+
+def in_order(result: R) -> R:
+    """Return a result whose refusals are in the order of their positions."""
+    return replace(result, refused=tuple(sorted(result.refused, key=lambda each: each.position)))

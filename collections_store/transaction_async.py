@@ -97,7 +97,7 @@ class AsyncCollections:
         There is no need to: a collection comes into being when something is put into it. This is for
         its options. `body_index`: PostgreSQL keeps an index over whole bodies, which serves equality
         at any depth, through arrays too; without it, writes are cheaper. SQLite has no such index. For
-        the others see `get_collection`. Raises `InvalidName`, `InvalidOption` and
+        the others see `get_sync_collection`. Raises `InvalidName`, `InvalidOption` and
         `CollectionExists`.
 
         >>> async def main():

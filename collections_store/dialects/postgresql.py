@@ -24,6 +24,8 @@ from ..expressions import (
     BodyFromText,
     BodyMatches,
     BodyText,
+    HasInteger,
+    Increased,
     SortValue,
     TableSize,
     ValueText,
@@ -239,6 +241,21 @@ def _value_text(element: ValueText, compiler: Any, **kw: Any) -> str:
     return (
         f"CAST({ordering.value_at(compiler.process(element.clauses, **kw), element.keys)} AS TEXT)"
     )
+
+
+@compiles(HasInteger, NAME)
+def _has_integer(element: HasInteger, compiler: Any, **kw: Any) -> str:
+    value = ordering.value_at(compiler.process(element.clauses, **kw), element.keys)
+    digits = f"CAST({value} AS TEXT) ~ '^-?[0-9]{{1,18}}$'"
+    return f"(jsonb_typeof({value}) = 'number' AND {digits})"
+
+
+@compiles(Increased, NAME)
+def _increased(element: Increased, compiler: Any, **kw: Any) -> str:
+    body, by = (compiler.process(clause, **kw) for clause in element.clauses)
+    path = f"ARRAY[{', '.join(map(ordering.literal, element.keys))}]"
+    number = f"CAST(CAST({ordering.value_at(body, element.keys)} AS TEXT) AS BIGINT)"
+    return f"jsonb_set({body}, {path}, to_jsonb({number} + {by}))"
 
 
 def create_body_index(table: sa.Table, physical: str) -> Sequence[str]:

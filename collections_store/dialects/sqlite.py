@@ -27,6 +27,8 @@ from ..expressions import (
     BodyFromText,
     BodyMatches,
     BodyText,
+    HasInteger,
+    Increased,
     SortValue,
     TableSize,
     ValueText,
@@ -63,6 +65,7 @@ HAS_SCHEMAS: Final = False
 UPGRADES_ITSELF: Final = True
 POOL_SIZE: Final = 4
 INDEXES_ARRAYS: Final = True
+_NINES: Final = 10**18 - 1
 BUSY_SLICE: Final = 0.25
 """Seconds after which a wait for a lock comes back to see whether its caller still waits."""
 
@@ -222,6 +225,20 @@ def _sort_value(element: SortValue, compiler: Any, **kw: Any) -> str:
 @compiles(ValueText, NAME)
 def _value_text(element: ValueText, compiler: Any, **kw: Any) -> str:
     return f"({compiler.process(element.clauses, **kw)} -> {path_literal(element.keys)})"
+
+
+@compiles(HasInteger, NAME)
+def _has_integer(element: HasInteger, compiler: Any, **kw: Any) -> str:
+    body, path = compiler.process(element.clauses, **kw), path_literal(element.keys)
+    between = f"json_extract({body}, {path}) BETWEEN -{_NINES} AND {_NINES}"
+    return f"(json_type({body}, {path}) = 'integer' AND {between})"
+
+
+@compiles(Increased, NAME)
+def _increased(element: Increased, compiler: Any, **kw: Any) -> str:
+    body, by = (compiler.process(clause, **kw) for clause in element.clauses)
+    path = path_literal(element.keys)
+    return f"json_set({body}, {path}, json_extract({body}, {path}) + {by})"
 
 
 @compiles(ArrayTest, NAME)

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from .aggregation import Aggregate, check_memory
 from .batches import Given, Mode, PutBatch, batches
+from .bulk import BulkBatch
 from .catalogue import (
     AS_IT_IS,
     Catalogue,
@@ -40,8 +41,10 @@ from .documents import (
     Replace,
     Rewrite,
     Touch,
+    check_version,
 )
 from .explaining import Explain
+from .increments import Increment, read_increment
 from .indexing import CreateIndex, DropIndex, FindDuplicate, ListIndexes
 from .purging import HasPrunable, ListPurgeable, Prune
 from .queries import (
@@ -59,6 +62,7 @@ from .queries import (
 from .reading import Batch, ReadBatch, Reading
 from .revisions import CreateStore, ReadRevision, create_or_find
 from .together import Steps, Together, follow
+from .updating import Answer, FindAndDelete, Modification, ModifyMany, ModifyOne, Replacement
 from .writing import NeedsTransaction
 
 T_co = TypeVar("T_co", covariant=True)
@@ -109,7 +113,9 @@ __all__ = [
     "AS_IT_IS",
     "OLDEST",
     "Aggregate",
+    "Answer",
     "Batch",
+    "BulkBatch",
     "Catalogue",
     "Changes",
     "CollectionAbsent",
@@ -128,6 +134,7 @@ __all__ = [
     "Exists",
     "Explain",
     "Find",
+    "FindAndDelete",
     "FindDuplicate",
     "FindPage",
     "FindPlace",
@@ -137,12 +144,16 @@ __all__ = [
     "GetMany",
     "Given",
     "HasPrunable",
+    "Increment",
     "Insert",
     "LastChange",
     "ListCollections",
     "ListIndexes",
     "ListPurgeable",
     "Mode",
+    "Modification",
+    "ModifyMany",
+    "ModifyOne",
     "NeedsTransaction",
     "NewCollection",
     "Operation",
@@ -158,6 +169,7 @@ __all__ = [
     "RemoveMany",
     "Rename",
     "Replace",
+    "Replacement",
     "Rewrite",
     "SharedConnection",
     "Steps",
@@ -167,6 +179,7 @@ __all__ = [
     "batches",
     "check_memory",
     "check_page",
+    "check_version",
     "check_window",
     "collections_of",
     "create_or_find",
@@ -175,5 +188,6 @@ __all__ = [
     "needs_nothing",
     "perform",
     "read_doomed",
+    "read_increment",
     "read_projection",
 ]

@@ -47,8 +47,8 @@ class Connection(Protocol):
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
         """Execute, and return how many rows it changed."""
 
-    def each(self, sql: str, parameters: Iterable[Parameters]) -> None:
-        """Execute once for each set of parameters."""
+    def each(self, sql: str, parameters: Iterable[Parameters]) -> int:
+        """Execute once for each set of parameters, and return how many rows were changed in all."""
 
     @property
     def grouped(self) -> bool:
@@ -56,6 +56,9 @@ class Connection(Protocol):
 
     def record(self, change: Pending) -> None:
         """Have a change recorded with the transaction."""
+
+    def savepoint(self) -> AbstractContextManager[None]:
+        """Return the context, within a transaction, that undoes what was done in it if it fails."""
 
     def transaction(self, *, write: bool) -> Any:
         """Return the context in which all that is executed takes place as one, or not at all."""
@@ -99,8 +102,11 @@ class DriverConnection:
         count: int = self.driver.execute(sql, parameters).rowcount
         return count
 
-    def each(self, sql: str, parameters: Iterable[Parameters]) -> None:
-        self.driver.cursor().executemany(sql, parameters)
+    def each(self, sql: str, parameters: Iterable[Parameters]) -> int:
+        cursor = self.driver.cursor()
+        cursor.executemany(sql, parameters)
+        count: int = cursor.rowcount
+        return count
 
     def say(self, words: str) -> None:
         """Execute what has no parameters and gives no rows."""
@@ -231,8 +237,8 @@ class SharedConnection:
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
         return self.sa.exec_driver_sql(sql, dict(parameters) or None).rowcount
 
-    def each(self, sql: str, parameters: Iterable[Parameters]) -> None:
-        self.sa.exec_driver_sql(sql, [dict(one) for one in parameters])
+    def each(self, sql: str, parameters: Iterable[Parameters]) -> int:
+        return self.sa.exec_driver_sql(sql, [dict(one) for one in parameters]).rowcount
 
     @property
     def grouped(self) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import codec
 from ..document import Document
-from ..errors import DuplicateKey, VersionConflict
+from ..errors import DuplicateKey, InvalidOption, VersionConflict
 from ..expiry import FOREVER, chosen, expiry, is_gone
 from ..schema import now
 from .writing import Writer
@@ -299,3 +299,10 @@ def _version(connection: Connection, collection: str, id: str) -> int | None:
     """Return the version that is there."""
     found = GetDocument(collection, id)(connection)
     return None if found is None else found.version
+
+
+def check_version(version: Any) -> int | None:
+    """Return a version if it can be one; raises `InvalidOption`."""
+    if version is None or (isinstance(version, int) and version > 0 and version is not True):
+        return version
+    raise InvalidOption("if_version", f"{version!r} is no version: they count from 1")

@@ -40,12 +40,14 @@ class Writer:
         bodies = None if self._feed is None else self._feed.feed.bodies
         self._keeps_after, self.keeps_before = bodies in {"after", "both"}, bodies == "both"
 
-    def atomically(self, work: Callable[[], T]) -> T:
-        """Do work that is one statement, unless changes are recorded: then they are written with it."""
-        if self._feed is None:
+    def atomically(self, work: Callable[[], T], *, always: bool = False) -> T:
+        """Do work that writes by one statement: in a transaction where changes are recorded with it, or
+        `always`.
+        """
+        if self._feed is None and not always:
             return work()
         if self._connection.grouped and not self._connection.database.SINGLE_WRITER:
-            raise NeedsTransaction(f"changes of {self._collection} are recorded")
+            raise NeedsTransaction(f"collection {self._collection}: this is more than a statement")
         with self._connection.transaction(write=True):
             return work()
 
@@ -85,17 +87,26 @@ class Writer:
 
     def rewrite(self, document: Document, text: str) -> bool:
         """Change the body of an object, unless another was faster since it was read."""
-        parameters = {
-            "id": document.id,
-            "body": text,
-            "now": now(),
-            "expected": document.version,
-        }
-        if not self._connection.changed(self._sql.rewrite, parameters):
+        if not self._connection.changed(self._sql.rewrite, self._rewriting(document, text)):
             return False
+        self._note_rewritten(document, text)
+        return True
+
+    def rewrite_all(self, changed: Sequence[tuple[Document, str]]) -> None:
+        """Change the bodies of objects; raises `TransactionConflict` if another was faster with one."""
+        rows = [self._rewriting(document, text) for document, text in changed]
+        if rows and self._connection.each(self._sql.rewrite, rows) != len(rows):
+            raise TransactionConflict("some of the objects were changed meanwhile")
+        for document, text in changed:
+            self._note_rewritten(document, text)
+
+    def _rewriting(self, document: Document, text: str) -> dict[str, Any]:
+        version = document.version
+        return {"id": document.id, "body": text, "now": now(), "expected": version}
+
+    def _note_rewritten(self, document: Document, text: str) -> None:
         before = codec.Codec(2**40).encode(document.body) if self.keeps_before else None
         self.note("update", document.id, document.version + 1, before, text)
-        return True
 
     def remove(self, id: str) -> bool:
         """Delete an object; tells whether it was there."""

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from ..collection_options import CollectionOptions
 from ..dialects import Database
-from ..expressions import AnyOf, BodyFromText
+from ..expressions import AnyOf, BodyFromText, HasInteger, Increased, ValueText
 from .compiling import compiled
 from .rows import body_text, document_columns, is_expired, is_live, number
 
@@ -28,6 +28,7 @@ class IdStatements:
 
     def __init__(self, table: sa.Table, options: CollectionOptions, database: Database) -> None:
         self._table, self._options, self._database = table, options, database
+        self._increments: dict[tuple[str, ...], str] = {}
 
     @cached_property
     def get(self) -> str:
@@ -103,9 +104,8 @@ class IdStatements:
         """Write another `:body` where `:id` has the version `:expected`; it lives on, anew if the
         collection says so.
         """
-        c, sliding = self._table.c, self._options.sliding
-        anew = sa.func.coalesce(number("now") + c.ttl, c.expires_at)
-        return self._sql(self._rewritten({"expires_at": anew} if sliding else {}))
+        life = {"expires_at": self._anew} if self._options.sliding else {}
+        return self._sql(self._rewritten(life))
 
     @cached_property
     def touch(self) -> str:
@@ -114,13 +114,14 @@ class IdStatements:
         ttl = sa.func.coalesce(sa.cast(given, sa.BigInteger), c.ttl)
         until = sa.func.coalesce(number("now") + ttl, c.expires_at)
         update = sa.update(self._table).where(self._is_id, is_live(self._table))
-        return self._sql(update.values(ttl=ttl, expires_at=until))
+        return self._sql(update.values(ttl=ttl, expires_at=until, updated_at=c.updated_at))
 
     @cached_property
     def keep(self) -> str:
         """Have `:id` live for ever."""
         update = sa.update(self._table).where(self._is_id, is_live(self._table))
-        return self._sql(update.values(ttl=sa.null(), expires_at=sa.null()))
+        life = {"ttl": sa.null(), "expires_at": sa.null()}
+        return self._sql(update.values(**life, updated_at=self._table.c.updated_at))
 
     @cached_property
     def hold(self) -> str:
@@ -205,6 +206,33 @@ class IdStatements:
         chosen = sa.select(*(each.label(name) for name, each in columns.items()))
         insert = self._database.insert(self._table)
         return self._or_updated(insert.from_select(list(columns), chosen.order_by(given.c.place)))
+
+    def increment(self, keys: tuple[str, ...]) -> str:
+        """Increase the integer at `keys` by `:by`, or write `:body` where there is no `:id`; gives the
+        integer's text, or nothing where there is none.
+        """
+        if keys not in self._increments:
+            self._increments[keys] = self._sql(self._incremented(keys))
+        return self._increments[keys]
+
+    def _incremented(self, keys: tuple[str, ...]) -> Any:
+        insert, c = self._fresh(), self._table.c
+        body = sa.type_coerce(c.body, sa.types.NULLTYPE)
+        increased = Increased(body, keys, sa.cast(number("by"), sa.BigInteger))
+        life = {"expires_at": self._anew} if self._options.sliding else {}
+        updated = {"body": increased, "version": c.version + ONE, "updated_at": number("now")}
+        written = insert.on_conflict_do_update(
+            index_elements=[c.id],
+            set_={**updated, **life},
+            where=sa.and_(is_live(self._table), HasInteger(body, keys)),
+        )
+        return written.returning(ValueText(body, keys))
+
+    @property
+    def _anew(self) -> sa.ColumnElement[int]:
+        """When an object expires that lives anew."""
+        c = self._table.c
+        return sa.func.coalesce(number("now") + c.ttl, c.expires_at)
 
     def _fresh(self) -> Any:
         return self._database.insert(self._table).values(

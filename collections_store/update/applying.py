@@ -47,7 +47,7 @@ from .actions import (
     Remove,
     fresh,
 )
-from .tree import Each, Fields, Node, leaves, merged, order
+from .tree import Each, Fields, Node, in_order, leaves, merged
 
 Keys = tuple[str, ...]
 MAX_PADDING: Final = 1_500_000
@@ -181,7 +181,7 @@ def _children(node: Fields, keys: Keys, the: Application) -> dict[str, Node]:
     child = children[MATCHED]
     if key in others:
         child = merged(others[key], child, lambda: _meet((*keys, key), the))
-    return dict(sorted({**others, key: child}.items(), key=lambda pair: order(pair[0])))
+    return in_order({**others, key: child})
 
 
 def _in_elements(node: Each, value: Any, keys: Keys, the: Application) -> Any:

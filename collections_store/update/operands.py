@@ -1,7 +1,7 @@
 """What stands behind a field in an update, read into the action that the operator takes.
 
-A reader is given plain JSON. `$pull` alone is read from what the caller wrote, because it may hold
-regular expressions.
+A reader is given plain JSON. The condition of a `$pull` alone is read from what the caller wrote, because it
+may hold regular expressions.
 """
 
 from __future__ import annotations
@@ -174,10 +174,11 @@ READERS: Final[Mapping[str, Reader]] = {
     "$push": _push,
     "$addToSet": _add_to_set,
     "$pop": _pop,
+    "$pull": lambda operand, _: PullAll((_value(operand),)),
     "$pullAll": _pull_all,
     "$bit": _bitwise,
 }
-"""What reads the operand of an operator; `$pull` is read by `read_pull`."""
+"""What reads the operand of an operator; `read_pull` reads a condition."""
 
 
 def is_condition(operand: Any) -> bool:
@@ -186,9 +187,7 @@ def is_condition(operand: Any) -> bool:
 
 
 def read_pull(operand: Any, place: str, rules: Codec) -> Action:
-    """Read `$pull`: a value, operators on elements, or a filter on elements that are objects."""
-    if not is_condition(operand):
-        return PullAll((_value(operand),))
+    """Read the condition of a `$pull`: operators on elements, or a filter of those that are objects."""
     try:
         return _pull_condition(operand, FilterParser(rules, within=True))
     except InvalidFilter as error:

@@ -17,7 +17,7 @@ from .actions import Action, ArrayFilter, Arrive, Change, Elements, Leave
 from .operands import READERS, is_condition, read_pull
 from .paths import NAME, plain_keys, read_way
 
-OPERATORS: Final = (*READERS, "$pull")
+OPERATORS: Final = tuple(READERS)
 
 
 def read_operators(
@@ -30,9 +30,9 @@ def read_operators(
         written[operator] = {}
         for path, operand in operands.items():
             way, place = read_way(path, operator), f"{operator}.{path}"
-            plain = _plain(operator, operand, place, rules)
+            plain, action = _read(operator, operand, place, rules)
             written[operator][str(path)] = plain
-            changes.extend(_changes(Change(operator, way, _action(operator, plain, place, rules))))
+            changes.extend(_changes(Change(operator, way, action)))
     return tuple(changes), written
 
 
@@ -55,23 +55,23 @@ def _operators(what: Mapping[Any, Any]) -> Iterator[tuple[str, Mapping[Any, Any]
         yield operator, operands
 
 
-def _plain(operator: str, operand: Any, place: str, rules: Codec) -> Any:
-    """Return an operand as JSON that is nobody else's; that of `$pull` may be a condition, which holds
-    what is not JSON.
+def _read(operator: str, operand: Any, place: str, rules: Codec) -> tuple[Any, Action]:
+    """Return an operand as JSON that is nobody else's, and what it asks for. The condition of a `$pull`
+    may hold what is not JSON.
     """
     if operator == "$pull" and is_condition(operand):
-        return deepcopy(operand)
+        action = read_pull(operand, place, rules)
+        return deepcopy(operand), action
+    plain = _plain(operand, place, rules)
+    return plain, READERS[operator](plain, place)
+
+
+def _plain(operand: Any, place: str, rules: Codec) -> Any:
     try:
         return codec.decode(rules.encode(operand))
     except InvalidBody as error:
         where = f"{place}.{error.path}" if error.path else place
         raise InvalidUpdate(where, error.problem) from error
-
-
-def _action(operator: str, plain: Any, place: str, rules: Codec) -> Action:
-    if operator == "$pull":
-        return read_pull(plain, place, rules)
-    return READERS[operator](plain, place)
 
 
 def _changes(change: Change) -> Iterator[Change]:

@@ -64,12 +64,17 @@ def _conflict(change: Change, way: Way) -> InvalidUpdate:
 
 def _sort(node: Node) -> None:
     if isinstance(node, Fields | Each):
-        node.children = dict(sorted(node.children.items(), key=lambda pair: order(pair[0])))  # type: ignore[assignment]
+        node.children = in_order(node.children)
         for child in node.children.values():
             _sort(child)
 
 
-def order(piece: Piece) -> tuple[int, int, str]:
+def in_order(children: dict[Any, Node]) -> dict[Any, Node]:
+    """Return children as they are applied."""
+    return dict(sorted(children.items(), key=lambda pair: _order(pair[0])))
+
+
+def _order(piece: Piece) -> tuple[int, int, str]:
     """Return what MongoDB orders fields by: numbers by their value, all else as text."""
     text = str(piece)
     if is_index(text):
@@ -94,6 +99,4 @@ def merged(one: Node, other: Node, refuse: Callable[[], Exception]) -> Node:
     for piece, child in other.children.items():
         both = piece in children
         children[piece] = merged(children[piece], child, refuse) if both else child
-    found = type(one)(children)
-    _sort(found)
-    return found
+    return type(one)(in_order(children))

@@ -8,7 +8,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from collections_store import Document, Filter, Projection, Sort, Update
+from collections_store import (
+    DeleteMany,
+    DeleteOne,
+    Document,
+    Filter,
+    InsertOne,
+    Projection,
+    ReplaceOne,
+    Sort,
+    Update,
+    UpdateMany,
+    UpdateOne,
+)
 from collections_store.codec import Codec
 from collections_store.matcher import matches, unwound
 from collections_store.update import read_replacement, seed
@@ -16,12 +28,11 @@ from collections_store.values import equal, identical
 
 Op = dict[str, Any]
 
-_UPDATES = frozenset({"update", "replace", "find_one_and", "bulk"})
 LACKING: dict[str, frozenset[str]] = {
     # the pure rooms: what stays here is run by operations, over what they find
     "matcher": frozenset({"aggregate"}),
-    "sqlite": _UPDATES,
-    "postgresql": _UPDATES,
+    "sqlite": frozenset(),
+    "postgresql": frozenset(),
 }
 
 
@@ -182,6 +193,48 @@ class Stored:
 
     def aggregate(self, op: Op) -> list[Any]:
         return list(self.things.aggregate(op["pipeline"]))
+
+    def update(self, op: Op) -> Op:
+        verb = self.things.update_many if op["many"] else self.things.update_one
+        options = {"upsert": op["upsert"], "array_filters": op.get("array_filters")}
+        return _counts(verb(op["filter"], op["update"], **options))
+
+    def replace(self, op: Op) -> Op:
+        return _counts(self.things.replace_one(op["filter"], op["doc"], upsert=op["upsert"]))
+
+    def find_one_and(self, op: Op) -> Any:
+        options = {name: op["options"].get(name) for name in ("sort", "projection")}
+        if op["action"] != "delete":
+            options["upsert"] = op["options"]["upsert"]
+            options["return_document"] = bool(op["options"]["return_document"])
+        if op["action"] == "update":
+            options["array_filters"] = op["options"].get("array_filters")
+        given = [op["filter"]] if op["action"] == "delete" else [op["filter"], op["update"]]
+        found = getattr(self.things, f"find_one_and_{op['action']}")(*given, **options)
+        return None if found is None else found.body
+
+    def bulk(self, op: Op) -> None:
+        self.things.bulk_write([_request(each) for each in op["requests"]])
+
+
+def _counts(result: Any) -> Op:
+    return {"matched": result.matched_count, "modified": result.modified_count}
+
+
+def _request(given: Op) -> Any:
+    match given["kind"]:
+        case "insertOne":
+            return InsertOne(given["document"])
+        case "deleteOne":
+            return DeleteOne(given["filter"])
+        case "deleteMany":
+            return DeleteMany(given["filter"])
+    upsert = given.get("upsert", False)
+    if given["kind"] == "replaceOne":
+        return ReplaceOne(given["filter"], given["replacement"], upsert=upsert)
+    kind = UpdateMany if given["kind"] == "updateMany" else UpdateOne
+    filters = given.get("arrayFilters")
+    return kind(given["filter"], given["update"], upsert=upsert, array_filters=filters)
 
 
 OPS: dict[str, Callable[[Any, Op], Any]] = {

@@ -57,7 +57,7 @@ def test_a_block_commits_at_its_end(store: Any) -> None:
     store["a"].put("old", 0)
     with store.transaction() as tx:
         assert tx["a"].put("x", {"n": 1}) == 1
-        assert tx["b"].put_many({"y": 2, "z": 3}) == 2
+        assert tx["b"].put_many({"y": 2, "z": 3}).inserted_count == 2
         assert tx["a"].remove("old")
     assert store["a"].get_many(["old", "x"]) == {"x": {"n": 1}}
     assert ids(store["b"]) == ["y", "z"]
@@ -153,7 +153,7 @@ def test_an_operation_that_fails_leaves_the_transaction(store: Any) -> None:
             tx["a"].put("double", {"n": 1})
         assert caught.value.key == {"n": 1}
         with pytest.raises(DuplicateKey):
-            tx["a"].put_many({"fine": {"n": 3}, "double": {"n": 2}})
+            tx["a"].put_many({"fine": {"n": 3}, "double": {"n": 2}}, atomic=True)
         with pytest.raises(InvalidBody):
             tx["a"].put("bad", {1})
         with pytest.raises(CollectionNotFound):
@@ -161,7 +161,7 @@ def test_an_operation_that_fails_leaves_the_transaction(store: Any) -> None:
         with pytest.raises(CollectionExists):
             tx.create_collection("a")
         with pytest.raises(DuplicateKey):
-            tx["b"].put_many({"1": {"n": 1}, "2": {"n": 1}})
+            tx["b"].put_many({"1": {"n": 1}, "2": {"n": 1}}, atomic=True)
             tx["b"].create_index("n", unique=True)
         assert tx["b"].indexes() == []
         tx["a"].put("after", {"n": 4})

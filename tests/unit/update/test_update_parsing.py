@@ -176,6 +176,31 @@ def test_the_limit_of_a_body_is_that_of_what_is_put_into_it() -> None:
     assert update.apply(Document("1", {}), now=0) == {"a": huge}
 
 
+def test_what_is_nested_too_deep() -> None:
+    fields: dict[str, Any] = {}
+    array: list[Any] = []
+    for _ in range(3000):
+        fields, array = {"a": fields}, [array]
+    circle: dict[str, Any] = {}
+    circle["$not"] = circle
+    wrong: list[Any] = [
+        {"$set": {"a": fields}},
+        {"$set": fields},
+        {"$push": {"a": {"$each": array}}},
+        {"$pull": {"a": fields}},
+        {"$pull": {"a": circle}},
+        [{"$set": {"a": fields}}],
+        array,
+        fields,
+    ]
+    for each in wrong:
+        with pytest.raises(InvalidUpdate):
+            Update.parse(each)
+    for filters in (array, [{"e": circle}], [{"e": fields}]):
+        with pytest.raises(InvalidUpdate):
+            Update.parse({"$set": {"a.$[e]": 1}}, array_filters=filters)
+
+
 def test_any_mapping_is_a_document() -> None:
     what: Mapping[str, Any] = MappingProxyType({"$set": MappingProxyType({"a": 1})})
     assert Update.parse(what) == Update.parse({"$set": {"a": 1}})

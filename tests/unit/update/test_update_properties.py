@@ -6,9 +6,17 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from collections_store import CollectionsStoreError, Document, Filter, Update
+from collections_store import (
+    CollectionsStoreError,
+    Document,
+    Filter,
+    InvalidUpdate,
+    Update,
+    UpdateRefused,
+)
 from collections_store.matcher import matches
 from collections_store.update import seed
+from collections_store.update.parsing import OPERATORS
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.sampled_from([0, 1, -1, 1.5, "a", "b", ""]))
 VALUES = st.recursive(
@@ -20,6 +28,18 @@ BODIES = st.dictionaries(st.sampled_from("abc"), VALUES, max_size=3)
 PATHS = st.sampled_from(
     ["a", "b", "c", "a.b", "a.0", "a.0.b", "b.1", "a.$", "a.$[]", "b.$[].a", "b.$[e]"]
 )
+MODIFIERS = [
+    "$each",
+    "$slice",
+    "$sort",
+    "$gt",
+    "$in",
+    "$not",
+    "$elemMatch",
+    "$or",
+    "$regex",
+    "$add",
+]
 NUMBERS = st.sampled_from([0, 1, -3, 2.5, 2**62])
 PUSHES = st.fixed_dictionaries(
     {"$each": st.lists(VALUES, max_size=3)},
@@ -95,6 +115,34 @@ def test_what_is_written_is_read_as_the_same(written: Any, body: Any) -> None:
     again = Update.parse(update.to_json(), array_filters=written[1])
     assert (again, str(again)) == (update, str(update))
     assert json.dumps(give(again, body)) == json.dumps(give(update, body))
+
+
+ANYTHING = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.binary(max_size=1)),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from([*OPERATORS, *MODIFIERS, "a", "a.$[e]", "", "$", "e"]), inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@settings(max_examples=1000, **PROFILE)
+@given(
+    what=ANYTHING
+    | st.dictionaries(
+        st.sampled_from(OPERATORS), st.dictionaries(PATHS, ANYTHING, min_size=1, max_size=2)
+    ),
+    filters=st.none() | st.lists(ANYTHING, max_size=2),
+    body=BODIES,
+)
+def test_what_is_wrong_is_named(what: Any, filters: Any, body: Any) -> None:
+    try:
+        update = Update.parse(what, array_filters=filters)
+    except InvalidUpdate:
+        return
+    try:
+        json.dumps(update.apply(Document("1", body), now=0))
+    except UpdateRefused:
+        return
 
 
 IDEMPOTENT = frozenset({"$set", "$unset", "$min", "$max", "$addToSet", "$pull", "$pullAll", "$currentDate"})  # fmt: skip

@@ -1,0 +1,93 @@
+"""Counting: one statement where an integer is counted up, MongoDB's `$inc` where it is anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from .. import codec
+from ..document import Document
+from ..errors import TransactionConflict
+from ..matcher import reach
+from ..path import Path
+from ..schema import now
+from ..update import Update
+from ..values import MISSING
+from .documents import GetDocument
+from .writing import MAX_ATTEMPTS, Writer
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+NINES: Final = 10**18 - 1
+"""Up to here, a sum of two integers is one of 64 bit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Increment:
+    """Add to the number at a path, which is `initial` where it is missing; gives the new number."""
+
+    collection: str
+    id: str
+    path: Path
+    by: int | float
+    initial: int | float
+    rules: codec.Codec
+    _written: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = True
+
+    def __call__(self, connection: Connection) -> Any:
+        writer = Writer(connection, self.collection)
+        if writer.statements.feed is None and self._is_simple(connection):
+            sql = writer.statements.by_id.increment(self.path.keys)
+            fresh = writer.parameters(self.id, self._text(Document(self.id, {})), None)
+            rows = connection.rows(sql, {**fresh, "by": self.by})
+            if rows:
+                return codec.decode(rows[0][0])
+        return writer.atomically(partial(self._slowly, connection, writer))
+
+    def written(self) -> Mapping[str, str]:
+        return self._written
+
+    def _is_simple(self, connection: Connection) -> bool:
+        whole = type(self.by) is int and abs(self.by) <= NINES
+        return whole and connection.database.can_order(self.path.keys)
+
+    def _slowly(self, connection: Connection, writer: Writer) -> Any:
+        for _ in range(MAX_ATTEMPTS):
+            found = GetDocument(self.collection, self.id)(connection)
+            if found is None:
+                text = self._text(Document(self.id, {}))
+                done = writer.insert(self.id, text, None)
+            else:
+                text = self._text(found)
+                done = writer.rewrite(found, text)
+            if done:
+                return self._value(codec.decode(text))
+        raise TransactionConflict(f"{self!r}: the object is changed by others again and again")
+
+    def _text(self, document: Document) -> str:
+        """Return the text of an object's body with the number increased."""
+        if self._value(document.body) is MISSING:
+            document = replace(document, body=self._added(document, self.initial))
+        self._written.clear()
+        self._written[document.id] = self.rules.encode(self._added(document, self.by))
+        return self._written[document.id]
+
+    def _added(self, document: Document, number: int | float) -> Any:
+        update = Update.parse({"$inc": {self.path: number}}, rules=self.rules)
+        return update.apply(document, now=now())
+
+    def _value(self, body: Any) -> Any:
+        found = (each for each in reach(body, self.path.keys, leaf=False) if each is not MISSING)
+        return next(found, MISSING)
+
+
+def read_increment(path: Any, by: Any, initial: Any, rules: codec.Codec) -> Path:
+    """Return the path of a number that can be increased; raises `InvalidUpdate`."""
+    for number in (by, initial):
+        Update.parse({"$inc": {path: number}}, rules=rules)
+    return path if isinstance(path, Path) else Path.parse(path)

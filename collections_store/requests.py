@@ -1,0 +1,65 @@
+"""What `bulk_write` takes: pymongo's requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class InsertOne:
+    """Insert an object, under a new id unless one is given: see `Collection.insert_one`."""
+
+    body: Any
+    id: str | None = field(default=None, kw_only=True)
+    ttl: float | timedelta | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateOne:
+    """Change the first object that matches: see `Collection.update_one`."""
+
+    filter: Any
+    update: Any
+    upsert: bool = field(default=False, kw_only=True)
+    array_filters: Any = field(default=None, kw_only=True)
+    sort: Any = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMany:
+    """Change the objects that match: see `Collection.update_many`."""
+
+    filter: Any
+    update: Any
+    upsert: bool = field(default=False, kw_only=True)
+    array_filters: Any = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceOne:
+    """Give the first object that matches another body: see `Collection.replace_one`."""
+
+    filter: Any
+    replacement: Any
+    upsert: bool = field(default=False, kw_only=True)
+    sort: Any = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOne:
+    """Delete the first object that matches: see `Collection.delete_one`."""
+
+    filter: Mapping[str, Any] | Any
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteMany:
+    """Delete the objects that match: see `Collection.delete_many`."""
+
+    filter: Mapping[str, Any] | Any
+
+
+Request: TypeAlias = InsertOne | UpdateOne | UpdateMany | ReplaceOne | DeleteOne | DeleteMany
