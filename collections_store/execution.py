@@ -337,7 +337,9 @@ def _on(lease: Lease, operation: Operation[T], job: Job | None) -> T:
     if not isinstance(connection, DriverConnection):
         with lease.sa.begin():
             connection.prepare(write=operation.WRITES)
-            return perform(operation, connection)
+            result = perform(operation, connection)
+        connection.tell()
+        return result
     if job is None:
         return perform(operation, connection)
 

@@ -29,8 +29,10 @@ from .operations import (
     BulkBatch,
     GetDocument,
     Given,
+    HasPrunable,
     Insert,
     Mode,
+    Prune,
     Purge,
     PutBatch,
     Rewrite,
@@ -262,10 +264,14 @@ def change(
 
 
 def purge(collection: str) -> Steps[int]:
-    """Delete what has expired, some at a time; returns how many."""
+    """Delete what has expired, some at a time, and changes that are kept no longer; returns how many
+    objects.
+    """
     total = 0
     while (gone := (yield Purge(collection))) > 0:
         total += gone
+    if (yield HasPrunable(collection)):
+        yield Prune(collection)
     return total
 
 

@@ -67,6 +67,7 @@ class AsyncStore(AsyncCollections):
         prefix: str = "cs_",
         schema: str | None = None,
         upgrade: Upgrade | None = None,
+        sweep_interval: float | None = None,
     ) -> None:
         self._store = Store(
             url,
@@ -80,8 +81,10 @@ class AsyncStore(AsyncCollections):
             prefix=prefix,
             schema=schema,
             upgrade=upgrade,
+            sweep_interval=sweep_interval,
         )
         self._codec = self._store._codec
+        self._bell = self._store._bell
         self._mailbox: Mailbox | None = None
         self._finished = threading.Event()
         self._employ()
@@ -302,7 +305,7 @@ class AsyncStore(AsyncCollections):
         """
         options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
         settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
-        collection = Collection(self._run_here, self._store._codec, check_name(name))
+        collection = Collection(self._run_here, self._codec, check_name(name), self._bell)
         if settings != AS_IT_IS:
             self._run_here(Configure(name, settings))
         return collection
@@ -326,6 +329,7 @@ class AsyncStore(AsyncCollections):
 
 def _finish(workers: tuple[Workers, ...], store: Store, patience: float | None) -> None:
     if not store._is_forked:
+        store._bell.close()  # first: those who wait shall not have to wait for others
         store._close_transactions(patience)
         for each in workers:
             each.stop(patience)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Final, Protocol, TypeVar
 
+from .bell import Bell
 from .codec import Codec
 from .collection import Collection, Ttl
 from .collection_options import Changes, Settings
@@ -38,6 +39,8 @@ class Collections(ABC):
     """What a store and a transaction have in common: collections, and something that runs."""
 
     _codec: Codec
+    _bell: Bell | None = None
+    """A transaction has none."""
 
     @abstractmethod
     def run(self, operation: Operation[T]) -> T:
@@ -74,13 +77,13 @@ class Collections(ABC):
         """
         options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
         settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
-        collection = Collection(self.run, self._codec, check_name(name))
+        collection = Collection(self.run, self._codec, check_name(name), self._bell)
         if settings != AS_IT_IS:
             self.run(Configure(name, settings))
         return collection
 
     def __getitem__(self, name: str) -> Collection:
-        return Collection(self.run, self._codec, check_name(name))
+        return Collection(self.run, self._codec, check_name(name), self._bell)
 
     def create_collection(
         self,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 
+from .bell import Bell
 from .blocks import Held
 from .codec import Codec
 from .collection import Ttl
@@ -32,6 +33,8 @@ class AsyncCollections:
     """What a store and a transaction have in common: collections, and something that runs."""
 
     _codec: Codec
+    _bell: Bell | None = None
+    """A transaction has none."""
 
     async def run(self, operation: Operation[T]) -> T:
         """Return the operation's result."""
@@ -70,13 +73,13 @@ class AsyncCollections:
         """
         options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
         settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
-        collection = AsyncCollection(self.run, self._codec, check_name(name))
+        collection = AsyncCollection(self.run, self._codec, check_name(name), self._bell)
         if settings != AS_IT_IS:
             await self.run(Configure(name, settings))
         return collection
 
     def __getitem__(self, name: str) -> AsyncCollection:
-        return AsyncCollection(self.run, self._codec, check_name(name))
+        return AsyncCollection(self.run, self._codec, check_name(name), self._bell)
 
     async def create_collection(
         self,

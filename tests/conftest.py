@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from hypothesis import core
 from postgres_server import NoPostgres, postgres_server
 
-from collections_store import AsyncStore, Store, schema
+from collections_store import AsyncChangeStream, AsyncStore, Store, schema
 
 _seed = random.SystemRandom().randrange(2**32)
 
@@ -105,6 +105,8 @@ class Awaited:
             result = function(*arguments, **options)
             if inspect.isasyncgen(result):
                 return self._each(result)
+            if isinstance(result, AsyncChangeStream):
+                return AwaitedStream(result, self._runner).started()
             if hasattr(result, "__aenter__"):
                 return AwaitedContext(result, self._runner)
             return self._runner.run(result) if inspect.iscoroutine(result) else result
@@ -117,6 +119,29 @@ class Awaited:
 
         while (item := self._runner.run(step())) is not self:
             yield item
+
+
+class AwaitedStream(Awaited):
+    """An asynchronous stream of changes, seen as a synchronous one, which begins when it is made."""
+
+    def started(self) -> "AwaitedStream":
+        async def start() -> None:
+            await self._twin
+
+        self._runner.run(start())
+        return self
+
+    def __iter__(self) -> "AwaitedStream":
+        return self
+
+    def __next__(self) -> Any:
+        async def step() -> Any:
+            return await anext(self._twin, self)
+
+        found = self._runner.run(step())
+        if found is self:
+            raise StopIteration
+        return found
 
 
 class AwaitedContext:

@@ -8,15 +8,22 @@ import pytest
 
 import collections_store
 from collections_store import (
+    AsyncChangeStream,
     AsyncCollection,
     AsyncStore,
     AsyncTransaction,
+    ChangeStream,
     Collection,
     Store,
     Transaction,
 )
 
-TWINS = [(Collection, AsyncCollection), (Store, AsyncStore), (Transaction, AsyncTransaction)]
+TWINS = [
+    (Collection, AsyncCollection),
+    (Store, AsyncStore),
+    (Transaction, AsyncTransaction),
+    (ChangeStream, AsyncChangeStream),
+]
 OTHER_NAMES = {"get_sync_collection": "get_collection", "close": "aclose"}
 ONLY_ASYNC = {"get_sync_collection"}
 """For a synchronous component in an asynchronous program."""

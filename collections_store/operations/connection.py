@@ -142,15 +142,14 @@ class DriverConnection:
     def commit(self) -> None:
         """Commit the transaction, unless one of `before_commit` objects."""
         changes, self.pending = self.pending, []
-        if changes:
-            record(self, changes)
+        recorded = record(self, changes) if changes else ()
         for objects in self.before_commit:
             objects()
         self.committing = True
         self.say(COMMIT)
         self.grouped = False
-        if changes:
-            self.catalogue.changed()
+        if recorded:
+            self.catalogue.changed(recorded)
 
     def rollback(self) -> None:
         """Roll back the transaction, unless the database did."""
@@ -215,7 +214,9 @@ class SharedConnection:
     __slots__ = ("catalogue", "committing", "database", "recorded", "sa", "store")
 
     def __init__(self, connection: sa.Connection, catalogue: Catalogue) -> None:
-        self.committing = self.recorded = False
+        self.committing = False
+        self.recorded: set[str] = set()
+        """The collections of which changes were recorded."""
         self.sa, self.catalogue = connection, catalogue
         self.store, self.database = catalogue.statements, catalogue.statements.database
 
@@ -237,8 +238,7 @@ class SharedConnection:
         return False
 
     def record(self, change: Pending) -> None:
-        record(self, [change])
-        self.recorded = True
+        self.recorded |= record(self, [change])
 
     def say(self, words: str) -> None:
         """Execute what has no parameters and gives no rows."""
@@ -273,8 +273,13 @@ class SharedConnection:
         """Commit the transaction."""
         self.committing = True
         self.sa.commit()
-        if self.recorded:
-            self.catalogue.changed()
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell of the changes that were recorded and committed."""
+        recorded, self.recorded = self.recorded, set()
+        if recorded:
+            self.catalogue.changed(recorded)
 
     def rollback(self) -> None:
         """Roll back the transaction, unless the database did."""
