@@ -1,4 +1,4 @@
-"""What a connection tells at its commits, and what it takes back."""
+"""What a connection records at its commits, and what it takes back."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from collections_store import Store
-from collections_store.operations import DriverConnection
+from collections_store.operations import DriverConnection, Put
 
 
 @pytest.fixture
 def connection() -> Iterator[DriverConnection]:
     with Store("sqlite://") as store:
+        store.create_collection("things", changes=True)
         store["things"].put("a", 1)
         assert store._backend is not None
         pool: Any = store._backend._pools[0]
@@ -20,39 +21,52 @@ def connection() -> Iterator[DriverConnection]:
         pool.release(lease)
 
 
-def test_what_is_pending_is_told_after_the_commit(connection: DriverConnection) -> None:
-    told: list[Any] = []
-    connection.after_commit = told.append
+def put(connection: DriverConnection, *ids: str) -> None:
+    for id in ids:
+        Put("things", id, "1")(connection)
+
+
+def recorded(connection: DriverConnection) -> list[str]:
+    """Return the ids of the changes that were recorded."""
+    feed = connection.collection("things").feed
+    assert feed is not None
+    return [row[2] for row in connection.rows(feed.after, {"seq": 0, "limit": 100})]
+
+
+def test_what_is_pending_is_recorded_by_the_commit(connection: DriverConnection) -> None:
     connection.begin_block("repeatable read")
-    connection.pending.append(1)
+    put(connection, "b")
     with pytest.raises(ZeroDivisionError), connection.savepoint():
-        connection.pending.append("undone")
+        put(connection, "undone")
         with connection.savepoint():
-            connection.pending.append("undone too")
+            put(connection, "undone too")
         raise ZeroDivisionError
     with connection.savepoint():
-        connection.pending.append(2)
-    assert told == []
+        put(connection, "c")
+    assert recorded(connection) == ["a"]
+    assert [each.row["id"] for each in connection.pending] == ["b", "c"]
     connection.commit()
-    assert told == [[1, 2]]
+    assert recorded(connection) == ["a", "b", "c"]
     with connection.transaction(write=True):
-        connection.pending.append(3)
-    assert told == [[1, 2], [3]]
+        put(connection, "d")
+    assert recorded(connection) == ["a", "b", "c", "d"]
     connection.comes_to_rest()
 
 
-def test_what_is_rolled_back_is_not_told(connection: DriverConnection) -> None:
-    told: list[Any] = []
-    connection.after_commit = told.append
+def test_what_is_rolled_back_is_not_recorded(connection: DriverConnection) -> None:
+    told: list[str] = []
+    connection.catalogue.changed = lambda: told.append("changed")
     with pytest.raises(ZeroDivisionError), connection.transaction(write=True):
-        connection.pending.append(1)
+        put(connection, "x")
         raise ZeroDivisionError
     connection.begin_block("serializable")
-    connection.pending.append(2)
+    put(connection, "y")
     assert connection.comes_to_rest()
     connection.begin_group()
     connection.commit()
-    assert told == []
+    assert (recorded(connection), told) == (["a"], [])
+    put(connection, "z")
+    assert (recorded(connection), told) == (["a", "z"], ["changed"])
 
 
 def test_a_commit_can_be_prevented(connection: DriverConnection) -> None:
