@@ -119,9 +119,9 @@ class Writing:
         return result
 
     def _all(self, reading: Iterator[Batch], bodies: Any) -> Steps[PutManyResult]:
-        """Write all or none: one batch is so by itself, several are so together."""
+        """Write all or none: a batch of which none is refused is so by itself, all else is so together."""
         first = list(islice(reading, 2))
-        if len(first) < 2:
+        if len(first) < 2 and self.mode in {"replace", "ignore"}:
             return (yield from self._put(first))
         begun = chain(first, reading)
         read = _again(bodies, lambda: batches(self._given(bodies, [])), begun)
