@@ -23,7 +23,11 @@ def plan(rows: Sequence[Any], table: sa.Table) -> Plan:
     used = [step["Index Name"] for step in main if "Index Name" in step]
     natural, known = (
         f"{table.name}_seq_key",
-        {f"{table.name}_pkey": "$id", f"{_stem(table)}$i0": "$body"},
+        {
+            f"{table.name}_pkey": "$id",
+            f"{_stem(table)}$i0": "$body",
+            f"{_stem(table)}$x": "$expires_at",
+        },
     )
     return Plan(
         lines=tuple(_line(depth, step) for depth, step in steps),

@@ -23,9 +23,15 @@ def plan(rows: Sequence[Any], table: sa.Table) -> Plan:
     lines = tuple(row[3] for row in rows)
     found = (match for line in lines for match in _USED.finditer(line))
     names = (match[1] or match[2] for match in found)
-    indexes = tuple("$id" if name.startswith("sqlite_autoindex") else name for name in names)
+    indexes = tuple(map(_known, names))
     whole = (match for line in lines if line.startswith("SCAN ") for match in _USED.finditer(line))
     walked = tuple(match[1] for match in whole)
     scans = any(line == f"SCAN {table.name}" for line in lines)
     sorts = "USE TEMP B-TREE FOR ORDER BY" in lines
     return Plan(lines, indexes, walked, scans, sorts)
+
+
+def _known(name: str) -> str:
+    if name.startswith("sqlite_autoindex"):
+        return "$id"
+    return "$expires_at" if name.endswith("$x") else name

@@ -112,13 +112,14 @@ class IdStatements:
         ttl = sa.func.coalesce(sa.cast(given, sa.BigInteger), c.ttl)
         until = sa.func.coalesce(number("now") + ttl, c.expires_at)
         update = sa.update(self._table).where(self._is_id, is_live(self._table))
-        return self._sql(update.values(ttl=ttl, expires_at=until))
+        return self._sql(update.values(ttl=ttl, expires_at=until, updated_at=c.updated_at))
 
     @cached_property
     def keep(self) -> str:
         """Have `:id` live for ever."""
         update = sa.update(self._table).where(self._is_id, is_live(self._table))
-        return self._sql(update.values(ttl=sa.null(), expires_at=sa.null()))
+        life = {"ttl": sa.null(), "expires_at": sa.null()}
+        return self._sql(update.values(**life, updated_at=self._table.c.updated_at))
 
     @cached_property
     def hold(self) -> str:

@@ -73,6 +73,7 @@ def kind_of(explained: Explanation, indexes: list[Index]) -> str:
     """Name the kind of the index that is used."""
     kinds = {each.name: "index of arrays" if each.arrays else "index" for each in indexes}
     kinds |= {"$body": "index over bodies", "$id": "index of ids"}
+    kinds["$expires_at"] = "index of expiry times"
     used = {kinds[name] for name in explained.indexes}
     return next(kind for kind in dict.fromkeys(kinds.values()) if kind in used)
 
