@@ -38,6 +38,7 @@ from .operations import (
     NeedsTransaction,
     Operation,
     Purge,
+    ReadBefore,
     SharedConnection,
     collections_of,
     duplicate_of,
@@ -237,7 +238,7 @@ class Executor:
         away = isinstance(error, DatabaseUnavailable)
         if waited > (RECONNECT_FOR if away else 0.9 * self._patience):
             raise error
-        if getattr(error, "in_doubt", False):
+        if getattr(error, "in_doubt", False) or isinstance(error, ReadBefore):
             raise error
 
 

@@ -21,7 +21,6 @@ from .errors import (
     DuplicateKey,
     InvalidId,
     InvalidOption,
-    TransactionConflict,
     VersionConflict,
     shortened,
 )
@@ -33,6 +32,7 @@ from .operations import (
     Mode,
     Purge,
     PutBatch,
+    ReadBefore,
     Rewrite,
     Steps,
     Together,
@@ -75,6 +75,21 @@ class Call:
     argument: Any
 
 
+class _Named:
+    """New bodies with their ids, which are others each time that they are read."""
+
+    def __init__(self, bodies: Mapping[str, Any] | Iterable[Any]) -> None:
+        self._bodies = bodies
+        self.ids: list[str] = []
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        given, self.ids = self._bodies, []
+        pairs = given.items() if isinstance(given, Mapping) else ((new_id(), b) for b in given)
+        for id, body in pairs:
+            self.ids.append(id)
+            yield id, body
+
+
 @dataclass(frozen=True, slots=True)
 class Writing:
     """How many objects are written: of which collection, by which rules."""
@@ -97,18 +112,9 @@ class Writing:
 
     def insert(self, bodies: Any) -> Steps[InsertManyResult]:
         """Write new bodies; returns their ids."""
-        ids: list[str] = []
-
-        def given() -> Iterator[tuple[str, Any]]:
-            pairs = (
-                bodies.items() if isinstance(bodies, Mapping) else ((new_id(), b) for b in bodies)
-            )
-            for id, body in pairs:
-                ids.append(id)
-                yield id, body
-
-        yield from self.put(given())
-        return InsertManyResult(tuple(ids))
+        named = _Named(bodies)
+        yield from self.put(iter(named) if iter(bodies) is bodies else named)
+        return InsertManyResult(tuple(named.ids))
 
     def _put(self, reading: Iterable[Batch]) -> Steps[PutManyResult]:
         result = PutManyResult()
@@ -282,7 +288,7 @@ def _again(
 
     def read() -> Iterator[T]:
         if not left and iter(given) is given:
-            raise TransactionConflict(AGAIN)
+            raise ReadBefore(AGAIN)
         return left.pop() if left else begin()
 
     return read

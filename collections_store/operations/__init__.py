@@ -59,7 +59,7 @@ from .queries import (
 )
 from .reading import Batch, ReadBatch, Reading
 from .revisions import CreateStore, ReadRevision, create_or_find
-from .together import Steps, Together, follow
+from .together import ReadBefore, Steps, Together, follow
 from .updating import Answer, FindAndDelete, Modification, ModifyMany, ModifyOne, Replacement
 from .writing import NeedsTransaction
 
@@ -153,6 +153,7 @@ __all__ = [
     "Put",
     "PutBatch",
     "ReadBatch",
+    "ReadBefore",
     "ReadRevision",
     "Reading",
     "Remove",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
-from ..errors import CollectionsStoreError
+from ..errors import CollectionsStoreError, TransactionConflict
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Any, Any, T]
 """Yields operations, takes their results (or what they raise), and returns what comes of them."""
+
+
+class ReadBefore(TransactionConflict):
+    """Steps that met a conflict cannot begin anew: what they read can be read once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,7 @@ class Together:
     SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> Any:
+        connection.collection(self.collection)  # where there is none, nothing is read in vain
         return follow(lambda operation: self._step(connection, operation), self.begin())
 
     def written(self) -> Mapping[str, str]:
