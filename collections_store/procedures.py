@@ -222,7 +222,7 @@ def _bulk(
 def _parts(collection: str, codec: Codec, requests: Iterable[Any]) -> Iterator[Requested]:
     """Yield the operations that are asked for, by their positions; or why there is none."""
     for position, request in enumerate(requests):
-        if not isinstance(request, get_args(Request)):
+        if not isinstance(request, Request):
             raise InvalidOption(
                 "requests", f"{shortened(request)} is none: InsertOne, UpdateOne, …"
             )
