@@ -25,7 +25,9 @@ def test_all_or_none_of_what_can_be_read_once_is_written_to_a_collection_that_is
     store: Any,
 ) -> None:
     assert len(store["a"].insert_many(iter([1, 2]), atomic=True).inserted_ids) == 2
-    assert store["b"].put_many(((str(n), n) for n in range(2500)), atomic=True).written_count == 2500
+    assert (
+        store["b"].put_many(((str(n), n) for n in range(2500)), atomic=True).written_count == 2500
+    )
     requests = (InsertOne(n) for n in range(1200))
     assert store["c"].bulk_write(requests, atomic=True).inserted_count == 1200
     assert [store[name].count() for name in "abc"] == [2, 2500, 1200]

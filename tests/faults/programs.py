@@ -216,22 +216,22 @@ def one_more(body: Any) -> Any:
 
 
 WAYS: dict[str, Callable[[Store, str], Any]] = {
-    "change": lambda store, id: store["counters"].change(id, one_more, default={"n": 0}),
-    "increment": lambda store, id: store["counters"].increment(id, "n"),
-    "update": lambda store, id: store["counters"].update(id, {"$inc": {"n": 1}}, upsert=True),
-    "update_many": lambda store, id: store["counters"].update_many(
-        {"$id": id}, {"$inc": {"n": 1}}, upsert=True
+    "change": lambda store, own: store["counters"].change(own, one_more, default={"n": 0}),
+    "increment": lambda store, own: store["counters"].increment(own, "n"),
+    "update": lambda store, own: store["counters"].update(own, {"$inc": {"n": 1}}, upsert=True),
+    "update_many": lambda store, own: store["counters"].update_many(
+        {"$id": own}, {"$inc": {"n": 1}}, upsert=True
     ),
-    "find_one_and_update": lambda store, id: store["counters"].find_one_and_update(
-        {"$id": id}, {"$inc": {"n": 1}}, upsert=True
+    "find_one_and_update": lambda store, own: store["counters"].find_one_and_update(
+        {"$id": own}, {"$inc": {"n": 1}}, upsert=True
     ),
-    "bulk_write": lambda store, id: store["counters"].bulk_write(
-        [UpdateOne({"$id": id}, {"$inc": {"n": 1}}, upsert=True)]
+    "bulk_write": lambda store, own: store["counters"].bulk_write(
+        [UpdateOne({"$id": own}, {"$inc": {"n": 1}}, upsert=True)]
     ),
     "put": put_one_more,
     "transaction": count_in_a_transaction,
 }
-"""How a counter named `id` can be counted up."""
+"""How a counter under an id of its `own` can be counted up."""
 
 
 def count(url: str, options: dict[str, Any], threads: str, times: str) -> None:
@@ -252,7 +252,7 @@ def take_jobs(url: str, options: dict[str, Any], worker: str) -> None:
         return taken
 
     with Store(url, **options) as store, ThreadPoolExecutor(3) as pool:
-        print(json.dumps(sum(pool.map(work, [store] * 3), [])))
+        print(json.dumps([job for taken in pool.map(work, [store] * 3) for job in taken]))
 
 
 def delete_jobs(url: str, options: dict[str, Any]) -> None:
