@@ -192,9 +192,12 @@ class Opener:
         self._stores.append(store)
         return store
 
+    def close_stores(self) -> None:
+        while self._stores:
+            self._stores.pop().close()
+
     def close(self) -> None:
-        for store in self._stores:
-            store.close()
+        self.close_stores()
         self._runner.close()
 
 
