@@ -134,6 +134,7 @@ FLOORS = [
         "operations.writing",
     },
     {"options"},
+    {"background"},
     {"bell", "threads"},
     {"pool"},
     {"migrate"},
