@@ -18,12 +18,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
+from .background import Background
 from .errors import StoreClosed
 
 POLL_EVERY: Final = 0.25
 """Seconds."""
-PATIENCE: Final = 30.0
-"""Seconds that closing waits for a look that does not come back."""
 Wake: TypeAlias = Callable[[], object]
 Look: TypeAlias = Callable[[str], object]
 
@@ -40,8 +39,9 @@ class Bell:
     def __init__(self, look: Callable[[], Look | None] | None) -> None:
         self._look = look
         self._listening: dict[str, list[Wake]] = {}
-        self._thread: threading.Thread | None = None
-        self._stop = threading.Event()
+        self._seen: dict[str, object] = {}
+        self._thread: Background | None = None
+        self._closed = False
 
     @contextmanager
     def listening(self, collection: str, wake: Wake) -> Iterator[None]:
@@ -54,14 +54,12 @@ class Bell:
 
     def _listen(self, collection: str, wake: Wake) -> None:
         with _guard:
-            if self._stop.is_set():
+            if self._closed:
                 raise StoreClosed("the store is closed")
             self._listening.setdefault(collection, []).append(wake)
             _heard.add(self)
             if self._thread is None and self._look is not None:
-                name = "collections_store-changes"
-                self._thread = threading.Thread(target=self._keep_looking, name=name, daemon=True)
-                self._thread.start()
+                self._thread = Background("changes", POLL_EVERY, self._look_around)
 
     def _leave(self, collection: str, wake: Wake) -> None:
         with _guard:
@@ -80,35 +78,36 @@ class Bell:
 
     def forked(self) -> None:
         """Leave the parent's thread behind, which does not exist here, and who listened there."""
-        self._listening, self._thread, self._stop = {}, None, threading.Event()
+        self._listening, self._thread = {}, None
 
     def close(self) -> None:
         """Wake all, who shall find the store closed."""
-        self._stop.set()
         with _guard:
-            collections = tuple(self._listening)
+            self._closed, collections = True, tuple(self._listening)
+        if self._thread is not None:
+            self._thread.stop()
         for each in collections:
             self.wake(each)
 
-    def join(self, patience: float | None = None) -> None:
+    def join(self, patience: float) -> None:
         """Wait for the end of the thread."""
         thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(PATIENCE if patience is None else patience)
+        if thread is not None:
+            thread.join(patience)
 
-    def _keep_looking(self) -> None:
-        seen: dict[str, object] = {}
-        while not self._stop.wait(POLL_EVERY):
-            with _guard:
-                collections = tuple(self._listening)
-                if not collections:
-                    self._thread = None
-                    return
-            for each in collections:
-                if self._is_changed(each, seen):
-                    self.wake(each)
+    def _look_around(self) -> bool:
+        """Look for changes; False: nobody listens, and the next one who does has another thread look."""
+        with _guard:
+            collections = tuple(self._listening)
+            if not collections:
+                self._thread = None
+                return False
+        for each in collections:
+            if self._is_changed(each):
+                self.wake(each)
+        return True
 
-    def _is_changed(self, collection: str, seen: dict[str, object]) -> bool:
+    def _is_changed(self, collection: str) -> bool:
         look = None if self._look is None else self._look()
         if look is None:
             return False
@@ -116,8 +115,8 @@ class Bell:
             found = look(collection)
         except Exception:  # noqa: BLE001 - those who wait shall look, and meet it themselves
             return True
-        before: Any = seen.get(collection, seen)
-        seen[collection] = found
+        before: Any = self._seen.get(collection, self)
+        self._seen[collection] = found
         return bool(before != found)
 
 

@@ -68,7 +68,7 @@ class ChangeStream:
         return follow(self._step, self._watching.look())
 
     def close(self) -> None:
-        """End the stream, also where another thread waits for it. Closing again does nothing."""
+        """End the stream, also where somebody waits for it. Closing again does nothing."""
         self._watching.closed = True
         self._woken.set()
 

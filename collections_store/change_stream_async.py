@@ -87,7 +87,7 @@ class AsyncChangeStream:
         return await follow(self._step, self._watching.look())
 
     async def aclose(self) -> None:
-        """End the stream, also where another task waits for it. Closing again does nothing."""
+        """End the stream, also where somebody waits for it. Closing again does nothing."""
         self._watching.closed = True
         self._woken.set()
 

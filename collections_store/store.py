@@ -177,13 +177,13 @@ class Store(Collections):
         patience = self._options.busy_timeout if patience is None else patience
         self._bell.close()
         if sweeper is not None:
-            sweeper.stop()
+            sweeper.thread.stop()
         if backend is not None and self._finalizer is not None:
             self._finalizer.detach()
             backend.close(patience)
         self._bell.join(patience)
         if sweeper is not None:
-            sweeper.join(patience)
+            sweeper.thread.join(patience)
 
     def _close_transactions(self, patience: float | None) -> None:
         """Begin no more transactions; wait for those that are open, and then roll them back."""

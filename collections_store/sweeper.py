@@ -7,10 +7,10 @@ ends one sweep, or what is left of it; the next comes after the interval.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import Any, Final
 
+from .background import Background
 from .errors import StoreClosed
 from .operations import ListPurgeable, follow
 from .procedures import purge
@@ -20,43 +20,27 @@ Run = Callable[[Any], Any]
 
 
 class Sweeper:
-    """A thread that sweeps every `interval` seconds until it is stopped. `run` returns what runs an
-    operation, or None once the store is no more.
+    """Sweeps every `interval` seconds until it is stopped. `run` returns what runs an operation, or None
+    once the store is no more.
     """
 
     def __init__(self, run: Callable[[], Run | None], interval: float) -> None:
         self._run, self._interval = run, interval
-        self._stop = threading.Event()
         self._told = False
-        name = "collections_store-sweeper"
-        self._thread = threading.Thread(target=self._keep_sweeping, name=name, daemon=True)
-        self._thread.start()
+        self.thread = Background("sweeper", interval, self._work)
 
-    def stop(self) -> None:
-        """Have no sweep begin any more."""
-        self._stop.set()
-
-    def join(self, patience: float) -> None:
-        """Wait for the end of the thread."""
-        if self._thread is not threading.current_thread():
-            self._thread.join(patience)
-
-    def _keep_sweeping(self) -> None:
-        while not self._stop.wait(self._interval):
-            run = self._run()
-            if run is None:
-                return
+    def _work(self) -> bool:
+        run = self._run()
+        if run is not None:
             self._sweep(run)
-            del run
+        return run is not None
 
     def _sweep(self, run: Run) -> None:
         try:
             for name in run(ListPurgeable()):
-                if self._stop.is_set():
-                    return
                 follow(run, purge(name))
         except StoreClosed:
-            self._stop.set()
+            self.thread.stop()
         except Exception:
             if not self._told:  # once, until it works again
                 LOG.exception(

@@ -135,6 +135,7 @@ FLOORS = [
         "operations.writing",
     },
     {"options"},
+    {"background"},
     {"bell", "threads"},
     {"pool"},
     {"migrate"},

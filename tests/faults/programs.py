@@ -7,6 +7,7 @@ import json
 import os
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -436,6 +437,62 @@ def update_for_ever(url: str, options: dict[str, Any]) -> None:
         while True:
             os.write(1, b"again\n")
             store["things"].update_many({}, {"$inc": {"n": 1}})
+def write_recorded(url: str, options: dict[str, Any], name: str, times: str) -> None:
+    """Write one collection from three threads, in all kinds of ways, some of which conflict."""
+
+    def work(store: Store, thread: int) -> None:
+        things = store["things"]
+        for number in range(int(times)):
+            things.change("shared", lambda count: count + 1, default=0)
+            things.put(f"{name}-{thread}", number)
+            things.put_many({f"{name}-{thread}-{n}": number for n in range(2)})
+            with store.transaction() as tx:
+                tx["things"].put(f"{name}-{thread}-t", number)
+                tx["things"].remove(f"{name}-{thread}-t")
+
+    with Store(url, **options) as store:
+        threads = [threading.Thread(target=work, args=(store, thread)) for thread in range(3)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+
+
+def watch_and_tell(url: str, options: dict[str, Any], last: str) -> None:
+    """Print each change until the object `last` is put."""
+    with Store(url, **options) as store, store["things"].watch(after="oldest") as stream:
+        for change in stream:
+            print(change.kind, change.id, change.version, change.token, flush=True)
+            if change.id == last:
+                return
+
+
+def put_recorded(url: str, options: dict[str, Any]) -> None:
+    """Put what is recorded, for ever, and print each id once it is acknowledged."""
+    with Store(url, **options) as store:
+        for number in range(10**9):
+            store["things"].put_many({f"{number}-{n}": n for n in range(3)})
+            store["things"].put("counter", number)
+            os.write(1, f"{number}\n".encode())
+
+
+def forget_a_sweeper(url: str, options: dict[str, Any]) -> None:
+    """Use a store that sweeps and a stream that waits, fork, and end without closing anything."""
+    store = Store(url, sweep_interval=0.01, **options)
+    things = store.get_sync_collection("things", changes=True)
+    stream, waited_for = things.watch(), things.watch()
+    threading.Thread(target=lambda: list(waited_for), daemon=True).start()
+    child = os.fork()
+    if not child:
+        try:
+            stream.try_next()
+        except StoreClosed:
+            with Store(url, **options) as own, own["things"].watch() as fresh:
+                own["things"].put("child", 1)
+                print(threading.active_count(), next(fresh).id, flush=True)
+        sys.exit(0)
+    os.waitpid(child, 0)
+    print("parent", flush=True)
 
 
 if __name__ == "__main__":
