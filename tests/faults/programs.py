@@ -327,7 +327,7 @@ def count(url: str, options: dict[str, Any], threads: str, times: str) -> None:
     """Count up counters in every way, from many threads."""
     with Store(url, **options) as store, ThreadPoolExecutor(int(threads)) as pool:
         for way, work in WAYS.items():
-            list(pool.map(lambda _, way=way, work=work: work(store, way), range(int(times))))  # type: ignore[misc]
+            list(pool.map(lambda _, way=way, work=work: work(store, way), range(int(times))))
 
 
 def take_jobs(url: str, options: dict[str, Any], worker: str) -> None:
@@ -437,6 +437,8 @@ def update_for_ever(url: str, options: dict[str, Any]) -> None:
         while True:
             os.write(1, b"again\n")
             store["things"].update_many({}, {"$inc": {"n": 1}})
+
+
 def write_recorded(url: str, options: dict[str, Any], name: str, times: str) -> None:
     """Write one collection from three threads, in all kinds of ways, some of which conflict."""
 
