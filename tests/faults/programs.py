@@ -238,7 +238,7 @@ def count(url: str, options: dict[str, Any], threads: str, times: str) -> None:
     """Count up counters in every way, from many threads."""
     with Store(url, **options) as store, ThreadPoolExecutor(int(threads)) as pool:
         for way, work in WAYS.items():
-            list(pool.map(lambda _, way=way, work=work: work(store, way), range(int(times))))  # type: ignore[misc]
+            list(pool.map(lambda _, way=way, work=work: work(store, way), range(int(times))))
 
 
 def take_jobs(url: str, options: dict[str, Any], worker: str) -> None:
@@ -280,7 +280,7 @@ def insert_the_same(url: str, options: dict[str, Any]) -> None:
     """Insert the same ids as others in each way; print those that were ours."""
     ours: dict[str, list[str]] = {"insert_one": [], "put": [], "bulk_write": []}
     with Store(url, **options) as store:
-        for number in range(60):
+        for number in range(30):
             id = str(number)
             with suppress(DuplicateKey):
                 ours["insert_one"].append(store["insert_one"].insert_one({}, id=id).inserted_id)
@@ -297,7 +297,7 @@ def upsert_the_same(url: str, options: dict[str, Any]) -> None:
     """Have one object for each of many values; print how many were inserted."""
     inserted = 0
     with Store(url, **options) as store:
-        for number in range(60):
+        for number in range(30):
             done = store["unique"].update_one({"k": number}, {"$inc": {"n": 1}}, upsert=True)
             inserted += done.upserted_id is not None
     print(inserted)
