@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from collections_store import DuplicateKey, InsertOne, VersionConflict
+from collections_store import DuplicateKey, InsertOne, ReplaceOne, VersionConflict
 
 
 def test_all_or_none_is_so_where_one_of_a_few_is_refused(things: Any) -> None:
@@ -31,6 +31,17 @@ def test_all_or_none_of_what_can_be_read_once_is_written_to_a_collection_that_is
     requests = (InsertOne(n) for n in range(1200))
     assert store["c"].bulk_write(requests, atomic=True).inserted_count == 1200
     assert [store[name].count() for name in "abc"] == [2, 2500, 1200]
+
+
+def test_what_is_replaced_by_the_same_is_not_modified(things: Any) -> None:
+    body = {"long": 1, "b": {"y": [{"zz": 1, "a": 2}], "x": 1.0}, "a": None}
+    things.put("a", body)
+    assert things.replace_one({"$id": "a"}, body).modified_count == 0
+    assert things.update("a", {"$set": {"b": body["b"]}}).modified_count == 0
+    assert things.update("a", [{"$replaceWith": {"$literal": body}}]).modified_count == 0
+    assert things.bulk_write([ReplaceOne({}, body)]).modified_count == 0
+    assert things.find_one_and_replace({}, body, return_document=True).version == 1
+    assert things.replace_one({}, {**body, "long": 1.0}).modified_count == 1
 
 
 def test_touching_changes_nothing_but_the_time_to_live(things: Any) -> None:

@@ -369,7 +369,7 @@ def insert_the_same(url: str, options: dict[str, Any]) -> None:
     """Insert the same ids as others in each way; print those that were ours."""
     ours: dict[str, list[str]] = {"insert_one": [], "put": [], "bulk_write": []}
     with Store(url, **options) as store:
-        for number in range(60):
+        for number in range(30):
             id = str(number)
             with suppress(DuplicateKey):
                 ours["insert_one"].append(store["insert_one"].insert_one({}, id=id).inserted_id)
@@ -386,7 +386,7 @@ def upsert_the_same(url: str, options: dict[str, Any]) -> None:
     """Have one object for each of many values; print how many were inserted."""
     inserted = 0
     with Store(url, **options) as store:
-        for number in range(60):
+        for number in range(30):
             done = store["unique"].update_one({"k": number}, {"$inc": {"n": 1}}, upsert=True)
             inserted += done.upserted_id is not None
     print(inserted)

@@ -104,7 +104,7 @@ def test_an_id_that_many_processes_insert_is_one_s(shared_place: Place) -> None:
     outputs = [*map(json.loads, finish(*running))]
     for way in outputs[0]:
         won = [id for each in outputs for id in each[way]]
-        assert sorted(won, key=int) == list(map(str, range(60)))
+        assert sorted(won, key=int) == list(map(str, range(30)))
 
 
 def test_an_id_that_many_threads_insert_is_one_s(place: Place) -> None:
@@ -133,6 +133,6 @@ def test_upserts_that_race_make_one_object(shared_place: Place, changes: bool) -
         unique = store.create_collection("unique", changes=changes)
         unique.create_index("k", unique=True)
         outputs = finish(*(start("upsert_the_same", shared_place) for _ in range(4)))
-        assert sum(map(int, outputs)) == 60
+        assert sum(map(int, outputs)) == 30
         found = [(each.body["k"], each.body["n"], each.version) for each in unique.list(limit=100)]
-        assert sorted(found) == [(number, 4, 4) for number in range(60)]
+        assert sorted(found) == [(number, 4, 4) for number in range(30)]
