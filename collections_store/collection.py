@@ -408,7 +408,7 @@ class Collection:
         ...     store["counters"].increment("visits", "by.page", 2)
         2
         """
-        read = read_increment(path, by, initial, self._codec)
+        read = read_increment(path, by, initial)
         return self._run(Increment(self.name, check_id(id), read, by, initial, self._codec))
 
     def change(

@@ -441,7 +441,7 @@ class AsyncCollection:
         >>> asyncio.run(main())
         2
         """
-        read = read_increment(path, by, initial, self._codec)
+        read = read_increment(path, by, initial)
         return await self._run(Increment(self.name, check_id(id), read, by, initial, self._codec))
 
     async def change(

@@ -56,6 +56,9 @@ FORGIVEN: Final = 5
 RECONNECT_FOR: Final = 1.0
 """Seconds for which an operation looks for a database that went away."""
 
+LONGEST_PAUSE: Final = 4.0
+"""Seconds between two attempts of a long operation, at most."""
+
 
 class Abandoned(CollectionsStoreError):
     """The caller gave the operation up; it was rolled back."""
@@ -81,6 +84,7 @@ class Executor:
         begun = time.monotonic() if begun is None else begun
         vanished = count(1)
         for attempt in count():
+            started = time.monotonic()
             try:
                 return self._attempt(operation, job)
             except CollectionAbsent as error:
@@ -94,7 +98,8 @@ class Executor:
                     self.catalogue.forget(name)
             except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
                 self._consider(error, job, begun)
-                time.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 6)))
+                met = isinstance(error, TransactionConflict)
+                time.sleep(pause_after(attempt, time.monotonic() - started if met else 0.0))
             except UniqueViolated as error:
                 _abandon_if_asked(job, error)
                 if self.run(Purge(operation.collection)) and attempt < ATTEMPTS:  # type: ignore[attr-defined]
@@ -237,8 +242,16 @@ class Executor:
         away = isinstance(error, DatabaseUnavailable)
         if waited > (RECONNECT_FOR if away else 0.9 * self._patience):
             raise error
-        if getattr(error, "in_doubt", False):
+        if getattr(error, "in_doubt", False) or not getattr(error, "again", True):
             raise error
+
+
+def pause_after(attempt: int, took: float) -> float:
+    """Return how many seconds to wait, so that those who met do not meet again: the longer it `took` them,
+    and the more often they met, the further apart they must begin.
+    """
+    longest = max(0.001 * 2 ** min(attempt, 6), min(LONGEST_PAUSE, took * (1 + attempt)))
+    return random.uniform(0, longest)
 
 
 def run_within(connection: SharedConnection, operation: Operation[T]) -> T:

@@ -115,10 +115,12 @@ class Writing:
     def _put(self, reading: Iterable[Batch]) -> Steps[PutManyResult]:
         result = PutManyResult()
         for batch in reading:
-            step = yield from self._write(PutBatch(self.collection, batch, self.mode, self.ttl))
+            step = yield from self._write(self._batch(batch))
             result += step
-            self._object(result.refused)
         return result
+
+    def _batch(self, given: Batch) -> PutBatch:
+        return PutBatch(self.collection, given, self.mode, self.ttl, self.atomic)
 
     def _all(self, reading: Iterator[Batch], bodies: Any) -> Steps[PutManyResult]:
         """Write all or none: one batch is so by itself, several are so together."""
@@ -141,8 +143,9 @@ class Writing:
             try:
                 yield Given(position, check_id(id), self.codec.encode(body), version)
             except CollectionsStoreError as error:
+                if self.atomic:
+                    raise
                 refused.append(Refusal(position, id if isinstance(id, str) else None, error))
-                self._object(refused)
 
     def _parts(self, given: Any) -> tuple[Any, Any, int | None]:
         """Return id, body and version; what is no such thing is no refusal, but a mistake."""
@@ -154,12 +157,6 @@ class Writing:
         more = "triples of an id, a body and a version (None: no object)"
         wanted = more if self.mode == "if_version" else "pairs of an id and a body"
         raise InvalidId(given, f"give {wanted}")
-
-    def _object(self, refused: Iterable[Refusal]) -> None:
-        """All or nothing: what is refused ends it."""
-        if self.atomic:
-            for each in refused:
-                raise each.error
 
     def _write(self, batch: PutBatch) -> Steps[PutManyResult]:
         """Write a batch but for what a unique index forbids."""
@@ -174,7 +171,7 @@ class Writing:
                     raise
                 result += _refusing(doomed[0], error)
                 rest = tuple(each for each in batch.given if each is not doomed[0])
-                batch = PutBatch(self.collection, rest, self.mode, self.ttl)
+                batch = self._batch(rest)
         for one in batch.one_by_one():
             try:
                 result += yield one
@@ -225,7 +222,7 @@ def _bulk(
 def _parts(collection: str, codec: Codec, requests: Iterable[Any]) -> Iterator[Requested]:
     """Yield the operations that are asked for, by their positions; or why there is none."""
     for position, request in enumerate(requests):
-        if not isinstance(request, get_args(Request)):
+        if not isinstance(request, Request):
             raise InvalidOption(
                 "requests", f"{shortened(request)} is none: InsertOne, UpdateOne, …"
             )
@@ -288,7 +285,7 @@ def _again(
 
     def read() -> Iterator[T]:
         if not left and iter(given) is given:
-            raise TransactionConflict(AGAIN)
+            raise TransactionConflict(AGAIN, again=False)
         return left.pop() if left else begin()
 
     return read

@@ -7,8 +7,8 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from itertools import count
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from . import dialects
 from .backend import Backend, connections, transactions
 from .bell import Bell, ring
-from .blocks import Block
+from .blocks import Held
 from .change import Place
 from .codec import Codec
 from .dialects import Database, Durability, Isolation, TableVanished
@@ -222,19 +222,7 @@ class Store(Collections):
         ...     store["stock"].get("tea")
         2
         """
-        return self._transaction(check_isolation(isolation))
-
-    @contextmanager
-    def _transaction(self, isolation: Isolation) -> Iterator[Transaction]:
-        if self._closed is not None:
-            raise StoreClosed(self._closed)
-        block = self._begin(self._turns.take(), isolation)
-        try:
-            yield Transaction(block, self._codec)
-        except BaseException as error:
-            block.rollback(error)
-            raise
-        block.commit()
+        return _Whole(self, check_isolation(isolation))
 
     def run_transaction(
         self,
@@ -325,7 +313,12 @@ class Store(Collections):
         size = transactions(self._url, self._options, self._database)
         return Turns(size, self._options.busy_timeout)
 
-    def _begin(self, turn: Turn, isolation: Isolation, job: Job | None = None) -> Block:
+    def _begin_here(self, isolation: Isolation) -> Held:
+        if self._closed is not None:
+            raise StoreClosed(self._closed)
+        return self._begin(self._turns.take(), isolation)
+
+    def _begin(self, turn: Turn, isolation: Isolation, job: Job | None = None) -> Held:
         """Begin a transaction whose turn has come; the turn is given back in any case."""
         try:
             backend = self._backend or self._open()
@@ -394,8 +387,41 @@ class Store(Collections):
             self._finalizer = None
 
 
+class _Whole:
+    """The context of a transaction. No generator: a signal that raises as such a context is entered
+    leaves that behind, and the transaction open for as long as the traceback is kept.
+    """
+
+    def __init__(self, store: Store, isolation: Isolation) -> None:
+        self._store, self._isolation = store, isolation
+        self._open: list[Held] = []
+
+    def __enter__(self) -> Transaction:
+        held: Held | None = None
+        try:
+            held = self._store._begin_here(self._isolation)
+            self._open.append(held)
+            return Transaction(held.block, self._store._codec)
+        except BaseException:
+            if held is not None:
+                held.block.rollback()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        held = self._open.pop()
+        if error is None:
+            held.block.commit()
+        else:
+            held.block.rollback(error)
+
+
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
-_abandoned: Final[list[tuple[Backend, list[Block]]]] = []
+_abandoned: Final[list[tuple[Backend, list[Held | None]]]] = []
 
 
 def _after_fork() -> None:

@@ -37,9 +37,9 @@ def equal(left: Any, right: Any, *, ordered: bool = True) -> bool:
     return bool(left == right)
 
 
-def identical(left: Any, right: Any) -> bool:
-    """Tell whether two JSON values are spelled alike: 1 and 1.0 are not, nor 0.0 and -0.0, nor objects
-    with keys in another order.
+def identical(left: Any, right: Any, *, ordered: bool = True) -> bool:
+    """Tell whether two JSON values are spelled alike: 1 and 1.0 are not, nor 0.0 and -0.0, nor, if
+    `ordered`, objects with keys in another order.
     """
     if left is right:
         return True
@@ -47,11 +47,13 @@ def identical(left: Any, right: Any) -> bool:
         return False
     match left:
         case dict():
-            return list(left) == list(right) and all(
-                identical(v, right[k]) for k, v in left.items()
-            )
+            if left.keys() != right.keys() or (ordered and list(left) != list(right)):
+                return False
+            return all(identical(v, right[k], ordered=ordered) for k, v in left.items())
         case list():
-            return len(left) == len(right) and all(map(identical, left, right))
+            pairs = zip(left, right, strict=False)
+            same = (identical(one, other, ordered=ordered) for one, other in pairs)
+            return len(left) == len(right) and all(same)
         case float():
             return str(left) == str(right)
     return bool(left == right)

@@ -5,6 +5,7 @@ import inspect
 import itertools
 import os
 import random
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ import sqlalchemy as sa
 from hypothesis import core
 from postgres_server import NoPostgres, postgres_server
 
-from collections_store import AsyncChangeStream, AsyncStore, Store
+from collections_store import AsyncChangeStream, AsyncStore, Store, schema
 
 _seed = random.SystemRandom().randrange(2**32)
 
@@ -191,10 +192,37 @@ class Opener:
         self._stores.append(store)
         return store
 
+    def close_stores(self) -> None:
+        while self._stores:
+            self._stores.pop().close()
+
     def close(self) -> None:
-        for store in self._stores:
-            store.close()
+        self.close_stores()
         self._runner.close()
+
+
+class Clock:
+    """The time that the library sees, in microseconds since 1970."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+    def forward(self, seconds: float) -> None:
+        self.now += round(seconds * 1_000_000)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Have the library ask a clock of the test's own, in this process."""
+    clock = Clock()
+    original = schema.now
+    for name, module in list(sys.modules.items()):
+        if name.startswith("collections_store.") and getattr(module, "now", None) is original:
+            monkeypatch.setattr(module, "now", clock)
+    return clock
 
 
 @pytest.fixture(params=["sqlite-file", "sqlite-memory", "postgresql"])

@@ -114,6 +114,7 @@ FLOORS = [
     {
         "operations",
         "operations.aggregation",
+        "operations.attempts",
         "operations.batches",
         "operations.bulk",
         "operations.connection",

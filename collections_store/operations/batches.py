@@ -35,12 +35,13 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class PutBatch:
-    """Write objects with different ids, in their order."""
+    """Write objects with different ids, in their order; `strict` raises what is refused."""
 
     collection: str
     given: tuple[Given, ...]
     mode: Mode = "replace"
     ttl: int | None = None
+    strict: bool = False
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
 
@@ -81,6 +82,8 @@ class PutBatch:
         refused: list[Refusal] = []
         for each in self.given:
             error = self._problem(each, versions.get(each.id))
+            if error is not None and self.strict:
+                raise error
             if error is not None:
                 refused.append(Refusal(each.position, each.id, error))
             elif self.mode != "ignore" or each.id not in versions:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from ..errors import CollectionsStoreError
+from .attempts import attempt
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -22,21 +23,12 @@ class Together:
 
     collection: str
     begin: Callable[[], Steps[Any]] = field(repr=False)
-    _current: list[Any] = field(default_factory=list, repr=False, compare=False)
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> Any:
-        return follow(lambda operation: self._step(connection, operation), self.begin())
-
-    def written(self) -> Mapping[str, str]:
-        """Return what the last step was to write."""
-        made: Callable[[], Mapping[str, str]] = getattr(self._current[-1], "written", dict)
-        return made()
-
-    def _step(self, connection: Connection, operation: Any) -> Any:
-        self._current[:] = [operation]
-        return operation(connection)
+        connection.collection(self.collection)  # before anything is read that cannot be read again
+        return follow(lambda operation: attempt(connection, operation), self.begin())
 
 
 def follow(run: Callable[[Any], Any], steps: Steps[T]) -> T:

@@ -19,6 +19,7 @@ from ..projection import Projection
 from ..results import UpdateResult
 from ..schema import now
 from ..update import Update, seed, seed_id
+from ..values import identical
 from .batches import MAX_ROWS
 from .documents import GetDocument, id_taken
 from .queries import Find
@@ -48,7 +49,10 @@ class Modification:
         if body is document.body:
             return None
         text = self.rules.encode(body)
-        return None if text == self.rules.encode(document.body) else text
+        if text == self.rules.encode(document.body):
+            return None
+        same = not ordered and identical(body, document.body, ordered=False)
+        return None if same else text
 
     def inserted(self, id: str, filter: Filter, *, ordered: bool) -> str:
         """Return the text of the body of an object that an upsert inserts."""

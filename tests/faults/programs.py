@@ -2,16 +2,32 @@
 OPTIONS-AS-JSON …`."""
 
 import asyncio
+import gc
 import json
 import os
+import random
 import sys
 import threading
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from collections_store import AsyncStore, DatabaseUnavailable, Store, StoreClosed, migrate
+from collections_store import (
+    AsyncStore,
+    AsyncTransaction,
+    DatabaseUnavailable,
+    DuplicateKey,
+    InsertOne,
+    Store,
+    StoreClosed,
+    Transaction,
+    UpdateOne,
+    VersionConflict,
+    migrate,
+)
 from collections_store.operations import Connection, Get, Put
 
 
@@ -47,6 +63,91 @@ def increment_async(url: str, options: dict[str, Any], times: str) -> None:
             await asyncio.gather(
                 *(store.run(Increment("counters", "n")) for _ in range(int(times)))
             )
+
+    asyncio.run(main())
+
+
+def transact(url: str, options: dict[str, Any], times: str) -> None:
+    """Increment a counter, each time in a transaction."""
+
+    def increment(tx: Transaction) -> None:
+        tx["counters"].put("n", tx["counters"].get("n", 0) + 1)
+
+    with Store(url, **options) as store:
+        for _ in range(int(times)):
+            store.run_transaction(increment, attempts=200)
+
+
+def transact_async(url: str, options: dict[str, Any], times: str) -> None:
+    """Increment a counter from many tasks, each in a transaction."""
+
+    async def increment(tx: AsyncTransaction) -> None:
+        await tx["counters"].put("n", await tx["counters"].get("n", 0) + 1)
+
+    async def main() -> None:
+        async with AsyncStore(url, **options) as store:
+            calls = (store.run_transaction(increment, attempts=200) for _ in range(int(times)))
+            await asyncio.gather(*calls)
+
+    asyncio.run(main())
+
+
+def stay_within(url: str, options: dict[str, Any]) -> None:
+    """Commit one transaction, and wait for ever in the next."""
+    with Store(url, **options) as store:
+        with store.transaction() as tx:
+            tx["things"].put_many({"a": 1, "b": 1})
+        with store.transaction() as tx:
+            tx["things"].put_many({"a": 2, "b": 2, "c": 2})
+            tx["new"].put("x", 1)
+            print("within", flush=True)
+            time.sleep(1000)
+
+
+def fork_within(url: str, options: dict[str, Any]) -> None:
+    """Fork within a transaction: an error in the child, nothing in the parent."""
+    store = Store(url, **options)
+    child = -1
+    try:
+        with store.transaction() as tx:
+            tx["things"].put("a", 1)
+            child = os.fork()
+            if not child:
+                try:
+                    tx["things"].get("a")
+                except StoreClosed as error:
+                    print(type(error).__name__, error, flush=True)
+            else:
+                os.waitpid(child, 0)
+                tx["things"].put("b", 2)
+    except StoreClosed:
+        assert child == 0
+        print("not committed", flush=True)
+        del tx
+        gc.collect()
+        sys.exit(0)
+    print(sorted(document.id for document in store["things"].list()), flush=True)
+    store.close()
+
+
+def fork_within_async(url: str, options: dict[str, Any]) -> None:
+    """Fork within an awaited transaction."""
+
+    async def main() -> None:
+        async with AsyncStore(url, **options) as store:
+            child = -1
+            try:
+                async with store.transaction() as tx:
+                    await tx["things"].put("a", 1)
+                    child = os.fork()
+                    if child:
+                        os.waitpid(child, 0)  # noqa: ASYNC222 - there is no other task
+                    await tx["things"].put("b", 2)
+            except StoreClosed as error:
+                assert child == 0
+                print(type(error).__name__, error, flush=True)
+                os._exit(0)
+            print(await store["things"].count(), flush=True)
 
     asyncio.run(main())
 
@@ -172,6 +273,170 @@ def fork_after_a_failure(url: str, options: dict[str, Any], folder: str) -> None
     print(asyncio.run(use(store, "parent")), flush=True)
     print(store.get_sync_collection("things").count(), flush=True)
     asyncio.run(store.aclose())
+
+
+def put_one_more(store: Store, id: str) -> None:
+    """Count by reading, and writing only where nobody else did."""
+    while True:
+        found = store["counters"].document(id)
+        try:
+            if found is None:
+                store["counters"].put(id, {"n": 1}, if_absent=True)
+            else:
+                body = {"n": found.body["n"] + 1}
+                store["counters"].put(id, body, if_version=found.version)
+        except VersionConflict:
+            continue
+        return
+
+
+def count_in_a_transaction(store: Store, id: str) -> None:
+    """Count by reading and writing in one transaction."""
+
+    def work(transaction: Any) -> None:
+        number = transaction["counters"].get(id, {"n": 0})["n"]
+        transaction["counters"].put(id, {"n": number + 1})
+
+    store.run_transaction(work, attempts=1000)
+
+
+def one_more(body: Any) -> Any:
+    return {"n": body["n"] + 1}
+
+
+WAYS: dict[str, Callable[[Store, str], Any]] = {
+    "change": lambda store, own: store["counters"].change(own, one_more, default={"n": 0}),
+    "increment": lambda store, own: store["counters"].increment(own, "n"),
+    "update": lambda store, own: store["counters"].update(own, {"$inc": {"n": 1}}, upsert=True),
+    "update_many": lambda store, own: store["counters"].update_many(
+        {"$id": own}, {"$inc": {"n": 1}}, upsert=True
+    ),
+    "find_one_and_update": lambda store, own: store["counters"].find_one_and_update(
+        {"$id": own}, {"$inc": {"n": 1}}, upsert=True
+    ),
+    "bulk_write": lambda store, own: store["counters"].bulk_write(
+        [UpdateOne({"$id": own}, {"$inc": {"n": 1}}, upsert=True)]
+    ),
+    "put": put_one_more,
+    "transaction": count_in_a_transaction,
+}
+"""How a counter under an id of its `own` can be counted up."""
+
+
+def count(url: str, options: dict[str, Any], threads: str, times: str) -> None:
+    """Count up counters in every way, from many threads."""
+    with Store(url, **options) as store, ThreadPoolExecutor(int(threads)) as pool:
+        for way, work in WAYS.items():
+            list(pool.map(lambda _, way=way, work=work: work(store, way), range(int(times))))
+
+
+def take_jobs(url: str, options: dict[str, Any], worker: str) -> None:
+    """Take jobs while there are some, with several threads, and print which."""
+
+    def work(store: Store) -> list[str]:
+        taken = []
+        update = {"$set": {"state": "taken", "by": worker}}
+        while (job := store["jobs"].find_one_and_update({"state": "new"}, update)) is not None:
+            taken.append(job.id)
+        return taken
+
+    with Store(url, **options) as store, ThreadPoolExecutor(3) as pool:
+        print(json.dumps([job for taken in pool.map(work, [store] * 3) for job in taken]))
+
+
+def delete_jobs(url: str, options: dict[str, Any]) -> None:
+    """Take jobs by deleting them."""
+    taken = []
+    with Store(url, **options) as store:
+        while (job := store["jobs"].find_one_and_delete({}, sort=[("n", -1)])) is not None:
+            taken.append(job.id)
+    print(json.dumps(taken))
+
+
+def write_overlapping(url: str, options: dict[str, Any], seed: str) -> None:
+    """Write the same objects as others, in another order; print how many were written."""
+    ids = [str(number) for number in range(100)]
+    random.Random(seed).shuffle(ids)
+    with Store(url, **options) as store:
+        total = store["things"].put_many((id, {"by": seed}) for id in ids).written_count
+        total += store["things"].put_many({id: {} for id in ids}, atomic=True).written_count
+        counting = [UpdateOne({"$id": id}, {"$inc": {"n": 1}}, upsert=True) for id in ids]
+        done = store["counters"].bulk_write(counting)
+    print(total + done.modified_count + done.upserted_count)
+
+
+def insert_the_same(url: str, options: dict[str, Any]) -> None:
+    """Insert the same ids as others in each way; print those that were ours."""
+    ours: dict[str, list[str]] = {"insert_one": [], "put": [], "bulk_write": []}
+    with Store(url, **options) as store:
+        for number in range(30):
+            id = str(number)
+            with suppress(DuplicateKey):
+                ours["insert_one"].append(store["insert_one"].insert_one({}, id=id).inserted_id)
+            with suppress(VersionConflict):
+                store["put"].put(id, {}, if_absent=True)
+                ours["put"].append(id)
+            with suppress(DuplicateKey):
+                store["bulk_write"].bulk_write([InsertOne({}, id=id)], atomic=True)
+                ours["bulk_write"].append(id)
+    print(json.dumps(ours))
+
+
+def upsert_the_same(url: str, options: dict[str, Any]) -> None:
+    """Have one object for each of many values; print how many were inserted."""
+    inserted = 0
+    with Store(url, **options) as store:
+        for number in range(30):
+            done = store["unique"].update_one({"k": number}, {"$inc": {"n": 1}}, upsert=True)
+            inserted += done.upserted_id is not None
+    print(inserted)
+
+
+def put_batches(url: str, options: dict[str, Any]) -> None:
+    """Write 100,000 objects, and tell when each thousand is asked for."""
+
+    def given() -> Any:
+        for number in range(100_000):
+            if not number % 1000:
+                os.write(1, f"{number}\n".encode())
+            yield str(number), {"n": number}
+
+    with Store(url, **options) as store:
+        store["things"].put_many(given())
+
+
+def bulk_at_once(url: str, options: dict[str, Any]) -> None:
+    """Do 100,000 requests, all or none, and tell of each 500."""
+
+    def given() -> Any:
+        for number in range(100_000):
+            if not number % 500:
+                os.write(1, f"{number}\n".encode())
+            yield InsertOne({"n": number})
+
+    with Store(url, **options) as store:
+        store["things"].bulk_write(given(), atomic=True)
+
+
+def put_at_once(url: str, options: dict[str, Any]) -> None:
+    """Write 100,000 objects, all or none, and tell of each thousand."""
+
+    def given() -> Any:
+        for number in range(100_000):
+            if not number % 1000:
+                os.write(1, f"{number}\n".encode())
+            yield str(number), {"n": number}
+
+    with Store(url, **options) as store:
+        store["things"].put_many(given(), atomic=True)
+
+
+def update_for_ever(url: str, options: dict[str, Any]) -> None:
+    """Count up every object again and again, and tell of each time."""
+    with Store(url, **options) as store:
+        while True:
+            os.write(1, b"again\n")
+            store["things"].update_many({}, {"$inc": {"n": 1}})
 
 
 def write_recorded(url: str, options: dict[str, Any], name: str, times: str) -> None:

@@ -1,0 +1,55 @@
+"""What holds for every verb that writes, found by `property/test_stateful.py`."""
+
+import math
+from typing import Any
+
+import pytest
+
+from collections_store import DuplicateKey, InsertOne, ReplaceOne, VersionConflict
+
+
+def test_all_or_none_is_so_where_one_of_a_few_is_refused(things: Any) -> None:
+    things.put("there", 1)
+    with pytest.raises(VersionConflict):
+        things.put_many([("a", 1, 7), ("b", 1, None)], mode="if_version", atomic=True)
+    with pytest.raises(DuplicateKey):
+        things.put_many({"a": 1, "there": 2}, mode="insert", atomic=True)
+    with pytest.raises(DuplicateKey):
+        things.insert_many({"there": 2, "a": 1}, atomic=True)
+    with pytest.raises(DuplicateKey):
+        things.bulk_write([InsertOne(1, id="a"), InsertOne(2, id="there")], atomic=True)
+    assert [tuple(each) for each in things.list()] == [("there", 1)]
+
+
+def test_all_or_none_of_what_can_be_read_once_is_written_to_a_collection_that_is_not_there(
+    store: Any,
+) -> None:
+    assert len(store["a"].insert_many(iter([1, 2]), atomic=True).inserted_ids) == 2
+    assert (
+        store["b"].put_many(((str(n), n) for n in range(2500)), atomic=True).written_count == 2500
+    )
+    requests = (InsertOne(n) for n in range(1200))
+    assert store["c"].bulk_write(requests, atomic=True).inserted_count == 1200
+    assert [store[name].count() for name in "abc"] == [2, 2500, 1200]
+
+
+def test_what_is_replaced_by_the_same_is_not_modified(things: Any) -> None:
+    body = {"long": 1, "b": {"y": [{"zz": 1, "a": 2}], "x": 1.0}, "a": None}
+    things.put("a", body)
+    assert things.replace_one({"$id": "a"}, body).modified_count == 0
+    assert things.update("a", {"$set": {"b": body["b"]}}).modified_count == 0
+    assert things.update("a", [{"$replaceWith": {"$literal": body}}]).modified_count == 0
+    assert things.bulk_write([ReplaceOne({}, body)]).modified_count == 0
+    assert things.find_one_and_replace({}, body, return_document=True).version == 1
+    assert things.replace_one({}, {**body, "long": 1.0}).modified_count == 1
+
+
+def test_touching_changes_nothing_but_the_time_to_live(things: Any) -> None:
+    things.put("a", 1, ttl=60)
+    before = things.document("a")
+    assert not things.touch("b")
+    for ttl, lives in ((None, True), (3600, True), (math.inf, False)):
+        assert things.touch("a", ttl)
+        after = things.document("a")
+        assert (after.version, after.updated_us) == (1, before.updated_us)
+        assert (after.expires_us is not None) == lives

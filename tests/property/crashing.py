@@ -1,0 +1,61 @@
+"""A process that is killed in the middle of its work: `python -m property.crashing`, see `Victim`."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from property.clock import Clock
+
+from collections_store import Store
+
+TESTS = Path(__file__).parents[1]
+
+
+class Victim:
+    """A process that waits for work; it takes a moment to start, so one is kept in reserve."""
+
+    def __init__(self) -> None:
+        paths = [str(TESTS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        command = [sys.executable, "-W", "error", "-m", "property.crashing"]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = subprocess.Popen(command, env=environment, text=True, **pipes)
+
+    def work(self, **task: Any) -> list[int]:
+        """Have it write: `committed`, whose versions it tells, and then `lost` in a transaction that it
+        has no time to commit.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(task) + "\n")
+        self._process.stdin.flush()
+        versions: list[int] = json.loads(self._process.stdout.readline())
+        return versions
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def main() -> None:
+    """Do the task of the one line of standard input, and wait for the end."""
+    task = json.loads(sys.stdin.readline())
+    with pytest.MonkeyPatch.context() as patch:
+        Clock(task["time"]).rule(patch)
+        store = Store(task["url"], **task["options"])
+        versions = [store[name].put(id, body) for name, id, body in task["committed"]]
+        with store.transaction() as transaction:
+            for name, id, body in task["lost"]:
+                transaction[name].put(id, body)
+                transaction[name].delete_many({"n": body})
+                transaction[f"new_{name}"].put(id, body)
+            print(json.dumps(versions), flush=True)
+            sys.stdin.readline()
+
+
+if __name__ == "__main__":
+    main()
