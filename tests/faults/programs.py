@@ -26,6 +26,7 @@ from collections_store import (
     Transaction,
     UpdateOne,
     VersionConflict,
+    bell,
     migrate,
 )
 from collections_store.operations import Connection, Get, Put
@@ -480,10 +481,20 @@ def put_recorded(url: str, options: dict[str, Any]) -> None:
 
 def forget_a_sweeper(url: str, options: dict[str, Any]) -> None:
     """Use a store that sweeps and a stream that waits, fork, and end without closing anything."""
+    bell.POLL_EVERY = 3600.0  # what waits shall sleep when the process is forked
+    asleep = threading.Event()
+
+    class Alarm(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            asleep.set()
+            return super().wait(timeout)
+
     store = Store(url, sweep_interval=0.01, **options)
     things = store.get_sync_collection("things", changes=True)
     stream, waited_for = things.watch(), things.watch()
+    waited_for._woken = Alarm()
     threading.Thread(target=lambda: list(waited_for), daemon=True).start()
+    asleep.wait()
     child = os.fork()
     if not child:
         try:
