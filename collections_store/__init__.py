@@ -8,11 +8,15 @@
 ['berlin']
 """
 
+from .change import Change
+from .change_stream import ChangeStream
+from .change_stream_async import AsyncChangeStream
 from .collection import Collection
 from .collection_async import AsyncCollection
 from .document import CollectionInfo, Document, Page
 from .errors import (
     BulkWriteError,
+    ChangesLost,
     CollectionExists,
     CollectionNotFound,
     CollectionsStoreError,
@@ -33,6 +37,7 @@ from .errors import (
     InvalidPipeline,
     InvalidProjection,
     InvalidSort,
+    InvalidToken,
     InvalidUpdate,
     InvalidUrl,
     MemoryLimitExceeded,
@@ -72,11 +77,15 @@ from .transaction_async import AsyncTransaction
 from .update import Update
 
 __all__ = [
+    "AsyncChangeStream",
     "AsyncCollection",
     "AsyncStore",
     "AsyncTransaction",
     "BulkWriteError",
     "BulkWriteResult",
+    "Change",
+    "ChangeStream",
+    "ChangesLost",
     "Collection",
     "CollectionExists",
     "CollectionInfo",
@@ -110,6 +119,7 @@ __all__ = [
     "InvalidPipeline",
     "InvalidProjection",
     "InvalidSort",
+    "InvalidToken",
     "InvalidUpdate",
     "InvalidUrl",
     "MemoryLimitExceeded",

@@ -67,7 +67,8 @@ class Backend:
         try:
             return self._run(operation)
         except DatabaseBusy as error:
-            raise self.blamed(error) from error
+            self.blame(error)
+            raise
 
     def _run(self, operation: Operation[T]) -> T:
         if self.lane is not None and self._goes_to_the_writer(operation):
@@ -75,11 +76,10 @@ class Backend:
             return result
         return self.executor.run(operation)
 
-    def blamed(self, error: DatabaseBusy) -> DatabaseBusy:
-        """Return the error, and whether the one who waited had a transaction open."""
-        if not self._turns.are_mine():
-            return error
-        return DatabaseBusy(f"{error} ({OWN})")
+    def blame(self, error: DatabaseBusy) -> None:
+        """Add to the error that the one who waited in vain has a transaction open, if that is so."""
+        if self._turns.are_mine():
+            error.args = (f"{error} ({OWN})",)
 
     def joins_lane(self, operation: Operation[object]) -> bool:
         """Shall an awaited operation go through the lane?"""

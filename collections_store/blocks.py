@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from typing import Any, Final, TypeVar
 
 from .dialects import Isolation, TableVanished
@@ -40,11 +40,23 @@ FORKED: Final = "the transaction belongs to the process this one was forked from
 CLOSED: Final = "the store was closed while the transaction was open; it was rolled back"
 
 
+class Held:
+    """What an open transaction holds. Only the context of its block keeps it: where a signal ends that
+    in the middle, what the user still has of the transaction holds up nobody.
+    """
+
+    __slots__ = ("__weakref__", "block", "give_back", "lease")
+
+    def __init__(self, executor: Executor, lease: Lease, give_back: Callable[[], None]) -> None:
+        self.lease, self.give_back = lease, give_back
+        self.block = Block(executor, self)
+
+
 class Block:
     """An open transaction."""
 
-    def __init__(self, executor: Executor, lease: Lease, give_back: Callable[[], None]) -> None:
-        self._executor, self._lease, self._give_back = executor, lease, give_back
+    def __init__(self, executor: Executor, held: Held) -> None:
+        self._executor, self._held = executor, weakref.ref(held)
         self._guard = threading.Lock()
         self._problem: CollectionsStoreError | None = None
         """What those hear who still use it; None: it is open."""
@@ -53,34 +65,43 @@ class Block:
         self.levels: list[Any] = []
         """The savepoints of the blocks that are open within it, the innermost last."""
 
+    @property
+    def _lease(self) -> Lease:
+        held = self._held()
+        if held is None:
+            raise TransactionEnded(OVER)
+        return held.lease
+
     def run(self, operation: Operation[T], job: Job | None = None) -> T:
         """Return the operation's result."""
-        with self._use(job):
-            try:
-                return run_inside(self._lease.connection, operation)
-            except TableVanished as error:
-                raise TransactionConflict(
-                    f"{error}: another transaction dropped or renamed the collection"
-                ) from error
+        return self._do(lambda: self._run(operation), job)
+
+    def _run(self, operation: Operation[T]) -> T:
+        try:
+            return run_inside(self._lease.connection, operation)
+        except TableVanished as error:
+            raise TransactionConflict(
+                f"{error}: another transaction dropped or renamed the collection"
+            ) from error
 
     def mark(self, job: Job | None = None) -> Any:
         """Return the place where it is: a savepoint."""
-        with self._use(job):
-            return self._lease.connection.mark()
+        return self._do(lambda: self._lease.connection.mark(), job)  # noqa: PLW0108 - it may be over
 
     def release(self, mark: Any, job: Job | None = None) -> None:
         """Keep what was done since a savepoint."""
-        with self._use(job):
-            self._lease.connection.release(mark)
+        self._do(lambda: self._lease.connection.release(mark), job)
 
     def back_to(self, mark: Any) -> None:
         """Undo what was done since a savepoint. Nothing is left to do if the transaction has ended."""
-        with suppress(CollectionsStoreError), self._use(None):
-            self._lease.connection.back_to(mark)
+        with suppress(CollectionsStoreError):
+            self._do(lambda: self._lease.connection.back_to(mark), None)
 
     def commit(self, job: Job | None = None) -> None:
         """Commit; raises what kept it from being committed."""
-        with self._guarded():
+        self.refuse_if_forked()
+        with self._guard:
+            self._check()
             at_rest, error = False, None
             try:
                 _object_if_abandoned(job)
@@ -112,6 +133,11 @@ class Block:
             if self._problem is None:
                 self._end(_spoilt(cause) if cause else TransactionEnded(OVER))
 
+    def refuse_if_forked(self) -> None:
+        """Raise `StoreClosed` in a process that does not own the connection."""
+        if self.forked:
+            raise StoreClosed(FORKED)
+
     def close(self) -> None:
         """Roll back because the store was closed; an operation that runs just now does so itself."""
         self._doomed = True
@@ -121,35 +147,32 @@ class Block:
             finally:
                 self._guard.release()
 
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """Return the context of one thread at a time, in which the transaction is open."""
-        if self.forked:
-            raise StoreClosed(FORKED)
+    def _do(self, act: Callable[[], T], job: Job | None) -> T:
+        """Do something in the transaction, one thread at a time. The lock is held by this frame, not
+        by a context's generator, which a signal could leave behind with it.
+        """
+        self.refuse_if_forked()
         with self._guard:
-            self._end_if_doomed()
-            if self._problem is not None:
-                raise _again(self._problem)
-            try:
-                yield
-            finally:
-                self._end_if_doomed()
-
-    @contextmanager
-    def _use(self, job: Job | None) -> Iterator[None]:
-        """Return the context of something that is executed in the transaction."""
-        with self._guarded():
+            self._check()
             try:
                 _object_if_abandoned(job)
                 with translated(self._executor.database), interruptible(self._lease, job):
-                    yield
+                    return act()
             except BaseException as error:
                 if not self._can_go_on():
                     self._end(_spoilt(error), error)
                 raise
+            finally:
+                self._end_if_doomed()
+
+    def _check(self) -> None:
+        """Raise what ended it, if it has ended."""
+        self._end_if_doomed()
+        if self._problem is not None:
+            raise _again(self._problem)
 
     def _can_go_on(self) -> bool:
-        with suppress(*self._executor.database.errors()):
+        with suppress(*self._executor.database.errors(), TransactionEnded):
             return self._lease.connection.can_go_on()
         return False
 
@@ -165,13 +188,15 @@ class Block:
         at_rest: bool = False,
     ) -> None:
         """Give everything back; the connection rolls back unless it is at rest."""
-        self._problem = problem
+        self._problem, held = problem, self._held()
+        if held is None:
+            return
         lost = isinstance(error, DatabaseUnavailable)
         try:
             with suppress(*self._executor.database.errors()):
-                self._executor.give_back(self._lease, lost, at_rest)
+                self._executor.give_back(held.lease, lost, at_rest)
         finally:
-            self._give_back()
+            held.give_back()
 
 
 class Blocks:
@@ -183,20 +208,26 @@ class Blocks:
         self._guard = threading.Lock()
         self._open: weakref.WeakSet[Block] = weakref.WeakSet()
 
-    def begin(self, turn: Turn, isolation: Isolation, job: Job | None = None) -> Block:
+    def begin(self, turn: Turn, isolation: Isolation, job: Job | None = None) -> Held:
         """Begin a transaction, whose turn it is. That is given back when it ends, or cannot begin."""
-        with ExitStack() as undo:
+        held: Held | None = None
+        undo = ExitStack()
+        try:
             undo.callback(self._turns.give_back, turn)
             if self._lane is not None:
                 undo.callback(self._lane.release, self._lane.hold())
             lease = self._executor.begin(isolation, turn.asked, job)
-            block = Block(self._executor, lease, undo.pop_all().close)
-        with self._guard:
-            self._open.add(block)
-        if job is not None and job.abandoned:
-            block.rollback()
+            held = Held(self._executor, lease, undo.close)
+            with self._guard:
+                self._open.add(held.block)
             _object_if_abandoned(job)
-        return block
+            return held
+        except BaseException:
+            if held is None:
+                undo.close()
+            else:
+                held.block.rollback()
+            raise
 
     def close(self) -> None:
         """End those that are still open."""
@@ -205,12 +236,12 @@ class Blocks:
         for block in left:
             block.close()
 
-    def fork(self) -> list[Block]:
+    def fork(self) -> list[Held | None]:
         """Give up what belongs to the parent process; what is returned must not be collected."""
         left = list(self._open)
         for block in left:
             block.forked = True
-        return left
+        return [block._held() for block in left]
 
 
 def _object_if_abandoned(job: Job | None) -> None:

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from .bell import Bell
+from .change import ChangeKind, Wanted
+from .change_stream import ChangeStream
 from .codec import Codec
 from .document import Document, Page, check_id, check_ids, new_id
 from .errors import InvalidFilter, InvalidOption
@@ -81,6 +84,7 @@ from .results import (
     PutManyResult,
     UpdateResult,
 )
+from .watching import Watching, check_bell
 
 T = TypeVar("T")
 Ttl: TypeAlias = float | timedelta | None
@@ -106,10 +110,10 @@ class Collection:
     own and may be used by many threads.
     """
 
-    __slots__ = ("_codec", "_run", "name")
+    __slots__ = ("_bell", "_codec", "_run", "name")
 
-    def __init__(self, run: Runner, codec: Codec, name: str) -> None:
-        self._run, self._codec, self.name = run, codec, name
+    def __init__(self, run: Runner, codec: Codec, name: str, bell: Bell | None = None) -> None:
+        self._run, self._codec, self.name, self._bell = run, codec, name, bell
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -404,7 +408,7 @@ class Collection:
         ...     store["counters"].increment("visits", "by.page", 2)
         2
         """
-        read = read_increment(path, by, initial, self._codec)
+        read = read_increment(path, by, initial)
         return self._run(Increment(self.name, check_id(id), read, by, initial, self._codec))
 
     def change(
@@ -717,6 +721,38 @@ class Collection:
         reading = Reading(self.name, asked, read_projection(projection, asked, self._codec))
         while (page := reading.next()) is not None:
             yield from reading.took(self._run(page))
+
+    def watch(
+        self,
+        filter: Any = None,
+        *,
+        after: str | None = None,
+        kinds: Iterable[ChangeKind] | None = None,
+        timeout: float | None = None,
+    ) -> ChangeStream:
+        """Return the changes of the collection as they come, in the order of their commits.
+
+        The collection must record them: open it with `changes=True`, or "after" or "both" for their
+        bodies. Iteration waits for what comes, from this and from other processes; `timeout` is for
+        how many seconds without a change. `after` is where to begin: None is now; "oldest" is the first
+        change that is kept; the `token` of a change or of a stream is behind that, in any process
+        and after any time. Each change comes once, and none is left out.
+
+        `filter` is asked of the object after the change or, where it was removed or expired, before:
+        of `$id`, `$version` and what was recorded of its body. `kinds` are some of "insert", "update",
+        "remove" and "expire". Raises `InvalidFilter`, `InvalidToken`, `InvalidOption` where no changes
+        are recorded, and `ChangesLost` where not all of them are kept that come after the token.
+
+        >>> with Store("sqlite://") as store:
+        ...     cities = store.get_sync_collection("cities", changes="after")
+        ...     version = cities.put("berlin", {"country": "de"})
+        ...     for change in cities.watch({"country": "de"}, after="oldest", kinds=["insert"], timeout=0):
+        ...         print(change.kind, change.id, change.body)
+        insert berlin {'country': 'de'}
+        """
+        bell, wanted = check_bell(self._bell), Wanted.parse(filter, kinds, self._codec)
+        watching = Watching(self.name, wanted, after=after, timeout=timeout)
+        return ChangeStream(self._run, bell, watching)
 
     def _writing(self, mode: Mode, ttl: int | None, atomic: bool) -> Writing:
         return Writing(self.name, self._codec, mode, ttl, atomic)

@@ -7,10 +7,14 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from inspect import isawaitable
 from typing import Any, Protocol, TypeVar
 
+from .bell import Bell
+from .change import ChangeKind, Wanted
+from .change_stream_async import AsyncChangeStream
 from .codec import Codec
 from .collection import Bodies, Documents, Indexes, Results, Ttl, Values, put_of
+from .crossing_async import follow
 from .document import Document, Page, check_id, check_ids, new_id
-from .errors import CollectionsStoreError, InvalidFilter
+from .errors import InvalidFilter
 from .expiry import read_ttl
 from .explanation import Explanation
 from .filter import Filter, read_target
@@ -79,6 +83,7 @@ from .results import (
     PutManyResult,
     UpdateResult,
 )
+from .watching import Watching, check_bell
 
 T = TypeVar("T")
 
@@ -98,10 +103,10 @@ class AsyncCollection:
     own and may be used by many tasks.
     """
 
-    __slots__ = ("_codec", "_run", "name")
+    __slots__ = ("_bell", "_codec", "_run", "name")
 
-    def __init__(self, run: AsyncRunner, codec: Codec, name: str) -> None:
-        self._run, self._codec, self.name = run, codec, name
+    def __init__(self, run: AsyncRunner, codec: Codec, name: str, bell: Bell | None = None) -> None:
+        self._run, self._codec, self.name, self._bell = run, codec, name, bell
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -436,7 +441,7 @@ class AsyncCollection:
         >>> asyncio.run(main())
         2
         """
-        read = read_increment(path, by, initial, self._codec)
+        read = read_increment(path, by, initial)
         return await self._run(Increment(self.name, check_id(id), read, by, initial, self._codec))
 
     async def change(
@@ -790,23 +795,46 @@ class AsyncCollection:
             for document in reading.took(await self._run(page)):
                 yield document
 
+    def watch(
+        self,
+        filter: Any = None,
+        *,
+        after: str | None = None,
+        kinds: Iterable[ChangeKind] | None = None,
+        timeout: float | None = None,
+    ) -> AsyncChangeStream:
+        """Return the changes of the collection as they come, in the order of their commits.
+
+        The collection must record them: open it with `changes=True`, or "after" or "both" for their
+        bodies. Iteration waits for what comes, from this and from other processes; `timeout` is for
+        how many seconds without a change. `after` is where to begin: None is now; "oldest" is the first
+        change that is kept; the `token` of a change or of a stream is behind that, in any process
+        and after any time. Each change comes once, and none is left out.
+
+        `filter` is asked of the object after the change or, where it was removed or expired, before:
+        of `$id`, `$version` and what was recorded of its body. `kinds` are some of "insert", "update",
+        "remove" and "expire". Raises `InvalidFilter`, `InvalidToken`, `InvalidOption` where no changes
+        are recorded, and `ChangesLost` where not all of them are kept that come after the token.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         cities = await store.get_collection("cities", changes="after")
+        ...         await cities.put("berlin", {"country": "de"})
+        ...         wanted = {"after": "oldest", "kinds": ["insert"], "timeout": 0}
+        ...         async for change in cities.watch({"country": "de"}, **wanted):
+        ...             print(change.kind, change.id, change.body)
+        >>> asyncio.run(main())
+        insert berlin {'country': 'de'}
+        """
+        bell, wanted = check_bell(self._bell), Wanted.parse(filter, kinds, self._codec)
+        watching = Watching(self.name, wanted, after=after, timeout=timeout)
+        return AsyncChangeStream(self._run, bell, watching)
+
     def _writing(self, mode: Mode, ttl: int | None, atomic: bool) -> Writing:
         return Writing(self.name, self._codec, mode, ttl, atomic)
 
     async def _follow(self, steps: Steps[T]) -> T:
-        """Run what steps yield, one after the other; returns what they return."""
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    result = await self._step(step)
-                except CollectionsStoreError as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(result)
-        except StopIteration as stop:
-            found: T = stop.value
-            return found
+        return await follow(self._step, steps)
 
     async def _step(self, step: Any) -> Any:
         match step:

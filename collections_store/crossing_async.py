@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
+from .errors import CollectionsStoreError
+from .operations import Steps
 from .threads import AwaitedJob, Job
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -79,3 +83,19 @@ def note_rollback(cancelled: asyncio.CancelledError, what: object) -> None:
     """Tell the caller that the transaction of a cancelled operation was rolled back."""
     cancelled.collections_store_committed = False  # type: ignore[attr-defined]
     cancelled.add_note(f"collections_store wrote nothing of the transaction: {what!r}")
+
+
+async def follow(run: Callable[[Any], Coroutine[Any, Any, Any]], steps: Steps[T]) -> T:
+    """Run what steps yield, one after the other; returns what they return."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                result = await run(step)
+            except CollectionsStoreError as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(result)
+    except StopIteration as stop:
+        found: T = stop.value
+        return found

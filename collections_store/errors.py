@@ -12,6 +12,8 @@ so `except KeyError` and `except CollectionNotFound` both work::
     ├── InvalidFilter (ValueError)           what is asked makes no sense
     ├── InvalidSort (ValueError)             an order makes no sense
     ├── InvalidCursor (ValueError)           a page's cursor is damaged, or of another question
+    ├── InvalidToken (ValueError)            a place among changes is damaged, or of another collection
+    ├── ChangesLost (RuntimeError)           changes after a token are no longer kept
     ├── InvalidIndex (ValueError)            there can be no such index
     ├── IndexExists (ValueError)             another index has the name
     ├── DuplicateKey (ValueError)            a unique index forbids the write
@@ -157,6 +159,29 @@ class InvalidCursor(CollectionsStoreError, ValueError):
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"cursor: {problem}")
+
+
+class InvalidToken(CollectionsStoreError, ValueError):
+    """The token that tells after which change to go on is damaged, or comes from elsewhere."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"token: {problem}")
+
+
+class ChangesLost(CollectionsStoreError, RuntimeError):
+    """Changes after `token` are no longer kept, or were recorded without the bodies that a filter
+    needs. `oldest` is the token to go on from, without what came in between; None: the collection
+    records no changes any more.
+    """
+
+    def __init__(self, collection: str, token: str, oldest: str | None) -> None:
+        whence = "changes are no longer recorded"
+        if oldest is not None:
+            whence = "read what is there now, and go on with after=error.oldest"
+        super().__init__(
+            f"collection {collection}: not all changes after the token are there any more: {whence}"
+        )
+        self.collection, self.token, self.oldest = collection, token, oldest
 
 
 class InvalidIndex(CollectionsStoreError, ValueError):
@@ -338,8 +363,13 @@ class TransactionConflict(DatabaseError):
     """Another transaction got in the way of this one, which can be run again as a whole.
 
     Operations outside a transaction are run again by the store, and so is what is given to
-    `Store.run_transaction`; this is what is left when that did not help.
+    `Store.run_transaction`; this is what is left when that did not help. `again`: may it help? Not where
+    an iterator is used up.
     """
+
+    def __init__(self, message: str, *, again: bool = True) -> None:
+        super().__init__(message)
+        self.again = again
 
 
 def was_committed(error: BaseException) -> bool | None:

@@ -38,7 +38,6 @@ from .operations import (
     NeedsTransaction,
     Operation,
     Purge,
-    ReadBefore,
     SharedConnection,
     collections_of,
     duplicate_of,
@@ -243,7 +242,7 @@ class Executor:
         away = isinstance(error, DatabaseUnavailable)
         if waited > (RECONNECT_FOR if away else 0.9 * self._patience):
             raise error
-        if getattr(error, "in_doubt", False) or isinstance(error, ReadBefore):
+        if getattr(error, "in_doubt", False) or not getattr(error, "again", True):
             raise error
 
 
@@ -351,7 +350,9 @@ def _on(lease: Lease, operation: Operation[T], job: Job | None) -> T:
     if not isinstance(connection, DriverConnection):
         with lease.sa.begin():
             connection.prepare(write=operation.WRITES)
-            return perform(operation, connection)
+            result = perform(operation, connection)
+        connection.tell()
+        return result
     if job is None:
         return perform(operation, connection)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from io import StringIO
@@ -25,11 +25,12 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from . import dialects
+from .collection_options import CollectionOptions
 from .errors import DatabaseBusy, SchemaTooNew
 from .operations import Catalogue, DriverConnection, ReadRevision, create_or_find
 from .options import Options, read_url
 from .pool import Lease, open_driver_lease
-from .schema import REVISION, Names, catalogue_table, documents_table
+from .schema import REVISION, Names, catalogue_table, documents_table, feed_table
 from .statements import CatalogueStatements, compiled
 
 T = TypeVar("T")
@@ -156,7 +157,9 @@ def _differences(lease: Lease, names: Names) -> Iterator[str]:
     if names.schema == lease.sa.dialect.default_schema_name:
         names = replace(names, schema=None)  # as alembic calls it
     models = sa.MetaData(schema=names.schema)
-    for table in (catalogue_table(names), *(documents_table(t, names, database) for t in tables)):
+    feeds = (feed_table(physical, names) for physical in _feeds(lease))
+    documents = (documents_table(table, names, database) for table in tables)
+    for table in (catalogue_table(names), *documents, *feeds):
         table.to_metadata(models)
     wanted = {table.name for table in models.tables.values()}
 
@@ -184,6 +187,17 @@ def _differences(lease: Lease, names: Names) -> Iterator[str]:
 
 def _tables(lease: Lease) -> list[str]:
     return [table for (table,) in lease.connection.rows(lease.connection.store.tables)]
+
+
+def _feeds(lease: Lease) -> Iterator[str]:
+    """Yield the tables of recorded changes, as far as the catalogue is there to tell of them."""
+    connection, rows = lease.connection, []
+    with suppress(*connection.database.errors()):
+        rows = connection.rows(connection.store.listing)
+    for _, _, _, text in rows:
+        feed = CollectionOptions.from_text(text).feed
+        if feed is not None:
+            yield feed.physical
 
 
 def _look(url: str | sa.URL, options: Options, work: Callable[[Lease], T]) -> T:

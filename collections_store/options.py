@@ -36,11 +36,14 @@ class Options:
     prefix: str = "cs_"
     schema: str | None = None
     upgrade: Upgrade | None = None
+    sweep_interval: float | None = None
 
     def __post_init__(self) -> None:
         if self.pool_size is not None:
             _positive("pool_size", self.pool_size, int)
         _seconds("busy_timeout", self.busy_timeout)
+        if self.sweep_interval is not None:
+            _seconds("sweep_interval", self.sweep_interval)
         _positive("max_body", self.max_body, int)
         _one_of("durability", self.durability, get_args(Durability))
         _one_of("nul", self.nul, get_args(Nul))

@@ -197,6 +197,7 @@ class HeldPool:
             if self.closed:
                 return
             self.closed = True
+        self._replace_the_lost()
         deadline = time.monotonic() + patience
         taken: list[Slot] = []
         with suppress(Empty):

@@ -21,6 +21,7 @@ from .errors import (
     DuplicateKey,
     InvalidId,
     InvalidOption,
+    TransactionConflict,
     VersionConflict,
     shortened,
 )
@@ -28,11 +29,12 @@ from .operations import (
     BulkBatch,
     GetDocument,
     Given,
+    HasPrunable,
     Insert,
     Mode,
+    Prune,
     Purge,
     PutBatch,
-    ReadBefore,
     Rewrite,
     Steps,
     Together,
@@ -75,21 +77,6 @@ class Call:
     argument: Any
 
 
-class _Named:
-    """New bodies with their ids, which are others each time that they are read."""
-
-    def __init__(self, bodies: Mapping[str, Any] | Iterable[Any]) -> None:
-        self._bodies = bodies
-        self.ids: list[str] = []
-
-    def __iter__(self) -> Iterator[tuple[str, Any]]:
-        given, self.ids = self._bodies, []
-        pairs = given.items() if isinstance(given, Mapping) else ((new_id(), b) for b in given)
-        for id, body in pairs:
-            self.ids.append(id)
-            yield id, body
-
-
 @dataclass(frozen=True, slots=True)
 class Writing:
     """How many objects are written: of which collection, by which rules."""
@@ -112,22 +99,33 @@ class Writing:
 
     def insert(self, bodies: Any) -> Steps[InsertManyResult]:
         """Write new bodies; returns their ids."""
-        named = _Named(bodies)
-        yield from self.put(iter(named) if iter(bodies) is bodies else named)
-        return InsertManyResult(tuple(named.ids))
+        ids: list[str] = []
+
+        def given() -> Iterator[tuple[str, Any]]:
+            pairs = (
+                bodies.items() if isinstance(bodies, Mapping) else ((new_id(), b) for b in bodies)
+            )
+            for id, body in pairs:
+                ids.append(id)
+                yield id, body
+
+        yield from self.put(given())
+        return InsertManyResult(tuple(ids))
 
     def _put(self, reading: Iterable[Batch]) -> Steps[PutManyResult]:
         result = PutManyResult()
         for batch in reading:
-            step = yield from self._write(PutBatch(self.collection, batch, self.mode, self.ttl))
+            step = yield from self._write(self._batch(batch))
             result += step
-            self._object(result.refused)
         return result
 
+    def _batch(self, given: Batch) -> PutBatch:
+        return PutBatch(self.collection, given, self.mode, self.ttl, self.atomic)
+
     def _all(self, reading: Iterator[Batch], bodies: Any) -> Steps[PutManyResult]:
-        """Write all or none: a batch of which none is refused is so by itself, all else is so together."""
+        """Write all or none: one batch is so by itself, several are so together."""
         first = list(islice(reading, 2))
-        if len(first) < 2 and self.mode in {"replace", "ignore"}:
+        if len(first) < 2:
             return (yield from self._put(first))
         begun = chain(first, reading)
         read = _again(bodies, lambda: batches(self._given(bodies, [])), begun)
@@ -145,8 +143,9 @@ class Writing:
             try:
                 yield Given(position, check_id(id), self.codec.encode(body), version)
             except CollectionsStoreError as error:
+                if self.atomic:
+                    raise
                 refused.append(Refusal(position, id if isinstance(id, str) else None, error))
-                self._object(refused)
 
     def _parts(self, given: Any) -> tuple[Any, Any, int | None]:
         """Return id, body and version; what is no such thing is no refusal, but a mistake."""
@@ -158,12 +157,6 @@ class Writing:
         more = "triples of an id, a body and a version (None: no object)"
         wanted = more if self.mode == "if_version" else "pairs of an id and a body"
         raise InvalidId(given, f"give {wanted}")
-
-    def _object(self, refused: Iterable[Refusal]) -> None:
-        """All or nothing: what is refused ends it."""
-        if self.atomic:
-            for each in refused:
-                raise each.error
 
     def _write(self, batch: PutBatch) -> Steps[PutManyResult]:
         """Write a batch but for what a unique index forbids."""
@@ -178,7 +171,7 @@ class Writing:
                     raise
                 result += _refusing(doomed[0], error)
                 rest = tuple(each for each in batch.given if each is not doomed[0])
-                batch = PutBatch(self.collection, rest, self.mode, self.ttl)
+                batch = self._batch(rest)
         for one in batch.one_by_one():
             try:
                 result += yield one
@@ -229,7 +222,7 @@ def _bulk(
 def _parts(collection: str, codec: Codec, requests: Iterable[Any]) -> Iterator[Requested]:
     """Yield the operations that are asked for, by their positions; or why there is none."""
     for position, request in enumerate(requests):
-        if not isinstance(request, get_args(Request)):
+        if not isinstance(request, Request):
             raise InvalidOption(
                 "requests", f"{shortened(request)} is none: InsertOne, UpdateOne, …"
             )
@@ -271,10 +264,14 @@ def change(
 
 
 def purge(collection: str) -> Steps[int]:
-    """Delete what has expired, some at a time; returns how many."""
+    """Delete what has expired, some at a time, and changes that are kept no longer; returns how many
+    objects.
+    """
     total = 0
     while (gone := (yield Purge(collection))) > 0:
         total += gone
+    if (yield HasPrunable(collection)):
+        yield Prune(collection)
     return total
 
 
@@ -288,7 +285,7 @@ def _again(
 
     def read() -> Iterator[T]:
         if not left and iter(given) is given:
-            raise ReadBefore(AGAIN)
+            raise TransactionConflict(AGAIN, again=False)
         return left.pop() if left else begin()
 
     return read

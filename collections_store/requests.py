@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any
+
+
+class Request:
+    """What all of them are, so that a list of several kinds has a type."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
-class InsertOne:
+class InsertOne(Request):
     """Insert an object, under a new id unless one is given: see `Collection.insert_one`."""
 
     body: Any
@@ -18,7 +24,7 @@ class InsertOne:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateOne:
+class UpdateOne(Request):
     """Change the first object that matches: see `Collection.update_one`."""
 
     filter: Any
@@ -29,7 +35,7 @@ class UpdateOne:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateMany:
+class UpdateMany(Request):
     """Change the objects that match: see `Collection.update_many`."""
 
     filter: Any
@@ -39,7 +45,7 @@ class UpdateMany:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplaceOne:
+class ReplaceOne(Request):
     """Give the first object that matches another body: see `Collection.replace_one`."""
 
     filter: Any
@@ -49,17 +55,14 @@ class ReplaceOne:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteOne:
+class DeleteOne(Request):
     """Delete the first object that matches: see `Collection.delete_one`."""
 
     filter: Mapping[str, Any] | Any
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteMany:
+class DeleteMany(Request):
     """Delete the objects that match: see `Collection.delete_many`."""
 
     filter: Mapping[str, Any] | Any
-
-
-Request: TypeAlias = InsertOne | UpdateOne | UpdateMany | ReplaceOne | DeleteOne | DeleteMany

@@ -7,8 +7,8 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from itertools import count
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -17,7 +17,9 @@ import sqlalchemy as sa
 
 from . import dialects
 from .backend import Backend, connections, transactions
-from .blocks import Block
+from .bell import Bell, ring
+from .blocks import Held
+from .change import Place
 from .codec import Codec
 from .dialects import Database, Durability, Isolation, TableVanished
 from .document import check_name
@@ -31,7 +33,7 @@ from .errors import (
 )
 from .execution import run_within
 from .opening import make_ready
-from .operations import Catalogue, FindTable, Operation, SharedConnection
+from .operations import Catalogue, FindTable, LastChange, Operation, SharedConnection
 from .options import (
     MAX_BODY,
     Nul,
@@ -45,6 +47,7 @@ from .options import (
 from .pool import Lease
 from .schema import mapped_class
 from .statements import CatalogueStatements
+from .sweeper import Sweeper
 from .threads import Job
 from .transaction import Bound, Collections, Transaction
 from .turns import Turn, Turns
@@ -82,6 +85,8 @@ class Store(Collections):
     * `schema`: the PostgreSQL schema the tables are in; the connection's own by default.
     * `upgrade`: "auto" upgrades an older database when it is opened, the default on SQLite;
       "manual" raises `SchemaOutdated`, the default on PostgreSQL.
+    * `sweep_interval`: seconds after which a thread of the store's purges, again and again, what has
+      expired in any collection, and changes that are kept no longer; None: `purge_expired` does.
 
     Raises `InvalidUrl`, `InvalidOption` and `MissingExtra` at once; `DatabaseUnavailable`,
     `SchemaOutdated` and `SchemaTooNew` on first use.
@@ -106,6 +111,7 @@ class Store(Collections):
         prefix: str = "cs_",
         schema: str | None = None,
         upgrade: Upgrade | None = None,
+        sweep_interval: float | None = None,
     ) -> None:
         self._options = Options(
             pool_size=pool_size,
@@ -117,6 +123,7 @@ class Store(Collections):
             prefix=prefix,
             schema=schema,
             upgrade=upgrade,
+            sweep_interval=sweep_interval,
         )
         self._codec: Codec = self._options.codec()
         self._url, self._given = _target(url, engine)
@@ -130,6 +137,9 @@ class Store(Collections):
             _check_engine(self._given, self._options, self._database)
         statements = CatalogueStatements(self._options.names(), self._database)
         self._catalogue = Catalogue(statements)
+        self._catalogue.changed = ring
+        self._bell: Bell = self._new_bell()
+        self._sweeper: Sweeper | None = None
         self._opening = threading.Lock()
         self._turns = self._new_turns()
         self._backend: Backend | None = None
@@ -163,9 +173,17 @@ class Store(Collections):
             if self._closed is None:
                 self._closed = "the store is closed"
             backend, self._backend = self._backend, None
+            sweeper, self._sweeper = self._sweeper, None
+        patience = self._options.busy_timeout if patience is None else patience
+        self._bell.close()
+        if sweeper is not None:
+            sweeper.thread.stop()
         if backend is not None and self._finalizer is not None:
             self._finalizer.detach()
             backend.close(patience)
+        self._bell.join(patience)
+        if sweeper is not None:
+            sweeper.thread.join(patience)
 
     def _close_transactions(self, patience: float | None) -> None:
         """Begin no more transactions; wait for those that are open, and then roll them back."""
@@ -204,19 +222,7 @@ class Store(Collections):
         ...     store["stock"].get("tea")
         2
         """
-        return self._transaction(check_isolation(isolation))
-
-    @contextmanager
-    def _transaction(self, isolation: Isolation) -> Iterator[Transaction]:
-        if self._closed is not None:
-            raise StoreClosed(self._closed)
-        block = self._begin(self._turns.take(), isolation)
-        try:
-            yield Transaction(block, self._codec)
-        except BaseException as error:
-            block.rollback(error)
-            raise
-        block.commit()
+        return _Whole(self, check_isolation(isolation))
 
     def run_transaction(
         self,
@@ -295,11 +301,24 @@ class Store(Collections):
         """Tell how many operations run at a time."""
         return connections(self._url, self._options, self._database)
 
+    def _new_bell(self) -> Bell:
+        """Have a bell; nobody else writes what lives in this store's one connection."""
+        private = self._database.is_private(self._url)
+        return Bell(None if private else weakref.WeakMethod(self._last_change))
+
+    def _last_change(self, collection: str) -> Place | None:
+        return self.run(LastChange(collection))
+
     def _new_turns(self) -> Turns:
         size = transactions(self._url, self._options, self._database)
         return Turns(size, self._options.busy_timeout)
 
-    def _begin(self, turn: Turn, isolation: Isolation, job: Job | None = None) -> Block:
+    def _begin_here(self, isolation: Isolation) -> Held:
+        if self._closed is not None:
+            raise StoreClosed(self._closed)
+        return self._begin(self._turns.take(), isolation)
+
+    def _begin(self, turn: Turn, isolation: Isolation, job: Job | None = None) -> Held:
         """Begin a transaction whose turn has come; the turn is given back in any case."""
         try:
             backend = self._backend or self._open()
@@ -343,6 +362,9 @@ class Store(Collections):
                 )
                 self._finalizer = weakref.finalize(self, backend.close, LAST_PATIENCE)
                 self._backend = backend
+                if self._options.sweep_interval is not None:
+                    run = weakref.WeakMethod(self.run)
+                    self._sweeper = Sweeper(run, self._options.sweep_interval)
             return self._backend
 
     @property
@@ -354,7 +376,8 @@ class Store(Collections):
         parent's connections too.
         """
         self._opening = threading.Lock()
-        self._turns = self._new_turns()
+        self._turns, self._sweeper = self._new_turns(), None
+        self._bell.forked()
         if self._backend is not None:
             _abandoned.append((self._backend, self._backend.blocks.fork()))
             self._backend = None
@@ -364,8 +387,41 @@ class Store(Collections):
             self._finalizer = None
 
 
+class _Whole:
+    """The context of a transaction. No generator: a signal that raises as such a context is entered
+    leaves that behind, and the transaction open for as long as the traceback is kept.
+    """
+
+    def __init__(self, store: Store, isolation: Isolation) -> None:
+        self._store, self._isolation = store, isolation
+        self._open: list[Held] = []
+
+    def __enter__(self) -> Transaction:
+        held: Held | None = None
+        try:
+            held = self._store._begin_here(self._isolation)
+            self._open.append(held)
+            return Transaction(held.block, self._store._codec)
+        except BaseException:
+            if held is not None:
+                held.block.rollback()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        held = self._open.pop()
+        if error is None:
+            held.block.commit()
+        else:
+            held.block.rollback(error)
+
+
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
-_abandoned: Final[list[tuple[Backend, list[Block]]]] = []
+_abandoned: Final[list[tuple[Backend, list[Held | None]]]] = []
 
 
 def _after_fork() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import sqlalchemy as sa
 
-from .blocks import Block
+from .blocks import Held
 from .collection import Collection, Ttl
 from .collection_options import Changes, Settings
 from .crossing_async import Step, finished, note, run_step, settle
@@ -24,7 +24,7 @@ from .errors import DatabaseBusy, DatabaseUnavailable, StoreClosed, TransactionC
 from .operations import AS_IT_IS, Configure, FindTable, Operation
 from .options import MAX_BODY, Nul, Upgrade, check_attempts, check_isolation
 from .schema import mapped_class
-from .store import ATTEMPTS, FORKED, LAST_PATIENCE, Store, may_run_again, pause_after
+from .store import ATTEMPTS, LAST_PATIENCE, Store, may_run_again, pause_after
 from .threads import AwaitedJob, Job, Mailbox, Workers
 from .transaction_async import AsyncBlock, AsyncBound, AsyncCollections, AsyncTransaction
 from .turns import LOOK_EVERY, Turn
@@ -67,6 +67,7 @@ class AsyncStore(AsyncCollections):
         prefix: str = "cs_",
         schema: str | None = None,
         upgrade: Upgrade | None = None,
+        sweep_interval: float | None = None,
     ) -> None:
         self._store = Store(
             url,
@@ -80,8 +81,10 @@ class AsyncStore(AsyncCollections):
             prefix=prefix,
             schema=schema,
             upgrade=upgrade,
+            sweep_interval=sweep_interval,
         )
         self._codec = self._store._codec
+        self._bell = self._store._bell
         self._mailbox: Mailbox | None = None
         self._finished = threading.Event()
         self._employ()
@@ -142,8 +145,9 @@ class AsyncStore(AsyncCollections):
             note(cancelled, job)
             raise
         except DatabaseBusy as error:
-            backend = self._store._backend
-            raise error if backend is None else backend.blamed(error) from error.__cause__
+            if self._store._backend is not None:
+                self._store._backend.blame(error)
+            raise
         return result
 
     def transaction(
@@ -223,17 +227,17 @@ class AsyncStore(AsyncCollections):
             await asyncio.sleep(pause_after(attempt))
         raise AssertionError("unreachable")
 
-    async def _begin(self, isolation: Isolation) -> Block:
+    async def _begin(self, isolation: Isolation) -> Held:
         if self._store._closed is not None:
             raise StoreClosed(self._store._closed)
         turn = await self._take_turn()
         job = self._submit_step("begin", lambda job: self._store._begin(turn, isolation, job))
         try:
-            block: Block = await job.future
+            held: Held = await job.future
         except asyncio.CancelledError:
             await settle(job)
-            if isinstance(job.result, Block):
-                begun = job.result
+            if isinstance(job.result, Held):
+                begun = job.result.block
                 with suppress(asyncio.CancelledError):
                     await finished(self._submit_step("rollback", lambda _: begun.rollback()))
             self._store._turns.give_back(turn)
@@ -241,7 +245,7 @@ class AsyncStore(AsyncCollections):
         except BaseException:
             self._store._turns.give_back(turn)
             raise
-        return block
+        return held
 
     async def _take_turn(self) -> Turn:
         """Wait for the turn of a transaction, in the event loop."""
@@ -260,10 +264,7 @@ class AsyncStore(AsyncCollections):
     def _submit_step(self, what: object, act: Callable[[Job], Any]) -> AwaitedJob:
         step: Any = Step(str(what), act)
         job = AwaitedJob(step, self._mailbox_here())
-        if self._store._is_forked and job.claim():  # the threads are the parent's
-            job.finish(error=StoreClosed(FORKED))
-        else:
-            self._steppers.submit(job)
+        self._steppers.submit(job)
         return job
 
     def bind(self, connection: AsyncConnection) -> AsyncTransaction:
@@ -304,7 +305,7 @@ class AsyncStore(AsyncCollections):
         """
         options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
         settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
-        collection = Collection(self._run_here, self._store._codec, check_name(name))
+        collection = Collection(self._run_here, self._codec, check_name(name), self._bell)
         if settings != AS_IT_IS:
             self._run_here(Configure(name, settings))
         return collection
@@ -328,6 +329,7 @@ class AsyncStore(AsyncCollections):
 
 def _finish(workers: tuple[Workers, ...], store: Store, patience: float | None) -> None:
     if not store._is_forked:
+        store._bell.close()  # first: those who wait shall not have to wait for others
         store._close_transactions(patience)
         for each in workers:
             each.stop(patience)

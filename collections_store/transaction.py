@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Final, Protocol, TypeVar
 
+from .bell import Bell
 from .codec import Codec
 from .collection import Collection, Ttl
 from .collection_options import Changes, Settings
@@ -38,6 +39,8 @@ class Collections(ABC):
     """What a store and a transaction have in common: collections, and something that runs."""
 
     _codec: Codec
+    _bell: Bell | None = None
+    """A transaction has none."""
 
     @abstractmethod
     def run(self, operation: Operation[T]) -> T:
@@ -74,13 +77,13 @@ class Collections(ABC):
         """
         options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
         settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
-        collection = Collection(self.run, self._codec, check_name(name))
+        collection = Collection(self.run, self._codec, check_name(name), self._bell)
         if settings != AS_IT_IS:
             self.run(Configure(name, settings))
         return collection
 
     def __getitem__(self, name: str) -> Collection:
-        return Collection(self.run, self._codec, check_name(name))
+        return Collection(self.run, self._codec, check_name(name), self._bell)
 
     def create_collection(
         self,
@@ -226,34 +229,43 @@ class Transaction(Collections):
         ...         tx["cities"].count()
         1
         """
-        return self._part()
-
-    @contextmanager
-    def _part(self) -> Iterator[Transaction]:
         self._check()
-        scope = self._scope
-        mark = scope.mark()
-        scope.levels.append(mark)
-        part = Transaction(scope, self._codec)
-        try:
-            yield part
-        except BaseException:
-            part._is_over = True
-            if leave(scope.levels, mark) is not None:
-                scope.back_to(mark)
-            raise
-        part._is_over = True
-        match leave(scope.levels, mark):
-            case True:
-                scope.release(mark)
-            case in_order:
-                if in_order is False:
-                    scope.back_to(mark)
-                raise TransactionEnded(OUT_OF_ORDER)
+        return _Part(self._scope, self._codec)
 
     def _check(self) -> None:
         if self._is_over:
             raise TransactionEnded(INNER_OVER)
+
+
+class _Part:
+    """The context of a part of a transaction."""
+
+    def __init__(self, scope: Scope, codec: Codec) -> None:
+        self._scope, self._codec = scope, codec
+        self._open: list[tuple[Any, Transaction]] = []
+
+    def __enter__(self) -> Transaction:
+        mark, levels = self._scope.mark(), self._scope.levels
+        try:
+            levels.append(mark)
+            part = Transaction(self._scope, self._codec)
+            self._open.append((mark, part))
+            return part
+        except BaseException:  # of a signal
+            leave(levels, mark)
+            self._scope.back_to(mark)
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        mark, part = self._open.pop()
+        part._is_over = True
+        in_order = leave(self._scope.levels, mark)
+        if in_order and kind is None:
+            self._scope.release(mark)
+        elif in_order is not None:
+            self._scope.back_to(mark)
+        if kind is None and not in_order:
+            raise TransactionEnded(OUT_OF_ORDER)
 
 
 def leave(levels: list[Any], mark: Any) -> bool | None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from .blocks import Block
+from .bell import Bell
+from .blocks import Held
 from .codec import Codec
 from .collection import Ttl
 from .collection_async import AsyncCollection
@@ -32,6 +33,8 @@ class AsyncCollections:
     """What a store and a transaction have in common: collections, and something that runs."""
 
     _codec: Codec
+    _bell: Bell | None = None
+    """A transaction has none."""
 
     async def run(self, operation: Operation[T]) -> T:
         """Return the operation's result."""
@@ -70,13 +73,13 @@ class AsyncCollections:
         """
         options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
         settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
-        collection = AsyncCollection(self.run, self._codec, check_name(name))
+        collection = AsyncCollection(self.run, self._codec, check_name(name), self._bell)
         if settings != AS_IT_IS:
             await self.run(Configure(name, settings))
         return collection
 
     def __getitem__(self, name: str) -> AsyncCollection:
-        return AsyncCollection(self.run, self._codec, check_name(name))
+        return AsyncCollection(self.run, self._codec, check_name(name), self._bell)
 
     async def create_collection(
         self,
@@ -196,13 +199,14 @@ class AsyncBlock:
     """A transaction of the store's own: each step of it is a hop to a thread, one at a time.
 
     `submit` has a thread take a step. A step that is cancelled ends the transaction: whether it was
-    done, and what the database keeps of an interrupted one, need nobody's guess.
+    done, and what the database keeps of an interrupted one, need nobody's guess. After a fork there
+    are no threads to ask, so that is looked at first.
     """
 
     def __init__(
-        self, block: Block, submit: Callable[[object, Callable[[Job], Any]], AwaitedJob]
+        self, held: Held, submit: Callable[[object, Callable[[Job], Any]], AwaitedJob]
     ) -> None:
-        self._block, self._submit = block, submit
+        self._held, self._block, self._submit = held, held.block, submit
         self._turn = asyncio.Lock()
         self.levels: list[Any] = []
 
@@ -217,16 +221,19 @@ class AsyncBlock:
         await self._step("release", lambda job: self._block.release(mark, job))
 
     async def back_to(self, mark: Any) -> None:
-        await finished(self._submit("back", lambda _: self._block.back_to(mark)))
+        if not self._block.forked:
+            await finished(self._submit("back", lambda _: self._block.back_to(mark)))
 
     async def rollback(self, cause: BaseException | None = None) -> None:
         """Roll back, unless it has ended."""
-        await finished(self._submit("rollback", lambda _: self._block.rollback(cause)))
+        if not self._block.forked:
+            await finished(self._submit("rollback", lambda _: self._block.rollback(cause)))
 
     async def commit(self) -> None:
         """Commit; raises what kept it from being committed. If that is a cancellation, it tells
         whether all was written: see `was_committed`.
         """
+        self._block.refuse_if_forked()
         job = self._submit("commit", self._block.commit)
         try:
             await job.future
@@ -238,6 +245,7 @@ class AsyncBlock:
             raise
 
     async def _step(self, what: object, act: Callable[[Job], Any]) -> Any:
+        self._block.refuse_if_forked()
         async with self._turn:
             job = self._submit(what, act)
             try:
@@ -288,11 +296,11 @@ class AsyncTransaction(AsyncCollections):
         >>> asyncio.run(main())
         1
         """
+        self._check()
         return self._part()
 
     @asynccontextmanager
     async def _part(self) -> AsyncIterator[AsyncTransaction]:
-        self._check()
         scope = self._scope
         mark = await scope.mark()
         scope.levels.append(mark)
@@ -305,13 +313,13 @@ class AsyncTransaction(AsyncCollections):
                 await scope.back_to(mark)
             raise
         part._is_over = True
-        match leave(scope.levels, mark):
-            case True:
-                await scope.release(mark)
-            case in_order:
-                if in_order is False:
-                    await scope.back_to(mark)
-                raise TransactionEnded(OUT_OF_ORDER)
+        in_order = leave(scope.levels, mark)
+        if in_order:
+            await scope.release(mark)
+            return
+        if in_order is not None:
+            await scope.back_to(mark)
+        raise TransactionEnded(OUT_OF_ORDER)
 
     def _check(self) -> None:
         if self._is_over:

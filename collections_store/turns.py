@@ -12,6 +12,7 @@ The rules:
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 import weakref
@@ -54,12 +55,19 @@ class Turns:
         woken = threading.Event()
         turn = self.ask(woken.set)
         try:
-            while not self.has_come(turn):
+            while not self._comes_to_thread(turn):
                 woken.wait(LOOK_EVERY)
         except BaseException:
             self.give_back(turn)
             raise
         return turn
+
+    def _comes_to_thread(self, turn: Turn) -> bool:
+        try:
+            return self.has_come(turn)
+        except DatabaseBusy:
+            gc.collect()  # what a signal left behind may be part of a cycle
+            return self.has_come(turn)
 
     def ask(self, wake: Callable[[], object]) -> Turn:
         """Queue for a turn; `wake` is called, by any thread, when there is something to look at."""
@@ -71,15 +79,18 @@ class Turns:
 
     def has_come(self, turn: Turn) -> bool:
         """Tell whether a turn was granted; raises if it never will be."""
+        if self._is_granted(turn):
+            return True
+        if self._closed:
+            raise StoreClosed("the store is closed")
+        if time.monotonic() - turn.asked > self._patience:
+            raise self._busy()
+        return False
+
+    def _is_granted(self, turn: Turn) -> bool:
         with self._guard:
             self._grant()  # one may have been lost
-            if turn.granted:
-                return True
-            if self._closed:
-                raise StoreClosed("the store is closed")
-            if time.monotonic() - turn.asked > self._patience:
-                raise self._busy()
-        return False
+            return turn.granted
 
     def give_back(self, turn: Turn) -> None:
         """End a turn, or the wait for it; the next one's comes. Again does nothing."""

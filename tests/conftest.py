@@ -5,6 +5,7 @@ import inspect
 import itertools
 import os
 import random
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ import sqlalchemy as sa
 from hypothesis import core
 from postgres_server import NoPostgres, postgres_server
 
-from collections_store import AsyncStore, Store
+from collections_store import AsyncChangeStream, AsyncStore, Store, schema
 
 _seed = random.SystemRandom().randrange(2**32)
 
@@ -104,6 +105,8 @@ class Awaited:
             result = function(*arguments, **options)
             if inspect.isasyncgen(result):
                 return self._each(result)
+            if isinstance(result, AsyncChangeStream):
+                return AwaitedStream(result, self._runner).started()
             if hasattr(result, "__aenter__"):
                 return AwaitedContext(result, self._runner)
             return self._runner.run(result) if inspect.iscoroutine(result) else result
@@ -116,6 +119,29 @@ class Awaited:
 
         while (item := self._runner.run(step())) is not self:
             yield item
+
+
+class AwaitedStream(Awaited):
+    """An asynchronous stream of changes, seen as a synchronous one, which begins when it is made."""
+
+    def started(self) -> "AwaitedStream":
+        async def start() -> None:
+            await self._twin
+
+        self._runner.run(start())
+        return self
+
+    def __iter__(self) -> "AwaitedStream":
+        return self
+
+    def __next__(self) -> Any:
+        async def step() -> Any:
+            return await anext(self._twin, self)
+
+        found = self._runner.run(step())
+        if found is self:
+            raise StopIteration
+        return found
 
 
 class AwaitedContext:
@@ -173,6 +199,30 @@ class Opener:
     def close(self) -> None:
         self.close_stores()
         self._runner.close()
+
+
+class Clock:
+    """The time that the library sees, in microseconds since 1970."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+    def forward(self, seconds: float) -> None:
+        self.now += round(seconds * 1_000_000)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Have the library ask a clock of the test's own, in this process."""
+    clock = Clock()
+    original = schema.now
+    for name, module in list(sys.modules.items()):
+        if name.startswith("collections_store.") and getattr(module, "now", None) is original:
+            monkeypatch.setattr(module, "now", clock)
+    return clock
 
 
 @pytest.fixture(params=["sqlite-file", "sqlite-memory", "postgresql"])

@@ -26,6 +26,7 @@ from .catalogue import (
     NewCollection,
     Rename,
 )
+from .changes import OLDEST, Changes, FindPlace, LastChange, ReadChanges
 from .connection import Connection, DriverConnection, SharedConnection, add_functions
 from .documents import (
     Exists,
@@ -45,6 +46,7 @@ from .documents import (
 from .explaining import Explain
 from .increments import Increment, read_increment
 from .indexing import CreateIndex, DropIndex, FindDuplicate, ListIndexes
+from .purging import HasPrunable, ListPurgeable, Prune
 from .queries import (
     Count,
     DeleteMany,
@@ -59,7 +61,7 @@ from .queries import (
 )
 from .reading import Batch, ReadBatch, Reading
 from .revisions import CreateStore, ReadRevision, create_or_find
-from .together import ReadBefore, Steps, Together, follow
+from .together import Steps, Together, follow
 from .updating import Answer, FindAndDelete, Modification, ModifyMany, ModifyOne, Replacement
 from .writing import NeedsTransaction
 
@@ -109,11 +111,13 @@ def duplicate_of(operation: Any, physical: str) -> FindDuplicate:
 
 __all__ = [
     "AS_IT_IS",
+    "OLDEST",
     "Aggregate",
     "Answer",
     "Batch",
     "BulkBatch",
     "Catalogue",
+    "Changes",
     "CollectionAbsent",
     "Configure",
     "Connection",
@@ -133,15 +137,19 @@ __all__ = [
     "FindAndDelete",
     "FindDuplicate",
     "FindPage",
+    "FindPlace",
     "FindTable",
     "Get",
     "GetDocument",
     "GetMany",
     "Given",
+    "HasPrunable",
     "Increment",
     "Insert",
+    "LastChange",
     "ListCollections",
     "ListIndexes",
+    "ListPurgeable",
     "Mode",
     "Modification",
     "ModifyMany",
@@ -149,11 +157,12 @@ __all__ = [
     "NeedsTransaction",
     "NewCollection",
     "Operation",
+    "Prune",
     "Purge",
     "Put",
     "PutBatch",
     "ReadBatch",
-    "ReadBefore",
+    "ReadChanges",
     "ReadRevision",
     "Reading",
     "Remove",

@@ -35,12 +35,13 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class PutBatch:
-    """Write objects with different ids, in their order."""
+    """Write objects with different ids, in their order; `strict` raises what is refused."""
 
     collection: str
     given: tuple[Given, ...]
     mode: Mode = "replace"
     ttl: int | None = None
+    strict: bool = False
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
 
@@ -51,11 +52,12 @@ class PutBatch:
             writer.purge(ids)
         there = self._there(connection, writer, ids)
         wanted, refused, unchanged = self._chosen({id: row[0] for id, row in there.items()})
-        _write(connection, writer, wanted, self.ttl)
+        versions = {each.id: there.get(each.id, (0, None))[0] + 1 for each in wanted}
+        versions.update(_write(connection, writer, wanted, self.ttl))
         for each in wanted:
-            version, before = there.get(each.id, (0, None))
-            kind = "update" if version else "insert"
-            writer.note(kind, each.id, version + 1, before, each.text)
+            before = there.get(each.id, (0, None))[1]
+            kind = "insert" if versions[each.id] == 1 else "update"
+            writer.note(kind, each.id, versions[each.id], before, each.text)
         replaced = sum(each.id in there for each in wanted)
         return PutManyResult(len(wanted) - replaced, replaced, unchanged, tuple(refused))
 
@@ -80,6 +82,8 @@ class PutBatch:
         refused: list[Refusal] = []
         for each in self.given:
             error = self._problem(each, versions.get(each.id))
+            if error is not None and self.strict:
+                raise error
             if error is not None:
                 refused.append(Refusal(each.position, each.id, error))
             elif self.mode != "ignore" or each.id not in versions:
@@ -94,17 +98,23 @@ class PutBatch:
         return None
 
 
-def _write(connection: Connection, writer: Writer, wanted: list[Given], ttl: int | None) -> None:
-    """Write in the way that is the database's fastest."""
+def _write(
+    connection: Connection, writer: Writer, wanted: list[Given], ttl: int | None
+) -> dict[str, int]:
+    """Write in the way that is the database's fastest; gives versions that may not be as expected."""
     sql, life = writer.statements.by_id, writer.life(ttl)
     if not wanted:
-        return
-    if connection.database.TAKES_LISTS:
-        ids, bodies = [each.id for each in wanted], [each.text for each in wanted]
-        connection.changed(sql.put_all, {"ids": ids, "bodies": bodies, **life})
-    else:
+        return {}
+    if not connection.database.TAKES_LISTS:
         rows = ({"id": each.id, "body": each.text, **life} for each in wanted)
         connection.each(sql.put_silently, rows)
+        return {}
+    ids, bodies = [each.id for each in wanted], [each.text for each in wanted]
+    parameters = {"ids": ids, "bodies": bodies, **life}
+    if writer.statements.feed is not None:
+        return dict(connection.rows(sql.put_all_told, parameters))
+    connection.changed(sql.put_all, parameters)
+    return {}
 
 
 def batches(given: Iterable[Given]) -> Iterator[tuple[Given, ...]]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 from ..dialects import UniqueViolated
 from ..errors import CollectionsStoreError, TransactionConflict
 from ..results import BulkWriteResult, DeleteResult, Refusal, UpdateResult
+from .attempts import attempt
 from .batches import Given, PutBatch
 from .catalogue import CollectionAbsent
-from .documents import Insert, Purge
-from .indexing import FindDuplicate
+from .documents import Insert
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -92,23 +92,6 @@ def _runs(parts: Iterable[Part]) -> Iterator[list[Part]]:
             ids.add(operation.id)
     if run:
         yield run
-
-
-def attempt(connection: Connection, operation: Any) -> Any:
-    """Do an operation of several in a transaction; if it fails, the others are as they were."""
-    while True:
-        try:
-            with connection.savepoint():
-                return operation(connection)
-        except connection.database.errors() as error:
-            violated = connection.database.translate(error)
-            if not isinstance(violated, UniqueViolated):
-                raise
-            if Purge(operation.collection)(connection):
-                continue  # what has expired was in the way
-            written = operation.written()
-            told = FindDuplicate(operation.collection, violated.physical, None, written)(connection)
-            raise told or TransactionConflict(str(violated)) from error
 
 
 def _counted(position: int, done: Any) -> BulkWriteResult:

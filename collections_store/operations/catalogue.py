@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
-from ..collection_options import CollectionOptions, Settings
+from ..collection_options import CollectionOptions, Feed, Settings
 from ..document import CollectionInfo, moment
 from ..errors import CollectionExists, CollectionNotFound, CollectionsStoreError
 from ..schema import now
 from ..statements import CatalogueStatements, Statements
+from .recording import Pending
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -36,7 +37,7 @@ class CollectionAbsent(CollectionsStoreError):
         self.name = name
 
 
-def _nobody() -> None:
+def _nobody(collections: Iterable[str]) -> None:
     """Listen to nothing."""
 
 
@@ -52,8 +53,8 @@ class Catalogue:
         above: Catalogue | None = None,
     ) -> None:
         self.statements, self._above = statements, above
-        self.changed: Callable[[], None] = _nobody if above is None else above.changed
-        """Hears of each commit that records changes."""
+        self.changed: Callable[[Iterable[str]], None] = _nobody if above is None else above.changed
+        """Hears of each commit that records changes, and of which collections."""
         self._known: dict[str, tuple[Statements, float]] | None = {} if remembers else None
         self._tables: Tables = {} if tables is None else tables
         self._changed: set[str] = set()
@@ -183,7 +184,7 @@ class Configure:
         [(number,)] = connection.rows(store.enter, row)
         table = _give_table(connection, number, self.collection, table)
         if options.feed is not None and wanted.feed is None:
-            connection.changed(store.feed(options.feed).drop)
+            _drop_feed(connection, self.collection, options.feed)
         elif options.feed is None and wanted.feed is not None:
             _keep_options(connection, self.collection, _with_feed(connection, table, wanted))
         connection.catalogue.forget(self.collection)
@@ -207,7 +208,7 @@ class Drop:
                     connection.changed(statement)
             connection.changed(store.drop_table(table))
             if options.feed is not None:
-                connection.changed(store.feed(options.feed).drop)
+                _drop_feed(connection, self.collection, options.feed)
         connection.catalogue.forget(self.collection)
         return bool(forgotten)
 
@@ -291,6 +292,13 @@ def _with_feed(connection: Connection, table: str, options: CollectionOptions) -
     feed = replace(options.feed, physical=store.names.feed(table))
     connection.changed(store.feed(feed).create)
     return replace(options, feed=feed)
+
+
+def _drop_feed(connection: Connection, collection: str, feed: Feed) -> None:
+    """Drop the table of changes, and what the transaction was to record in it."""
+    statements = connection.store.feed(feed)
+    connection.record(Pending(collection, statements, None))
+    connection.changed(statements.drop)
 
 
 def _keep_options(connection: Connection, collection: str, options: CollectionOptions) -> None:

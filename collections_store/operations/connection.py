@@ -7,8 +7,8 @@ connection that is the caller's: its events, its transaction, its errors are the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
@@ -142,15 +142,14 @@ class DriverConnection:
     def commit(self) -> None:
         """Commit the transaction, unless one of `before_commit` objects."""
         changes, self.pending = self.pending, []
-        if changes:
-            record(self, changes)
+        recorded = record(self, changes) if changes else ()
         for objects in self.before_commit:
             objects()
         self.committing = True
         self.say(COMMIT)
         self.grouped = False
-        if changes:
-            self.catalogue.changed()
+        if recorded:
+            self.catalogue.changed(recorded)
 
     def rollback(self) -> None:
         """Roll back the transaction, unless the database did."""
@@ -184,7 +183,7 @@ class DriverConnection:
 
     def savepoint(self) -> AbstractContextManager[None]:
         """Return the context that undoes what was done in it if it fails."""
-        return _savepoint(self)
+        return _Savepoint(self)
 
     def in_transaction(self) -> bool:
         """Is a transaction open, be it a failed one?"""
@@ -203,18 +202,10 @@ class DriverConnection:
             return False
         return not self.in_transaction()
 
-    @contextmanager
-    def transaction(self, *, write: bool) -> Iterator[None]:
+    def transaction(self, *, write: bool) -> AbstractContextManager[None]:
         if self.in_transaction():  # an operation within another is part of it
-            yield
-            return
-        try:
-            self.begin(write=write)  # within: a signal may raise once it is done
-            yield
-            self.commit()
-        except BaseException:
-            self.rollback()
-            raise
+            return nullcontext()
+        return _Whole(self, write)
 
 
 class SharedConnection:
@@ -223,7 +214,9 @@ class SharedConnection:
     __slots__ = ("catalogue", "committing", "database", "recorded", "sa", "store")
 
     def __init__(self, connection: sa.Connection, catalogue: Catalogue) -> None:
-        self.committing = self.recorded = False
+        self.committing = False
+        self.recorded: set[str] = set()
+        """The collections of which changes were recorded."""
         self.sa, self.catalogue = connection, catalogue
         self.store, self.database = catalogue.statements, catalogue.statements.database
 
@@ -245,8 +238,7 @@ class SharedConnection:
         return False
 
     def record(self, change: Pending) -> None:
-        record(self, [change])
-        self.recorded = True
+        self.recorded |= record(self, [change])
 
     def say(self, words: str) -> None:
         """Execute what has no parameters and gives no rows."""
@@ -281,8 +273,13 @@ class SharedConnection:
         """Commit the transaction."""
         self.committing = True
         self.sa.commit()
-        if self.recorded:
-            self.catalogue.changed()
+        self.tell()
+
+    def tell(self) -> None:
+        """Tell of the changes that were recorded and committed."""
+        recorded, self.recorded = self.recorded, set()
+        if recorded:
+            self.catalogue.changed(recorded)
 
     def rollback(self) -> None:
         """Roll back the transaction, unless the database did."""
@@ -312,23 +309,60 @@ class SharedConnection:
 
     def savepoint(self) -> AbstractContextManager[None]:
         """Return the context that undoes what was done in it if it fails."""
-        return _savepoint(self)
+        return _Savepoint(self)
 
-    @contextmanager
-    def transaction(self, *, write: bool) -> Iterator[None]:  # noqa: ARG002
-        with self.savepoint():
-            yield
+    def transaction(self, *, write: bool) -> AbstractContextManager[None]:  # noqa: ARG002
+        return self.savepoint()
 
 
-@contextmanager
-def _savepoint(connection: Any) -> Iterator[None]:
-    mark = connection.mark()
-    try:
-        yield
-        connection.release(mark)
-    except BaseException:
-        connection.back_to(mark)
-        raise
+class _Whole:
+    """The context of a transaction. Like `_Savepoint` no generator: a signal that raises as such a
+    context is entered leaves the generator behind, and that would roll back at any time later.
+    """
+
+    __slots__ = ("_connection", "_write")
+
+    def __init__(self, connection: DriverConnection, write: bool) -> None:
+        self._connection, self._write = connection, write
+
+    def __enter__(self) -> None:
+        try:
+            self._connection.begin(write=self._write)  # within: a signal may raise once it is done
+        except BaseException:
+            self._connection.rollback()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._connection.commit()
+        except BaseException:
+            self._connection.rollback()
+            raise
+        if kind is not None:
+            self._connection.rollback()
+
+
+class _Savepoint:
+    """The context of a part of a transaction."""
+
+    __slots__ = ("_connection", "_mark")
+
+    def __init__(self, connection: Any) -> None:
+        self._connection, self._mark = connection, None
+
+    def __enter__(self) -> None:
+        self._mark = self._connection.mark()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._connection.release(self._mark)
+        except BaseException:
+            self._connection.back_to(self._mark)
+            raise
+        if kind is not None:
+            self._connection.back_to(self._mark)
 
 
 def add_functions(driver: Any, database: Database) -> None:

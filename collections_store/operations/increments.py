@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from .. import codec
 from ..document import Document
-from ..errors import TransactionConflict
+from ..errors import InvalidUpdate, TransactionConflict, shortened
 from ..matcher import reach
 from ..path import Path
 from ..schema import now
@@ -78,16 +78,25 @@ class Increment:
         return self._written[document.id]
 
     def _added(self, document: Document, number: int | float) -> Any:
-        update = Update.parse({"$inc": {self.path: number}}, rules=self.rules)
-        return update.apply(document, now=now())
+        return _adding(self.path, number).apply(document, now=now())
 
     def _value(self, body: Any) -> Any:
         found = (each for each in reach(body, self.path.keys, leaf=False) if each is not MISSING)
         return next(found, MISSING)
 
 
-def read_increment(path: Any, by: Any, initial: Any, rules: codec.Codec) -> Path:
+@lru_cache(maxsize=256, typed=True)
+def _adding(path: str | Path, number: int | float) -> Update:
+    return Update.parse({"$inc": {path: number}})
+
+
+def read_increment(path: Any, by: Any, initial: Any) -> Path:
     """Return the path of a number that can be increased; raises `InvalidUpdate`."""
+    if not isinstance(path, str | Path):
+        raise InvalidUpdate("", f"{shortened(path)} is no path")
+    found = Path.parse(path) if isinstance(path, str) else path
     for number in (by, initial):
-        Update.parse({"$inc": {path: number}}, rules=rules)
-    return path if isinstance(path, Path) else Path.parse(path)
+        if type(number) not in {int, float}:
+            raise InvalidUpdate(f"$inc.{path}", f"{shortened(number)} is no number")
+        _adding(path, number)
+    return found

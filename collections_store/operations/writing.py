@@ -53,9 +53,11 @@ class Writer:
 
     def put(self, id: str, text: str, ttl: int | None) -> int:
         """Write a body, new or in the place of another; gives the version."""
-        before = self._before(id)
         for _ in range(MAX_ATTEMPTS):
-            rows = self._connection.rows(self._sql.put, self.parameters(id, text, ttl))
+            before = self._before(id)
+            fresh = self.keeps_before and before is None
+            sql = self._sql.insert if fresh else self._sql.put  # what came meanwhile has a before
+            rows = self._connection.rows(sql, self.parameters(id, text, ttl))
             if rows:
                 version = int(rows[0][0])
                 self.note("insert" if version == 1 else "update", id, version, before, text)

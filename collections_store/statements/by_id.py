@@ -59,8 +59,10 @@ class IdStatements:
 
     @cached_property
     def bodies(self) -> str:
-        """Give id, version and body of the list `:ids`."""
-        return self._sql(self._known(body_text(self._table)))
+        """Give id, version and body of the list `:ids`, which no other transaction writes until this
+        one ends.
+        """
+        return self._sql(self._known(body_text(self._table)).with_for_update())
 
     def _known(self, body: Any) -> sa.Select[Any]:
         chosen: sa.Select[Any] = sa.select(self._table.c.id, self._table.c.version, body)
@@ -186,6 +188,14 @@ class IdStatements:
         """Write the lists `:ids` and `:bodies` like `put`, in their order; for databases that take whole
         lists.
         """
+        return self._sql(self._all())
+
+    @cached_property
+    def put_all_told(self) -> str:
+        """Write like `put_all`; gives id and version of each."""
+        return self._sql(self._all().returning(self._table.c.id, self._table.c.version))
+
+    def _all(self) -> Any:
         lists = [
             sa.cast(sa.bindparam(each, type_=sa.types.NULLTYPE), sa.ARRAY(sa.Text))
             for each in ("ids", "bodies")
@@ -195,9 +205,7 @@ class IdStatements:
         columns = {"id": given.c.id, "body": BodyFromText(given.c.body), **self._beginning()}
         chosen = sa.select(*(each.label(name) for name, each in columns.items()))
         insert = self._database.insert(self._table)
-        return self._sql(
-            self._or_updated(insert.from_select(list(columns), chosen.order_by(given.c.place)))
-        )
+        return self._or_updated(insert.from_select(list(columns), chosen.order_by(given.c.place)))
 
     def increment(self, keys: tuple[str, ...]) -> str:
         """Increase the integer at `keys` by `:by`, or write `:body` where there is no `:id`; gives the

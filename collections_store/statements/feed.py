@@ -5,6 +5,7 @@ The row that stands for what was pruned is kept, so that a token tells whether a
 
 from __future__ import annotations
 
+import random
 from functools import cached_property
 from typing import Any, Final
 
@@ -18,6 +19,8 @@ from .compiling import compiled
 from .rows import number
 
 PRUNED: Final = "pruned"
+SHORT_LIVED: Final = 1000
+"""Counting begins anywhere below that, so that many processes that record little prune too."""
 
 
 class FeedStatements:
@@ -26,10 +29,10 @@ class FeedStatements:
     def __init__(self, feed: Feed, names: Names, database: Database) -> None:
         self.feed, self._names, self._database = feed, names, database
         self._table = feed_table(feed.physical, names)
-        self.counted = 0
+        self.counted = random.randrange(SHORT_LIVED)
 
     def count(self, changes: int) -> int:
-        """Count changes; gives how many there were since `counted` was 0."""
+        """Count changes; gives how many there were, about, since some were last pruned."""
         self.counted += changes
         return self.counted
 

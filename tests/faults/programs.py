@@ -2,10 +2,12 @@
 OPTIONS-AS-JSON …`."""
 
 import asyncio
+import gc
 import json
 import os
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +17,13 @@ from typing import Any, ClassVar
 
 from collections_store import (
     AsyncStore,
+    AsyncTransaction,
     DatabaseUnavailable,
     DuplicateKey,
     InsertOne,
     Store,
     StoreClosed,
+    Transaction,
     UpdateOne,
     VersionConflict,
     migrate,
@@ -59,6 +63,91 @@ def increment_async(url: str, options: dict[str, Any], times: str) -> None:
             await asyncio.gather(
                 *(store.run(Increment("counters", "n")) for _ in range(int(times)))
             )
+
+    asyncio.run(main())
+
+
+def transact(url: str, options: dict[str, Any], times: str) -> None:
+    """Increment a counter, each time in a transaction."""
+
+    def increment(tx: Transaction) -> None:
+        tx["counters"].put("n", tx["counters"].get("n", 0) + 1)
+
+    with Store(url, **options) as store:
+        for _ in range(int(times)):
+            store.run_transaction(increment, attempts=200)
+
+
+def transact_async(url: str, options: dict[str, Any], times: str) -> None:
+    """Increment a counter from many tasks, each in a transaction."""
+
+    async def increment(tx: AsyncTransaction) -> None:
+        await tx["counters"].put("n", await tx["counters"].get("n", 0) + 1)
+
+    async def main() -> None:
+        async with AsyncStore(url, **options) as store:
+            calls = (store.run_transaction(increment, attempts=200) for _ in range(int(times)))
+            await asyncio.gather(*calls)
+
+    asyncio.run(main())
+
+
+def stay_within(url: str, options: dict[str, Any]) -> None:
+    """Commit one transaction, and wait for ever in the next."""
+    with Store(url, **options) as store:
+        with store.transaction() as tx:
+            tx["things"].put_many({"a": 1, "b": 1})
+        with store.transaction() as tx:
+            tx["things"].put_many({"a": 2, "b": 2, "c": 2})
+            tx["new"].put("x", 1)
+            print("within", flush=True)
+            time.sleep(1000)
+
+
+def fork_within(url: str, options: dict[str, Any]) -> None:
+    """Fork within a transaction: an error in the child, nothing in the parent."""
+    store = Store(url, **options)
+    child = -1
+    try:
+        with store.transaction() as tx:
+            tx["things"].put("a", 1)
+            child = os.fork()
+            if not child:
+                try:
+                    tx["things"].get("a")
+                except StoreClosed as error:
+                    print(type(error).__name__, error, flush=True)
+            else:
+                os.waitpid(child, 0)
+                tx["things"].put("b", 2)
+    except StoreClosed:
+        assert child == 0
+        print("not committed", flush=True)
+        del tx
+        gc.collect()
+        sys.exit(0)
+    print(sorted(document.id for document in store["things"].list()), flush=True)
+    store.close()
+
+
+def fork_within_async(url: str, options: dict[str, Any]) -> None:
+    """Fork within an awaited transaction."""
+
+    async def main() -> None:
+        async with AsyncStore(url, **options) as store:
+            child = -1
+            try:
+                async with store.transaction() as tx:
+                    await tx["things"].put("a", 1)
+                    child = os.fork()
+                    if child:
+                        os.waitpid(child, 0)  # noqa: ASYNC222 - there is no other task
+                    await tx["things"].put("b", 2)
+            except StoreClosed as error:
+                assert child == 0
+                print(type(error).__name__, error, flush=True)
+                os._exit(0)
+            print(await store["things"].count(), flush=True)
 
     asyncio.run(main())
 
@@ -348,6 +437,64 @@ def update_for_ever(url: str, options: dict[str, Any]) -> None:
         while True:
             os.write(1, b"again\n")
             store["things"].update_many({}, {"$inc": {"n": 1}})
+
+
+def write_recorded(url: str, options: dict[str, Any], name: str, times: str) -> None:
+    """Write one collection from three threads, in all kinds of ways, some of which conflict."""
+
+    def work(store: Store, thread: int) -> None:
+        things = store["things"]
+        for number in range(int(times)):
+            things.change("shared", lambda count: count + 1, default=0)
+            things.put(f"{name}-{thread}", number)
+            things.put_many({f"{name}-{thread}-{n}": number for n in range(2)})
+            with store.transaction() as tx:
+                tx["things"].put(f"{name}-{thread}-t", number)
+                tx["things"].remove(f"{name}-{thread}-t")
+
+    with Store(url, **options) as store:
+        threads = [threading.Thread(target=work, args=(store, thread)) for thread in range(3)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+
+
+def watch_and_tell(url: str, options: dict[str, Any], last: str) -> None:
+    """Print each change until the object `last` is put."""
+    with Store(url, **options) as store, store["things"].watch(after="oldest") as stream:
+        for change in stream:
+            print(change.kind, change.id, change.version, change.token, flush=True)
+            if change.id == last:
+                return
+
+
+def put_recorded(url: str, options: dict[str, Any]) -> None:
+    """Put what is recorded, for ever, and print each id once it is acknowledged."""
+    with Store(url, **options) as store:
+        for number in range(10**9):
+            store["things"].put_many({f"{number}-{n}": n for n in range(3)})
+            store["things"].put("counter", number)
+            os.write(1, f"{number}\n".encode())
+
+
+def forget_a_sweeper(url: str, options: dict[str, Any]) -> None:
+    """Use a store that sweeps and a stream that waits, fork, and end without closing anything."""
+    store = Store(url, sweep_interval=0.01, **options)
+    things = store.get_sync_collection("things", changes=True)
+    stream, waited_for = things.watch(), things.watch()
+    threading.Thread(target=lambda: list(waited_for), daemon=True).start()
+    child = os.fork()
+    if not child:
+        try:
+            stream.try_next()
+        except StoreClosed:
+            with Store(url, **options) as own, own["things"].watch() as fresh:
+                own["things"].put("child", 1)
+                print(threading.active_count(), next(fresh).id, flush=True)
+        sys.exit(0)
+    os.waitpid(child, 0)
+    print("parent", flush=True)
 
 
 if __name__ == "__main__":

@@ -79,6 +79,12 @@ def check_data(store: Store) -> None:
     page = things.page(limit=2)
     assert [d.id for d in things.page(limit=2, after=page.cursor)] == ["c"]
     assert things.create_index("x.y") == "x.y_1"
+    things.put("short", 1, ttl=0.001)
+    time.sleep(0.002)
+    assert (things.get("short"), things.count(), things.purge_expired()) == (None, 3, 1)
+    assert things.update("b", {"$set": {"x": 2}}, if_version=1).modified_count == 1
+    store.get_sync_collection("Things", changes=True).put("d", 1)
+    assert [change.id for change in things.watch(after="oldest", timeout=0)] == ["d"]
 
 
 def test_history_is_one_line_with_a_recipe_for_each_step() -> None:
@@ -145,10 +151,12 @@ def test_the_models_make_what_check_expects(shared_place: Place) -> None:
         ("ALTER TABLE cs_1_things ADD COLUMN surplus TEXT", "surplus"),
         ("ALTER TABLE cs_1_things DROP COLUMN ttl", "ttl"),
         ("DROP TABLE cs_1_things", "cs_1_things"),
+        ("ALTER TABLE cs_1$changes DROP COLUMN before", "before"),
     ],
 )
 def test_check_tells_what_differs(shared_place: Place, change: str, word: str) -> None:
     with Store(shared_place.url, **shared_place.options) as store:
+        store.create_collection("things", changes=True)
         store["things"].put("a", 1)
     execute(shared_place, change)
     [difference] = migrate.check(shared_place.url, **names(shared_place))

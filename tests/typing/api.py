@@ -1,17 +1,27 @@
 """What the types promise; mypy is the test."""
 
 from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
 from typing import Any, assert_type
 
 from collections_store import (
     AsyncCollection,
     AsyncStore,
+    AsyncTransaction,
+    BulkWriteResult,
     Collection,
     CollectionInfo,
+    DeleteMany,
     Document,
+    InsertManyResult,
+    InsertOne,
+    InsertOneResult,
     PutManyResult,
+    ReturnDocument,
     Store,
     Transaction,
+    UpdateOne,
+    UpdateResult,
 )
 
 
@@ -33,6 +43,24 @@ def sync(store: Store, connection: Any) -> None:
     assert_type(store.collections(), list[CollectionInfo])
     assert_type(store.bind(connection), Transaction)
     assert_type(store.bind(connection)["things"], Collection)
+    assert_type(store.run_transaction(lambda tx: tx["things"].count()), int)
+    assert_type(things.put("a", 1, ttl=1.5, if_version=2), int)
+    assert_type(things.insert_one(1), InsertOneResult)
+    assert_type(things.insert_many([1], ttl=timedelta(1)), InsertManyResult)
+    assert_type(things.update("a", {"$set": {"x": 1}}), UpdateResult)
+    assert_type(things.update_many({}, [{"$unset": "x"}]), UpdateResult)
+    assert_type(things.replace_one({}, {}), UpdateResult)
+    after = ReturnDocument.AFTER
+    found = things.find_one_and_update({}, {"$inc": {"n": 1}}, return_document=after)
+    assert_type(found, Document | None)
+    assert_type(things.find_one_and_delete({}, sort="n"), Document | None)
+    requests = [InsertOne(1), UpdateOne({}, {"$set": {"x": 1}}, upsert=True), DeleteMany({})]
+    assert_type(things.bulk_write(requests), BulkWriteResult)
+    assert_type(things.touch("a", ttl=5), bool)
+    assert_type(things.purge_expired(), int)
+    with store.transaction() as tx, tx.transaction() as inner:
+        assert_type(tx, Transaction)
+        assert_type(inner["things"], Collection)
     with store as same:
         assert_type(same, Store)
 
@@ -46,5 +74,18 @@ async def awaited(store: AsyncStore) -> None:
     assert_type(await things.document("a"), Document | None)
     assert_type(await things.find({"a.b": 1}), list[Document])
     assert_type(things.stream(), AsyncIterator[Document])
+    assert_type(await things.update("a", {"$set": {"x": 1}}), UpdateResult)
+    assert_type(await things.find_one_and_replace({}, {}), Document | None)
+    assert_type(await things.bulk_write([InsertOne(1)], ordered=False), BulkWriteResult)
+    assert_type(await things.put_many({"a": 1}, mode="insert"), PutManyResult)
+    await store.get_collection("things", ttl=60, changes="after")
+    async with store.transaction() as tx, tx.transaction() as inner:
+        assert_type(tx, AsyncTransaction)
+        assert_type(inner["things"], AsyncCollection)
+
+    async def count(tx: AsyncTransaction) -> int:
+        return await tx["things"].count()
+
+    assert_type(await store.run_transaction(count), int)
     async with store as same:
         assert_type(same, AsyncStore)

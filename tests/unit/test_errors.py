@@ -10,6 +10,7 @@ import pytest
 from collections_store import errors
 from collections_store.errors import (
     BulkWriteError,
+    ChangesLost,
     CollectionExists,
     CollectionNotFound,
     CollectionsStoreError,
@@ -30,6 +31,7 @@ from collections_store.errors import (
     InvalidPipeline,
     InvalidProjection,
     InvalidSort,
+    InvalidToken,
     InvalidUpdate,
     InvalidUrl,
     MemoryLimitExceeded,
@@ -55,6 +57,9 @@ ERRORS = [
     InvalidFilter("a.$gtt", "no such operator"),
     InvalidSort("a", "the direction is 1 or -1"),
     InvalidCursor("it was changed"),
+    InvalidToken("it is damaged"),
+    ChangesLost("things", "AQ", None),
+    ChangesLost("things", "AQ", "Aq"),
     InvalidIndex("a", "sorts twice"),
     IndexExists("a_1", "a_1: {'a': 1}, unique"),
     DuplicateKey("things", "a_1", {"a": 1}, "x"),

@@ -3,12 +3,13 @@
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
 
-from collections_store import StoreClosed
+from collections_store import DatabaseBusy, StoreClosed
 from collections_store.operations import Connection
 from collections_store.threads import MAX_GROUP, GroupCommit, Job, Workers
 
@@ -125,6 +126,45 @@ def test_the_main_thread_runs_its_own_only() -> None:
     assert not waiting.done
     commit.flush()
     assert waiting.done
+
+
+def test_a_hold_keeps_all_others_from_writing() -> None:
+    commit = groups()
+    first = Job(Nothing("came first"))
+    commit.append(first)
+    with ThreadPoolExecutor(3) as threads:
+        hold = threads.submit(commit.hold).result(10)
+        assert first.done
+        late = [threads.submit(commit.run, Nothing(str(n))) for n in range(2)]
+        while len(commit._pending) < 2:
+            time.sleep(0.001)
+        assert commit.flush() is hold
+        commit.release(hold)
+        assert {each.result(10).name for each in late} == {"0", "1"}
+    assert commit.run(Nothing("own")) == Nothing("own")
+
+
+def test_whoever_waits_for_a_hold_gives_up() -> None:
+    commit = GroupCommit(lambda operation, _: operation, finish_all, patience=0.1)
+    hold = commit.hold()
+    with pytest.raises(DatabaseBusy, match="held the writer"):
+        commit.run(Nothing("in the main thread"))
+    with ThreadPoolExecutor(1) as threads, pytest.raises(DatabaseBusy, match="held the writer"):
+        threads.submit(commit.run, Nothing("in another")).result(10)
+    given_up = Job(Nothing())
+    commit.append(given_up)
+    while not given_up.done:
+        commit.advance()
+    with pytest.raises(DatabaseBusy):
+        given_up.outcome()
+    commit.release(hold)
+    assert commit.run(Nothing()) == Nothing()
+
+
+def test_a_hold_that_was_lost_holds_nothing() -> None:
+    commit = groups()
+    commit.hold()  # as an exception between two lines would do
+    assert commit.run(Nothing()) == Nothing()
 
 
 def test_a_bug_in_a_group_reaches_all_who_wait_for_it() -> None:

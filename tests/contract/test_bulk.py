@@ -1,0 +1,306 @@
+"""Many writes in one call; on every backend, in both colours."""
+
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from collections_store import (
+    BulkWriteError,
+    BulkWriteResult,
+    DeleteMany,
+    DeleteOne,
+    DuplicateKey,
+    InsertOne,
+    InvalidBody,
+    InvalidFilter,
+    InvalidId,
+    InvalidOption,
+    InvalidUpdate,
+    PutManyResult,
+    ReplaceOne,
+    Store,
+    UpdateMany,
+    UpdateOne,
+    UpdateRefused,
+    VersionConflict,
+)
+
+
+def found(things: Any) -> dict[str, Any]:
+    return {each.id: each.body for each in things.list()}
+
+
+def versions(things: Any) -> dict[str, int]:
+    return {each.id: each.version for each in things.list()}
+
+
+def refused(error: BulkWriteError) -> list[tuple[int, str | None, type[Exception]]]:
+    return [(each.position, each.id, type(each.error)) for each in error.result.refused]
+
+
+def test_replace(things: Any) -> None:
+    things.put("b", 0)
+    assert things.put_many({"a": 1, "b": 2}) == PutManyResult(1, 1)
+    assert things.put_many([("a", 3), ("a", 4)]).replaced_count == 2
+    assert versions(things) == {"b": 2, "a": 3}
+    assert found(things) == {"b": 2, "a": 4}
+
+
+def test_insert(things: Any) -> None:
+    things.put("b", 0)
+    with pytest.raises(BulkWriteError) as caught:
+        things.put_many({"a": 1, "b": 2, "c": 3}, mode="insert")
+    assert refused(caught.value) == [(1, "b", DuplicateKey)]
+    assert caught.value.result == PutManyResult(2, 0, 0, caught.value.result.refused)
+    assert found(things) == {"b": 0, "a": 1, "c": 3}
+    with pytest.raises(DuplicateKey):
+        things.put_many({"d": 1, "c": 4}, mode="insert", atomic=True)
+    assert things.exists("d") is False
+
+
+def test_ignore(things: Any) -> None:
+    things.put("b", 0)
+    assert things.put_many({"a": 1, "b": 2}, mode="ignore") == PutManyResult(1, 0, 1)
+    assert things.put_many([("c", 1), ("c", 2)], mode="ignore") == PutManyResult(1, 0, 1)
+    assert found(things) == {"b": 0, "a": 1, "c": 1}
+
+
+def test_if_version(things: Any) -> None:
+    things.put_many({"a": 1, "b": 1})
+    with pytest.raises(BulkWriteError) as caught:
+        things.put_many(
+            [("a", 2, 1), ("b", 2, 2), ("c", 2, None), ("a", 3, None), ("d", 1, 1)],
+            mode="if_version",
+        )
+    conflicts = [each.error for each in caught.value.result.refused]
+    assert [(e.id, e.expected, e.found) for e in conflicts] == [
+        ("b", 2, 1),
+        ("a", None, 2),
+        ("d", 1, None),
+    ]
+    assert found(things) == {"a": 2, "b": 1, "c": 2}
+    with pytest.raises(VersionConflict):
+        things.put_many([("a", 3, 2), ("b", 3, 2)], mode="if_version", atomic=True)
+    assert versions(things) == {"a": 2, "b": 1, "c": 1}
+
+
+def test_what_cannot_be_stored_is_refused(things: Any) -> None:
+    with pytest.raises(BulkWriteError, match=r"position 1 \(at 'x'.*and 1 more") as caught:
+        things.put_many([("a", 1), ("b", {"x": {1}}), ("c", 2), ("\0", 1)])
+    assert refused(caught.value) == [(1, "b", InvalidBody), (3, "\0", InvalidId)]
+    assert caught.value.result.written_count == 2
+    assert found(things) == {"a": 1, "c": 2}
+    with pytest.raises(InvalidBody):
+        things.put_many([("d", 1), ("e", {1})], atomic=True)
+    assert found(things) == {"a": 1, "c": 2}
+
+
+def test_what_a_unique_index_forbids_is_refused(things: Any) -> None:
+    things.create_index("n", unique=True)
+    things.put("there", {"n": 0})
+    given = [(str(n), {"n": n // 2}) for n in range(20)]
+    with pytest.raises(BulkWriteError) as caught:
+        things.put_many(given)
+    assert [each.position for each in caught.value.result.refused] == [0, 1, *range(3, 20, 2)]
+    assert all(isinstance(each.error, DuplicateKey) for each in caught.value.result.refused)
+    assert list(found(things)) == ["there", *map(str, range(2, 20, 2))]
+
+
+def test_mistakes_are_no_refusals(things: Any) -> None:
+    mistakes: list[tuple[Any, Any]] = [
+        ([("a",)], "replace"),
+        (["ab"], "replace"),
+        ([5], "insert"),
+        ([("a", 1)], "if_version"),
+        ([("a", 1, 1)], "replace"),
+        ({"a": 1}, "if_version"),
+    ]
+    for given, mode in mistakes:
+        with pytest.raises(InvalidId, match="give"):
+            things.put_many(given, mode=mode)
+    with pytest.raises(InvalidOption, match="mode"):
+        things.put_many({"a": 1}, mode="upsert")
+    with pytest.raises(InvalidOption, match="if_version"):
+        things.put_many([("a", 1, 0)], mode="if_version")
+    with pytest.raises(InvalidOption, match="atomic"):
+        things.put_many({"a": 1}, atomic=1)
+    assert found(things) == {}
+
+
+def test_insert_many(things: Any) -> None:
+    result = things.insert_many({"n": n} for n in range(3))
+    assert [things.get(id) for id in result.inserted_ids] == [{"n": n} for n in range(3)]
+    assert things.insert_many({"x": 1, "y": 2}).inserted_ids == ("x", "y")
+    with pytest.raises(BulkWriteError) as caught:
+        things.insert_many({"z": 1, "y": 2})
+    assert refused(caught.value) == [(1, "y", DuplicateKey)]
+    assert things.insert_many([]).inserted_ids == ()
+    assert things.count() == 6
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_batches_have_no_end(things: Any, atomic: bool) -> None:
+    ids = [f"id {n}" for n in range(3500)]
+    result = things.put_many(((id, {"n": n}) for n, id in enumerate(ids)), atomic=atomic)
+    assert result == PutManyResult(3500)
+    assert [each.id for each in things.stream()] == ids
+    big = "x" * 300_000
+    assert things.put_many((id, big) for id in ids[:10]).replaced_count == 10
+
+
+def test_all_or_nothing_over_many_batches(things: Any) -> None:
+    things.put("there", 1)
+
+    def given(bad: Any) -> Iterator[tuple[str, Any]]:
+        yield from ((str(n), n) for n in range(2500))
+        yield bad
+
+    for bad, error in ((("there", 2), DuplicateKey), (("x", {1}), InvalidBody)):
+        with pytest.raises(error):
+            things.put_many(given(bad), mode="insert", atomic=True)
+        assert found(things) == {"there": 1}
+    things.create_index("n", unique=True)
+    with pytest.raises(DuplicateKey) as caught:
+        things.put_many(
+            ((str(n), {"n": n % 2400}) for n in range(2500)),
+            atomic=True,
+        )
+    assert caught.value.id == "2400"
+    assert found(things) == {"there": 1}
+
+
+def test_a_source_that_fails_fails_the_call(things: Any) -> None:
+    def given() -> Iterator[tuple[str, Any]]:
+        yield from ((str(n), n) for n in range(2500))
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        things.put_many(given(), atomic=True)
+    assert things.count() == 0
+    with pytest.raises(ZeroDivisionError):
+        things.put_many(given())
+    assert things.count() in {1000, 2000}
+
+
+def test_memory_stays_constant(tmp_path: Any) -> None:
+    def peak(count: int) -> int:
+        with Store(f"sqlite:///{tmp_path / f'{count}.db'}", durability="normal") as store:
+            store["things"].put("warm", {})
+            tracemalloc.start()
+            store["things"].put_many((str(n), {"n": n, "text": "x" * 200}) for n in range(count))
+            _, highest = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+        return highest
+
+    assert peak(20_000) < 1.5 * peak(4_000)
+
+
+def test_bulk_write(things: Any) -> None:
+    things.put_many({"1": {"n": 1}, "2": {"n": 2}, "3": {"n": 3}})
+    result = things.bulk_write(
+        iter(
+            [
+                InsertOne({"n": 4}, id="4"),
+                InsertOne({"n": 5}, id="5"),
+                UpdateOne({"n": 1}, {"$inc": {"n": 10}}),
+                UpdateMany({"n": {"$lt": 5}}, {"$set": {"small": True}}),
+                ReplaceOne({"n": 5}, {"n": 6}),
+                UpdateOne({"$id": "new"}, {"$set": {"n": 7}}, upsert=True),
+                DeleteOne({"n": 6}),
+                DeleteMany({"small": True}),
+            ]
+        )
+    )
+    assert result == BulkWriteResult(
+        inserted_count=2,
+        matched_count=5,
+        modified_count=5,
+        deleted_count=4,
+        upserted_ids={5: "new"},
+    )
+    assert result.upserted_count == 1
+    assert found(things) == {"1": {"n": 11}, "new": {"n": 7}}
+
+
+REQUESTS = [
+    InsertOne({"n": 1}, id="a"),
+    InsertOne({"n": 2}, id="b"),
+    InsertOne({"n": 3}, id="a"),
+    UpdateOne({"$id": "b"}, {"$inc": {"n": "x"}}),
+    UpdateOne({"$id": "b"}, {"$push": {"n": 1}}),
+    InsertOne({1}, id="c"),
+    DeleteOne(None),
+    InsertOne({"n": 4}, id="d"),
+]
+ERRORS = [
+    (2, "a", DuplicateKey),
+    (3, None, InvalidUpdate),
+    (4, None, UpdateRefused),
+    (5, "c", InvalidBody),
+    (6, None, InvalidFilter),
+]
+
+
+def test_an_ordered_bulk_ends_at_the_first_refusal(things: Any) -> None:
+    for start in range(2, 7):
+        things.delete_many({})
+        given = [*REQUESTS[:2], *REQUESTS[start:]]
+        with pytest.raises(BulkWriteError) as caught:
+            things.bulk_write(given)
+        assert refused(caught.value) == [(2, *ERRORS[start - 2][1:])]
+        assert caught.value.result.inserted_count == 2
+        assert found(things) == {"a": {"n": 1}, "b": {"n": 2}}
+
+
+def test_an_unordered_bulk_goes_on(things: Any) -> None:
+    with pytest.raises(BulkWriteError) as caught:
+        things.bulk_write(REQUESTS, ordered=False)
+    assert refused(caught.value) == ERRORS
+    assert caught.value.result.inserted_count == 3
+    assert found(things) == {"a": {"n": 1}, "b": {"n": 2}, "d": {"n": 4}}
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_atomic_bulk_is_all_or_nothing(things: Any, ordered: bool) -> None:
+    for start, (_, _, error) in enumerate(ERRORS, 2):
+        with pytest.raises(error):
+            things.bulk_write([*REQUESTS[:2], REQUESTS[start]], atomic=True, ordered=ordered)
+        assert found(things) == {}
+    result = things.bulk_write(
+        [InsertOne({"n": n}) for n in range(1200)], atomic=True, ordered=ordered
+    )
+    assert result.inserted_count == things.count() == 1200
+
+
+def test_a_bulk_meets_a_unique_index(things: Any) -> None:
+    things.create_index("n", unique=True)
+    requests = [
+        InsertOne({"n": 1}, id="a"),
+        InsertOne({"n": 1}, id="b"),
+        InsertOne({"n": 2}, id="c"),
+        UpdateOne({"$id": "c"}, {"$set": {"n": 1}}),
+        UpdateOne({"$id": "c"}, {"$set": {"n": 3}}),
+    ]
+    with pytest.raises(BulkWriteError) as caught:
+        things.bulk_write(requests, ordered=False)
+    assert [each.position for each in caught.value.result.refused] == [1, 3]
+    assert found(things) == {"a": {"n": 1}, "c": {"n": 3}}
+
+
+def test_what_is_no_request(things: Any) -> None:
+    wrong: list[Any] = [["insert"], [{"insertOne": {}}], [InsertOne]]
+    for given in wrong:
+        with pytest.raises(InvalidOption, match="requests"):
+            things.bulk_write(given)
+    assert things.bulk_write([]) == BulkWriteResult()
+    assert found(things) == {}
+
+
+def test_bulks_have_no_end(things: Any) -> None:
+    requests = (InsertOne({"n": n}, id=str(n)) for n in range(1700))
+    assert things.bulk_write(requests).inserted_count == 1700
+    result = things.bulk_write(UpdateOne({"$id": str(n)}, {"$inc": {"n": 1}}) for n in range(600))
+    assert result.modified_count == 600
+    assert things.count({"n": 600}) == 2

@@ -1,0 +1,658 @@
+"""The feed of changes: what is recorded, and what a stream gives of it."""
+
+import math
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from conftest import Awaited, Opener
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from collections_store import (
+    BulkWriteError,
+    Change,
+    ChangesLost,
+    DuplicateKey,
+    InvalidFilter,
+    InvalidOption,
+    InvalidToken,
+    Store,
+    StoreClosed,
+    VersionConflict,
+)
+from collections_store.change import Place, read_token
+
+WRONG: list[dict[str, Any]] = [
+    {"timeout": -1},
+    {"timeout": "1"},
+    {"timeout": math.nan},
+    {"kinds": ["drop"]},
+    {"kinds": []},
+    {"kinds": 7},
+    {"kinds": "drop"},
+]
+
+
+class Clock:
+    """The time by which objects expire, as far as this process is asked."""
+
+    def __init__(self) -> None:
+        self._ahead = 0
+
+    def time_ns(self) -> int:
+        return time.time_ns() + self._ahead
+
+    def forward(self, seconds: float) -> None:
+        self._ahead += int(seconds * 10**9)
+
+
+class Boom(Exception):
+    """What the tests end a transaction with."""
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("collections_store.schema.time", clock)
+    return clock
+
+
+@pytest.fixture
+def things(store: Any) -> Any:
+    """A collection that records all there is to record."""
+    return recording(store, changes="both")
+
+
+def recording(store: Any, name: str = "things", **options: Any) -> Any:
+    if hasattr(store, "_runner"):
+        made = store._runner.run(store._twin.get_collection(name, **options))
+        return Awaited(made, store._runner)
+    return store.get_sync_collection(name, **options)
+
+
+def drain(things: Any, **options: Any) -> list[Change]:
+    """Return what there is, from the beginning unless told otherwise."""
+    return list(things.watch(**{"after": "oldest", "timeout": 0, **options}))
+
+
+def told(changes: list[Change]) -> list[Any]:
+    return [(each.kind, each.id, each.version) for each in changes]
+
+
+def bodies(changes: list[Change]) -> list[Any]:
+    """Return what is known of the bodies before and after; `...` where nothing is."""
+    return [
+        (each.before if each.has_before else ..., each.body if each.has_body else ...)
+        for each in changes
+    ]
+
+
+# -- what is recorded ------------------------------------------------------------------------
+
+
+def test_each_verb_is_recorded(things: Any) -> None:
+    things.put("a", 1)
+    things.put("a", 2)
+    things.put("a", 3, if_version=2)
+    things.put("b", None, if_absent=True)
+    things.insert_one({"n": 1}, id="c")
+    things.change("c", lambda body: {"n": body["n"] + 1})
+    things.change("d", lambda _: 4, default=0)
+    things.remove("a")
+    things.remove("b", if_version=1)
+    things.remove_many(["c", "nobody"])
+    things.remove("nobody")
+    changes = drain(things)
+    assert told(changes) == [
+        ("insert", "a", 1),
+        ("update", "a", 2),
+        ("update", "a", 3),
+        ("insert", "b", 1),
+        ("insert", "c", 1),
+        ("update", "c", 2),
+        ("insert", "d", 1),
+        ("remove", "a", 3),
+        ("remove", "b", 1),
+        ("remove", "c", 2),
+    ]
+    assert bodies(changes) == [
+        (..., 1),
+        (1, 2),
+        (2, 3),
+        (..., None),
+        (..., {"n": 1}),
+        ({"n": 1}, {"n": 2}),
+        (..., 4),
+        (3, ...),
+        (None, ...),
+        ({"n": 2}, ...),
+    ]
+
+
+def test_writing_many_is_recorded(things: Any) -> None:
+    things.put_many({"a": 1, "b": 2})
+    things.put_many({"a": 3, "c": 4})
+    things.put_many({"a": 5, "d": 6}, mode="ignore")
+    with pytest.raises(BulkWriteError):
+        things.put_many({"a": 7, "e": 8}, mode="insert")
+    with pytest.raises(BulkWriteError):
+        things.put_many([("a", 9, 2), ("b", 10, 7)], mode="if_version")
+    things.put_many({"a": 11}, atomic=True)
+    things.insert_many({"f": 12})
+    changes = drain(things)
+    assert list(zip(told(changes), bodies(changes), strict=True)) == [
+        (("insert", "a", 1), (..., 1)),
+        (("insert", "b", 1), (..., 2)),
+        (("update", "a", 2), (1, 3)),
+        (("insert", "c", 1), (..., 4)),
+        (("insert", "d", 1), (..., 6)),
+        (("insert", "e", 1), (..., 8)),
+        (("update", "a", 3), (3, 9)),
+        (("update", "a", 4), (9, 11)),
+        (("insert", "f", 1), (..., 12)),
+    ]
+
+
+@pytest.mark.parametrize("filter", [{"n": {"$gt": 1}}, {"$expr": {"$gt": ["$n", 1]}}])
+def test_deleting_by_a_filter_is_recorded(things: Any, filter: Any) -> None:
+    things.put_many({str(n): {"n": n} for n in range(5)})
+    after = drain(things)[-1].token
+    things.delete_one(filter)
+    things.delete_many(filter)
+    changes = drain(things, after=after)
+    assert sorted(told(changes)) == [("remove", id, 1) for id in "234"]
+    assert all(each.before == {"n": int(each.id)} for each in changes)
+
+
+def test_updates_are_recorded(things: Any) -> None:
+    things.put_many({"a": {"n": 1}, "b": {"n": 2}, "c": {"n": 3}})
+    after = drain(things)[-1].token
+    things.update("a", {"$set": {"n": 4}})
+    things.update_one({"n": 4}, {"$inc": {"n": 1}})
+    things.update_many({"n": {"$in": [2, 3]}}, {"$set": {"n": 0}})
+    things.update_one({"$id": "a"}, {"$set": {"n": 5}})  # as it is
+    things.replace_one({"$id": "b"}, [])
+    things.find_one_and_update({"$id": "c"}, {"$inc": {"n": 7}})
+    things.find_one_and_delete({"$id": "c"})
+    things.update_one({"$id": "d"}, {"$set": {"n": 8}}, upsert=True)
+    changes = drain(things, after=after)
+    assert list(zip(told(changes), bodies(changes), strict=True)) == [
+        (("update", "a", 2), ({"n": 1}, {"n": 4})),
+        (("update", "a", 3), ({"n": 4}, {"n": 5})),
+        (("update", "b", 2), ({"n": 2}, {"n": 0})),
+        (("update", "c", 2), ({"n": 3}, {"n": 0})),
+        (("update", "b", 3), ({"n": 0}, [])),
+        (("update", "c", 3), ({"n": 0}, {"n": 7})),
+        (("remove", "c", 3), ({"n": 7}, ...)),
+        (("insert", "d", 1), (..., {"n": 8})),
+    ]
+
+
+def test_what_expires_is_recorded_once_it_is_purged(things: Any, clock: Clock) -> None:
+    things.put("a", 1, ttl=10)
+    things.put_many({"b": 2, "c": 3}, ttl=10)
+    clock.forward(11)
+    assert things.count() == 0
+    things.put("a", 4)
+    things.put_many({"b": 5})
+    assert things.purge_expired() == 1
+    changes = drain(things)
+    assert told(changes)[3:] == [
+        ("expire", "a", 1),
+        ("insert", "a", 1),
+        ("expire", "b", 1),
+        ("insert", "b", 1),
+        ("expire", "c", 1),
+    ]
+    assert bodies(changes)[3:] == [(1, ...), (..., 4), (2, ...), (..., 5), (3, ...)]
+
+
+def test_what_failed_is_not_recorded(things: Any) -> None:
+    things.put("a", 1)
+    things.create_index("n", unique=True)
+    things.put("b", {"n": 1})
+    with pytest.raises(VersionConflict):
+        things.put("a", 2, if_version=7)
+    with pytest.raises(VersionConflict):
+        things.put("a", 2, if_absent=True)
+    with pytest.raises(DuplicateKey):
+        things.insert_one(2, id="a")
+    with pytest.raises(DuplicateKey):
+        things.put("c", {"n": 1})
+    with pytest.raises(DuplicateKey):
+        things.put_many({"d": {"n": 2}, "e": {"n": 1}}, atomic=True)
+    with pytest.raises(VersionConflict):
+        things.remove("a", if_version=7)
+    assert told(drain(things)) == [("insert", "a", 1), ("insert", "b", 1)]
+
+
+def test_touching_is_no_change(things: Any) -> None:
+    things.put("a", 1)
+    assert things.touch("a", ttl=math.inf)
+    assert len(drain(things)) == 1
+
+
+def test_a_transaction_is_recorded_when_it_commits(store: Any, things: Any) -> None:
+    other = recording(store, "other", changes=True)
+    with store.transaction() as tx:
+        tx["things"].put("a", 1)
+        tx["other"].put("x", 1)
+        with pytest.raises(Boom), tx.transaction():
+            tx["things"].put("b", 2)
+            raise Boom
+        with tx.transaction():
+            tx["things"].put("c", 3)
+        tx["things"].put("a", 4)
+    with pytest.raises(Boom), store.transaction() as tx:
+        tx["things"].put("d", 5)
+        raise Boom
+    assert told(drain(things)) == [("insert", "a", 1), ("insert", "c", 1), ("update", "a", 2)]
+    assert told(drain(other)) == [("insert", "x", 1)]
+
+
+def test_a_transaction_that_drops_the_collection_in_the_end(store: Any, things: Any) -> None:
+    with store.transaction() as tx:
+        tx["things"].put("a", 1)
+        tx.drop("things")
+    assert [each.name for each in store.collections()] == []
+    things = recording(store, changes=True)
+    with store.transaction() as tx:
+        tx["things"].put("a", 1)
+        with pytest.raises(Boom), tx.transaction():
+            tx.drop("things")
+            raise Boom
+    assert told(drain(things)) == [("insert", "a", 1)]
+
+
+def test_a_transaction_that_renames_the_collection_in_the_end(store: Any, things: Any) -> None:
+    things.put("a", 0)
+    with store.transaction() as tx:
+        tx["things"].put("a", 1)
+        tx.rename("things", "others")
+        tx["others"].put("b", 1)
+    expected = [("insert", "a", 1), ("update", "a", 2), ("insert", "b", 1)]
+    assert told(drain(store["others"])) == expected
+
+
+def test_which_bodies_are_recorded(store: Any) -> None:
+    for changes, expected in (
+        (True, [(..., ...), (..., ...), (..., ...)]),
+        ("after", [(..., None), (..., [1]), (..., ...)]),
+        ("both", [(..., None), (None, [1]), ([1], ...)]),
+    ):
+        things = recording(store, f"things_{changes}", changes=changes)
+        things.put("a", None)
+        things.put("a", [1])
+        things.remove("a")
+        assert bodies(drain(things)) == expected
+
+
+def test_a_change_tells_when(store: Any, things: Any, clock: Clock) -> None:
+    before = datetime.now(UTC)
+    things.put("a", 1)
+    clock.forward(3600)
+    things.put("b", 1)
+    first, second = drain(things)
+    assert before - timedelta(milliseconds=1) <= first.time <= datetime.now(UTC)
+    assert second.time - first.time >= timedelta(hours=1)
+
+
+def test_an_engine_of_the_callers_records_too(
+    open_store: Opener,
+) -> None:
+    """A store on an engine tells of its commits, and `bind` records what its caller commits."""
+    place = open_store.place
+    if open_store.colour == "async":
+        pytest.skip("bind of an asynchronous store takes an asynchronous driver")
+    more: dict[str, Any] = {}
+    if place.is_private:
+        more = {"poolclass": sa.StaticPool, "connect_args": {"check_same_thread": False}}
+    engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"), **more)
+    with Store(engine=engine, **place.options) as store:
+        things = store.get_sync_collection("things", changes="both")
+        things.put("a", 1)
+        things.put_many({"a": 2, "b": 3})
+        with pytest.raises(Boom), engine.begin() as connection:
+            store.bind(connection)["things"].put("c", 4)
+            raise Boom
+        with engine.begin() as connection:
+            bound = store.bind(connection)["things"]
+            bound.put("c", 5)
+            bound.put_many({"c": 6})
+            bound.remove("a")
+        changes = drain(things)
+    engine.dispose()
+    assert list(zip(told(changes), bodies(changes), strict=True)) == [
+        (("insert", "a", 1), (..., 1)),
+        (("update", "a", 2), (1, 2)),
+        (("insert", "b", 1), (..., 3)),
+        (("insert", "c", 1), (..., 5)),
+        (("update", "c", 2), (5, 6)),
+        (("remove", "a", 2), (2, ...)),
+    ]
+
+
+IDS = st.sampled_from("abcd")
+BODIES = st.none() | st.integers(0, 9) | st.lists(st.integers(0, 3), max_size=2)
+VERBS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), IDS, BODIES),
+        st.tuples(st.just("put_briefly"), IDS, BODIES),
+        st.tuples(st.just("put_many"), st.dictionaries(IDS, BODIES)),
+        st.tuples(st.just("insert_one"), BODIES),
+        st.tuples(st.just("remove"), IDS),
+        st.tuples(st.just("remove_many"), st.lists(IDS)),
+        st.tuples(st.just("delete_many"), st.integers(0, 9)),
+        st.tuples(st.just("forward")),
+        st.tuples(st.just("rolled_back"), IDS),
+    ),
+    max_size=12,
+)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(verbs=VERBS)
+def test_replaying_the_feed_gives_the_collection(store: Any, clock: Clock, verbs: Any) -> None:
+    store.drop("things")
+    things = recording(store, changes="after")
+    for verb, *arguments in verbs:
+        VERBS_DONE[verb](store, clock, *arguments)
+    things.purge_expired()
+    replayed: dict[str, Any] = {}
+    versions: dict[str, int] = {}
+    for change in drain(things):
+        if change.kind in {"remove", "expire"}:
+            del replayed[change.id]
+            assert versions.pop(change.id) == change.version
+        else:
+            assert (change.kind == "insert") == (change.id not in replayed)
+            assert change.version == versions.get(change.id, 0) + 1
+            replayed[change.id], versions[change.id] = change.body, change.version
+    assert replayed == {each.id: each.body for each in things.list()}
+    assert versions == {each.id: each.version for each in things.list()}
+
+
+def rolled_back(store: Any, _: Clock, id: str) -> None:
+    with pytest.raises(Boom), store.transaction() as tx:
+        tx["things"].put(id, 1)
+        tx["things"].remove(id)
+        raise Boom
+
+
+VERBS_DONE: dict[str, Callable[..., Any]] = {
+    "put": lambda store, _, key, body: store["things"].put(key, body),
+    "put_briefly": lambda store, _, key, body: store["things"].put(key, body, ttl=5),
+    "put_many": lambda store, _, some: store["things"].put_many(some),
+    "insert_one": lambda store, _, body: store["things"].insert_one(body),
+    "remove": lambda store, _, key: store["things"].remove(key),
+    "remove_many": lambda store, _, ids: store["things"].remove_many(ids),
+    "delete_many": lambda store, _, body: store["things"].delete_many({"$body": body}),
+    "forward": lambda _, clock: clock.forward(6),
+    "rolled_back": rolled_back,
+}
+
+
+# -- what a stream gives ---------------------------------------------------------------------
+
+
+def test_a_stream_begins_now_unless_told_otherwise(things: Any) -> None:
+    things.put("a", 1)
+    stream = things.watch()
+    assert stream.try_next() is None
+    things.put("b", 2)
+    things.put("c", 3)
+    assert next(stream).id == "b"
+    assert stream.try_next().id == "c"
+    assert stream.try_next() is None
+
+
+def test_a_token_goes_on_exactly_there(things: Any) -> None:
+    things.put_many({str(n): n for n in range(120)})
+    every = drain(things)
+    assert [each.id for each in every] == [str(n) for n in range(120)]
+    for number in (0, 48, 49, 50, 51, 118, 119):
+        assert drain(things, after=every[number].token) == every[number + 1 :]
+    stream = things.watch(after="oldest")
+    for change in every:
+        assert next(stream) == change
+        assert drain(things, after=stream.token) == every[every.index(change) + 1 :]
+
+
+def test_a_stream_goes_on_after_a_restart(open_store: Opener) -> None:
+    if open_store.place.is_private:
+        pytest.skip("nothing is left of it")
+    first = open_store()
+    things = recording(first, changes=True)
+    things.put_many({str(n): n for n in range(10)})
+    stream = things.watch(after="oldest")
+    seen = [next(stream).id for _ in range(4)]
+    token = stream.token
+    first.close()
+    second = open_store()
+    second["things"].put("10", 10)
+    seen += [each.id for each in drain(second["things"], after=token)]
+    assert seen == [str(n) for n in range(11)]
+
+
+def test_a_timeout_ends_the_iteration_and_not_the_stream(things: Any) -> None:
+    stream = things.watch(timeout=0.01)
+    assert list(stream) == []
+    things.put("a", 1)
+    assert [each.id for each in stream] == ["a"]
+    stream.close()
+    stream.close()
+    things.put("b", 1)
+    assert list(stream) == []
+    assert stream.try_next() is None
+    assert [each.id for each in drain(things, after=stream.token)] == ["b"]
+
+
+def test_a_stream_is_a_context_manager(things: Any) -> None:
+    with things.watch() as stream:
+        things.put("a", 1)
+        assert next(stream).id == "a"
+    assert list(stream) == []
+
+
+def test_a_filter_is_asked_of_the_object_after_the_change_or_before_its_end(things: Any) -> None:
+    things.put("a", {"n": 1})
+    things.put("a", {"n": 2})
+    things.put("b", {"n": 2})
+    things.remove("a")
+    things.put("b", {"n": 1})
+    things.remove("b")
+    asked = {"n": 2}
+    wanted = [("update", "a", 2), ("insert", "b", 1), ("remove", "a", 2)]
+    assert told(drain(things, filter=asked)) == wanted
+    assert told(drain(things, filter=asked, kinds="remove")) == wanted[2:]
+    assert told(drain(things, kinds=["insert"])) == [("insert", "a", 1), ("insert", "b", 1)]
+    assert told(drain(things, filter={"$id": "b", "$version": {"$gt": 1}})) == [
+        ("update", "b", 2),
+        ("remove", "b", 2),
+    ]
+
+
+def test_objects_compare_as_the_database_does(things: Any) -> None:
+    things.put("a", {"o": {"x": 1, "y": 2}})
+    other = {"o": {"y": 2, "x": 1}}
+    assert len(drain(things, filter=other)) == things.count(other)
+
+
+def test_a_token_moves_past_what_is_not_wanted(things: Any) -> None:
+    stream = things.watch({"$id": "z"})
+    things.put_many({str(n): n for n in range(130)})
+    assert stream.try_next() is None
+    assert drain(things, after=stream.token) == []
+    things.put("z", 1)
+    things.put("y", 1)
+    assert stream.try_next().id == "z"
+    assert drain(things, after=stream.token) == []
+
+
+def test_filters_that_nothing_recorded_can_answer(store: Any) -> None:
+    plain, after = recording(store, "plain", changes=True), recording(store, "a", changes="after")
+    for asked in ({"n": 1}, {"$or": [{"$id": "a"}, {"n": 1}]}, {"$expr": {"$gt": ["$n", 1]}}):
+        with pytest.raises(InvalidFilter, match='changes="both"'):
+            plain.watch(asked)
+        with pytest.raises(InvalidFilter, match='kinds=\\["insert", "update"\\]'):
+            after.watch(asked)
+        assert drain(after, filter=asked, kinds=["insert", "update"]) == []
+    for field in ("created_at", "updated_at", "expires_at"):
+        with pytest.raises(InvalidFilter, match=r"\$id and \$version only"):
+            after.watch({f"${field}": {"$gt": datetime.now(UTC)}})
+    assert drain(plain, filter={"$id": "a", "$version": 1}) == []
+
+
+def test_changes_that_were_recorded_before_bodies_were(store: Any) -> None:
+    things = recording(store, changes=True)
+    things.put("a", 1)
+    things.put("b", 2)
+    recording(store, changes="both")
+    things.put("c", 2)
+    stream = things.watch({"$body": 2}, after="oldest")
+    with pytest.raises(ChangesLost) as lost:
+        next(stream)
+    assert told(drain(things, filter={"$body": 2}, after=lost.value.oldest)) == [("insert", "c", 1)]
+    assert len(drain(things)) == 3
+
+
+# -- what is no longer there -----------------------------------------------------------------
+
+
+def test_only_so_many_are_kept(store: Any) -> None:
+    things = recording(store, changes=True, changes_kept=5)
+    things.put_many({str(n): n for n in range(20)})
+    first = things.watch(after="oldest")
+    things.put("last", 1)
+    things.purge_expired()
+    kept = [each.id for each in drain(things)]
+    assert kept == ["16", "17", "18", "19", "last"]
+    with pytest.raises(ChangesLost) as lost:
+        first.try_next()
+    assert (lost.value.collection, lost.value.token) == ("things", first.token)
+    assert [each.id for each in drain(things, after=lost.value.oldest)] == kept
+    with pytest.raises(ChangesLost, match="error.oldest"):
+        things.watch(after=first.token)
+    things.purge_expired()
+    assert [each.id for each in drain(things)] == kept
+
+
+def test_writing_prunes_now_and_then(store: Any) -> None:
+    things = recording(store, changes=True, changes_kept=20)
+    for n in range(60):
+        things.put(str(n), n)
+    kept = [int(each.id) for each in drain(things)]
+    assert kept == list(range(kept[0], 60))
+    assert 20 <= len(kept) <= 23
+
+
+def test_they_are_kept_for_so_long(store: Any, clock: Clock) -> None:
+    things = recording(store, changes=True, changes_ttl=3600)
+    things.put("a", 1)
+    token = drain(things)[0].token
+    clock.forward(1800)
+    things.put("b", 1)
+    clock.forward(1801)
+    things.purge_expired()
+    assert [each.id for each in drain(things)] == ["b"]
+    assert [each.id for each in drain(things, after=token)] == ["b"]
+    clock.forward(3600)
+    stream = things.watch()
+    things.purge_expired()
+    assert drain(things) == []
+    things.put("c", 1)
+    assert [each.id for each in drain(things)] == ["c"]
+    assert stream.try_next().id == "c"
+    with pytest.raises(ChangesLost):
+        things.watch(after=token)
+
+
+def test_a_collection_that_records_nothing(store: Any) -> None:
+    store["plain"].put("a", 1)
+    for name in ("plain", "absent"):
+        with pytest.raises(InvalidOption, match=f"{name} records none: open it with changes=True"):
+            store[name].watch()
+    assert [each.name for each in store.collections()] == ["plain"]
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_what_was_dropped_or_turned_off_is_lost(store: Any, again: bool) -> None:
+    ways: list[Callable[[], Any]] = [
+        lambda: store.drop("things"),
+        lambda: recording(store, changes=False),
+    ]
+    for turn_off in ways:
+        things = recording(store, changes=True)
+        stream = things.watch()
+        things.put("a", 1)
+        turn_off()
+        if again:
+            recording(store, changes=True)
+        with pytest.raises(ChangesLost) as lost:
+            stream.try_next()
+        if again:
+            assert drain(things, after=lost.value.oldest) == []
+            with pytest.raises(ChangesLost):
+                things.watch(after=stream.token)
+        else:
+            assert lost.value.oldest is None
+        store.drop("things")
+
+
+def test_a_renamed_collection_keeps_its_changes(store: Any, things: Any) -> None:
+    things.put("a", 1)
+    token = drain(things)[0].token
+    things.put("b", 1)
+    store.rename("things", "others")
+    assert [each.id for each in drain(store["others"], after=token)] == ["b"]
+
+
+def test_tokens_that_are_none(store: Any, things: Any) -> None:
+    things.put("a", 1)
+    token = drain(things)[0].token
+    other = recording(store, "other", changes=True)
+    damaged = token[:5] + ("A" if token[5] != "A" else "B") + token[6:]
+    for bad in (damaged, token[:-1], token + "A", "", "x" * 28, "ü", 7, b"oldest"):
+        with pytest.raises(InvalidToken):
+            things.watch(after=bad)
+    with pytest.raises(InvalidToken, match="another collection"):
+        other.watch(after=token)
+
+
+def test_a_token_of_a_later_state(open_store: Opener) -> None:
+    """A database that was restored from a backup knows nothing of the latest tokens."""
+    store = open_store()
+    things = recording(store, changes=True)
+    things.put("a", 1)
+    place, _ = read_token(drain(things)[0].token, "things")
+    later = Place(place.key, place.number + 1).to_token("things")
+    with pytest.raises(InvalidToken, match="backup"):
+        things.watch(after=later)
+
+
+@pytest.mark.parametrize("options", WRONG)
+def test_options_that_are_wrong(things: Any, options: Any) -> None:
+    with pytest.raises(InvalidOption, match=next(iter(options))):
+        things.watch(**options)
+
+
+def test_a_transaction_cannot_be_watched(store: Any, things: Any) -> None:
+    with store.transaction() as tx, pytest.raises(InvalidOption, match="the store gives"):
+        tx["things"].watch()
+
+
+def test_a_closed_store(store: Any, things: Any) -> None:
+    things.put("a", 1)
+    stream = things.watch(after="oldest")
+    waiting = things.watch()
+    store.close()
+    with pytest.raises(StoreClosed):
+        stream.try_next()
+    with pytest.raises(StoreClosed):
+        next(waiting)

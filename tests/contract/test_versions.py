@@ -1,0 +1,258 @@
+"""Versions grow by one with each change, and make writes conditional; on every backend, in both colours."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from conftest import Place
+
+from collections_store import (
+    AsyncStore,
+    DocumentNotFound,
+    DuplicateKey,
+    InvalidBody,
+    InvalidId,
+    InvalidOption,
+    Store,
+    UpdateRefused,
+    VersionConflict,
+)
+
+
+def version(things: Any, id: str = "a") -> int:
+    return int(things.document(id).version)
+
+
+def test_each_change_counts_one(things: Any) -> None:
+    writes: list[Callable[[], Any]] = [
+        lambda: things.put("a", {"n": 1}),
+        lambda: things.put("a", {"n": 1}),
+        lambda: things.update("a", {"$inc": {"n": 1}}),
+        lambda: things.update_one({}, {"$inc": {"n": 1}}),
+        lambda: things.update_many({}, {"$inc": {"n": 1}}),
+        lambda: things.replace_one({"n": 4}, {"n": 5}),
+        lambda: things.find_one_and_update({"n": 5}, {"$inc": {"n": 1}}),
+        lambda: things.find_one_and_replace({"n": 6}, {"n": 7}),
+        lambda: things.change("a", lambda body: {"n": body["n"] + 1}),
+        lambda: things.increment("a", "n"),
+        lambda: things.increment("a", "n", 0.5),
+        lambda: things.put_many({"a": {"n": 10}}),
+    ]
+    for count, write in enumerate(writes, 1):
+        write()
+        assert version(things) == count
+
+
+def test_what_changes_nothing_counts_nothing(things: Any) -> None:
+    things.put("a", {"n": 1, "tags": ["x"]})
+    before = things.document("a")
+    assert things.update("a", {"$set": {"n": 1}}).modified_count == 0
+    assert things.update_one({"n": 1}, {"$addToSet": {"tags": "x"}}).matched_count == 1
+    assert things.update_many({}, {"$max": {"n": 0}}).modified_count == 0
+    assert things.replace_one({}, {"n": 1, "tags": ["x"]}).modified_count == 0
+    assert things.find_one_and_update({}, {"$unset": {"m": 1}}) == before
+    assert things.put_many({"a": 5}, mode="ignore").unchanged_count == 1
+    assert things.document("a") == before
+
+
+def test_put_if_version(things: Any) -> None:
+    assert things.put("a", 1) == 1
+    assert things.put("a", 2, if_version=1) == 2
+    with pytest.raises(VersionConflict) as caught:
+        things.put("a", 3, if_version=1)
+    error = caught.value
+    assert (error.collection, error.id, error.expected, error.found) == ("things", "a", 1, 2)
+    assert things.get("a") == 2
+    with pytest.raises(VersionConflict, match="there is none") as caught:
+        things.put("b", 1, if_version=1)
+    assert (caught.value.expected, caught.value.found) == (1, None)
+    assert not things.exists("b")
+
+
+def test_put_if_absent(things: Any) -> None:
+    assert things.put("a", 1, if_absent=True) == 1
+    with pytest.raises(VersionConflict) as caught:
+        things.put("a", 2, if_absent=True)
+    assert (caught.value.expected, caught.value.found) == (None, 1)
+    assert things.get("a") == 1
+    assert things.remove("a")
+    assert things.put("a", 3, if_absent=True) == 1
+
+
+def test_remove_and_update_if_version(things: Any) -> None:
+    things.put("a", {"n": 1})
+    writes: list[Any] = [
+        lambda: things.remove("a", if_version=2),
+        lambda: things.update("a", {"$inc": {"n": 1}}, if_version=2),
+        lambda: things.update("b", {"$inc": {"n": 1}}, if_version=1),
+        lambda: things.update("b", {"$inc": {"n": 1}}, if_version=1, upsert=True),
+        lambda: things.remove("b", if_version=1),
+    ]
+    for write in writes:
+        with pytest.raises(VersionConflict):
+            write()
+    assert [(each.id, each.body, each.version) for each in things.list()] == [("a", {"n": 1}, 1)]
+    assert things.update("a", {"$inc": {"n": 1}}, if_version=1).modified_count == 1
+    assert things.remove("a", if_version=2) is True
+    assert things.count() == 0
+
+
+def test_a_collection_that_is_not_there_has_no_versions(store: Any) -> None:
+    nothing = store["nothing"]
+    with pytest.raises(VersionConflict):
+        nothing.put("a", 1, if_version=1)
+    with pytest.raises(VersionConflict):
+        nothing.remove("a", if_version=1)
+    assert nothing.find_one_and_delete({}) is None
+    assert store.collections() == []
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 1.0, "1"])
+def test_what_is_no_version(things: Any, wrong: Any) -> None:
+    things.put("a", 1)
+    with pytest.raises(InvalidOption, match="if_version"):
+        things.put("a", 2, if_version=wrong)
+    with pytest.raises(InvalidOption, match="if_version"):
+        things.remove("a", if_version=wrong)
+    assert things.get("a") == 1
+
+
+def test_both_conditions_contradict_each_other(things: Any) -> None:
+    with pytest.raises(InvalidOption, match="if_absent"):
+        things.put("a", 1, if_absent=True, if_version=1)
+    with pytest.raises(InvalidOption, match="if_absent"):
+        things.put("a", 1, if_absent="yes")
+    assert things.count() == 0
+
+
+def test_insert_one(things: Any) -> None:
+    first, second = (things.insert_one({"n": n}).inserted_id for n in (1, 2))
+    assert first < second
+    assert [each.body for each in things.list()] == [{"n": 1}, {"n": 2}]
+    assert things.insert_one(None, id="x").inserted_id == "x"
+    with pytest.raises(DuplicateKey) as caught:
+        things.insert_one(5, id="x")
+    error = caught.value
+    assert (error.index, error.key, error.id) == ("$id", {"$id": "x"}, "x")
+    with pytest.raises(InvalidBody):
+        things.insert_one({1})
+    with pytest.raises(InvalidId):
+        things.insert_one(1, id="\0")
+    assert things.count() == 3
+    assert things.get("x", "none") is None
+
+
+def test_change(things: Any) -> None:
+    assert things.change("a", lambda body: body + 1, default=1) == 2
+    assert things.change("a", lambda body: [body]) == [2]
+    assert (things.get("a"), version(things)) == ([2], 2)
+    with pytest.raises(DocumentNotFound) as caught:
+        things.change("b", lambda body: body)
+    assert (caught.value.collection, caught.value.id) == ("things", "b")
+    assert isinstance(caught.value, KeyError)
+    assert things.change("b", lambda _: None, default=None) is None
+    assert things.exists("b")
+
+
+def test_change_begins_anew_when_another_was_faster(shared_place: Place) -> None:
+    with Store(shared_place.url, **shared_place.options) as store:
+        things = store["things"]
+        things.put("a", 0)
+        seen: list[int] = []
+
+        def add(body: int, others: int) -> int:
+            seen.append(body)
+            if len(seen) <= others:
+                things.put("a", body + 100)
+            return body + 1
+
+        assert things.change("a", lambda body: add(body, 3)) == 301
+        assert seen == [0, 100, 200, 300]
+        seen.clear()
+        with pytest.raises(VersionConflict):
+            things.change("a", lambda body: add(body, 10), attempts=3)
+        assert things.get("a") == 601
+
+
+def test_awaited_functions_are_awaited(shared_place: Place) -> None:
+    async def main() -> Any:
+        async def double(body: int) -> int:
+            await asyncio.sleep(0)
+            return 2 * body
+
+        async with AsyncStore(shared_place.url, **shared_place.options) as store:
+            await store["things"].put("a", 21)
+            return await store["things"].change("a", double)
+
+    assert asyncio.run(main()) == 42
+
+
+def test_a_function_that_fails_changes_nothing(things: Any) -> None:
+    things.put("a", 1)
+    for function, error in (
+        (lambda _: 1 / 0, ZeroDivisionError),
+        (lambda _: {1}, InvalidBody),
+    ):
+        with pytest.raises(error):
+            things.change("a", function)
+    for attempts in (0, True, 1.5):
+        with pytest.raises(InvalidOption, match="attempts"):
+            things.change("a", lambda body: body, attempts=attempts)
+    assert (things.get("a"), version(things)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("body", "path", "by", "becomes"),
+    [
+        ({"n": 1}, "n", 1, {"n": 2}),
+        ({"n": 1}, "n", -5, {"n": -4}),
+        ({"a": {"b": 7}, "c": 1}, "a.b", 1, {"a": {"b": 8}, "c": 1}),
+        ({"n": 1.5}, "n", 1, {"n": 2.5}),
+        ({"n": 0.1}, "n", 0.2, {"n": 0.1 + 0.2}),
+        ({"n": 1}, "n", 0.5, {"n": 1.5}),
+        ({"n": 2**53}, "n", 1, {"n": 2**53 + 1}),
+        ({"n": 2**62}, "n", 2**61, {"n": 2**62 + 2**61}),
+        ({"n": -(2**63)}, "n", 1, {"n": -(2**63) + 1}),
+        ({"n": 1.0}, "n", 1, {"n": 2.0}),
+        ({"x": 5}, "n", 1, {"x": 5, "n": 1}),
+        ({"a": {}}, "a.b", 1, {"a": {"b": 1}}),
+        ({"a": [1, 2]}, "a.1", 1, {"a": [1, 3]}),
+        ({"a": {"0": 4}}, "a.0", 1, {"a": {"0": 5}}),
+        ({"it's": {'a"b': 1}}, "it's.a\"b", 1, {"it's": {'a"b': 2}}),
+        ({"%(id)s": {"?": 1}}, "%(id)s.?", 1, {"%(id)s": {"?": 2}}),
+    ],
+)
+def test_increment(things: Any, body: Any, path: str, by: float, becomes: Any) -> None:
+    things.put("a", body)
+    found = things.increment("a", path, by)
+    assert things.get("a") == becomes
+    assert type(found) is type(by) or isinstance(found, float)
+    value = becomes
+    for key in path.split("."):
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    assert found == value
+
+
+def test_increment_begins_with_initial(things: Any) -> None:
+    assert things.increment("a", "n.m", 2, initial=10) == 12
+    assert things.get("a") == {"n": {"m": 12}}
+    assert things.increment("a", "k", initial=-1) == 0
+    assert things.increment("a", "n.m", 2, initial=10) == 14
+    assert things.increment("b", "n", 0.5, initial=1) == 1.5
+
+
+@pytest.mark.parametrize("body", [{"n": "1"}, {"n": None}, {"n": True}, {"n": []}, [1], 5, None])
+def test_what_is_no_number_is_not_incremented(things: Any, body: Any) -> None:
+    things.put("a", body)
+    with pytest.raises(UpdateRefused):
+        things.increment("a", "n")
+    assert (things.get("a"), version(things)) == (body, 1)
+
+
+def test_an_integer_does_not_overflow(things: Any) -> None:
+    things.put("a", {"n": 2**63 - 2})
+    assert things.increment("a", "n") == 2**63 - 1
+    with pytest.raises(UpdateRefused):
+        things.increment("a", "n")
+    assert things.get("a") == {"n": 2**63 - 1}

@@ -1,0 +1,398 @@
+"""The feed of changes while many write it: nothing is skipped, nothing comes twice, all is in order."""
+
+import asyncio
+import json
+import os
+import signal
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+from conftest import Place
+from faults.test_processes import end_what_was_started, finish, start
+from psycopg import sql
+
+from collections_store import (
+    AsyncStore,
+    Change,
+    DatabaseUnavailable,
+    Store,
+    StoreClosed,
+    bell,
+    sweeper,
+)
+from collections_store.operations import ListPurgeable
+
+__all__ = ["end_what_was_started"]
+LONG = 60.0
+"""Seconds after which a test fails that waits for what must come."""
+
+
+@pytest.fixture
+def store(shared_place: Place) -> Iterator[Store]:
+    with Store(shared_place.url, **shared_place.options) as store:
+        store.get_sync_collection("things", changes="after")
+        yield store
+
+
+@pytest.fixture
+def never_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits is woken by the commits of this process only."""
+    monkeypatch.setattr(bell, "POLL_EVERY", 3600.0)
+
+
+class InThread:
+    """A function that runs in a thread of its own."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
+        self._result: Any = None
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._result = self._function()
+        except Exception as error:  # noqa: BLE001 - the test meets it
+            self._error = error
+
+    def result(self) -> Any:
+        self._thread.join(LONG)
+        assert not self._thread.is_alive()
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+def listens(times: int = 1) -> None:
+    """Return once so many streams wait, or are about to."""
+    for _ in range(int(LONG * 100)):
+        with bell._guard:
+            if sum(len(each) for one in bell._heard for each in one._listening.values()) >= times:
+                return
+        threading.Event().wait(0.01)
+    raise AssertionError
+
+
+def told(changes: list[Change]) -> list[Any]:
+    return [(each.kind, each.id, each.version) for each in changes]
+
+
+# -- the order -------------------------------------------------------------------------------
+
+
+def test_who_writes_first_and_commits_last_is_not_skipped(postgres_place: Place) -> None:
+    with Store(postgres_place.url, **postgres_place.options) as store:
+        things = store.get_sync_collection("things", changes=True)
+        seen = []
+        with things.watch() as stream:
+            written, committed = threading.Event(), threading.Event()
+
+            def slow() -> None:
+                with store.transaction() as tx:
+                    tx["things"].put("slow", 1)
+                    written.set()
+                    assert committed.wait(LONG)
+
+            waiting = InThread(slow)
+            assert written.wait(LONG)
+            things.put("fast", 1)
+            seen.append(next(stream).id)
+            committed.set()
+            waiting.result()
+            seen += [next(stream).id]
+            assert stream.try_next() is None
+        assert seen == ["fast", "slow"]
+
+
+def test_who_has_a_place_keeps_others_from_one_until_the_commit(postgres_place: Place) -> None:
+    """Else a look between the two commits would see the later place, and skip the earlier."""
+    with (
+        Store(postgres_place.url, **postgres_place.options) as store,
+        psycopg.connect(postgres_place.url) as raw,
+    ):
+        things = store.get_sync_collection("things", changes=True)
+        things.put("first", 0)
+        stream = things.watch()
+        raw.execute(f"SET search_path = {postgres_place.options['schema']}")
+        [text] = raw.execute(
+            "SELECT options FROM cs_collections WHERE name = 'things' FOR UPDATE"
+        ).fetchall()
+        feed = sql.Identifier(json.loads(text[0])["feed"]["physical"])
+        columns = "(kind, id, version, time) VALUES ('insert', 'early', 1, 0)"
+        raw.execute(sql.SQL("INSERT INTO {} " + columns).format(feed))
+        later = InThread(lambda: things.put("late", 1))
+        wait_for_a_lock(postgres_place)
+        assert stream.try_next() is None
+        raw.commit()
+        later.result()
+        assert [next(stream).id, next(stream).id] == ["early", "late"]
+
+
+def wait_for_a_lock(place: Place) -> None:
+    """Return once somebody waits for a lock."""
+    with psycopg.connect(place.url, autocommit=True) as looking:
+        for _ in range(int(LONG * 100)):
+            found = looking.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+                "AND query LIKE %s",
+                [f"%{place.options['schema']}%"],
+            ).fetchone()
+            if found is not None and found[0]:
+                return
+            threading.Event().wait(0.01)
+    raise AssertionError
+
+
+def test_bound_transactions_hold_their_place_too(postgres_place: Place) -> None:
+    engine = sa.create_engine(postgres_place.url.replace("postgresql:", "postgresql+psycopg:"))
+    with Store(postgres_place.url, **postgres_place.options) as store:
+        things = store.get_sync_collection("things", changes=True)
+        stream = things.watch()
+        with engine.begin() as connection:
+            store.bind(connection)["things"].put("bound", 1)
+            later = InThread(lambda: things.put("own", 1))
+            wait_for_a_lock(postgres_place)
+            assert stream.try_next() is None
+        later.result()
+        assert told([next(stream), next(stream)]) == [("insert", "bound", 1), ("insert", "own", 1)]
+    engine.dispose()
+
+
+def test_processes_that_write_and_two_that_watch(shared_place: Place, store: Store) -> None:
+    things = store["things"]
+    elsewhere = start("watch_and_tell", shared_place, "last")
+    here = InThread(lambda: until_last(things))
+    rounds = 15
+    finish(*(start("write_recorded", shared_place, f"p{n}", rounds) for n in range(4)))
+    things.put("last", 1)
+    seen: list[Change] = here.result()
+    [output] = finish(elsewhere)
+    lines = [f"{each.kind} {each.id} {each.version} {each.token}" for each in seen]
+    assert output.splitlines() == lines
+    assert len({each.token for each in seen}) == len(seen) == 4 * 3 * rounds * 6 + 1
+    check_versions(seen)
+    assert things.get("shared") == 4 * 3 * rounds
+    assert replayed(seen) == {each.id: each.body for each in things.stream()}
+
+
+def until_last(things: Any) -> list[Change]:
+    seen = []
+    with things.watch(after="oldest") as stream:
+        for change in stream:
+            seen.append(change)
+            if change.id == "last":
+                break
+    return seen
+
+
+def check_versions(changes: list[Change]) -> None:
+    """Of each object, versions come one after the other, and begin anew with each life."""
+    versions: dict[str, int] = defaultdict(int)
+    for change in changes:
+        if change.kind in {"remove", "expire"}:
+            assert change.version == versions.pop(change.id)
+        else:
+            assert change.version == versions[change.id] + 1
+            versions[change.id] = change.version
+
+
+def replayed(changes: list[Change]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for change in changes:
+        if change.kind in {"remove", "expire"}:
+            del found[change.id]
+        else:
+            found[change.id] = change.body
+    return found
+
+
+def test_a_writer_that_is_killed_leaves_feed_and_objects_alike(
+    shared_place: Place, store: Store
+) -> None:
+    for _ in range(3):
+        process = start("put_recorded", shared_place)
+        assert process.stdout is not None
+        head = [process.stdout.readline() for _ in range(20)]
+        process.send_signal(signal.SIGKILL)
+        acknowledged = [*head, *process.stdout.readlines()]
+        process.wait()
+        things = store["things"]
+        seen = list(things.watch(after="oldest", timeout=0))
+        check_versions(seen)
+        assert replayed(seen) == {each.id: each.body for each in things.stream()}
+        whole = [int(line) for line in acknowledged if line.endswith("\n")]
+        assert replayed(seen)["counter"] >= max(whole)
+
+
+# -- waking ----------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("never_looking")
+def test_a_commit_of_this_process_wakes_at_once(shared_place: Place, store: Store) -> None:
+    for writer in (store, Store(shared_place.url, **shared_place.options)):
+        waiting = InThread(store["things"].watch().__next__)
+        listens()
+        with writer.transaction() as tx:
+            tx["things"].put("a", 1)
+        assert waiting.result().id == "a"
+        if writer is not store:
+            writer.close()
+
+
+@pytest.mark.usefixtures("never_looking")
+def test_a_commit_wakes_the_tasks_that_wait(shared_place: Place) -> None:
+    async def main() -> list[str]:
+        async with AsyncStore(shared_place.url, **shared_place.options) as store:
+            things = await store.get_collection("things", changes=True)
+            streams = [await things.watch() for _ in range(100)]
+            threads = threading.active_count() + 1  # this test's own
+            tasks = [asyncio.ensure_future(anext(stream)) for stream in streams]
+            await asyncio.to_thread(listens, 100)
+            assert threading.active_count() <= threads + 11  # not one for each
+            await things.put("a", 1)
+            found = await asyncio.wait_for(asyncio.gather(*tasks), LONG)
+            return [each.id for each in found]
+
+    assert asyncio.run(main()) == ["a"] * 100
+
+
+def test_a_commit_of_another_process_wakes(shared_place: Place, store: Store) -> None:
+    waiting = InThread(store["things"].watch().__next__)
+    listens()
+    finish(start("open_and_put", shared_place, "x", 0))
+    assert waiting.result().id == "x"
+
+
+def test_a_commit_of_the_callers_own_wakes(postgres_place: Place) -> None:
+    engine = sa.create_engine(postgres_place.url.replace("postgresql:", "postgresql+psycopg:"))
+    with Store(postgres_place.url, **postgres_place.options) as store:
+        waiting = InThread(store.get_sync_collection("things", changes=True).watch().__next__)
+        listens()
+        with engine.begin() as connection:
+            store.bind(connection)["things"].put("a", 1)
+        assert waiting.result().id == "a"
+    engine.dispose()
+
+
+def test_closing_a_stream_ends_who_waits_for_it(store: Store) -> None:
+    stream = store["things"].watch()
+    waiting = InThread(lambda: list(stream))
+    listens()
+    stream.close()
+    assert waiting.result() == []
+
+
+@pytest.mark.usefixtures("never_looking")
+def test_closing_the_store_ends_who_waits(shared_place: Place) -> None:
+    store = Store(shared_place.url, **shared_place.options)
+    stream = store.get_sync_collection("things", changes=True).watch()
+    waiting = InThread(stream.__next__)
+    listens()
+    store.close()
+    with pytest.raises(StoreClosed):
+        waiting.result()
+    assert not own_threads()
+
+
+@pytest.mark.usefixtures("never_looking")
+def test_closing_an_asynchronous_store_ends_who_waits(shared_place: Place) -> None:
+    async def main() -> None:
+        store = AsyncStore(shared_place.url, **shared_place.options)
+        things = await store.get_collection("things", changes=True)
+        stream = await things.watch()
+        task = asyncio.ensure_future(anext(stream))
+        ended = await things.watch()
+        other = asyncio.ensure_future(anext(ended, None))
+        await asyncio.to_thread(listens, 2)
+        await ended.aclose()
+        assert await asyncio.wait_for(other, LONG) is None
+        await store.aclose()
+        with pytest.raises(StoreClosed):
+            await asyncio.wait_for(task, LONG)
+
+    asyncio.run(main())
+    assert not own_threads()
+
+
+def test_a_task_that_is_cancelled_loses_no_change(shared_place: Place) -> None:
+    async def main() -> list[str]:
+        async with AsyncStore(shared_place.url, **shared_place.options) as store:
+            things = await store.get_collection("things", changes=True)
+            stream = await things.watch()
+            for number in range(20):
+                task = asyncio.ensure_future(anext(stream))
+                await asyncio.sleep(0.001 * number)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            await things.put_many({str(n): n for n in range(60)})
+            return [(await asyncio.wait_for(anext(stream), LONG)).id for _ in range(60)]
+
+    assert asyncio.run(main()) == [str(n) for n in range(60)]
+
+
+def own_threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.startswith("collections_")]
+
+
+# -- the sweeper -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_the_sweeper_purges_what_has_expired(shared_place: Place, colour: str) -> None:
+    """A stream tells when it has: what expired is recorded then."""
+    options: dict[str, Any] = {**shared_place.options, "sweep_interval": 0.01}
+
+    async def awaited() -> list[Any]:
+        async with AsyncStore(shared_place.url, **options) as store:
+            things = await store.get_collection("things", changes=True)
+            stream = await things.watch(kinds=["expire"])
+            await things.put("a", 1, ttl=0.001)
+            await store["plain"].put("b", 1, ttl=0.001)
+            return told([await asyncio.wait_for(anext(stream), LONG)])
+
+    def plain() -> list[Any]:
+        with Store(shared_place.url, **options) as store:
+            things = store.get_sync_collection("things", changes=True)
+            stream = things.watch(kinds=["expire"], timeout=LONG)
+            things.put("a", 1, ttl=0.001)
+            return told([next(stream)])
+
+    found = plain() if colour == "sync" else asyncio.run(awaited())
+    assert found == [("expire", "a", 1)]
+    assert not own_threads()
+
+
+def test_the_sweeper_goes_on_after_an_error(
+    shared_place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing, failed = [True], threading.Semaphore(0)
+
+    def listing() -> Any:
+        if failing:
+            failed.release()
+            raise DatabaseUnavailable("it went away")
+        return ListPurgeable()
+
+    monkeypatch.setattr(sweeper, "ListPurgeable", listing)
+    with Store(shared_place.url, sweep_interval=0.01, **shared_place.options) as store:
+        things = store.get_sync_collection("things", changes=True)
+        stream = things.watch(kinds=["expire"], timeout=LONG)
+        for _ in range(3):
+            assert failed.acquire(timeout=LONG)
+        failing.clear()
+        things.put("a", 1, ttl=0.001)
+        assert next(stream).id == "a"
+    assert [each.name for each in caplog.records] == ["collections_store"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_threads_neither_survive_a_fork_nor_keep_the_interpreter(shared_place: Place) -> None:
+    [output] = finish(start("forget_a_sweeper", shared_place))
+    assert output == "1 child\nparent\n"

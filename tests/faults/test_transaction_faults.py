@@ -1,0 +1,669 @@
+"""Transactions among threads, tasks and processes that do their worst."""
+
+import asyncio
+import random
+import signal
+import sqlite3
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from conftest import Place
+from faults.test_cancellation import SLOW, Slow
+from faults.test_processes import end_what_was_started, finish, start
+
+from collections_store import (
+    AsyncStore,
+    AsyncTransaction,
+    DatabaseBusy,
+    DatabaseUnavailable,
+    Store,
+    StoreClosed,
+    Transaction,
+    TransactionConflict,
+    TransactionEnded,
+    was_committed,
+)
+
+__all__ = ["end_what_was_started"]
+
+
+def store_on(place: Place, **options: Any) -> Store:
+    return Store(place.url, **place.options, **options)
+
+
+def awaited_on(place: Place, **options: Any) -> AsyncStore:
+    return AsyncStore(place.url, **place.options, **options)
+
+
+def increment(tx: Transaction) -> int:
+    number = tx["counters"].get("n", 0) + 1
+    tx["counters"].put("n", number)
+    return int(number)
+
+
+async def increment_awaited(tx: AsyncTransaction) -> int:
+    number = await tx["counters"].get("n", 0) + 1
+    await tx["counters"].put("n", number)
+    return int(number)
+
+
+# -- isolation -------------------------------------------------------------------------------
+
+
+def test_nobody_reads_what_is_not_committed(shared_place: Place) -> None:
+    with store_on(shared_place) as store, store_on(shared_place) as other:
+        store["a"].put("x", 1)
+        with store.transaction() as tx:
+            tx["a"].put("x", 2)
+            tx["a"].put("y", 2)
+            tx["new"].put("z", 2)
+            for reader in (store, other):
+                assert reader["a"].get_many(["x", "y"]) == {"x": 1}
+                assert reader["new"].get("z") is None
+        for reader in (store, other):
+            assert reader["a"].get_many(["x", "y"]) == {"x": 2, "y": 2}
+            assert reader["new"].get("z") == 2
+
+
+def test_a_transaction_sees_one_moment(postgres_place: Place) -> None:
+    with store_on(postgres_place) as store:
+        store["a"].put_many({"x": 1, "y": 1})
+        with store.transaction() as tx:
+            assert tx["a"].get("x") == 1
+            store["a"].put_many({"x": 2, "y": 2, "z": 2})
+            assert tx["a"].get_many(["x", "y", "z"]) == {"x": 1, "y": 1}
+            assert tx["a"].count() == 2
+            with pytest.raises(TransactionConflict):
+                tx["a"].put("x", 3)
+            assert tx["a"].get("y") == 1
+        assert store["a"].get("x") == 2
+
+
+def test_read_modify_writes_of_threads_lose_nothing(place: Place) -> None:
+    with store_on(place) as store, ThreadPoolExecutor(8) as threads:
+        calls = range(120)
+        seen = list(threads.map(lambda _: store.run_transaction(increment, attempts=200), calls))
+        assert sorted(seen) == list(range(1, 121))
+        assert store["counters"].get("n") == 120
+
+
+def test_read_modify_writes_of_tasks_lose_nothing(place: Place) -> None:
+    async def main() -> None:
+        async with awaited_on(place) as store:
+            calls = (store.run_transaction(increment_awaited, attempts=200) for _ in range(50))
+            seen = await asyncio.gather(*calls)
+            assert sorted(seen) == list(range(1, 51))
+            assert await store["counters"].get("n") == 50
+
+    asyncio.run(main())
+
+
+def test_read_modify_writes_of_processes_lose_nothing(shared_place: Place) -> None:
+    programs = ["transact", "transact_async"] * 2
+    finish(*(start(program, shared_place, 30) for program in programs))
+    with store_on(shared_place) as store:
+        assert store["counters"].get("n") == 120
+
+
+def skew(stores: list[Store], isolation: Any) -> list[Any]:
+    """Two doctors are on call; each goes home if the other stays, both at the same time. Return who
+    is left, and what went wrong.
+    """
+    stores[0]["doctors"].put_many({"ann": True, "bob": True})
+    both_have_read = threading.Barrier(2)
+
+    def go_home(store: Store, name: str, other: str) -> str | None:
+        try:
+            with store.transaction(isolation=isolation) as tx:
+                other_stays = tx["doctors"].get(other)
+                try:
+                    both_have_read.wait(1.0)
+                except threading.BrokenBarrierError:
+                    both_have_read.reset()
+                if other_stays:
+                    tx["doctors"].put(name, False)
+        except TransactionConflict:
+            return "conflict"
+        return None
+
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(go_home, stores[0], "ann", "bob")
+        second = threads.submit(go_home, stores[1], "bob", "ann")
+        problems = [each for each in (first.result(60), second.result(60)) if each]
+    left = [d.id for d in stores[0]["doctors"].list() if d.body]
+    return [left, problems]
+
+
+def test_write_skew_happens_as_documented(shared_place: Place) -> None:
+    with store_on(shared_place) as one, store_on(shared_place) as two:
+        for isolation in ("repeatable read", "serializable"):
+            left, problems = skew([one, two], isolation)
+            if shared_place.is_postgresql and isolation == "repeatable read":
+                assert (left, problems) == ([], [])
+            elif shared_place.is_postgresql:
+                assert (len(left), problems) == (1, ["conflict"])
+            else:
+                assert (len(left), problems) == (1, [])
+
+
+def test_serializable_transactions_are_run_again_until_no_skew_is_left(
+    postgres_place: Place,
+) -> None:
+    with store_on(postgres_place) as store, ThreadPoolExecutor(8) as threads:
+
+        def add(number: int) -> None:
+            def insert(tx: Transaction) -> None:
+                tx["a"].put(str(number), {"seen": tx["a"].count()})
+
+            store.run_transaction(insert, attempts=200, isolation="serializable")
+
+        list(threads.map(add, range(24)))
+        assert sorted(d.body["seen"] for d in store["a"].list()) == list(range(24))
+
+
+# -- nobody is blocked who need not be -------------------------------------------------------
+
+
+def test_a_transaction_on_a_file_never_blocks_reads(tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path / 'store.db'}", busy_timeout=20) as store:
+        store["a"].put_many({str(n): n for n in range(100)})
+        with store.transaction() as tx, ThreadPoolExecutor(4) as threads:
+            tx["a"].put_many({str(n): -1 for n in range(200)})
+            tx["new"].put("x", 1)
+
+            def read(number: int) -> tuple[Any, int]:
+                return store["a"].get(str(number)), store["a"].count()
+
+            for number, (body, count) in enumerate(threads.map(read, range(100), timeout=15)):
+                assert (body, count) == (number, 100)
+        assert store["a"].count({"$body": -1}) == 200
+
+
+def test_transactions_of_many_tasks_starve_nobody(place: Place) -> None:
+    async def main() -> None:
+        async with awaited_on(place, pool_size=2) as store:
+            await store["counters"].put("n", 0)
+
+            async def transact(number: int) -> None:
+                async with store.transaction() as tx:
+                    await tx["a"].put(str(number), number)
+                    await asyncio.sleep(0.001)
+                    await tx["b"].put(str(number), await tx["a"].count())
+
+            async def plain(number: int) -> None:
+                await store["counters"].get("n")
+                await store["plain"].put(str(number), number)
+                await store["plain"].put_many({f"{number} {n}": n for n in range(3)})
+
+            tasks = [transact(n) for n in range(200)] + [plain(n) for n in range(100)]
+            async with asyncio.timeout(60):
+                await asyncio.gather(*tasks)
+            assert await store["a"].count() == await store["b"].count() == 200
+            assert await store["plain"].count() == 400
+            seen = [document.body async for document in store["b"].stream()]
+            assert sorted(seen) == list(range(1, 201))
+
+    asyncio.run(main())
+
+
+def test_writers_of_a_locked_row_do_not_keep_the_transaction_from_its_commit(
+    postgres_place: Place,
+) -> None:
+    async def main() -> None:
+        async with awaited_on(postgres_place, pool_size=2) as store:
+            await store["a"].put("x", 0)
+            async with asyncio.timeout(20):
+                async with store.transaction() as tx:
+                    await tx["a"].put("x", 1)
+                    waiting: list[Any] = [
+                        asyncio.create_task(store["a"].put("x", n)) for n in range(10)
+                    ]
+                    waiting += [
+                        asyncio.create_task(store["a"].put_many({"x": n})) for n in range(10)
+                    ]
+                    await asyncio.sleep(0.3)
+                    assert not any(task.done() for task in waiting)
+                    await tx["a"].put("y", 1)
+                await asyncio.gather(*waiting)
+            assert (await store["a"].document("x")).version == 22  # type: ignore[union-attr]
+
+    asyncio.run(main())
+
+
+def test_plain_writes_wait_for_the_end_of_a_transaction(tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path / 'store.db'}") as store, ThreadPoolExecutor(4) as threads:
+        with store.transaction() as tx:
+            tx["a"].put("x", 1)
+            writes: list[Any] = [threads.submit(store["a"].put, str(n), n) for n in range(4)]
+            writes += [threads.submit(store["a"].put_many, {"m": n}) for n in range(4)]
+            threading.Event().wait(0.1)
+            assert not any(write.done() for write in writes)
+            tx["a"].put("y", 1)
+        assert all(write.result(30) for write in writes)
+        assert {d.id: d.version for d in store["a"].list()}["m"] == 4
+        assert [d.id for d in store["a"].list()][:2] == ["x", "y"]
+
+
+# -- patience ends ---------------------------------------------------------------------------
+
+
+def test_who_waits_too_long_for_a_transaction_hears_why(shared_place: Place) -> None:
+    with store_on(shared_place, busy_timeout=0.4, pool_size=2) as store:
+        with store.transaction() as tx, ThreadPoolExecutor(1) as threads:
+            tx["a"].put("x", 1)
+            late = threads.submit(store.run_transaction, increment)
+            with pytest.raises(DatabaseBusy, match="1 of at most 1 transactions were open"):
+                late.result(30)
+        assert store.run_transaction(increment) == 1
+
+
+def test_plain_writes_behind_a_transaction_hear_why(tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path / 'store.db'}", busy_timeout=0.4) as store:
+        store["a"].put("x", 1)
+        with store.transaction() as tx, ThreadPoolExecutor(6) as threads:
+            tx["a"].put("x", 2)
+            late: list[Any] = [threads.submit(store["a"].put, str(n), n) for n in range(3)]
+            late += [threads.submit(store["a"].put_many, {str(n): n}) for n in range(3)]
+            for each in late:
+                with pytest.raises(DatabaseBusy, match="transaction of this process") as caught:
+                    each.result(30)
+                assert "has a transaction open itself" not in str(caught.value)
+            with pytest.raises(DatabaseBusy, match="thread has a transaction open itself"):
+                store["a"].put("own", 1)
+            assert tx["a"].get("x") == 2
+        assert store["a"].put("x", 3) == 3
+        assert store["a"].count() == 1
+
+
+def test_awaited_writes_behind_a_transaction_hear_why(tmp_path: Path) -> None:
+    async def main() -> None:
+        url = f"sqlite:///{tmp_path / 'store.db'}"
+        async with AsyncStore(url, busy_timeout=0.4) as store:
+            await store["a"].put("x", 1)
+            async with store.transaction() as tx:
+                await tx["a"].put("x", 2)
+                puts: list[Any] = [
+                    asyncio.create_task(store["a"].put(str(n), n)) for n in range(20)
+                ]
+                puts += [asyncio.create_task(store["a"].put_many({str(n): n})) for n in range(5)]
+                for answer in await asyncio.gather(*puts, return_exceptions=True):
+                    assert isinstance(answer, DatabaseBusy)
+                    assert "transaction of this process" in str(answer)
+                with pytest.raises(DatabaseBusy, match="task or thread has a transaction open"):
+                    await store["a"].put("own", 1)
+            assert await store["a"].put("x", 3) == 3
+            assert await store["a"].count() == 1
+
+    asyncio.run(main())
+
+
+def test_in_memory_all_others_wait() -> None:
+    with Store("sqlite://", busy_timeout=0.4) as store:
+        store["a"].put("x", 1)
+        with store.transaction() as tx:
+            tx["a"].put("x", 2)
+            with pytest.raises(DatabaseBusy, match="has a transaction open itself"):
+                store["a"].get("x")
+            with pytest.raises(DatabaseBusy, match="has a transaction open itself"):
+                store["a"].put("x", 3)
+        assert store["a"].get("x") == 2
+
+
+def test_a_transaction_behind_another_process_gives_up(tmp_path: Path) -> None:
+    holder = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    with Store(f"sqlite:///{tmp_path / 'store.db'}", busy_timeout=0.5) as store:
+        store["a"].put("x", 1)
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(DatabaseBusy, match="another process"):
+            store.run_transaction(increment)
+        holder.execute("ROLLBACK")
+        assert store.run_transaction(increment) == 1
+    holder.close()
+
+
+def test_tasks_give_up_and_make_room(place: Place) -> None:
+    async def main() -> None:
+        async with awaited_on(place, pool_size=2, busy_timeout=0.5) as store:
+            await store["a"].put("x", 0)
+            async with store.transaction() as tx:
+                await tx["a"].put("x", 1)
+                calls = [store.run_transaction(increment_awaited) for _ in range(30)]
+                waiting = [asyncio.create_task(call) for call in calls]
+                await asyncio.sleep(0.05)
+                for task in waiting[:10]:
+                    task.cancel()
+                answers = await asyncio.gather(*waiting, return_exceptions=True)
+                kinds = {type(answer) for answer in answers}
+                assert kinds == {asyncio.CancelledError, DatabaseBusy}
+            assert await store.run_transaction(increment_awaited) == 1
+
+    asyncio.run(main())
+
+
+# -- conflicts -------------------------------------------------------------------------------
+
+
+def test_deadlocks_are_run_again(postgres_place: Place) -> None:
+    with store_on(postgres_place) as store, ThreadPoolExecutor(2) as threads:
+        store["a"].put_many({"A": 0, "B": 0})
+        both_hold_one = threading.Barrier(2)
+        calls: list[str] = []
+
+        def lock(first: str, second: str) -> Callable[[Transaction], None]:
+            def both(tx: Transaction) -> None:
+                calls.append(first)
+                tx["a"].put(first, first)
+                if calls.count(first) == 1:
+                    both_hold_one.wait(30)
+                tx["a"].put(second, first)
+
+            return both
+
+        done = [
+            threads.submit(store.run_transaction, lock("A", "B")),
+            threads.submit(store.run_transaction, lock("B", "A")),
+        ]
+        for each in done:
+            each.result(60)
+        assert len(calls) > 2
+        bodies = store["a"].get_many(["A", "B"])
+        assert bodies["A"] == bodies["B"]
+
+
+def test_a_collection_that_another_dropped_is_a_conflict(postgres_place: Place) -> None:
+    with store_on(postgres_place) as store:
+        store["a"].put("x", 1)
+        store["b"].put("x", 1)
+        with pytest.raises(TransactionConflict), store.transaction() as tx:
+            assert tx["b"].get("x") == 1
+            store.drop("a")
+            tx["a"].get("x")
+        with pytest.raises(TransactionConflict), store.transaction() as tx:
+            assert tx["b"].get("x") == 1
+            store["b"].create_index("n", unique=True)
+            store["b"].put("y", {"n": 1})
+            tx["b"].put("z", {"n": 1})
+
+
+def test_a_collection_that_is_dropped_and_made_again_is_found(shared_place: Place) -> None:
+    with store_on(shared_place) as store, store_on(shared_place) as other:
+        store["a"].put("x", 1)
+        assert store["a"].get("x") == 1
+        other.drop("a")
+        other["a"].put("x", 2)
+        with store.transaction() as tx:
+            assert tx["a"].get("x") == 2
+            assert tx["a"].put("x", 3) == 2
+
+
+# -- cancellation, signals, the end of processes ---------------------------------------------
+
+
+def run(place: Place, main: Callable[[AsyncStore], Awaitable[None]], **options: Any) -> None:
+    async def whole() -> None:
+        async with awaited_on(place, **options) as store:
+            await main(store)
+
+    asyncio.run(whole())
+
+
+def test_a_cancelled_operation_ends_its_transaction(place: Place) -> None:
+    async def main(store: AsyncStore) -> None:
+        await store["a"].put("x", 1)
+        with pytest.raises(TransactionEnded) as ended:
+            async with store.transaction() as tx:
+                await tx["a"].put("x", 2)
+                with pytest.raises(TimeoutError) as caught:
+                    async with asyncio.timeout(0.2):
+                        await tx.run(Slow(SLOW[place.name]))
+                assert was_committed(caught.value) is False
+                with pytest.raises(TransactionEnded, match="was rolled back"):
+                    await tx["a"].put("x", 3)
+        assert isinstance(ended.value.__cause__, BaseException)
+        assert await store["a"].get("x") == 1
+        assert await store["a"].put("x", 4) == 2
+
+    run(place, main)
+
+
+def test_a_cancelled_block_writes_nothing(place: Place) -> None:
+    async def main(store: AsyncStore) -> None:
+        await store["a"].put("x", 1)
+
+        async def block() -> None:
+            async with store.transaction() as tx:
+                await tx["a"].put("x", 2)
+                await tx.run(Slow(SLOW[place.name]))
+
+        task = asyncio.create_task(block())
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        assert was_committed(caught.value) is False
+        assert await store["a"].get("x") == 1
+        assert await store.run_transaction(increment_awaited) == 1
+
+    run(place, main)
+
+
+def test_a_block_cancelled_at_any_moment_is_nothing_or_everything(place: Place) -> None:
+    async def main(store: AsyncStore) -> None:
+        outcomes: set[bool | None] = set()
+        await store["a"].put("warm", 0)
+
+        async def block(number: int) -> None:
+            async with store.transaction() as tx:
+                await tx["a"].put(str(number), 1)
+                async with tx.transaction() as inner:
+                    await inner["b"].put(str(number), 1)
+
+        for number in range(150):
+            task = asyncio.create_task(block(number))
+            await asyncio.sleep(random.choice([0, 0.0002, 0.0005, 0.001, 0.002, 0.004]))
+            task.cancel()
+            written: bool | None = True
+            try:
+                await task
+            except asyncio.CancelledError as error:
+                written = bool(was_committed(error))  # None: it had not begun
+            there = await store["a"].exists(str(number)), await store["b"].exists(str(number))
+            assert there == (written, written)
+            outcomes.add(written)
+        assert False in outcomes
+
+    run(place, main, busy_timeout=20)
+
+
+def test_tasks_that_share_a_transaction_take_turns(place: Place) -> None:
+    async def main(store: AsyncStore) -> None:
+        async with store.transaction() as tx:
+            await asyncio.gather(*(tx["a"].put(str(n), n) for n in range(50)))
+            assert await tx["a"].count() == 50
+        assert await store["a"].count() == 50
+
+    run(place, main)
+
+
+def test_threads_that_share_a_transaction_take_turns(place: Place) -> None:
+    with store_on(place) as store:
+        with store.transaction() as tx, ThreadPoolExecutor(8) as threads:
+            list(threads.map(lambda n: tx["a"].put(str(n), n), range(100)))
+        assert store["a"].count() == 100
+
+
+def test_a_lost_connection_ends_the_transaction(postgres_place: Place) -> None:
+    with store_on(postgres_place) as store:
+        store["a"].put("x", 1)
+        with pytest.raises(DatabaseUnavailable), store.transaction() as tx:
+            tx["a"].put("x", 2)
+            end_connections(postgres_place)
+            tx["a"].put("y", 2)
+        with pytest.raises(TransactionEnded):
+            tx["a"].get("x")
+        assert store["a"].get("x") == 1
+        with pytest.raises(DatabaseUnavailable) as caught, store.transaction() as tx:
+            tx["a"].put("x", 2)
+            end_connections(postgres_place)
+        assert caught.value.in_doubt
+        assert store["a"].get("x") == 1
+        calls: list[int] = []
+
+        def lost_once(tx: Transaction) -> None:
+            calls.append(1)
+            tx["a"].put("x", 5)
+            if len(calls) == 1:
+                end_connections(postgres_place)
+            tx["a"].put("y", 5)
+
+        store.run_transaction(lost_once)
+        assert (len(calls), store["a"].get("x")) == (2, 5)
+
+
+def end_connections(place: Place) -> None:
+    """End every connection to the tables of a place."""
+    engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE pid <> pg_backend_pid() AND query LIKE :about"
+            ),
+            {"about": "%collections_store_%"},
+        )
+    engine.dispose()
+
+
+def test_closing_waits_for_a_transaction(shared_place: Place) -> None:
+    store = store_on(shared_place, busy_timeout=20)
+    with ThreadPoolExecutor(1) as threads:
+        with store.transaction() as tx:
+            tx["a"].put("x", 1)
+            closing = threads.submit(store.close)
+            while store._closed is None:
+                threading.Event().wait(0.001)
+            tx["a"].put("y", 1)
+            with pytest.raises(StoreClosed):
+                store["a"].get("x")
+            assert not closing.done()
+        closing.result(20)
+    with store_on(shared_place) as other:
+        assert other["a"].count() == 2
+
+
+def test_an_awaited_close_waits_for_a_transaction(shared_place: Place) -> None:
+    async def main() -> None:
+        store = awaited_on(shared_place, busy_timeout=20)
+        async with store.transaction() as tx:
+            await tx["a"].put("x", 1)
+            closing = asyncio.create_task(store.aclose())
+            await asyncio.sleep(0.2)
+            assert not closing.done()
+            await tx["a"].put("y", 1)
+        await closing
+        with pytest.raises(StoreClosed):
+            async with store.transaction():
+                raise AssertionError
+
+    asyncio.run(main())
+    with store_on(shared_place) as other:
+        assert other["a"].count() == 2
+
+
+def test_a_process_that_is_killed_loses_its_open_block_only(shared_place: Place) -> None:
+    process = start("stay_within", shared_place)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "within\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait(30)
+    with store_on(shared_place) as store:
+        assert store["a"].count() == 0
+        assert store["things"].get_many(["a", "b", "c"]) == {"a": 1, "b": 1}
+        assert [info.name for info in store.collections()] == ["things"]
+        assert store.run_transaction(increment) == 1
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork here")
+def test_a_fork_within_a_block(shared_place: Place) -> None:
+    [output] = finish(start("fork_within", shared_place))
+    lines = output.splitlines()
+    assert lines[0].startswith("StoreClosed the transaction belongs to the process")
+    assert lines[1:] == ["not committed", "['a', 'b']"]
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork here")
+def test_a_fork_within_an_awaited_block(shared_place: Place) -> None:
+    process = start("fork_within_async", shared_place)
+    output, errors = process.communicate(timeout=100)
+    assert process.returncode == 0, errors
+    assert output.splitlines()[-1] == "2"
+    assert output.startswith("StoreClosed")
+
+
+class Interrupt(BaseException):
+    """What the handler raises."""
+
+
+@contextmanager
+def interrupts() -> Iterator[Callable[[float], None]]:
+    """Give a function that has an `Interrupt` raised in so many seconds; 0: in none."""
+
+    def interrupt(*_: Any) -> None:
+        raise Interrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        yield lambda seconds: (signal.setitimer(signal.ITIMER_REAL, seconds), None)[1]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_keyboard_interrupt_rolls_back(place: Place) -> None:
+    with store_on(place) as store:
+        with pytest.raises(KeyboardInterrupt), store.transaction() as tx:
+            tx["a"].put("x", 1)
+            signal.raise_signal(signal.SIGINT)
+        assert store["a"].count() == 0
+        assert store.run_transaction(increment) == 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
+def test_a_block_interrupted_at_any_moment_is_nothing_or_everything(
+    shared_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    longest = 0.006 if shared_place.is_postgresql else 0.0015
+
+    def block(store: Store, number: int) -> None:
+        with store.transaction() as tx:
+            tx["a"].put(str(number), 1)
+            with tx.transaction() as inner:
+                inner["b"].put(str(number), 1)
+
+    with store_on(shared_place, busy_timeout=3) as store, interrupts() as interrupt_in:
+        store["a"].put("warm", 0)
+        hits = 0
+        for number in range(200):
+            done = False
+            try:
+                interrupt_in(random.uniform(0.00001, longest))
+                block(store, number)
+                done = True
+                interrupt_in(0)
+            except (Interrupt, ConnectionError):
+                hits += 1
+            interrupt_in(0)
+            there = store["a"].exists(str(number)), store["b"].exists(str(number))
+            assert there[0] is there[1]
+            assert not done or there == (True, True)
+        assert hits
+        block(store, 1000)
+        assert store["a"].put("after", 1) == 1

@@ -1,0 +1,96 @@
+"""What a connection records at its commits, and what it takes back."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from collections_store import Store
+from collections_store.operations import DriverConnection, Put
+
+
+@pytest.fixture
+def connection() -> Iterator[DriverConnection]:
+    with Store("sqlite://") as store:
+        store.create_collection("things", changes=True)
+        store["things"].put("a", 1)
+        assert store._backend is not None
+        pool: Any = store._backend._pools[0]
+        lease = pool.acquire()
+        yield lease.connection
+        pool.release(lease)
+
+
+def put(connection: DriverConnection, *ids: str) -> None:
+    for id in ids:
+        Put("things", id, "1")(connection)
+
+
+def recorded(connection: DriverConnection) -> list[str]:
+    """Return the ids of the changes that were recorded."""
+    feed = connection.collection("things").feed
+    assert feed is not None
+    return [row[2] for row in connection.rows(feed.after, {"seq": 0, "limit": 100})]
+
+
+def test_what_is_pending_is_recorded_by_the_commit(connection: DriverConnection) -> None:
+    connection.begin_block("repeatable read")
+    put(connection, "b")
+    with pytest.raises(ZeroDivisionError), connection.savepoint():
+        put(connection, "undone")
+        with connection.savepoint():
+            put(connection, "undone too")
+        raise ZeroDivisionError
+    with connection.savepoint():
+        put(connection, "c")
+    assert recorded(connection) == ["a"]
+    assert [(each.row or {})["id"] for each in connection.pending] == ["b", "c"]
+    connection.commit()
+    assert recorded(connection) == ["a", "b", "c"]
+    with connection.transaction(write=True):
+        put(connection, "d")
+    assert recorded(connection) == ["a", "b", "c", "d"]
+    connection.comes_to_rest()
+
+
+def test_what_is_rolled_back_is_not_recorded(connection: DriverConnection) -> None:
+    told: list[list[str]] = []
+
+    def listen(collections: Iterable[str]) -> None:
+        told.append(list(collections))
+
+    connection.catalogue.changed = listen
+    with pytest.raises(ZeroDivisionError), connection.transaction(write=True):
+        put(connection, "x")
+        raise ZeroDivisionError
+    connection.begin_block("serializable")
+    put(connection, "y")
+    assert connection.comes_to_rest()
+    connection.begin_group()
+    connection.commit()
+    assert (recorded(connection), told) == (["a"], [])
+    put(connection, "z")
+    assert (recorded(connection), told) == (["a", "z"], [["things"]])
+
+
+def test_a_commit_can_be_prevented(connection: DriverConnection) -> None:
+    def objects() -> None:
+        raise ZeroDivisionError
+
+    connection.before_commit.append(objects)
+    with pytest.raises(ZeroDivisionError), connection.transaction(write=True):
+        pass
+    assert not connection.in_transaction()
+    connection.before_commit.remove(objects)
+    with connection.transaction(write=True):
+        pass
+
+
+def test_a_place_that_is_gone_undoes_the_transaction(connection: DriverConnection) -> None:
+    connection.begin_block("repeatable read")
+    with pytest.raises(ZeroDivisionError), connection.savepoint():
+        connection.rollback()  # as a full disk would do
+        connection.begin(write=True)
+        raise ZeroDivisionError
+    assert not connection.can_go_on()
+    assert connection.comes_to_rest()
