@@ -3,17 +3,15 @@ that are killed: a store does what a dict would, see `model`, on each database a
 """
 
 import math
-import os
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any
 
 import pytest
-from conftest import Opener
+from conftest import Clock, Opener
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
-from property.clock import Clock
 from property.crashing import Victim
 from property.model import Box, Model, outcome
 
@@ -22,6 +20,7 @@ from collections_store import (
     DeleteMany,
     DeleteOne,
     InsertOne,
+    InvalidOption,
     ReplaceOne,
     UpdateMany,
     UpdateOne,
@@ -261,7 +260,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 1, 1, 3, 10]))
     def wait(self, seconds: float) -> None:
-        self.clock.go_on(seconds)
+        self.clock.forward(seconds)
         self.compare_all()
 
     @rule(name=NAMES)
@@ -468,6 +467,25 @@ class Machine(RuleBasedStateMachine):
     def write_from_elsewhere(self, name: str, id: str, body: Any, ttl: Any) -> None:
         self.do(name, "put", id, body, ttl=ttl, through=self.other)
 
+    @precondition(lambda self: not self.blocks)
+    @rule(name=NAMES)
+    def replay(self, name: str) -> None:
+        """The recorded changes, one after the other, make what is there of what was."""
+        box = self.model.box(name)
+        if box.recorded is None:
+            with pytest.raises(InvalidOption):
+                list(self.store[name].watch(after="oldest", timeout=0))
+            return
+        versions = dict(box.recorded)
+        for change in self.store[name].watch(after="oldest", timeout=0):
+            if change.kind in {"insert", "update"}:
+                assert change.version == (1 if change.kind == "insert" else versions[change.id] + 1)
+                versions[change.id] = change.version
+            elif change.kind == "remove" or change.id in versions:
+                assert versions.pop(change.id) == change.version
+        live = {each.id: each.version for each in box.documents()}
+        assert live == {id: versions[id] for id in versions if id not in box.expired()}
+
     @precondition(lambda self: not self.blocks and not self.place.is_private)
     @rule()
     def reopen(self) -> None:
@@ -500,7 +518,7 @@ class Machine(RuleBasedStateMachine):
 
     def do(self, name: str, verb: str, /, *given: Any, through: Any = None, **options: Any) -> None:
         """Do it to both, and compare what they say and what is there then."""
-        self.clock.go_on(0.000001)
+        self.clock.forward(0.000001)
         box, handle = self.model.box(name), (through or self.here)[name]
         born: dict[int, str] = {}
 
@@ -571,9 +589,7 @@ def some_refusal(told: tuple[str, str]) -> tuple[str, str]:
     return told if told[0] == "returned" else (told[0], "")
 
 
-def run(opener: Opener, patch: pytest.MonkeyPatch, examples: int, steps: int) -> None:
-    clock = Clock()
-    clock.rule(patch)
+def run(opener: Opener, clock: Clock, examples: int, steps: int) -> None:
     spare = [] if opener.place.is_private else [Victim()]
     phases = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
     profile = settings(
@@ -593,11 +609,11 @@ def run(opener: Opener, patch: pytest.MonkeyPatch, examples: int, steps: int) ->
 
 
 @pytest.mark.timeout(600)
-def test_a_store_is_a_dict(open_store: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(open_store, monkeypatch, int(os.environ.get("EXAMPLES", "15")), 25)
+def test_a_store_is_a_dict(open_store: Opener, clock: Clock) -> None:
+    run(open_store, clock, 25, 25)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
-def test_a_store_is_a_dict_for_longer(open_store: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(open_store, monkeypatch, 1500, 60)
+def test_a_store_is_a_dict_for_longer(open_store: Opener, clock: Clock) -> None:
+    run(open_store, clock, 1500, 60)
