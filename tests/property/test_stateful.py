@@ -595,12 +595,17 @@ class Machine(RuleBasedStateMachine):
             self.compare(name, None, store, model)
 
     def teardown(self) -> None:
-        while self.blocks:
-            self.roll_back()
-        self.compare_all()
-        for each in self.store.collections():
-            self.store.drop(each.name)
-        self.opener.close_stores()
+        """Leave nothing to the next run, however this one ended."""
+        try:
+            while self.blocks:
+                self.roll_back()
+            self.compare_all()
+        finally:
+            for context, _, _ in reversed(self.blocks):
+                context.__exit__(Undone, Undone(), None)
+            for each in self.store.collections():
+                self.store.drop(each.name)
+            self.opener.close_stores()
 
 
 def some_refusal(told: tuple[str, str]) -> tuple[str, str]:
