@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
+from functools import partial
 from itertools import count
 from typing import Any, Final, TypeVar
 
@@ -103,8 +104,8 @@ class Executor:
                 time.sleep(pause_after(attempt, time.monotonic() - started if met else 0.0))
             except UniqueViolated as error:
                 _abandon_if_asked(job, error)
-                if self.run(Purge(operation.collection)) and attempt < ATTEMPTS:  # type: ignore[attr-defined]
-                    continue  # it was in the way of what has expired
+                if attempt < ATTEMPTS and purged(self.run, operation):
+                    continue  # what has expired was in the way
                 rival = rival_of(operation)
                 if rival is not None and attempt < ATTEMPTS and self.run(rival):
                     continue  # there was none to change, and somebody else was faster
@@ -280,11 +281,19 @@ def run_inside(connection: SharedConnection | DriverConnection, operation: Opera
     except database.errors() as error:
         translated = database.translate(error)
         if isinstance(translated, UniqueViolated):
-            if _step(connection, Purge(operation.collection)):  # type: ignore[attr-defined]
+            if purged(partial(_step, connection), operation):
                 return run_inside(connection, operation)  # what has expired was in the way
             found = _step(connection, duplicate_of(operation, translated.physical))
             raise found or TransactionConflict(str(translated)) from error
         raise translated from error
+
+
+def purged(run: Callable[[Operation[int]], int], operation: Any) -> bool:
+    """Delete all that has expired of an operation's collection; tells whether there was any."""
+    some = False
+    while run(Purge(operation.collection)):
+        some = True
+    return some
 
 
 def _step(connection: SharedConnection | DriverConnection, operation: Operation[T]) -> T:

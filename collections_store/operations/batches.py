@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
-from ..errors import CollectionsStoreError, VersionConflict
+from ..errors import CollectionsStoreError, TransactionConflict, VersionConflict
 from ..results import PutManyResult, Refusal
-from ..schema import now
 from .documents import id_taken
 from .reading import BATCH_CHARACTERS
-from .writing import Writer
+from .writing import MAX_ATTEMPTS, Writer
 
 if TYPE_CHECKING:
     from .connection import Connection, Row
@@ -47,22 +46,38 @@ class PutBatch:
     SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> PutManyResult:
-        writer, ids = Writer(connection, self.collection), [each.id for each in self.given]
-        [(some,)] = connection.rows(writer.statements.by_id.has_expired, {"now": now()})
+        writer = Writer(connection, self.collection)
+        result, rest = PutManyResult(), self.given
+        for _ in range(MAX_ATTEMPTS):
+            step, rest = self._attempt(connection, writer, rest)
+            result += step
+            if not rest:
+                return result
+        raise TransactionConflict("the objects come and go by the hands of others")
+
+    def _attempt(
+        self, connection: Connection, writer: Writer, given: Sequence[Given]
+    ) -> tuple[PutManyResult, Sequence[Given]]:
+        """Write objects, all by one moment; gives also those that others put meanwhile."""
+        ids, life = [each.id for each in given], writer.life(self.ttl)
+        [(some,)] = connection.rows(writer.statements.by_id.has_expired, {"now": life["now"]})
         if some:
-            writer.purge(ids)
-        there = self._there(connection, writer, ids)
-        wanted, refused, unchanged = self._chosen({id: row[0] for id, row in there.items()})
+            writer.purge(ids, life["now"])
+        there = self._there(connection, ids, writer, life["now"])
+        wanted, refused, unchanged = self._chosen(given, there)
         self._written.clear()
         self._written.update((each.id, each.text) for each in wanted)
-        versions = {each.id: there.get(each.id, (0, None))[0] + 1 for each in wanted}
-        versions.update(_write(connection, writer, wanted, self.ttl))
+        old = [each for each in wanted if each.id in there]
+        new = [each for each in wanted if each.id not in there]
+        _replace(connection, writer, old, life)
+        inserted = _insert(connection, writer, new, life)
         for each in wanted:
-            before = there.get(each.id, (0, None))[1]
-            kind = "insert" if versions[each.id] == 1 else "update"
-            writer.note(kind, each.id, versions[each.id], before, each.text)
-        replaced = sum(each.id in there for each in wanted)
-        return PutManyResult(len(wanted) - replaced, replaced, unchanged, tuple(refused))
+            version, before = there.get(each.id, (0, None))
+            if version or each.id in inserted:
+                kind = "update" if version else "insert"
+                writer.note(kind, each.id, version + 1, before, each.text)
+        result = PutManyResult(len(inserted), len(old), unchanged, tuple(refused))
+        return result, [each for each in new if each.id not in inserted]
 
     def written(self) -> dict[str, str]:
         return self._written
@@ -72,26 +87,30 @@ class PutBatch:
         for each in self.given:
             yield PutBatch(self.collection, (each,), self.mode, self.ttl)
 
-    def _there(self, connection: Connection, writer: Writer, ids: list[str]) -> dict[str, Row]:
+    def _there(
+        self, connection: Connection, ids: list[str], writer: Writer, time: int
+    ) -> dict[str, Row]:
         """Return version and, if it is asked for, the text of what is there."""
-        listed = {"ids": connection.database.list_parameter(ids), "now": now()}
+        listed = {"ids": connection.database.list_parameter(ids), "now": time}
         sql = writer.statements.by_id
         rows = connection.rows(sql.bodies if writer.keeps_before else sql.versions, listed)
         return {row[0]: row[1:] for row in rows}
 
-    def _chosen(self, versions: dict[str, int]) -> tuple[list[Given], list[Refusal], int]:
+    def _chosen(
+        self, given: Sequence[Given], there: dict[str, Row]
+    ) -> tuple[list[Given], list[Refusal], int]:
         """Return what shall be written, what is refused, and how many are left as they are."""
         wanted: list[Given] = []
         refused: list[Refusal] = []
-        for each in self.given:
-            error = self._problem(each, versions.get(each.id))
+        for each in given:
+            error = self._problem(each, there[each.id][0] if each.id in there else None)
             if error is not None and self.strict:
                 raise error
             if error is not None:
                 refused.append(Refusal(each.position, each.id, error))
-            elif self.mode != "ignore" or each.id not in versions:
+            elif self.mode != "ignore" or each.id not in there:
                 wanted.append(each)
-        return wanted, refused, len(self.given) - len(wanted) - len(refused)
+        return wanted, refused, len(given) - len(wanted) - len(refused)
 
     def _problem(self, given: Given, found: int | None) -> CollectionsStoreError | None:
         if self.mode == "insert" and found is not None:
@@ -101,23 +120,43 @@ class PutBatch:
         return None
 
 
-def _write(
-    connection: Connection, writer: Writer, wanted: list[Given], ttl: int | None
-) -> dict[str, int]:
-    """Write in the way that is the database's fastest; gives versions that may not be as expected."""
-    sql, life = writer.statements.by_id, writer.life(ttl)
-    if not wanted:
-        return {}
-    if not connection.database.TAKES_LISTS:
-        rows = ({"id": each.id, "body": each.text, **life} for each in wanted)
-        connection.each(sql.put_silently, rows)
-        return {}
-    ids, bodies = [each.id for each in wanted], [each.text for each in wanted]
-    parameters = {"ids": ids, "bodies": bodies, **life}
-    if writer.statements.feed is not None:
-        return dict(connection.rows(sql.put_all_told, parameters))
-    connection.changed(sql.put_all, parameters)
-    return {}
+def _replace(
+    connection: Connection, writer: Writer, given: list[Given], life: dict[str, Any]
+) -> None:
+    """Write in the places of objects that nobody else changes, in the database's fastest way."""
+    sql = writer.statements.by_id
+    if not given:
+        return
+    if connection.database.TAKES_LISTS:
+        count = connection.changed(sql.put_all, {**_lists(given), **life})
+    else:
+        count = connection.each(sql.put_silently, _rows(given, life))
+    if count != len(given):
+        raise TransactionConflict("some of the objects are gone")
+
+
+def _insert(
+    connection: Connection, writer: Writer, given: list[Given], life: dict[str, Any]
+) -> set[str]:
+    """Write new objects in the database's fastest way; gives the ids of those that others did not put
+    meanwhile.
+    """
+    sql = writer.statements.by_id
+    if not given:
+        return set()
+    if connection.database.TAKES_LISTS:
+        return {id for (id,) in connection.rows(sql.insert_all, {**_lists(given), **life})}
+    if connection.each(sql.insert_silently, _rows(given, life)) != len(given):
+        raise TransactionConflict("others write in this transaction too")
+    return {each.id for each in given}
+
+
+def _lists(given: list[Given]) -> dict[str, Any]:
+    return {"ids": [each.id for each in given], "bodies": [each.text for each in given]}
+
+
+def _rows(given: list[Given], life: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    return ({"id": each.id, "body": each.text, **life} for each in given)
 
 
 def batches(given: Iterable[Given]) -> Iterator[tuple[Given, ...]]:

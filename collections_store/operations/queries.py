@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .. import codec
 from ..cursor import seal, unseal
 from ..document import Document, Page, metadatum
-from ..errors import InvalidFilter, shortened
+from ..errors import InvalidFilter, TransactionConflict, shortened
 from ..filter import Filter, Target
 from ..matcher import unwound
 from ..ordering import Sort
@@ -19,7 +19,7 @@ from ..results import DeleteResult
 from ..values import compare
 from .ordered import Ordered
 from .reading import NATURAL, NO_LIMIT, matching, projected
-from .writing import Writer
+from .writing import MAX_ATTEMPTS, Writer
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -157,8 +157,12 @@ class DeleteOne:
 
     def __call__(self, connection: Connection) -> DeleteResult:
         writer = Writer(connection, self.collection)
-        found = Find(self.collection, self.filter, limit=1)(connection)
-        return DeleteResult(sum(writer.remove(each.id) for each in found))
+        asked = Find(self.collection, self.filter, limit=1)
+        for _ in range(MAX_ATTEMPTS):
+            found = asked(connection)
+            if not found or writer.remove_document(found[0]):
+                return DeleteResult(len(found))
+        raise TransactionConflict(f"{self!r}: the object is changed by others again and again")
 
     def nothing(self) -> DeleteResult:
         return DeleteResult(0)

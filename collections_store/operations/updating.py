@@ -5,12 +5,12 @@ is still the same. Where it is not, it is read again: nothing is lost, and no lo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
-from ..codec import Codec
+from ..codec import Codec, decode
 from ..document import Document, check_id, new_id
 from ..errors import TransactionConflict, VersionConflict
 from ..filter import Filter
@@ -120,6 +120,8 @@ class ModifyOne:
                     return self._told(connection, UpdateResult(0, 0, inserted), None, inserted)
                 continue
             text = self.modification.of(found, self.filter, ordered=ordered)
+            body = found.body if text is None else decode(text)
+            self._check(connection, found, replace(found, body=body))
             if text is None or self._write(writer, found, text):
                 result = UpdateResult(1, int(text is not None))
                 return self._told(connection, result, found, found.id)
@@ -134,6 +136,12 @@ class ModifyOne:
         if self.expected is not None and version != self.expected:
             raise VersionConflict(self.collection, self.id, self.expected, version)
         return found
+
+    def _check(self, connection: Connection, before: Document | None, after: Document) -> None:
+        """Raise what is wrong with the projection before anything is written."""
+        told = before if self.answer == "before" else after
+        if self.answer != "result":
+            _projected(connection, told, self.filter, self.projection)
 
     def _write(self, writer: Writer, document: Document, text: str) -> bool:
         self._note(document.id, text)
@@ -150,6 +158,7 @@ class ModifyOne:
         id = new_id() if chosen is None else check_id(chosen)
         ordered = connection.database.ORDERED_KEYS
         text = self.modification.inserted(id, self.filter, ordered=ordered)
+        self._check(connection, None, Document(id, decode(text)))
         self._note(id, text)
         self._inserted.append(id)
         if writer.insert(id, text, None):
@@ -239,8 +248,9 @@ class FindAndDelete:
             found = asked(connection)
             if not found:
                 return None
-            if writer.remove_version(found[0].id, found[0].version):
-                return _projected(connection, found[0], self.filter, self.projection)
+            told = _projected(connection, found[0], self.filter, self.projection)
+            if writer.remove_document(found[0]):
+                return told
         raise TransactionConflict(f"{self!r}: the object is changed by others again and again")
 
 

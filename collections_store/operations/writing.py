@@ -101,8 +101,7 @@ class Writer:
             self._note_rewritten(document, text)
 
     def _rewriting(self, document: Document, text: str) -> dict[str, Any]:
-        version = document.version
-        return {"id": document.id, "body": text, "now": now(), "expected": version}
+        return {"body": text, **_same(document)}
 
     def _note_rewritten(self, document: Document, text: str) -> None:
         before = codec.Codec(2**40).encode(document.body) if self.keeps_before else None
@@ -120,6 +119,10 @@ class Writer:
         parameters = {"id": id, "now": now(), "expected": expected}
         return self.removed(self._connection.rows(self._sql.remove_version, parameters)) > 0
 
+    def remove_document(self, document: Document) -> bool:
+        """Delete an object, unless another was faster since it was read."""
+        return self.removed(self._connection.rows(self._sql.remove_document, _same(document))) > 0
+
     def remove_many(self, ids: Sequence[str]) -> int:
         """Delete objects; gives how many were there."""
         parameters = {"ids": self._connection.database.list_parameter(ids), "now": now()}
@@ -134,10 +137,10 @@ class Writer:
             self.note(kind, id, version, before, None)
         return count
 
-    def purge(self, ids: Sequence[str]) -> int:
-        """Delete those of some objects that have expired; gives how many."""
+    def purge(self, ids: Sequence[str], time: int | None = None) -> int:
+        """Delete those of some objects that have expired, by now or by a `time`; gives how many."""
         listed = self._connection.database.list_parameter(ids)
-        rows = self._connection.rows(self._sql.purge, {"ids": listed, "now": now()})
+        rows = self._connection.rows(self._sql.purge, {"ids": listed, "now": time or now()})
         return self.removed(rows, "expire")
 
     def purge_some(self) -> int:
@@ -174,3 +177,11 @@ class Writer:
             return None
         rows = self._connection.rows(self._sql.hold, {"id": id, "now": now()})
         return rows[0][1] if rows else None
+
+
+def _same(document: Document) -> dict[str, Any]:
+    """Return what a statement takes that is for an object as it was read: one that was put under its id
+    since is another, even if it has the same version.
+    """
+    expected = {"expected": document.version, "created": document.created_us}
+    return {"id": document.id, "now": now(), **expected}

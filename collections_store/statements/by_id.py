@@ -54,7 +54,9 @@ class IdStatements:
 
     @cached_property
     def versions(self) -> str:
-        """Give id, version and null of the list `:ids`."""
+        """Give id, version and null of the list `:ids`, which no other transaction writes until this one
+        ends.
+        """
         return self._sql(self._known(sa.null()))
 
     @cached_property
@@ -62,11 +64,12 @@ class IdStatements:
         """Give id, version and body of the list `:ids`, which no other transaction writes until this
         one ends.
         """
-        return self._sql(self._known(body_text(self._table)).with_for_update())
+        return self._sql(self._known(body_text(self._table)))
 
     def _known(self, body: Any) -> sa.Select[Any]:
-        chosen: sa.Select[Any] = sa.select(self._table.c.id, self._table.c.version, body)
-        return chosen.where(self._in_ids, is_live(self._table))
+        c = self._table.c
+        chosen: sa.Select[Any] = sa.select(c.id, c.version, body).order_by(c.id)
+        return chosen.where(self._in_ids, is_live(self._table)).with_for_update()
 
     @cached_property
     def put(self) -> str:
@@ -101,11 +104,11 @@ class IdStatements:
 
     @cached_property
     def rewrite(self) -> str:
-        """Write another `:body` where `:id` has the version `:expected`; it lives on, anew if the
-        collection says so.
+        """Write another `:body` where `:id` has the version `:expected` and came into being at
+        `:created`; it lives on, anew if the collection says so.
         """
         life = {"expires_at": self._anew} if self._options.sliding else {}
-        return self._sql(self._rewritten(life))
+        return self._sql(self._rewritten(life).where(self._is_same))
 
     @cached_property
     def touch(self) -> str:
@@ -147,6 +150,15 @@ class IdStatements:
         return self._sql(self._told(deleted))
 
     @cached_property
+    def remove_document(self) -> str:
+        """Delete `:id` where it has the version `:expected` and came into being at `:created`; gives id,
+        version and body.
+        """
+        is_version = self._table.c.version == number("expected")
+        deleted = self._deleted(self._is_id, is_version, self._is_same, is_live(self._table))
+        return self._sql(self._told(deleted))
+
+    @cached_property
     def remove_many(self) -> str:
         """Delete the list `:ids`."""
         return self._sql(self._deleted(self._in_ids, is_live(self._table)))
@@ -174,7 +186,8 @@ class IdStatements:
         """
         c = self._table.c
         chosen = sa.select(c.seq).where(is_expired(self._table)).order_by(c.expires_at, c.seq)
-        some = chosen.limit(number("limit")).offset(ZERO).scalar_subquery()
+        locked = chosen.limit(number("limit")).offset(ZERO).with_for_update(skip_locked=True)
+        some = locked.scalar_subquery()
         return self._sql(self._told(self._deleted(c.seq.in_(some), is_expired(self._table))))
 
     def _deleted(self, *clauses: sa.ColumnElement[bool]) -> sa.Delete:
@@ -188,14 +201,15 @@ class IdStatements:
         """Write the lists `:ids` and `:bodies` like `put`, in their order; for databases that take whole
         lists.
         """
-        return self._sql(self._all())
+        return self._sql(self._or_updated(self._listed()))
 
     @cached_property
-    def put_all_told(self) -> str:
-        """Write like `put_all`; gives id and version of each."""
-        return self._sql(self._all().returning(self._table.c.id, self._table.c.version))
+    def insert_all(self) -> str:
+        """Write these lists like `insert`; gives the ids of those that were not there."""
+        inserted = self._listed().on_conflict_do_nothing(index_elements=[self._table.c.id])
+        return self._sql(inserted.returning(self._table.c.id))
 
-    def _all(self) -> Any:
+    def _listed(self) -> Any:
         lists = [
             sa.cast(sa.bindparam(each, type_=sa.types.NULLTYPE), sa.ARRAY(sa.Text))
             for each in ("ids", "bodies")
@@ -205,7 +219,7 @@ class IdStatements:
         columns = {"id": given.c.id, "body": BodyFromText(given.c.body), **self._beginning()}
         chosen = sa.select(*(each.label(name) for name, each in columns.items()))
         insert = self._database.insert(self._table)
-        return self._or_updated(insert.from_select(list(columns), chosen.order_by(given.c.place)))
+        return insert.from_select(list(columns), chosen.order_by(given.c.place))
 
     def increment(self, keys: tuple[str, ...]) -> str:
         """Increase the integer at `keys` by `:by`, or write `:body` where there is no `:id`; gives the
@@ -267,6 +281,13 @@ class IdStatements:
             updated_at=number("now"),
             **life,
         )
+
+    @property
+    def _is_same(self) -> sa.ColumnElement[bool]:
+        """It is the object that was read, not a later one of that id."""
+        created: Any = sa.type_coerce(self._table.c.created_at, sa.BigInteger)
+        same: sa.ColumnElement[bool] = created == number("created")
+        return same
 
     @property
     def _is_id(self) -> sa.ColumnElement[bool]:
