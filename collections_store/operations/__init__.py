@@ -87,7 +87,8 @@ def perform(operation: Operation[T_co], connection: Connection) -> T_co:
     """Do it, all or nothing."""
     if operation.SINGLE:
         return operation(connection)
-    with connection.transaction(write=operation.WRITES):
+    snapshot = getattr(operation, "SNAPSHOT", True)
+    with connection.transaction(write=operation.WRITES, snapshot=snapshot):
         return operation(connection)
 
 

@@ -47,7 +47,8 @@ class PutBatch:
 
     def __call__(self, connection: Connection) -> PutManyResult:
         writer = Writer(connection, self.collection)
-        result, rest = PutManyResult(), self.given
+        result = PutManyResult()
+        rest: Sequence[Given] = self.given
         for _ in range(MAX_ATTEMPTS):
             step, rest = self._attempt(connection, writer, rest)
             result += step

@@ -60,8 +60,11 @@ class Connection(Protocol):
     def savepoint(self) -> AbstractContextManager[None]:
         """Return the context, within a transaction, that undoes what was done in it if it fails."""
 
-    def transaction(self, *, write: bool) -> Any:
-        """Return the context in which all that is executed takes place as one, or not at all."""
+    def transaction(self, *, write: bool, snapshot: bool = True) -> Any:
+        """Return the context in which all that is executed takes place as one, or not at all.
+
+        `snapshot`: all statements see one moment; else each sees what was committed before it.
+        """
 
 
 class Mark:
@@ -123,10 +126,11 @@ class DriverConnection:
     def record(self, change: Pending) -> None:
         self.pending.append(change)
 
-    def begin(self, *, write: bool) -> None:
+    def begin(self, *, write: bool, snapshot: bool = True) -> None:
         """Begin a transaction."""
         self.committing = False
-        self.say(self.database.begin(write=write))
+        database = self.database
+        self.say(database.begin(write=write) if snapshot else database.begin_group())
 
     def begin_group(self) -> None:
         """Begin a transaction of statements that do not depend on each other."""
@@ -202,10 +206,10 @@ class DriverConnection:
             return False
         return not self.in_transaction()
 
-    def transaction(self, *, write: bool) -> AbstractContextManager[None]:
+    def transaction(self, *, write: bool, snapshot: bool = True) -> AbstractContextManager[None]:
         if self.in_transaction():  # an operation within another is part of it
             return nullcontext()
-        return _Whole(self, write)
+        return _Whole(self, write, snapshot)
 
 
 class SharedConnection:
@@ -311,7 +315,12 @@ class SharedConnection:
         """Return the context that undoes what was done in it if it fails."""
         return _Savepoint(self)
 
-    def transaction(self, *, write: bool) -> AbstractContextManager[None]:  # noqa: ARG002
+    def transaction(
+        self,
+        *,
+        write: bool,  # noqa: ARG002
+        snapshot: bool = True,  # noqa: ARG002
+    ) -> AbstractContextManager[None]:
         return self.savepoint()
 
 
@@ -320,14 +329,14 @@ class _Whole:
     context is entered leaves the generator behind, and that would roll back at any time later.
     """
 
-    __slots__ = ("_connection", "_write")
+    __slots__ = ("_connection", "_snapshot", "_write")
 
-    def __init__(self, connection: DriverConnection, write: bool) -> None:
-        self._connection, self._write = connection, write
+    def __init__(self, connection: DriverConnection, write: bool, snapshot: bool) -> None:
+        self._connection, self._write, self._snapshot = connection, write, snapshot
 
     def __enter__(self) -> None:
-        try:
-            self._connection.begin(write=self._write)  # within: a signal may raise once it is done
+        try:  # within: a signal may raise once it is done
+            self._connection.begin(write=self._write, snapshot=self._snapshot)
         except BaseException:
             self._connection.rollback()
             raise

@@ -14,6 +14,7 @@ from ..codec import Codec, decode
 from ..document import Document, check_id, new_id
 from ..errors import TransactionConflict, VersionConflict
 from ..filter import Filter
+from ..matcher import matches
 from ..ordering import Sort
 from ..projection import Projection
 from ..results import UpdateResult
@@ -21,7 +22,7 @@ from ..schema import now
 from ..update import Update, seed, seed_id
 from ..values import identical
 from .batches import MAX_ROWS
-from .documents import GetDocument, id_taken
+from .documents import GetDocument, as_document, id_taken
 from .queries import Find
 from .reading import NATURAL, Placed, matching
 from .writing import MAX_ATTEMPTS, Writer
@@ -178,7 +179,11 @@ class ModifyOne:
 
 @dataclass(frozen=True, slots=True)
 class ModifyMany:
-    """Change the objects that match, all or none."""
+    """Change the objects that match, all or none.
+
+    Each is changed as it is when its turn comes, not as it was when the first one was read: with one
+    moment for all, whoever changes one of them meanwhile would make all begin anew.
+    """
 
     collection: str
     modification: Modification
@@ -187,6 +192,7 @@ class ModifyMany:
     _inserted: list[str] = field(default_factory=list, repr=False, compare=False)
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
+    SNAPSHOT: ClassVar = False
 
     def __call__(self, connection: Connection) -> UpdateResult:
         self._written.clear()
@@ -194,11 +200,12 @@ class ModifyMany:
         writer = Writer(connection, self.collection)
         matched = modified = 0
         for batch in batched(matching(connection, self.collection, self.filter), MAX_ROWS):
-            changed = list(self._changed(connection, (document for _, document in batch)))
+            found = self._held(connection, writer, [document for _, document in batch])
+            changed = list(self._changed(connection, found))
             if any(index.unique for index in writer.statements.options.indexes):
                 self._written.update((document.id, text) for document, text in changed)
             writer.rewrite_all(changed)
-            matched, modified = matched + len(batch), modified + len(changed)
+            matched, modified = matched + len(found), modified + len(changed)
         if matched or not self.modification.upsert:
             return UpdateResult(matched, modified)
         noted: dict[str, Any] = {"_written": self._written, "_inserted": self._inserted}
@@ -212,6 +219,21 @@ class ModifyMany:
     def rival(self) -> Find | None:
         """Return what finds an object that came into being since there was none."""
         return _rival(self)
+
+    def _held(
+        self, connection: Connection, writer: Writer, found: list[Document]
+    ) -> list[Document]:
+        """Return what was found as it is now and stays until the transaction ends, as far as it still
+        matches.
+        """
+        database = connection.database
+        if database.SINGLE_WRITER:
+            return found
+        ids = {"ids": database.list_parameter([each.id for each in found]), "now": now()}
+        rows = connection.rows(writer.statements.by_id.hold_many, ids)
+        held = map(as_document, rows)
+        ordered = database.ORDERED_KEYS
+        return [each for each in held if matches(self.filter, each, ordered=ordered)]
 
     def _changed(
         self, connection: Connection, documents: Iterable[Document]

@@ -133,6 +133,13 @@ class IdStatements:
         return self._sql(chosen.with_for_update())
 
     @cached_property
+    def hold_many(self) -> str:
+        """Give the rows of the list `:ids`, as `hold` does."""
+        c = self._table.c
+        chosen = sa.select(*document_columns(self._table)).order_by(c.id)
+        return self._sql(chosen.where(self._in_ids, is_live(self._table)).with_for_update())
+
+    @cached_property
     def remove(self) -> str:
         """Delete `:id`."""
         return self._sql(self._deleted(self._is_id, is_live(self._table)))
