@@ -481,7 +481,7 @@ def put_recorded(url: str, options: dict[str, Any]) -> None:
 
 def forget_a_sweeper(url: str, options: dict[str, Any]) -> None:
     """Use a store that sweeps and a stream that waits, fork, and end without closing anything."""
-    bell.POLL_EVERY = 3600.0  # what waits shall sleep when the process is forked
+    vars(bell)["POLL_EVERY"] = 3600.0  # what waits shall sleep when the process is forked
     asleep = threading.Event()
 
     class Alarm(threading.Event):
