@@ -6,7 +6,8 @@ The rules:
    a time.
 2. Where one writes at a time, it holds the writer: all other writes wait for its end.
 3. It goes on after a write that failed, for each is in a savepoint where it needs one. What else
-   went wrong ends it at once, and rolls it back; nothing is ever executed in it afterwards.
+   went wrong ends it at once, and rolls it back; nothing is ever executed in it afterwards. So does
+   a signal that raises in the middle of something: what was done by then is nobody's guess.
 4. However it ends, its connection, the writer and its turn go back.
 """
 
@@ -159,7 +160,7 @@ class Block:
                 with translated(self._executor.database), interruptible(self._lease, job):
                     return act()
             except BaseException as error:
-                if not self._can_go_on():
+                if not isinstance(error, Exception) or not self._can_go_on():
                     self._end(_spoilt(error), error)
                 raise
             finally:

@@ -43,6 +43,7 @@ from .operations import (
     duplicate_of,
     needs_nothing,
     perform,
+    rival_of,
 )
 from .pool import Lease, Pool
 from .threads import Job
@@ -104,6 +105,9 @@ class Executor:
                 _abandon_if_asked(job, error)
                 if self.run(Purge(operation.collection)) and attempt < ATTEMPTS:  # type: ignore[attr-defined]
                     continue  # it was in the way of what has expired
+                rival = rival_of(operation)
+                if rival is not None and attempt < ATTEMPTS and self.run(rival):
+                    continue  # there was none to change, and somebody else was faster
                 found = self.run(duplicate_of(operation, error.physical))
                 if found is not None or attempt >= FORGIVEN:
                     raise found or error from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Final, TypeAlias, TypeVar, get_args
 
@@ -99,18 +99,9 @@ class Writing:
 
     def insert(self, bodies: Any) -> Steps[InsertManyResult]:
         """Write new bodies; returns their ids."""
-        ids: list[str] = []
-
-        def given() -> Iterator[tuple[str, Any]]:
-            pairs = (
-                bodies.items() if isinstance(bodies, Mapping) else ((new_id(), b) for b in bodies)
-            )
-            for id, body in pairs:
-                ids.append(id)
-                yield id, body
-
-        yield from self.put(given())
-        return InsertManyResult(tuple(ids))
+        named = _Named(bodies)
+        yield from self.put(iter(named) if iter(bodies) is bodies else named)
+        return InsertManyResult(tuple(named.ids))
 
     def _put(self, reading: Iterable[Batch]) -> Steps[PutManyResult]:
         result = PutManyResult()
@@ -178,6 +169,22 @@ class Writing:
             except DuplicateKey as error:
                 result += _refusing(one.given[0], error)
         return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """Bodies with the ids that they are inserted under, which can be read again where the bodies can."""
+
+    bodies: Iterable[Any]
+    ids: list[str] = field(default_factory=list)
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        self.ids.clear()
+        given = self.bodies
+        pairs = given.items() if isinstance(given, Mapping) else ((new_id(), b) for b in given)
+        for id, body in pairs:
+            self.ids.append(id)
+            yield id, body
 
 
 def bulk_write(

@@ -102,6 +102,12 @@ def needs_nothing(operation: Any) -> bool:
     return hasattr(operation, "nothing")
 
 
+def rival_of(operation: Any) -> Operation[Any] | None:
+    """Return the operation that finds what an upsert would have found, had it not been too early."""
+    found: Operation[Any] | None = getattr(operation, "rival", lambda: None)()
+    return found
+
+
 def duplicate_of(operation: Any, physical: str) -> FindDuplicate:
     """Return the operation that tells what the unique index `physical` objected to."""
     index = operation.index if isinstance(operation, CreateIndex) else None
@@ -190,4 +196,5 @@ __all__ = [
     "read_doomed",
     "read_increment",
     "read_projection",
+    "rival_of",
 ]

@@ -42,6 +42,7 @@ class PutBatch:
     mode: Mode = "replace"
     ttl: int | None = None
     strict: bool = False
+    _written: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
 
@@ -52,6 +53,8 @@ class PutBatch:
             writer.purge(ids)
         there = self._there(connection, writer, ids)
         wanted, refused, unchanged = self._chosen({id: row[0] for id, row in there.items()})
+        self._written.clear()
+        self._written.update((each.id, each.text) for each in wanted)
         versions = {each.id: there.get(each.id, (0, None))[0] + 1 for each in wanted}
         versions.update(_write(connection, writer, wanted, self.ttl))
         for each in wanted:
@@ -62,7 +65,7 @@ class PutBatch:
         return PutManyResult(len(wanted) - replaced, replaced, unchanged, tuple(refused))
 
     def written(self) -> dict[str, str]:
-        return {each.id: each.text for each in self.given}
+        return self._written
 
     def one_by_one(self) -> Iterator[PutBatch]:
         """Yield a batch for each of the objects."""

@@ -90,6 +90,7 @@ class ModifyOne:
     answer: Answer = "result"
     projection: Projection | None = None
     _written: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _inserted: list[str] = field(default_factory=list, repr=False, compare=False)
     WRITES: ClassVar = True
     SINGLE: ClassVar = True
 
@@ -100,6 +101,12 @@ class ModifyOne:
 
     def written(self) -> Mapping[str, str]:
         return self._written
+
+    def rival(self) -> Find | None:
+        """Return what finds an object that came into being since there was none: it, not a new one, is to
+        be changed then.
+        """
+        return _rival(self) if self.id is None else None
 
     def _modified(self, connection: Connection, writer: Writer) -> Any:
         ordered = connection.database.ORDERED_KEYS
@@ -129,9 +136,13 @@ class ModifyOne:
         return found
 
     def _write(self, writer: Writer, document: Document, text: str) -> bool:
-        self._written.clear()
-        self._written[document.id] = text
+        self._note(document.id, text)
         return writer.rewrite(document, text)
+
+    def _note(self, id: str, text: str) -> None:
+        self._written.clear()
+        self._inserted.clear()
+        self._written[id] = text
 
     def _insert(self, connection: Connection, writer: Writer) -> str | None:
         """Insert what an upsert does; None: somebody else was faster."""
@@ -139,8 +150,8 @@ class ModifyOne:
         id = new_id() if chosen is None else check_id(chosen)
         ordered = connection.database.ORDERED_KEYS
         text = self.modification.inserted(id, self.filter, ordered=ordered)
-        self._written.clear()
-        self._written[id] = text
+        self._note(id, text)
+        self._inserted.append(id)
         if writer.insert(id, text, None):
             return id
         if self._found(connection) is None:
@@ -164,11 +175,13 @@ class ModifyMany:
     modification: Modification
     filter: Filter
     _written: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _inserted: list[str] = field(default_factory=list, repr=False, compare=False)
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> UpdateResult:
         self._written.clear()
+        self._inserted.clear()
         writer = Writer(connection, self.collection)
         matched = modified = 0
         for batch in batched(matching(connection, self.collection, self.filter), MAX_ROWS):
@@ -179,12 +192,17 @@ class ModifyMany:
             matched, modified = matched + len(batch), modified + len(changed)
         if matched or not self.modification.upsert:
             return UpdateResult(matched, modified)
-        only = ModifyOne(self.collection, self.modification, self.filter, _written=self._written)
+        noted: dict[str, Any] = {"_written": self._written, "_inserted": self._inserted}
+        only = ModifyOne(self.collection, self.modification, self.filter, **noted)
         result: UpdateResult = only(connection)
         return result
 
     def written(self) -> Mapping[str, str]:
         return self._written
+
+    def rival(self) -> Find | None:
+        """Return what finds an object that came into being since there was none."""
+        return _rival(self)
 
     def _changed(
         self, connection: Connection, documents: Iterable[Document]
@@ -224,6 +242,11 @@ class FindAndDelete:
             if writer.remove_version(found[0].id, found[0].version):
                 return _projected(connection, found[0], self.filter, self.projection)
         raise TransactionConflict(f"{self!r}: the object is changed by others again and again")
+
+
+def _rival(operation: ModifyOne | ModifyMany) -> Find | None:
+    inserted = operation._inserted
+    return Find(operation.collection, operation.filter, limit=1) if inserted else None
 
 
 def batched(found: Iterator[Placed], size: int) -> Iterator[list[Placed]]:

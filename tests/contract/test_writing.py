@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from collections_store import DuplicateKey, InsertOne, ReplaceOne, VersionConflict
+from collections_store import BulkWriteError, DuplicateKey, InsertOne, ReplaceOne, VersionConflict
 
 
 def test_all_or_none_is_so_where_one_of_a_few_is_refused(things: Any) -> None:
@@ -31,6 +31,20 @@ def test_all_or_none_of_what_can_be_read_once_is_written_to_a_collection_that_is
     requests = (InsertOne(n) for n in range(1200))
     assert store["c"].bulk_write(requests, atomic=True).inserted_count == 1200
     assert [store[name].count() for name in "abc"] == [2, 2500, 1200]
+
+
+def test_what_is_refused_stands_in_nobody_s_way(things: Any) -> None:
+    things.create_index("k", unique=True)
+    things.put_many({"a": {"k": 1}, "c": {"k": 2}})
+    given = [("a", {}, None), ("b", {}, None), ("d", {}, None), ("c", {"k": 3}, 1)]
+    with pytest.raises(BulkWriteError) as caught:
+        things.put_many(given, mode="if_version")
+    refused = [(each.id, type(each.error)) for each in caught.value.result.refused]
+    assert refused == [("a", VersionConflict), ("d", DuplicateKey)]
+    with pytest.raises(BulkWriteError) as caught:
+        things.put_many({"a": {"k": 4}, "e": {"k": 4}, "f": {"k": 4}}, mode="insert")
+    assert [each.id for each in caught.value.result.refused] == ["a", "f"]
+    assert [each.id for each in things.list()] == ["a", "c", "b", "e"]
 
 
 def test_what_is_replaced_by_the_same_is_not_modified(things: Any) -> None:

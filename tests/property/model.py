@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cmp_to_key
 from typing import Any, TypeVar
 
-from property.clock import Clock
+from conftest import Clock
 
 from collections_store import (
     BulkWriteError,
@@ -82,6 +82,8 @@ class Box:
     ttl: int | None = None
     sliding: bool = False
     exists: bool = False
+    recorded: dict[str, int] | None = None
+    """The versions that were there when changes began to be recorded; None: they are not."""
     was_unique: bool = False
     """Was there ever an index that purges what stands in its way?"""
     fresh: dict[int, str] = field(default_factory=dict)
@@ -579,6 +581,10 @@ class Model:
             box.ttl = read_ttl(settings["ttl"]) or None
         if settings.get("sliding") is not None:
             box.sliding = settings["sliding"]
+        if settings.get("changes") is False:
+            box.recorded = None
+        elif settings.get("changes") and box.recorded is None:
+            box.recorded = {each.id: each.version for each in box.documents()}
 
     def drop(self, name: str) -> bool:
         return self.boxes.pop(name, Box(name, self.clock, self.ordered)).exists
