@@ -1,0 +1,210 @@
+"""Writes among the writes of others, and among expiries: nothing is lost, nothing is told that was not."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from conftest import Clock, Place
+
+from collections_store import InvalidProjection, Store
+from collections_store.operations import writing
+
+
+class Ticking(Clock):
+    """A clock that goes on each time somebody looks at it."""
+
+    tick = 0
+
+    def __call__(self) -> int:
+        self.now += self.tick
+        return self.now
+
+
+@pytest.fixture
+def ticking(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    monkeypatch.setattr(clock, "__class__", Ticking)
+    return clock
+
+
+@pytest.mark.parametrize("moments", range(1, 9))
+def test_a_batch_is_written_by_one_moment(store: Any, ticking: Any, moments: int) -> None:
+    store.create_collection("things", changes=True)
+    things = store["things"]
+    things.put_many({str(n): n for n in range(20)}, ttl=1)
+    ticking.now += 1_000_000 - moments
+    ticking.tick = 1
+    result = things.put_many({str(n): -n for n in range(20)})
+    ticking.tick = 0
+    assert result.written_count == things.count() == 20
+    told = [(change.kind, change.version) for change in things.watch(after="oldest", timeout=0)]
+    assert told[:20] == [("insert", 1)] * 20
+    assert told[20:] in ([("update", 2)] * 20, [("expire", 1)] * 20 + [("insert", 1)] * 20)
+
+
+def engine_store(place: Place) -> Store:
+    url = place.url.replace("postgresql:", "postgresql+psycopg:")
+    return Store(engine=sa.create_engine(url), **place.options)
+
+
+@pytest.fixture(params=["url", "engine"])
+def two_stores(request: pytest.FixtureRequest, shared_place: Place) -> Any:
+    if request.param == "engine":
+        stores = [engine_store(shared_place) for _ in range(2)]
+    else:
+        stores = [Store(shared_place.url, **shared_place.options) for _ in range(2)]
+    yield stores
+    for store in stores:
+        store.close()
+        if store._given is not None:
+            store._given.dispose()
+
+
+def both(stores: Any, work: Any, rounds: int) -> list[list[Any]]:
+    """Have both stores do the same work at the same time, round by round."""
+    barrier = threading.Barrier(2)
+
+    def run(store: Store) -> list[Any]:
+        found = []
+        for number in range(rounds):
+            barrier.wait(60)
+            found.append(work(store, number))
+        return found
+
+    with ThreadPoolExecutor(2) as threads:
+        return list(threads.map(run, stores))
+
+
+def test_an_id_is_inserted_once(two_stores: Any) -> None:
+    two_stores[0]["things"].put("a", 1)
+
+    def insert(store: Store, number: int) -> int:
+        given = {f"{number}-{n}": n for n in range(20)}
+        return store["things"].put_many(given, mode="ignore").inserted_count
+
+    one, other = both(two_stores, insert, 40)
+    assert [a + b for a, b in zip(one, other, strict=True)] == [20] * 40
+
+
+def test_a_version_is_replaced_once(two_stores: Any) -> None:
+    two_stores[0]["things"].put("a", 0)
+
+    def replace(store: Store, number: int) -> int:
+        given = [("a", number, number + 1)]
+        try:
+            return store["things"].put_many(given, mode="if_version").replaced_count
+        except Exception:  # noqa: BLE001 - refused, for the version is another by now
+            return 0
+
+    one, other = both(two_stores, replace, 60)
+    assert [a + b for a, b in zip(one, other, strict=True)] == [1] * 60
+
+
+def test_delete_one_deletes_what_matches(two_stores: Any) -> None:
+    taker, deleter = two_stores
+    taker["jobs"].put("warm", {})
+    number_of = {id(taker): 0, id(deleter): 1}
+
+    def work(store: Store, number: int) -> int:
+        if number_of[id(store)]:
+            return store["jobs"].delete_one({"state": "new"}).deleted_count
+        update = {"$set": {"state": "taken"}}
+        return store["jobs"].update_one({"state": "new"}, update).modified_count
+
+    for number in range(60):
+        taker["jobs"].put(str(number), {"state": "new"})
+        [[taken], [deleted]] = both(two_stores, work, 1)
+        assert taken + deleted == 1
+        assert taker["jobs"].exists(str(number)) is bool(taken)
+        taker["jobs"].remove(str(number))
+
+
+def test_an_object_that_is_made_anew_is_another(two_stores: Any) -> None:
+    one, other = (store["things"] for store in two_stores)
+    one.put("a", {"n": 1})
+    seen: list[Any] = []
+
+    def add(body: Any) -> Any:
+        seen.append(body["n"])
+        if len(seen) == 1:
+            other.remove("a")
+            other.put("a", {"n": 100})
+        return {"n": body["n"] + 1}
+
+    assert one.change("a", add) == {"n": 101}
+    assert seen == [1, 100]
+
+
+def test_a_queue_that_is_emptied_loses_nothing(two_stores: Any) -> None:
+    adder, taker = two_stores
+    adder["inbox"].put("warm", [])
+    got: list[int] = []
+    done = threading.Event()
+
+    def take() -> None:
+        while True:
+            ended = done.is_set()
+            found = taker["inbox"].find_one_and_delete({"$id": "x"})
+            if found is not None:
+                got.extend(found.body)
+            elif ended:
+                return
+
+    with ThreadPoolExecutor(1) as threads:
+        taking = threads.submit(take)
+        for number in range(200):
+            adder["inbox"].change("x", lambda body, number=number: [*body, number], default=[])
+        done.set()
+        taking.result(60)
+    assert sorted(got) == list(range(200))
+
+
+def test_a_projection_that_fails_writes_nothing(store: Any) -> None:
+    things = store["things"]
+    things.put("x", {"a": [1]})
+    wrong: Any = {"projection": {"a.$": 1}, "return_document": True}
+    with pytest.raises(InvalidProjection):
+        things.find_one_and_update({"$id": "x"}, {"$set": {"a": [2]}}, **wrong)
+    with store.transaction() as tx:
+        for verb, given in (("update", {"$set": {"a": [2]}}), ("replace", {"a": [2]})):
+            with pytest.raises(InvalidProjection):
+                getattr(tx["things"], f"find_one_and_{verb}")({"$id": "x"}, given, **wrong)
+    with pytest.raises(InvalidProjection):
+        things.find_one_and_delete({"$id": "x"}, projection={"a.$": 1})
+    assert (things.get("x"), things.document("x").version) == ({"a": [1]}, 1)
+
+
+def test_any_number_of_expired_objects_is_in_nobodys_way(
+    store: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "PURGED_AT_ONCE", 1)
+    things = store["things"]
+    things.create_index("n", unique=True)
+    things.put_many(((str(n), {"n": n}) for n in range(120)), ttl=1)
+    things.put("last", {"n": -1}, ttl=2)
+    clock.forward(2)
+    assert things.put("new", {"n": -1}) == 1
+    assert things.count() == 1
+
+
+def test_update_many_goes_on_beside_a_writer(two_stores: Any) -> None:
+    changer, writer = two_stores
+    changer["things"].put_many((str(n), {"n": 0, "m": 0}) for n in range(3000))
+    done = threading.Event()
+
+    def write() -> int:
+        count = 0
+        while not done.is_set():
+            writer["things"].increment(str(count * 7 % 3000), "m")
+            count += 1
+        return count
+
+    with ThreadPoolExecutor(1) as threads:
+        writing_on = threads.submit(write)
+        result = changer["things"].update_many({}, {"$inc": {"n": 1}})
+        done.set()
+        count = writing_on.result(60)
+    assert result.modified_count == 3000
+    [total] = changer["things"].aggregate([{"$group": {"_id": None, "m": {"$sum": "$m"}}}])
+    assert (total["m"], changer["things"].count({"n": 1})) == (count, 3000)
