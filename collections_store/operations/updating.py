@@ -121,8 +121,7 @@ class ModifyOne:
                     return self._told(connection, UpdateResult(0, 0, inserted), None, inserted)
                 continue
             text = self.modification.of(found, self.filter, ordered=ordered)
-            body = found.body if text is None else decode(text)
-            self._check(connection, found, replace(found, body=body))
+            self._check(connection, found, found, text)
             if text is None or self._write(writer, found, text):
                 result = UpdateResult(1, int(text is not None))
                 return self._told(connection, result, found, found.id)
@@ -138,10 +137,13 @@ class ModifyOne:
             raise VersionConflict(self.collection, self.id, self.expected, version)
         return found
 
-    def _check(self, connection: Connection, before: Document | None, after: Document) -> None:
+    def _check(
+        self, connection: Connection, before: Document | None, known: Document, text: str | None
+    ) -> None:
         """Raise what is wrong with the projection before anything is written."""
-        told = before if self.answer == "before" else after
-        if self.answer != "result":
+        if self.projection is not None:
+            after = known if text is None else replace(known, body=decode(text))
+            told = before if self.answer == "before" else after
             _projected(connection, told, self.filter, self.projection)
 
     def _write(self, writer: Writer, document: Document, text: str) -> bool:
@@ -155,11 +157,11 @@ class ModifyOne:
 
     def _insert(self, connection: Connection, writer: Writer) -> str | None:
         """Insert what an upsert does; None: somebody else was faster."""
-        chosen = self.id or seed_id(self.filter)
+        chosen = seed_id(self.filter) if self.id is None else self.id
         id = new_id() if chosen is None else check_id(chosen)
         ordered = connection.database.ORDERED_KEYS
         text = self.modification.inserted(id, self.filter, ordered=ordered)
-        self._check(connection, None, Document(id, decode(text)))
+        self._check(connection, None, Document(id, None), text)
         self._note(id, text)
         self._inserted.append(id)
         if writer.insert(id, text, None):

@@ -60,6 +60,8 @@ def test_update_by_id_upserts(people: Any) -> None:
     assert people.get("x") == {"a": {"b": 1}, "new": True}
     with pytest.raises(InvalidId):
         people.update("\0", update, upsert=True)
+    assert people.update("", update, upsert=True).upserted_id == ""
+    assert people.insert_one(1, id="é").inserted_id == "é"
 
 
 def test_update_one_takes_the_first(people: Any) -> None:
