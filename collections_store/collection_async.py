@@ -199,14 +199,16 @@ class AsyncCollection:
         """Write bodies under their ids, from a mapping or any iterable of pairs, however many.
 
         They are written in batches of up to 1,000, each of them whole or not at all, in constant
-        memory; `atomic` writes all of them in one transaction, or none. What cannot be written is
+        memory; `atomic` writes all of them in one transaction, or none: they are read to their end
+        before, and wait in a temporary file if they are many. What cannot be written is
         refused, and the rest is written: then `BulkWriteError` is raised, whose `result` tells all. With
         `atomic`, the first refusal is raised as what it is, and nothing is written.
 
         `mode`: "replace" takes the place of what is there; "insert" refuses where something is
         (`DuplicateKey`); "ignore" leaves what is there; "if_version" takes triples of id, body and the
         version that must be there (None: no object), and refuses others (`VersionConflict`). `ttl` as
-        in `put`. A unique index is held to object by object, in their order.
+        in `put`. A unique index is held to object by object: first those that take the place of others, then the
+        new ones, each in their order.
 
         >>> async def main():
         ...     async with AsyncStore("sqlite://") as store:
@@ -410,8 +412,8 @@ class AsyncCollection:
 
         They are done in batches of up to 500, each in a transaction. `ordered` ends at the first one that
         is refused; otherwise the rest is done. Then `BulkWriteError` is raised, whose `result` tells what
-        was done, and what was refused why, by position. `atomic` does all in one transaction: the first
-        refusal is raised as what it is, and nothing is done.
+        was done, and what was refused why, by position. `atomic` does all in one transaction, after it has
+        read all of them: the first refusal is raised as what it is, and nothing is done.
 
         >>> async def main():
         ...     async with AsyncStore("sqlite://") as store:

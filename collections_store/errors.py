@@ -363,13 +363,8 @@ class TransactionConflict(DatabaseError):
     """Another transaction got in the way of this one, which can be run again as a whole.
 
     Operations outside a transaction are run again by the store, and so is what is given to
-    `Store.run_transaction`; this is what is left when that did not help. `again`: may it help? Not where
-    an iterator is used up.
+    `Store.run_transaction`; this is what is left when that did not help.
     """
-
-    def __init__(self, message: str, *, again: bool = True) -> None:
-        super().__init__(message)
-        self.again = again
 
 
 def was_committed(error: BaseException) -> bool | None:

@@ -247,7 +247,7 @@ class Executor:
         away = isinstance(error, DatabaseUnavailable)
         if waited > (RECONNECT_FOR if away else 0.9 * self._patience):
             raise error
-        if getattr(error, "in_doubt", False) or not getattr(error, "again", True):
+        if getattr(error, "in_doubt", False):
             raise error
 
 

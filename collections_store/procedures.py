@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final, TypeAlias, TypeVar, get_args
 
@@ -21,7 +21,6 @@ from .errors import (
     DuplicateKey,
     InvalidId,
     InvalidOption,
-    TransactionConflict,
     VersionConflict,
     shortened,
 )
@@ -44,15 +43,13 @@ from .operations import (
 from .requested import operation_of
 from .requests import InsertOne, Request
 from .results import BulkWriteResult, InsertManyResult, PutManyResult, Refusal, in_order
+from .spool import Spool
 
 T = TypeVar("T")
 Requested: TypeAlias = tuple[int, Any]
 """A position, and the operation there, or why there is none."""
 BULK: Final = 500
 """Requests of a batch."""
-AGAIN: Final = (
-    "another transaction got in the way, and an iterator cannot be read again: give a list"
-)
 Batch: TypeAlias = tuple[Given, ...]
 ATTEMPTS: Final = 1000
 """How often `change` begins anew, unless told otherwise."""
@@ -91,7 +88,7 @@ class Writing:
         """Write bodies from any iterable, in batches or all at once."""
         refused: list[Refusal] = []
         reading = batches(self._given(bodies, refused))
-        result = yield from self._all(reading, bodies) if self.atomic else self._put(reading)
+        result = yield from self._all(reading) if self.atomic else self._put(reading)
         result += PutManyResult(refused=tuple(refused))
         if result.refused:
             raise BulkWriteError(self.collection, in_order(result))
@@ -99,9 +96,9 @@ class Writing:
 
     def insert(self, bodies: Any) -> Steps[InsertManyResult]:
         """Write new bodies; returns their ids."""
-        named = _Named(bodies)
-        yield from self.put(iter(named) if iter(bodies) is bodies else named)
-        return InsertManyResult(tuple(named.ids))
+        ids: list[str] = []
+        yield from self.put(_named(bodies, ids))
+        return InsertManyResult(tuple(ids))
 
     def _put(self, reading: Iterable[Batch]) -> Steps[PutManyResult]:
         result = PutManyResult()
@@ -113,18 +110,16 @@ class Writing:
     def _batch(self, given: Batch) -> PutBatch:
         return PutBatch(self.collection, given, self.mode, self.ttl, self.atomic)
 
-    def _all(self, reading: Iterator[Batch], bodies: Any) -> Steps[PutManyResult]:
+    def _all(self, reading: Iterator[Batch]) -> Steps[PutManyResult]:
         """Write all or none: one batch is so by itself, several are so together."""
         first = list(islice(reading, 2))
         if len(first) < 2:
             return (yield from self._put(first))
-        begun = chain(first, reading)
-        read = _again(bodies, lambda: batches(self._given(bodies, [])), begun)
-
-        def begin() -> Steps[PutManyResult]:
-            return self._put(read())
-
-        result: PutManyResult = yield Together(self.collection, begin)
+        spool = Spool(chain(first, reading))
+        try:
+            result: PutManyResult = yield Together(self.collection, lambda: self._put(spool))
+        finally:
+            spool.close()
         return result
 
     def _given(self, bodies: Any, refused: list[Refusal]) -> Iterator[Given]:
@@ -171,34 +166,18 @@ class Writing:
         return result
 
 
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """Bodies with the ids that they are inserted under, which can be read again where the bodies can."""
-
-    bodies: Iterable[Any]
-    ids: list[str] = field(default_factory=list)
-
-    def __iter__(self) -> Iterator[tuple[str, Any]]:
-        self.ids.clear()
-        given = self.bodies
-        pairs = given.items() if isinstance(given, Mapping) else ((new_id(), b) for b in given)
-        for id, body in pairs:
-            self.ids.append(id)
-            yield id, body
-
-
 def bulk_write(
     collection: str, codec: Codec, requests: Iterable[Any], *, ordered: bool, atomic: bool
 ) -> Steps[BulkWriteResult]:
     """Do requests in batches, or all at once."""
-    read = _again(requests, lambda: _parts(collection, codec, requests))
-
-    def begin() -> Steps[BulkWriteResult]:
-        return _bulk(collection, read(), ordered=ordered, strict=atomic)
-
-    result: BulkWriteResult = (
-        (yield Together(collection, begin)) if atomic else (yield from begin())
-    )
+    reading = _parts(collection, codec, requests)
+    if atomic:
+        read = list(reading)  # before anything is locked: reading may do anything
+        result: BulkWriteResult = yield Together(
+            collection, lambda: _bulk(collection, iter(read), ordered=ordered, strict=True)
+        )
+    else:
+        result = yield from _bulk(collection, reading, ordered=ordered, strict=False)
     if result.refused:
         raise BulkWriteError(collection, in_order(result))
     return result
@@ -282,20 +261,12 @@ def purge(collection: str) -> Steps[int]:
     return total
 
 
-def _again(
-    given: Any, begin: Callable[[], Iterator[T]], begun: Iterator[T] | None = None
-) -> Callable[[], Iterator[T]]:
-    """Return what reads `given` from its beginning each time, if it can be read again; the first time,
-    `begun` does so.
-    """
-    left = [begin() if begun is None else begun]
-
-    def read() -> Iterator[T]:
-        if not left and iter(given) is given:
-            raise TransactionConflict(AGAIN, again=False)
-        return left.pop() if left else begin()
-
-    return read
+def _named(bodies: Any, ids: list[str]) -> Iterator[tuple[str, Any]]:
+    """Yield bodies with the ids that they are inserted under, which are noted."""
+    pairs = bodies.items() if isinstance(bodies, Mapping) else ((new_id(), b) for b in bodies)
+    for id, body in pairs:
+        ids.append(id)
+        yield id, body
 
 
 def check_mode(mode: Any) -> Mode:

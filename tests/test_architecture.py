@@ -145,6 +145,7 @@ FLOORS = [
     {"blocks"},
     {"backend"},
     {"requested"},
+    {"spool"},
     {"procedures", "watching"},
     {"sweeper"},
     {"crossing_async"},

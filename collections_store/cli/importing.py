@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from .. import (
@@ -90,7 +89,7 @@ class Import:
         batch = self._first()
         while batch:
             try:
-                self.collection.put_many(_Again(partial(self._fill, batch)), atomic=True)
+                self.collection.put_many(self._fill(batch), atomic=True)
             except (InvalidBody, InvalidId) as error:
                 self._bad(batch.pop().place, error)
                 batch = batch or self._first()
@@ -157,16 +156,6 @@ class Import:
         if not self.kept:
             return "nothing was imported"
         return f"nothing of this batch was imported, {objects(self.kept)} before it were"
-
-
-@dataclass(frozen=True, slots=True)
-class _Again:
-    """What can be read again from its beginning, should another transaction get in the way."""
-
-    begin: Callable[[], Iterator[tuple[str, object]]]
-
-    def __iter__(self) -> Iterator[tuple[str, object]]:
-        return self.begin()
 
 
 def _taken_out(batch: list[Record], error: DuplicateKey) -> Record:

@@ -304,3 +304,43 @@ def test_bulks_have_no_end(things: Any) -> None:
     result = things.bulk_write(UpdateOne({"$id": str(n)}, {"$inc": {"n": 1}}) for n in range(600))
     assert result.modified_count == 600
     assert things.count({"n": 600}) == 2
+
+
+def test_what_is_given_may_come_from_the_same_store(open_store: Any) -> None:
+    if open_store.colour == "async":
+        pytest.skip("the iterator would have to await")
+    store = open_store()
+    store["a"].put_many((str(n), {"n": n}) for n in range(2500))
+
+    def given() -> Iterator[tuple[str, Any]]:
+        for document in source["a"].list():
+            yield document.id, document.body
+
+    source = store
+    assert store["b"].put_many(given(), atomic=True).inserted_count == 2500
+    with store.transaction() as tx:
+        source = tx
+        assert tx["c"].put_many(given(), atomic=True).inserted_count == 2500
+        requests = (InsertOne(body, id=id) for id, body in given())
+        assert tx["d"].bulk_write(requests, atomic=True).inserted_count == 2500
+    source = store
+    requests = (InsertOne(body, id=id) for id, body in given())
+    assert store["e"].bulk_write(requests, atomic=True).inserted_count == 2500
+    assert [info.count for info in store.collections()] == [2500] * 5
+
+
+def test_what_is_given_may_write_to_the_same_store(open_store: Any) -> None:
+    store = open_store()
+    if open_store.colour == "async":
+        pytest.skip("the iterator would have to await")
+
+    def given() -> Iterator[tuple[str, Any]]:
+        for number in range(2500):
+            if number % 500 == 0:
+                store["counts"].increment("read", "n")
+            yield str(number), number
+
+    assert store["a"].put_many(given(), atomic=True).inserted_count == 2500
+    requests = (InsertOne(body, id=id) for id, body in given())
+    assert store["b"].bulk_write(requests, atomic=True).inserted_count == 2500
+    assert store["counts"].get("read") == {"n": 10}
