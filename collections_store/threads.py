@@ -8,7 +8,7 @@ The rules:
    lock runs all that waits as one group, each caller is answered after the commit. If the group
    fails, each job is run again alone, so that nobody suffers from a neighbour. The main thread,
    where signals raise, never leads. While a transaction holds the writer, all wait for its end, for
-   as long as their patience is.
+   as long as their patience is. The next transaction lets those go first who wait by then.
 3. A job that is given up while it runs is told to stop: its flag is looked at before COMMIT, and
    the database is asked to interrupt the statement. Its caller learns which of the two it was.
 4. The threads of `Workers` belong to a store and end with it. They are daemons: a forgotten store
@@ -18,6 +18,7 @@ The rules:
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 import weakref
@@ -128,6 +129,8 @@ class GroupCommit:
         self._run_alone, self._run_group, self._patience = run_alone, run_group, patience
         self._pending: deque[Job] = deque()
         self._lock = threading.Lock()
+        self._taken = threading.Event()
+        """Set when a group was taken from those who wait."""
         self._holder: weakref.ref[Hold] | None = None
         """Weak: what a signal made somebody lose holds nothing."""
 
@@ -192,15 +195,33 @@ class GroupCommit:
             return hold
 
     def hold(self) -> Hold:
-        """Keep all others from writing, until `release`. Those who wait go first, if this thread may
-        run them. One hold at a time: who calls sees to that.
+        """Keep all others from writing, until `release`. Those who wait go first. One hold at a time:
+        who calls sees to that.
         """
-        if self._pending and not _is_main_thread():
-            self.flush()
+        if self._pending:
+            if _is_main_thread():
+                self._let_others_go_first()
+            else:
+                self.flush()
         hold = Hold()
         self._holder = weakref.ref(hold)
         with self._lock:  # whoever writes now comes to an end
             return hold
+
+    def _let_others_go_first(self) -> None:
+        """Wait until another thread has taken those who came before."""
+        now = time.monotonic()
+        while self._oldest() < now and time.monotonic() - now < self._patience:
+            self._taken.clear()
+            if self._oldest() < now:  # still, for it may have been taken before `clear`
+                self._taken.wait(LOOK_EVERY)
+
+    def _oldest(self) -> float:
+        """Tell since when the next job has waited."""
+        try:
+            return self._pending[0].made
+        except IndexError:
+            return math.inf
 
     def release(self, hold: Hold) -> None:
         """Let the others write."""
@@ -231,6 +252,7 @@ class GroupCommit:
             job = self._pending.popleft()
             if job.claim():
                 group.append(job)
+        self._taken.set()
         return group
 
 

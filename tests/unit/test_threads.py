@@ -144,6 +144,27 @@ def test_a_hold_keeps_all_others_from_writing() -> None:
     assert commit.run(Nothing("own")) == Nothing("own")
 
 
+def test_a_hold_of_the_main_thread_lets_those_go_first_who_waited_for_the_last_one() -> None:
+    order: list[str] = []
+
+    def note(group: list[Job]) -> None:
+        order.extend(str(job.operation) for job in group)
+        finish_all(group)
+
+    commit = groups(note)
+    with ThreadPoolExecutor(2) as threads:
+        for number in range(50):
+            hold = commit.hold()
+            waiting = [threads.submit(commit.run, Nothing()) for _ in range(2)]
+            while len(commit._pending) < 2:
+                time.sleep(0.001)
+            commit.release(hold)
+            hold = commit.hold()
+            assert len(order) == 2 * (number + 1)
+            commit.release(hold)
+            assert [each.result(10) for each in waiting] == [Nothing(), Nothing()]
+
+
 def test_whoever_waits_for_a_hold_gives_up() -> None:
     commit = GroupCommit(lambda operation, _: operation, finish_all, patience=0.1)
     hold = commit.hold()
