@@ -65,6 +65,8 @@ from .procedures import (
     bulk_write,
     change,
     check_attempts,
+    check_function,
+    check_many,
     check_mode,
     purge,
 )
@@ -212,7 +214,7 @@ class Collection:
         PutManyResult(inserted_count=2, replaced_count=0, unchanged_count=0)
         """
         writing = self._writing(check_mode(mode), read_ttl(ttl), check_flag("atomic", atomic))
-        return self._follow(writing.put(bodies))
+        return self._follow(writing.put(check_many("bodies", bodies)))
 
     def insert_one(self, body: Any, *, id: str | None = None, ttl: Ttl = None) -> InsertOneResult:
         """Write a new object, under a new id unless one is given.
@@ -239,7 +241,7 @@ class Collection:
         InsertManyResult(inserted_ids=('berlin', 'paris'))
         """
         writing = self._writing("insert", read_ttl(ttl), check_flag("atomic", atomic))
-        return self._follow(writing.insert(bodies))
+        return self._follow(writing.insert(check_many("bodies", bodies)))
 
     def update(
         self,
@@ -398,7 +400,9 @@ class Collection:
             "ordered": check_flag("ordered", ordered),
             "atomic": check_flag("atomic", atomic),
         }
-        return self._follow(bulk_write(self.name, self._codec, requests, **options))
+        return self._follow(
+            bulk_write(self.name, self._codec, check_many("requests", requests), **options)
+        )
 
     def increment(self, id: str, path: str | Path, by: float = 1, *, initial: float = 0) -> Any:
         """Add to a number of a body, in one statement; returns the new number.
@@ -433,7 +437,9 @@ class Collection:
         1
         """
         options = {"default": default, "attempts": check_attempts(attempts)}
-        return self._follow(change(self.name, self._codec, check_id(id), function, options))
+        return self._follow(
+            change(self.name, self._codec, check_id(id), check_function(function), options)
+        )
 
     def touch(self, id: str, ttl: Ttl = None) -> bool:
         """Have an object live from now on, for `ttl` (see `put`) or for as long as it last was to; tells

@@ -64,6 +64,8 @@ from .procedures import (
     bulk_write,
     change,
     check_attempts,
+    check_function,
+    check_many,
     check_mode,
     purge,
 )
@@ -217,7 +219,7 @@ class AsyncCollection:
         PutManyResult(inserted_count=2, replaced_count=0, unchanged_count=0)
         """
         writing = self._writing(check_mode(mode), read_ttl(ttl), check_flag("atomic", atomic))
-        return await self._follow(writing.put(bodies))
+        return await self._follow(writing.put(check_many("bodies", bodies)))
 
     async def insert_one(
         self, body: Any, *, id: str | None = None, ttl: Ttl = None
@@ -250,7 +252,7 @@ class AsyncCollection:
         InsertManyResult(inserted_ids=('berlin', 'paris'))
         """
         writing = self._writing("insert", read_ttl(ttl), check_flag("atomic", atomic))
-        return await self._follow(writing.insert(bodies))
+        return await self._follow(writing.insert(check_many("bodies", bodies)))
 
     async def update(
         self,
@@ -427,7 +429,9 @@ class AsyncCollection:
             "ordered": check_flag("ordered", ordered),
             "atomic": check_flag("atomic", atomic),
         }
-        return await self._follow(bulk_write(self.name, self._codec, requests, **options))
+        return await self._follow(
+            bulk_write(self.name, self._codec, check_many("requests", requests), **options)
+        )
 
     async def increment(
         self, id: str, path: str | Path, by: float = 1, *, initial: float = 0
@@ -468,7 +472,9 @@ class AsyncCollection:
         1
         """
         options = {"default": default, "attempts": check_attempts(attempts)}
-        return await self._follow(change(self.name, self._codec, check_id(id), function, options))
+        return await self._follow(
+            change(self.name, self._codec, check_id(id), check_function(function), options)
+        )
 
     async def touch(self, id: str, ttl: Ttl = None) -> bool:
         """Have an object live from now on, for `ttl` (see `put`) or for as long as it last was to; tells

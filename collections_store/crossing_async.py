@@ -85,8 +85,15 @@ def note_rollback(cancelled: asyncio.CancelledError, what: object) -> None:
     cancelled.add_note(f"collections_store wrote nothing of the transaction: {what!r}")
 
 
+def _note_part(cancelled: asyncio.CancelledError) -> None:
+    """Tell the caller that some of the steps before the cancelled one were written."""
+    cancelled.collections_store_committed = None  # type: ignore[attr-defined]
+    cancelled.add_note("collections_store wrote what came before: batches of its own")
+
+
 async def follow(run: Callable[[Any], Coroutine[Any, Any, Any]], steps: Steps[T]) -> T:
     """Run what steps yield, one after the other; returns what they return."""
+    wrote = False
     try:
         step = next(steps)
         while True:
@@ -94,7 +101,12 @@ async def follow(run: Callable[[Any], Coroutine[Any, Any, Any]], steps: Steps[T]
                 result = await run(step)
             except CollectionsStoreError as error:
                 step = steps.throw(error)
+            except asyncio.CancelledError as cancelled:
+                if wrote:
+                    _note_part(cancelled)
+                raise
             else:
+                wrote = wrote or bool(getattr(step, "WRITES", False))
                 step = steps.send(result)
     except StopIteration as stop:
         found: T = stop.value

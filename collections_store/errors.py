@@ -371,8 +371,8 @@ def was_committed(error: BaseException) -> bool | None:
     """Tell whether the write that a cancellation met took place.
 
     True: everything was written, the cancellation came too late. False: nothing was. None: not
-    known, because the connection broke while the cancelled write was on its way; or `error` does
-    not come from a cancelled call of this library. A `TimeoutError` of `asyncio.timeout` is looked
+    known, because the connection broke while the cancelled write was on its way; or a part was, of what
+    is written in several batches; or `error` does not come from a cancelled call of this library. A `TimeoutError` of `asyncio.timeout` is looked
     through.
 
     >>> was_committed(ValueError()) is None

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, Final, TypeAlias, TypeVar, get_args
 
-from .codec import Codec
+from .codec import Codec, decode
 from .document import check_id, new_id
 from .errors import (
     BulkWriteError,
@@ -135,7 +136,7 @@ class Writing:
 
     def _parts(self, given: Any) -> tuple[Any, Any, int | None]:
         """Return id, body and version; what is no such thing is no refusal, but a mistake."""
-        parts = () if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+        parts = tuple(given) if isinstance(given, tuple | list) else ()
         if self.mode == "if_version" and len(parts) == 3:
             return parts[0], parts[1], check_version(parts[2])
         if self.mode != "if_version" and len(parts) == 2:
@@ -233,8 +234,11 @@ def change(
         found = yield GetDocument(collection, id)
         if found is None and options["default"] is ...:
             raise DocumentNotFound(collection, id)
-        body = yield Call(function, options["default"] if found is None else found.body)
-        text = codec.encode(body)
+        before = None if found is None else codec.encode(found.body)
+        begun = deepcopy(options["default"]) if found is None else found.body
+        text = codec.encode((yield Call(function, begun)))
+        if text == before:
+            return decode(text)
         try:
             if found is None:
                 yield Insert(collection, id, text)
@@ -245,7 +249,7 @@ def change(
             longest = min(LONGEST_PAUSE, 0.001 * 2 ** min(attempt, 7))
             yield Pause(random.uniform(0, longest))
         else:
-            return body
+            return decode(text)
     raise conflict
 
 
@@ -267,6 +271,21 @@ def _named(bodies: Any, ids: list[str]) -> Iterator[tuple[str, Any]]:
     for id, body in pairs:
         ids.append(id)
         yield id, body
+
+
+def check_many(option: str, given: Any) -> Any:
+    """Return what can be gone through; raises `InvalidOption`."""
+    if isinstance(given, Iterable) and not isinstance(given, str | bytes):
+        return given
+    raise InvalidOption(option, f"{shortened(given)} is no mapping and no (synchronous) iterable")
+
+
+def check_function(function: Any) -> Callable[[Any], Any]:
+    """Return what can be called; raises `InvalidOption`."""
+    if not callable(function):
+        raise InvalidOption("function", f"{shortened(function)} cannot be called")
+    checked: Callable[[Any], Any] = function
+    return checked
 
 
 def check_mode(mode: Any) -> Mode:

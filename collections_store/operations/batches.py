@@ -37,7 +37,7 @@ class PutBatch:
     """Write objects with different ids, in their order; `strict` raises what is refused."""
 
     collection: str
-    given: tuple[Given, ...]
+    given: tuple[Given, ...] = field(repr=False)
     mode: Mode = "replace"
     ttl: int | None = None
     strict: bool = False

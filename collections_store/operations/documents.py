@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import codec
 from ..document import Document
-from ..errors import DuplicateKey, InvalidOption, VersionConflict
+from ..errors import DuplicateKey, InvalidOption, VersionConflict, shortened
 from ..expiry import FOREVER, chosen, expiry, is_gone
 from ..schema import now
 from .writing import Writer
@@ -303,6 +303,8 @@ def _version(connection: Connection, collection: str, id: str) -> int | None:
 
 def check_version(version: Any) -> int | None:
     """Return a version if it can be one; raises `InvalidOption`."""
-    if version is None or (isinstance(version, int) and version > 0 and version is not True):
+    if version is None:
+        return None
+    if isinstance(version, int) and version is not True and 0 < version < 2**63:
         return version
-    raise InvalidOption("if_version", f"{version!r} is no version: they count from 1")
+    raise InvalidOption("if_version", f"{shortened(version)} is no version: they count from 1")

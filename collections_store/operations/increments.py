@@ -41,7 +41,7 @@ class Increment:
 
     def __call__(self, connection: Connection) -> Any:
         writer = Writer(connection, self.collection)
-        if writer.statements.feed is None and self._is_simple(connection):
+        if self._is_simple(connection, writer):
             sql = writer.statements.by_id.increment(self.path.keys)
             fresh = writer.parameters(self.id, self._text(Document(self.id, {})), None)
             rows = connection.rows(sql, {**fresh, "by": self.by})
@@ -52,7 +52,11 @@ class Increment:
     def written(self) -> Mapping[str, str]:
         return self._written
 
-    def _is_simple(self, connection: Connection) -> bool:
+    def _is_simple(self, connection: Connection, writer: Writer) -> bool:
+        """Can one statement say it, and tell what is the matter if it fails?"""
+        statements = writer.statements
+        if statements.feed is not None or any(i.unique for i in statements.options.indexes):
+            return False
         whole = type(self.by) is int and abs(self.by) <= NINES
         return whole and connection.database.can_order(self.path.keys)
 
@@ -95,6 +99,8 @@ def read_increment(path: Any, by: Any, initial: Any) -> Path:
     if not isinstance(path, str | Path):
         raise InvalidUpdate("", f"{shortened(path)} is no path")
     found = Path.parse(path) if isinstance(path, str) else path
+    if any(key.startswith("$") for key in found.keys):
+        raise InvalidUpdate(f"$inc.{path}", "names no single field of the body")
     for number in (by, initial):
         if type(number) not in {int, float}:
             raise InvalidUpdate(f"$inc.{path}", f"{shortened(number)} is no number")

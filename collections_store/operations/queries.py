@@ -213,9 +213,9 @@ def check_window(skip: Any, limit: Any) -> tuple[int, int | None]:
 
 
 def read_doomed(filter: Any, equals: Any, rules: codec.Codec) -> Filter:
-    """Read what is to be deleted: all of it must be asked for by `{}`, not by None."""
+    """Read what is to be changed or deleted: all of it must be asked for by `{}`, not by None."""
     if filter is None:
-        raise InvalidFilter("", "what shall be deleted? {} asks for all objects")
+        raise InvalidFilter("", "which objects? {} asks for all of them")
     return Filter.parse(filter, equals, rules)
 
 
