@@ -226,6 +226,7 @@ class Rename:
 
     def __call__(self, connection: Connection) -> None:
         store = connection.store
+        connection.changed(store.lock, {"name": self.collection})  # what is copied must be the last
         entered = connection.rows(store.enter_copy, {"name": self.new, "old": self.collection})
         if not entered and connection.rows(store.resolve, {"name": self.new}):
             raise CollectionExists(self.new)
