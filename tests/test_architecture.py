@@ -124,6 +124,7 @@ FLOORS = [
         "operations.explaining",
         "operations.increments",
         "operations.indexing",
+        "operations.locking",
         "operations.ordered",
         "operations.purging",
         "operations.queries",

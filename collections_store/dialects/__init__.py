@@ -134,6 +134,11 @@ class Database(Protocol):
     def lock_table(self, table: sa.Table) -> str | None:
         """Return the statement that keeps other migrations out; None: `begin` did."""
 
+    def keep_out(self, table: sa.Table, *, readers: bool) -> str | None:
+        """Return the statement that keeps other transactions from writing to a table, and `readers` from
+        reading it, until this one ends; None: `begin` did.
+        """
+
     def document_columns(self) -> tuple[sa.Column[int], sa.Column[str]]:
         """Return the columns `seq`, the natural order, and `id`."""
 

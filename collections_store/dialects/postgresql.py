@@ -171,6 +171,11 @@ def lock_table(table: sa.Table) -> str:
     return f"LOCK TABLE {reference(table)} IN EXCLUSIVE MODE"
 
 
+def keep_out(table: sa.Table, *, readers: bool) -> str:
+    """Take the lock that an index takes to be made, or that all else takes."""
+    return f"LOCK TABLE {reference(table)} IN {'ACCESS EXCLUSIVE' if readers else 'SHARE'} MODE"
+
+
 def document_columns() -> tuple[sa.Column[int], sa.Column[str]]:
     """Ids compare by code point, as on SQLite."""
     return (

@@ -172,6 +172,10 @@ def options_for_callers() -> dict[str, Any]:
     return {}
 
 
+def keep_out(table: sa.Table, *, readers: bool) -> None:
+    """BEGIN IMMEDIATE keeps out who writes; who reads sees what was before."""
+
+
 def lock_table(table: sa.Table) -> None:
     """BEGIN IMMEDIATE keeps others out already."""
 

@@ -12,6 +12,7 @@ from ..document import CollectionInfo, moment
 from ..errors import CollectionExists, CollectionNotFound, CollectionsStoreError
 from ..schema import now
 from ..statements import CatalogueStatements, Statements
+from .locking import Entry, lock_entry, read_entry
 from .recording import Pending
 
 if TYPE_CHECKING:
@@ -165,15 +166,18 @@ class Configure:
     SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> None:
-        store = connection.store
-        connection.changed(store.lock, {"name": self.collection})
-        found = connection.rows(store.resolve, {"name": self.collection})
-        if not found:
-            raise CollectionAbsent(self.collection)
-        options = CollectionOptions.from_text(found[0][1])
+        options = self._found(read_entry(connection, self.collection))
+        if self.settings.apply(options) == options:
+            return  # nobody was waited for
+        options = self._found(lock_entry(connection, self.collection))
         wanted = self.settings.apply(options)
         if wanted != options:
             self._change(connection, options, wanted)
+
+    def _found(self, entry: Entry | None) -> CollectionOptions:
+        if entry is None:
+            raise CollectionAbsent(self.collection)
+        return entry[1]
 
     def _change(
         self, connection: Connection, options: CollectionOptions, wanted: CollectionOptions
@@ -200,6 +204,7 @@ class Drop:
 
     def __call__(self, connection: Connection) -> bool:
         store = connection.store
+        lock_entry(connection, self.collection)
         forgotten = connection.rows(store.forget, {"name": self.collection})
         for table, text, _ in forgotten:
             options = CollectionOptions.from_text(text)
@@ -226,6 +231,7 @@ class Rename:
 
     def __call__(self, connection: Connection) -> None:
         store = connection.store
+        lock_entry(connection, self.collection)  # what is copied must be the last
         entered = connection.rows(store.enter_copy, {"name": self.new, "old": self.collection})
         if not entered and connection.rows(store.resolve, {"name": self.new}):
             raise CollectionExists(self.new)

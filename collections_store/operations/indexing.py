@@ -15,6 +15,7 @@ from ..index import MAX_INDEXES, Index, ways_of
 from ..matcher import matches, plain
 from ..ordering import key_of
 from .catalogue import CollectionAbsent
+from .locking import Entry, lock_entry, read_entry
 from .queries import Find
 from .reading import matching
 
@@ -36,12 +37,12 @@ class CreateIndex:
     SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> str:
-        connection.changed(connection.store.lock, {"name": self.collection})
-        table, options = _read(connection, self.collection)
-        if self._is_there(options):
-            return self.index.name
+        if self._is_there(_read(connection, self.collection)[1]):
+            return self.index.name  # nobody was waited for
         self._check(connection.database)
-        _Indexes(connection, self.collection, table, options).add(self.index)
+        table, options = _lock(connection, self.collection, readers=False)
+        if not self._is_there(options):
+            _Indexes(connection, self.collection, table, options).add(self.index)
         return self.index.name
 
     def _check(self, database: Database) -> None:
@@ -71,8 +72,9 @@ class DropIndex:
     SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> bool:
-        connection.changed(connection.store.lock, {"name": self.collection})
-        table, options = _read(connection, self.collection)
+        if _read(connection, self.collection)[1].find(self.name) is None:
+            return False
+        table, options = _lock(connection, self.collection, readers=True)
         index = options.find(self.name)
         if index is None:
             return False
@@ -210,12 +212,18 @@ class _Indexes:
         self._connection.catalogue.forget(self._collection)
 
 
-def _read(connection: Connection, collection: str) -> tuple[str, CollectionOptions]:
-    rows = connection.rows(connection.store.resolve, {"name": collection})
-    if not rows:
+def _read(connection: Connection, collection: str) -> Entry:
+    return _found(collection, read_entry(connection, collection))
+
+
+def _lock(connection: Connection, collection: str, *, readers: bool) -> Entry:
+    return _found(collection, lock_entry(connection, collection, readers=readers))
+
+
+def _found(collection: str, entry: Entry | None) -> Entry:
+    if entry is None:
         raise CollectionAbsent(collection)
-    table, options = rows[0]
-    return table, CollectionOptions.from_text(options)
+    return entry
 
 
 def _key(document: Document, index: Index) -> Key:

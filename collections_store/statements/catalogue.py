@@ -135,6 +135,16 @@ class CatalogueStatements:
         """Create a collection's table."""
         return self._sql(sa.schema.CreateTable(documents_table(table, self.names, self.database)))
 
+    def find_table(self, table: str) -> dict[str, str]:
+        """Return the parameter with which `has_table` looks for a collection's table."""
+        found = documents_table(table, self.names, self.database)
+        return {"reference": self.database.reference(found)}
+
+    def keep_out(self, table: str, *, readers: bool) -> str | None:
+        """Keep others from a collection's table; None: they are kept out already."""
+        kept = documents_table(table, self.names, self.database)
+        return self.database.keep_out(kept, readers=readers)
+
     def drop_table(self, table: str) -> str:
         """Drop a collection's table, unless someone did so by hand."""
         dropped = documents_table(table, self.names, self.database)

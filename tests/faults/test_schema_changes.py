@@ -1,0 +1,99 @@
+"""What changes a collection while others write to it, or change it too."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from conftest import Place
+from faults.test_change_feed import InThread, wait_for_a_lock
+
+from collections_store import Store
+
+
+def engine_of(place: Place) -> sa.Engine:
+    return sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"))
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["url", "engine"])
+def test_a_rename_keeps_what_another_configures_just_then(postgres_place: Place, own: bool) -> None:
+    engine = engine_of(postgres_place)
+    where: Any = {"url": postgres_place.url} if own else {"engine": engine}
+    with Store(**where, **postgres_place.options) as store:
+        store["old"].put("a", {"n": 1})
+        with engine.begin() as connection:
+            store.bind(connection)["old"].create_index("n", name="by_n")
+            renaming = InThread(lambda: store.rename("old", "new"))
+            wait_for_a_lock(postgres_place)
+        renaming.result()
+        assert [index.name for index in store["new"].indexes()] == ["by_n"]
+    engine.dispose()
+
+
+PATIENT = "?options=-cdeadlock_timeout%3D60s"
+"""Who has this does not notice a deadlock: the other one does, and fails."""
+
+CHANGES: dict[str, Callable[[Store], Any]] = {
+    "create_index": lambda store: store["things"].create_index("m"),
+    "drop_index": lambda store: store["things"].drop_index("by_n"),
+    "configure": lambda store: store.get_sync_collection("things", ttl=1000),
+    "rename": lambda store: store.rename("things", "others"),
+    "drop": lambda store: store.drop("things"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_who_writes_and_who_changes_the_schema_do_not_wait_for_each_other(
+    postgres_place: Place, change: str
+) -> None:
+    place = postgres_place
+    with (
+        Store(place.url, **place.options) as store,
+        Store(place.url + PATIENT, **place.options) as patient,
+    ):
+        store.get_sync_collection("things", changes=True).create_index("n", name="by_n")
+        with store.transaction() as tx:
+            tx["things"].put("a", {"n": 1})
+            changing = InThread(lambda: CHANGES[change](patient))
+            wait_for_a_lock(place)
+        changing.result()
+        left = {"rename": ["others"], "drop": []}.get(change, ["things"])
+        assert [info.name for info in store.collections()] == left
+
+
+def test_an_index_is_made_while_others_read(postgres_place: Place) -> None:
+    place = postgres_place
+    with Store(place.url, **place.options) as store, Store(place.url, **place.options) as other:
+        store["things"].put("a", {"n": 1})
+        with store.transaction() as reading:
+            assert reading["things"].count() == 1
+            other["things"].create_index("n")
+            with other.transaction() as changing:
+                changing["things"].create_index("m")
+                assert store["things"].count({"n": 1}) == 1
+
+
+def test_what_changes_nothing_waits_for_nobody(postgres_place: Place) -> None:
+    place = postgres_place
+    with Store(place.url, **place.options) as store, Store(place.url, **place.options) as other:
+        things = store.get_sync_collection("things", ttl=1000)
+        things.create_index("n")
+        with store.transaction() as tx:
+            tx["things"].put("a", {"n": 1})
+            assert not other["things"].drop_index("none")
+            other["things"].create_index("n")
+            assert other.get_sync_collection("things", ttl=1000).count() == 0
+
+
+def test_tables_that_were_dropped_by_hand(shared_place: Place) -> None:
+    place, name = shared_place, "Things"
+    with Store(place.url, **place.options) as store:
+        table = sa.inspect(store.model(name)).local_table
+        engine = engine_of(place)
+        table.drop(engine)
+        engine.dispose()
+        assert store.drop(name)
+        assert store.collections() == []
+        store[name].create_index("n")
+        store.rename(name, "new")
+        assert [info.name for info in store.collections()] == ["new"]
