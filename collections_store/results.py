@@ -76,8 +76,8 @@ class InsertManyResult:
 
 @dataclass(frozen=True, slots=True)
 class BulkWriteResult:
-    """What the requests of a bulk came to, added up; `upserted_ids` holds the ids by the positions of
-    their requests, `refused` the requests that failed.
+    """What the requests of a bulk came to, added up; `inserted_ids` and `upserted_ids` hold ids by the
+    positions of their requests, `refused` the requests that failed.
     """
 
     inserted_count: int = 0
@@ -85,6 +85,7 @@ class BulkWriteResult:
     modified_count: int = 0
     deleted_count: int = 0
     upserted_ids: dict[int, str] = field(default_factory=dict)
+    inserted_ids: dict[int, str] = field(default_factory=dict, repr=False)
     refused: tuple[Refusal, ...] = field(default=(), repr=False)
 
     @property
@@ -99,6 +100,7 @@ class BulkWriteResult:
             self.modified_count + other.modified_count,
             self.deleted_count + other.deleted_count,
             {**self.upserted_ids, **other.upserted_ids},
+            {**self.inserted_ids, **other.inserted_ids},
             self.refused + other.refused,
         )
 

@@ -57,13 +57,15 @@ class BulkBatch:
             if isinstance(connection.database.translate(error), UniqueViolated):
                 return None
             raise
-        return BulkWriteResult(inserted_count=done.inserted_count, refused=done.refused)
+        refused = {each.position for each in done.refused}
+        ids = {place: each.id for place, each in run if place not in refused}
+        return BulkWriteResult(len(ids), inserted_ids=ids, refused=done.refused)
 
     def _one_by_one(self, connection: Connection, run: list[Part]) -> BulkWriteResult:
         result = BulkWriteResult()
         for position, operation in run:
             try:
-                result += _counted(position, attempt(connection, operation))
+                result += _counted(position, operation, attempt(connection, operation))
             except CollectionsStoreError as error:
                 if self.strict or isinstance(error, CollectionAbsent | TransactionConflict):
                     raise
@@ -94,7 +96,7 @@ def _runs(parts: Iterable[Part]) -> Iterator[list[Part]]:
         yield run
 
 
-def _counted(position: int, done: Any) -> BulkWriteResult:
+def _counted(position: int, operation: Any, done: Any) -> BulkWriteResult:
     match done:
         case UpdateResult(matched, modified, None):
             return BulkWriteResult(matched_count=matched, modified_count=modified)
@@ -102,7 +104,8 @@ def _counted(position: int, done: Any) -> BulkWriteResult:
             return BulkWriteResult(upserted_ids={position: id})
         case DeleteResult(deleted):
             return BulkWriteResult(deleted_count=deleted)
-    return BulkWriteResult(inserted_count=1)  # what an insertion gives is the version
+    assert isinstance(operation, Insert)  # which gives the version
+    return BulkWriteResult(1, inserted_ids={position: operation.id})
 
 
 def _id_of(operation: Any) -> str | None:

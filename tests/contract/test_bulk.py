@@ -116,10 +116,16 @@ def test_mistakes_are_no_refusals(things: Any) -> None:
         ([("a", 1)], "if_version"),
         ([("a", 1, 1)], "replace"),
         ({"a": 1}, "if_version"),
+        ([{"a": 1, "b": 2}], "replace"),
+        ([{"a", "b"}], "replace"),
     ]
     for given, mode in mistakes:
         with pytest.raises(InvalidId, match="give"):
             things.put_many(given, mode=mode)
+    for verb in (things.put_many, things.insert_many, things.bulk_write):
+        for given in (5, None, "ab", InsertOne({})):
+            with pytest.raises(InvalidOption, match="iterable"):
+                verb(given)
     with pytest.raises(InvalidOption, match="mode"):
         things.put_many({"a": 1}, mode="upsert")
     with pytest.raises(InvalidOption, match="if_version"):
@@ -219,6 +225,7 @@ def test_bulk_write(things: Any) -> None:
         modified_count=5,
         deleted_count=4,
         upserted_ids={5: "new"},
+        inserted_ids={0: "4", 1: "5"},
     )
     assert result.upserted_count == 1
     assert found(things) == {"1": {"n": 11}, "new": {"n": 7}}
@@ -271,6 +278,7 @@ def test_an_atomic_bulk_is_all_or_nothing(things: Any, ordered: bool) -> None:
     result = things.bulk_write(
         [InsertOne({"n": n}) for n in range(1200)], atomic=True, ordered=ordered
     )
+    assert [things.get(result.inserted_ids[n])["n"] for n in (0, 500, 1199)] == [0, 500, 1199]
     assert result.inserted_count == things.count() == 1200
 
 

@@ -202,6 +202,8 @@ MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any], type[Exception]]] = [
     ("increment", ("ada", "age", float("nan")), {}, InvalidUpdate),
     ("increment", ("ada", "", 1), {}, InvalidUpdate),
     ("increment", ("ada", "$id", 1), {}, InvalidUpdate),
+    ("increment", ("ada", "likes.$", 1), {}, InvalidUpdate),
+    ("increment", ("ada", "likes.$[]", 1), {}, InvalidUpdate),
     ("increment", ("ada", 5, 1), {}, InvalidUpdate),
     ("increment", ("ada", "age", 1), {"initial": None}, InvalidUpdate),
 ]
@@ -257,7 +259,12 @@ def test_unique_indexes_hold_for_updates(people: Any) -> None:
     people.increment("ada", "in.n")
     with pytest.raises(DuplicateKey):
         people.increment("bob", "in.n")
-    assert people.get("bob") == PEOPLE["bob"]
+    people.update("bob", {"$set": {"in.n": 0}})
+    before = people.list()
+    with pytest.raises(DuplicateKey) as caught:
+        people.increment("bob", "in.n")
+    assert caught.value.key == {"in.n": 1}
+    assert people.list() == before
 
 
 def test_within_a_transaction(store: Any) -> None:

@@ -108,7 +108,7 @@ def test_a_collection_that_is_not_there_has_no_versions(store: Any) -> None:
     assert store.collections() == []
 
 
-@pytest.mark.parametrize("wrong", [0, -1, True, 1.0, "1"])
+@pytest.mark.parametrize("wrong", [0, -1, True, 1.0, "1", 2**63])
 def test_what_is_no_version(things: Any, wrong: Any) -> None:
     things.put("a", 1)
     with pytest.raises(InvalidOption, match="if_version"):
@@ -153,6 +153,17 @@ def test_change(things: Any) -> None:
     assert isinstance(caught.value, KeyError)
     assert things.change("b", lambda _: None, default=None) is None
     assert things.exists("b")
+    assert things.change("b", lambda body: body) is None
+    assert version(things, "b") == 1
+    default: list[int] = []
+    assert things.change("c", lambda body: [*body, body.append(1)][:1], default=default) == [None]
+    assert default == []
+
+
+def test_change_tells_what_is_stored(open_store: Any) -> None:
+    things = open_store(nul="replace", default=str)["things"]
+    assert things.change("a", lambda _: {"a\0": 1 + 2j}, default=0) == {"a\ufffd": "(1+2j)"}
+    assert things.get("a") == {"a\ufffd": "(1+2j)"}
 
 
 def test_change_begins_anew_when_another_was_faster(shared_place: Place) -> None:
@@ -196,6 +207,8 @@ def test_a_function_that_fails_changes_nothing(things: Any) -> None:
     ):
         with pytest.raises(error):
             things.change("a", function)
+    with pytest.raises(InvalidOption, match="function"):
+        things.change("a", 5)
     for attempts in (0, True, 1.5):
         with pytest.raises(InvalidOption, match="attempts"):
             things.change("a", lambda body: body, attempts=attempts)

@@ -5,7 +5,7 @@ import asyncio
 import random
 import sqlite3
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -227,3 +227,27 @@ def test_a_connection_that_broke_under_a_cancelled_write_leaves_doubt() -> None:
 def test_an_error_that_is_no_cancellation_tells_nothing() -> None:
     assert was_committed(ValueError()) is None
     assert was_committed(asyncio.CancelledError()) is None
+
+
+def test_a_cancelled_call_of_several_batches_says_that_a_part_was_written(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with AsyncStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
+            things = store["things"]
+            written = asyncio.Event()
+
+            def given() -> Iterator[tuple[str, int]]:
+                for number in range(10**9):
+                    if number == 2500:
+                        written.set()
+                    yield str(number), number
+
+            task = asyncio.create_task(things.put_many(given()))
+            await written.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError) as caught:
+                await task
+            assert was_committed(caught.value) is None
+            assert len("".join(caught.value.__notes__)) < 1000
+            assert await things.count() >= 2000
+
+    asyncio.run(main())
