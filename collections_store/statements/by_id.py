@@ -7,7 +7,7 @@ nothing: it is purged first.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -19,6 +19,7 @@ from .compiling import compiled
 from .rows import body_text, document_columns, is_expired, is_live, number
 
 ONE: Final[sa.ColumnElement[Any]] = sa.literal_column("1")
+PATHS_KEPT: Final = 256
 ZERO: Final[sa.ColumnElement[Any]] = sa.literal_column("0")
 """SQLAlchemy binds an offset of its own unless SQLite is given one."""
 
@@ -28,7 +29,9 @@ class IdStatements:
 
     def __init__(self, table: sa.Table, options: CollectionOptions, database: Database) -> None:
         self._table, self._options, self._database = table, options, database
-        self._increments: dict[tuple[str, ...], str] = {}
+        self._increment = lru_cache(maxsize=PATHS_KEPT)(
+            lambda keys: self._sql(self._incremented(keys))
+        )
 
     @cached_property
     def get(self) -> str:
@@ -232,9 +235,7 @@ class IdStatements:
         """Increase the integer at `keys` by `:by`, or write `:body` where there is no `:id`; gives the
         integer's text, or nothing where there is none.
         """
-        if keys not in self._increments:
-            self._increments[keys] = self._sql(self._incremented(keys))
-        return self._increments[keys]
+        return self._increment(keys)
 
     def _incremented(self, keys: tuple[str, ...]) -> Any:
         insert, c = self._fresh(), self._table.c
