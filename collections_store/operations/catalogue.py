@@ -220,8 +220,8 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """Give a collection another name. Its table is renamed too: what still holds the old one must
-    look it up again, and cannot write to the wrong collection.
+    """Give a collection another name. Its tables are renamed too: what still holds the old ones must
+    look them up again, and can neither write to nor watch the wrong collection.
     """
 
     collection: str
@@ -231,16 +231,17 @@ class Rename:
 
     def __call__(self, connection: Connection) -> None:
         store = connection.store
-        lock_entry(connection, self.collection)  # what is copied must be the last
+        entry = lock_entry(connection, self.collection)  # what is copied must be the last
         entered = connection.rows(store.enter_copy, {"name": self.new, "old": self.collection})
         if not entered and connection.rows(store.resolve, {"name": self.new}):
             raise CollectionExists(self.new)
         if not entered:
             raise CollectionNotFound(self.collection)
         number, table = entered[0]
-        if not connection.rows(store.forget, {"name": self.collection}):
+        if entry is None or not connection.rows(store.forget, {"name": self.collection}):
             raise CollectionNotFound(self.collection)  # another process was faster
-        _give_table(connection, number, self.new, table)
+        table = _give_table(connection, number, self.new, table)
+        _rename_feed(connection, self.new, table, entry[1])
         for name in (self.collection, self.new):
             connection.catalogue.forget(name)
 
@@ -298,6 +299,17 @@ def _with_feed(connection: Connection, table: str, options: CollectionOptions) -
     feed = replace(options.feed, physical=store.names.feed(table))
     connection.changed(store.feed(feed).create)
     return replace(options, feed=feed)
+
+
+def _rename_feed(connection: Connection, new: str, table: str, options: CollectionOptions) -> None:
+    """Give the table of changes the name that goes with a collection's table."""
+    if options.feed is None:
+        return
+    store = connection.store
+    connection.record_now()  # by the old names
+    renamed = replace(options.feed, physical=store.names.feed(table))
+    connection.changed(store.rename_table(options.feed.physical, renamed.physical))
+    _keep_options(connection, new, replace(options, feed=renamed))
 
 
 def _drop_feed(connection: Connection, collection: str, feed: Feed) -> None:

@@ -57,6 +57,9 @@ class Connection(Protocol):
     def record(self, change: Pending) -> None:
         """Have a change recorded with the transaction."""
 
+    def record_now(self) -> None:
+        """Record what waits for that, in this transaction."""
+
     def savepoint(self) -> AbstractContextManager[None]:
         """Return the context, within a transaction, that undoes what was done in it if it fails."""
 
@@ -68,26 +71,37 @@ class Connection(Protocol):
 
 
 class Mark:
-    """A place in a transaction to which it can be rolled back."""
+    """A place in a transaction to which it can be rolled back. What was pending there is pending again
+    then, also if it was recorded since: that was undone.
+    """
 
-    __slots__ = ("depth", "pending")
+    __slots__ = ("_length", "_pending", "depth")
 
-    def __init__(self, depth: int, pending: int) -> None:
-        self.depth, self.pending = depth, pending
+    def __init__(self, depth: int, pending: list[Pending]) -> None:
+        self.depth, self._pending, self._length = depth, pending, len(pending)
+
+    def pending(self) -> list[Pending]:
+        """Return the list as it was; it has only grown."""
+        del self._pending[self._length :]
+        return self._pending
 
 
 class DriverConnection:
     """A connection of the store's own, in the driver's autocommit mode."""
 
-    __slots__ = ("_depth", "before_commit", "catalogue", "committing", "database", "driver", "grouped",
-                 "pending", "store")  # fmt: skip
+    __slots__ = ("_depth", "_recorded", "before_commit", "catalogue", "committing", "database", "driver",
+                 "grouped", "pending", "store")  # fmt: skip
 
     def __init__(self, driver: Any, catalogue: Catalogue) -> None:
         self.driver, self.catalogue = driver, catalogue
         self.before_commit: list[Callable[[], None]] = []
         """Called before each COMMIT; one that raises prevents it."""
         self.pending: list[Pending] = []
-        """Changes to be recorded when the transaction commits; what is rolled back is not."""
+        """Changes to be recorded when the transaction commits; what is rolled back is not. A list that was
+        recorded is left as it is, for a `Mark` may have it.
+        """
+        self._recorded: set[str] = set()
+        """The collections of which some were recorded in this transaction."""
         self.grouped = False
         self.committing = False
         """Was COMMIT said since the last BEGIN?"""
@@ -126,6 +140,11 @@ class DriverConnection:
     def record(self, change: Pending) -> None:
         self.pending.append(change)
 
+    def record_now(self) -> None:
+        changes, self.pending = self.pending, []
+        if changes:
+            self._recorded |= record(self, changes)
+
     def begin(self, *, write: bool, snapshot: bool = True) -> None:
         """Begin a transaction."""
         self.committing = False
@@ -145,19 +164,19 @@ class DriverConnection:
 
     def commit(self) -> None:
         """Commit the transaction, unless one of `before_commit` objects."""
-        changes, self.pending = self.pending, []
-        recorded = record(self, changes) if changes else ()
+        self.record_now()
         for objects in self.before_commit:
             objects()
         self.committing = True
         self.say(COMMIT)
         self.grouped = False
-        if recorded:
+        if self._recorded:
+            recorded, self._recorded = self._recorded, set()
             self.catalogue.changed(recorded)
 
     def rollback(self) -> None:
         """Roll back the transaction, unless the database did."""
-        self.pending.clear()
+        self.pending, self._recorded = [], set()
         self.grouped = False
         if self.in_transaction():
             self.say(ROLLBACK)
@@ -165,7 +184,7 @@ class DriverConnection:
     def mark(self) -> Mark:
         """Return the place where the transaction is: a savepoint."""
         self._depth += 1
-        mark = Mark(self._depth, len(self.pending))
+        mark = Mark(self._depth, self.pending)
         self.say(savepoint(mark.depth))
         return mark
 
@@ -176,7 +195,7 @@ class DriverConnection:
 
     def back_to(self, mark: Mark) -> None:
         """Undo what was done since `mark`; where the database cannot, undo the whole transaction."""
-        del self.pending[mark.pending :]
+        self.pending = mark.pending()
         self.catalogue.forget_all()
         try:
             self.say(back_to(mark.depth))
@@ -243,6 +262,9 @@ class SharedConnection:
 
     def record(self, change: Pending) -> None:
         self.recorded |= record(self, [change])
+
+    def record_now(self) -> None:
+        """Nothing waits."""
 
     def say(self, words: str) -> None:
         """Execute what has no parameters and gives no rows."""

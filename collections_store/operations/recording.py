@@ -3,7 +3,7 @@
 The rules:
 
 1. Changes wait in `Connection.pending` until the transaction commits; what a savepoint takes back, it
-   takes from there too. Within a caller's own transaction, whose end nobody here sees, they are
+   takes from there too, and puts back there what was recorded since. Within a caller's own transaction, whose end nobody here sees, they are
    recorded at once.
 2. Who records holds the collection's entry in the catalogue until its commit is done. So the places
    of changes come in the order of commits, and whoever sees one sees all before it.

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from conftest import Place
 from faults.test_change_feed import InThread, wait_for_a_lock
 
-from collections_store import Store
+from collections_store import Change, ChangesLost, Collection, Store
 
 
 def engine_of(place: Place) -> sa.Engine:
@@ -97,3 +97,41 @@ def test_tables_that_were_dropped_by_hand(shared_place: Place) -> None:
         store[name].create_index("n")
         store.rename(name, "new")
         assert [info.name for info in store.collections()] == ["new"]
+
+
+def test_who_watches_a_name_hears_nothing_of_the_collection_that_had_it(
+    shared_place: Place,
+) -> None:
+    place = shared_place
+    with Store(place.url, **place.options) as store, Store(place.url, **place.options) as other:
+        things = store.get_sync_collection("things", changes=True)
+        things.put("a", 1)
+        stream = things.watch(after="oldest")
+        assert next(stream).id == "a"
+        other.rename("things", "old")
+        other.get_sync_collection("things", changes=True)
+        other["old"].put("of the old one", 1)
+        with pytest.raises(ChangesLost):
+            stream.try_next()
+        assert [each.id for each in drained(other["old"])] == ["a", "of the old one"]
+        other.get_sync_collection("old", changes="after").put("b", 1)
+        assert [each.id for each in drained(store["old"])] == ["a", "of the old one", "b"]
+
+
+def test_a_rename_that_is_undone_keeps_what_was_to_be_recorded(shared_place: Place) -> None:
+    with Store(shared_place.url, **shared_place.options) as store:
+        store.get_sync_collection("things", changes=True)
+        with store.transaction() as tx:
+            tx["things"].put("a", 1)
+            with pytest.raises(ZeroDivisionError), tx.transaction():
+                tx["things"].put("undone", 1)
+                tx.rename("things", "others")
+                tx["others"].put("undone too", 1)
+                raise ZeroDivisionError
+            tx["things"].put("b", 1)
+        assert [each.id for each in drained(store["things"])] == ["a", "b"]
+
+
+def drained(things: Collection) -> list[Change]:
+    """Return all changes that are kept."""
+    return list(things.watch(after="oldest", timeout=0))
