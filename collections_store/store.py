@@ -302,10 +302,10 @@ class Store(Collections):
         return connections(self._url, self._options, self._database)
 
     def _new_bell(self) -> Bell:
-        """Have a bell; nobody else writes what lives in this store's one connection, unless its engine
-        is the caller's.
+        """Have a bell; nobody else writes what lives in this store's one connection, and to look there
+        while a caller is in a transaction would disturb that.
         """
-        private = self._given is None and self._database.is_private(self._url)
+        private = self._database.is_private(self._url)
         return Bell(None if private else weakref.WeakMethod(self._last_change))
 
     def _last_change(self, collection: str) -> Place | None:

@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -657,14 +656,3 @@ def test_a_closed_store(store: Any, things: Any) -> None:
         stream.try_next()
     with pytest.raises(StoreClosed):
         next(waiting)
-
-
-def test_a_transaction_of_the_callers_in_memory_wakes_who_waits() -> None:
-    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
-    with Store(engine=engine) as store, ThreadPoolExecutor(1) as threads:
-        store.create_collection("things", changes=True)
-        waiting = threads.submit(next, store["things"].watch(timeout=60))
-        with engine.begin() as connection:
-            store.bind(connection)["things"].put("a", 1)
-        assert waiting.result(60).id == "a"
-    engine.dispose()
