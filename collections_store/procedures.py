@@ -234,11 +234,8 @@ def change(
         found = yield GetDocument(collection, id)
         if found is None and options["default"] is ...:
             raise DocumentNotFound(collection, id)
-        before = None if found is None else codec.encode(found.body)
         begun = deepcopy(options["default"]) if found is None else found.body
         text = codec.encode((yield Call(function, begun)))
-        if text == before:
-            return decode(text)
         try:
             if found is None:
                 yield Insert(collection, id, text)

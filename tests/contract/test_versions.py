@@ -154,7 +154,7 @@ def test_change(things: Any) -> None:
     assert things.change("b", lambda _: None, default=None) is None
     assert things.exists("b")
     assert things.change("b", lambda body: body) is None
-    assert version(things, "b") == 1
+    assert version(things, "b") == 2
     default: list[int] = []
     assert things.change("c", lambda body: [*body, body.append(1)][:1], default=default) == [None]
     assert default == []

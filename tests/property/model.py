@@ -453,8 +453,8 @@ class Box:
         options = {each.name: getattr(request, each.name) for each in fields(request)}
         match request:
             case InsertOne():
-                self.insert_one(**options)
-                return BulkWriteResult(inserted_count=1)
+                id = self.insert_one(**options).inserted_id
+                return BulkWriteResult(inserted_count=1, inserted_ids={position: id})
             case DeleteOne() | DeleteMany():
                 verb = self.delete_one if isinstance(request, DeleteOne) else self.delete_many
                 return BulkWriteResult(deleted_count=verb(**options).deleted_count)

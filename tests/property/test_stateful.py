@@ -171,6 +171,12 @@ TWINS = {"list": "everything", "exists": "has"}
 """What the model calls verbs otherwise."""
 
 
+def _born(result: Any) -> dict[int, str]:
+    """Return the ids that a bulk gave, by the positions of their requests."""
+    inserted, upserted = (getattr(result, f"{way}_ids", {}) for way in ("inserted", "upserted"))
+    return {**inserted, **upserted} if isinstance(inserted, dict) else {}
+
+
 class Undone(Exception):
     """Ends a transaction without a commit."""
 
@@ -546,9 +552,9 @@ class Machine(RuleBasedStateMachine):
             try:
                 result = getattr(handle, verb)(*copies, **deepcopy(options))
             except BulkWriteError as error:
-                born.update(getattr(error.result, "upserted_ids", {}))
+                born.update(_born(error.result))
                 raise
-            born.update(getattr(result, "upserted_ids", {}))
+            born.update(_born(result))
             return result
 
         found = outcome(real, self.model.ordered)
