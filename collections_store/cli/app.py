@@ -9,7 +9,7 @@ from .database import db
 from .demo import demo
 from .exits import described
 from .indexes import index
-from .objects import delete, find, get, list_, put, remove
+from .objects import delete, find, get, list_, purge, put, remove
 from .program import Program
 from .questions import distinct, explain
 from .target import program_options
@@ -53,7 +53,7 @@ def program(ctx: click.Context) -> None:
 
 
 for _command in (
-    *(put, get, remove, find, list_, distinct, delete, explain),
+    *(put, get, remove, find, list_, distinct, delete, explain, purge),
     *(collections, drop, index, import_, export, info, db, demo),
 ):
     program.add_command(_command)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from .. import (
@@ -17,6 +18,7 @@ from .. import (
     InvalidId,
     InvalidIndex,
     Path,
+    Store,
 )
 from .definitions import read_indexes
 from .exits import Exit, Failure, code_of, one_line
@@ -29,13 +31,14 @@ class BadLine(BadItem):
 
 @dataclass
 class Import:
-    """The import of `items` into a collection.
+    """The import of `items` into a collection of a store.
 
-    `id_field` is where an object has its id; None: the items are lines of `export`. `tell` is
+    `name` is the input's. `id_field` is where an object has its id; None: the items are lines of `export`. `tell` is
     called with a sentence for each bad item, which is then left out; None: the first one ends the
     import. `with_indexes`: are the indexes that the items tell of made?
     """
 
+    store: Store
     collection: Collection
     items: Iterator[Item]
     name: str
@@ -45,9 +48,12 @@ class Import:
     with_indexes: bool = True
     kept: int = 0
     skipped: int = 0
+    expired: int = 0
     made: int = 0
     _indexes: list[Index] = field(default_factory=list)
     _making: Index | None = None
+    _given: int = 0
+    _end: BadLine | DamagedInput | None = None
 
     def batches(self) -> Iterator[int]:
         """Write batch by batch, and yield how many objects are kept after each; raises `Failure`,
@@ -82,49 +88,76 @@ class Import:
     def _write_batch(self) -> int:
         """Write up to `size` objects in one transaction; returns how many.
 
-        The library refuses an object when it meets it: that is the last one read. What a unique index forbids it names by its id. Where bad ones
-        are left out, the good ones are given again and the reading goes on. Where none are left
-        nothing is written, so that no collection comes into being.
+        The library refuses an object when it meets it: that is the last one given. What a unique index
+        forbids it names by its id. Where bad ones are left out, the good ones are given again. Where
+        none are left nothing is written, so that no collection comes into being.
         """
-        batch = self._first()
+        batch = self._read_batch()
         while batch:
             try:
-                self.collection.put_many(self._fill(batch), atomic=True)
+                self._write(batch)
             except (InvalidBody, InvalidId) as error:
-                self._bad(batch.pop().place, error)
-                batch = batch or self._first()
+                self._bad(batch.pop(self._given - 1).place, error)
             except DuplicateKey as error:
                 self._bad(_taken_out(batch, error).place, error)
-                batch = batch or self._first()
             else:
                 break
+        if self._end is not None:
+            raise self._end
         return len(batch)
 
-    def _first(self) -> list[Record]:
-        record = self._next()
-        return [] if record is None else [record]
+    def _read_batch(self) -> list[Record]:
+        """Read up to `size` objects. What ends the import waits for them: one of them may be bad too,
+        and stands before it.
+        """
+        batch: list[Record] = []
+        try:
+            while len(batch) < self.size and (record := self._next()) is not None:
+                batch.append(record)
+        except (BadLine, DamagedInput) as error:
+            self._end = error
+        return batch
 
-    def _fill(self, batch: list[Record]) -> Iterator[tuple[str, object]]:
-        for known in batch:
-            yield known.id, known.body
-        while len(batch) < self.size and (record := self._next()) is not None:
-            batch.append(record)
-            yield record.id, record.body
+    def _write(self, batch: list[Record]) -> None:
+        ends = {each.id: each.ends for each in batch}
+        if not any(ends.values()):
+            self.collection.put_many(self._giving(batch), atomic=True)
+            return
+        with self.store.transaction() as tx:
+            collection = tx[self.collection.name]
+            collection.put_many(self._giving(batch), atomic=True)
+            for id, end in ends.items():
+                if end is not None:
+                    collection.touch(id, ttl=max(end - datetime.now(UTC), timedelta.resolution))
+
+    def _giving(self, batch: list[Record]) -> Iterator[tuple[str, object]]:
+        """Yield objects, counting them; what ended the reading ends the writing too."""
+        for self._given, each in enumerate(batch, 1):
+            yield each.id, each.body
+        if self._end is not None:
+            raise self._end
 
     def _next(self) -> Record | None:
         for item in self.items:
             try:
                 found = to_record(item, self.id_field)
-                if isinstance(found, Record):
-                    return found
-                self._learn(found)
             except BadItem as error:
                 self._bad(item.place, error)
+                continue
+            if isinstance(found, Indexes):
+                self._learn(item, found)
+            elif found.ends is None or found.ends > datetime.now(UTC):
+                return found
+            else:
+                self.expired += 1
         return None
 
-    def _learn(self, found: Indexes) -> None:
-        if self.with_indexes:
-            self._indexes += read_indexes(found.values)
+    def _learn(self, item: Item, found: Indexes) -> None:
+        try:
+            if self.with_indexes:
+                self._indexes += read_indexes(found.values)
+        except BadItem as error:
+            self._bad(item.place, error)
 
     def _bad(self, place: str, error: Exception) -> None:
         sentence = f"{self.name}, {place}: {one_line(error)}"

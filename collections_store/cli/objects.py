@@ -29,9 +29,10 @@ _MISSING = object()
 @click.argument("collection")
 @click.argument("id")
 @click.argument("body", required=False)
+@click.option("--ttl", type=float, metavar="SECONDS", help="The object expires after that time.")
 @database_options
 @click.pass_obj
-def put(target: Target, collection: str, id: str, body: str | None) -> None:
+def put(target: Target, collection: str, id: str, body: str | None, ttl: float | None) -> None:
     """Write BODY, which is JSON, under ID, in the place of what was there.
 
     Without BODY, or when it is "-", standard input is read. Write "--" before a BODY or an ID that
@@ -42,7 +43,7 @@ def put(target: Target, collection: str, id: str, body: str | None) -> None:
     """
     value = read_json(body, "BODY")
     with target.to_write() as store:
-        store.get_sync_collection(collection).put(id, value)
+        store.get_sync_collection(collection).put(id, value, ttl=ttl)
 
 
 @click.command()
@@ -161,6 +162,22 @@ def delete(target: Target, collection: str, filter: str, *, yes: bool) -> None:
             consent(f"Delete {objects(found.count(asked))} of {collection}?")
         deleted = found.delete_many(asked).deleted_count
     click.echo(f"deleted {objects(deleted)} of {collection}", err=True)
+
+
+@click.command()
+@click.argument("collection", required=False)
+@database_options
+@click.pass_obj
+def purge(target: Target, collection: str | None) -> None:
+    """Delete what has expired in COLLECTION, or in all collections, and recorded changes that are
+    kept no longer.
+
+    What has expired is gone for every command already; this frees its space.
+    """
+    with target.to_read() as store:
+        names = [each.name for each in store.collections()] if collection is None else [collection]
+        deleted = sum(require(store, name).purge_expired() for name in names)
+    click.echo(f"deleted {objects(deleted)} that had expired", err=True)
 
 
 def _print(target: Target, collection: str, asked: Question, output: Format) -> None:

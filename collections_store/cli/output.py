@@ -23,11 +23,14 @@ def to_text(value: Any) -> str:
 
 
 def as_line(document: Document) -> str:
-    """Return the object as `export` writes and `import` reads it: `{"id":…,"body":…}`.
+    """Return the object as `export` writes and `import` reads it: `{"id":…,"body":…}`, and
+    `"expires_at"` if it expires.
 
     The body is encoded by itself: inside the line it may be one level deeper than a body may be.
     """
-    return f'{{"id":{to_text(document.id)},"body":{to_text(document.body)}}}'
+    time = document.expires_at
+    end = "" if time is None else f',"expires_at":"{time.isoformat()}"'
+    return f'{{"id":{to_text(document.id)},"body":{to_text(document.body)}{end}}}'
 
 
 def emit(*lines: str) -> None:

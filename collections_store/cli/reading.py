@@ -8,6 +8,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from io import BufferedReader
 from typing import IO, Any, Final, NoReturn, cast
@@ -18,8 +19,10 @@ _GZIP: Final = b"\x1f"
 """The first of gzip's two magic bytes; no JSON begins with it."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
+EXPIRES: Final = "expires_at"
+"""The key of a line of an export that tells when its object expires, if it does."""
 INDEXES: Final = "indexes"
-"""The one key of the line of an export that tells of indexes; a line of an object has two others."""
+"""The one key of the line of an export that tells of indexes; a line of an object has others."""
 
 
 class BadItem(ValueError):
@@ -40,11 +43,12 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An object to import, and where it stands."""
+    """An object to import, where it stands, and when it expires; None: the collection says."""
 
     place: str
     id: str
     body: Any
+    ends: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +98,26 @@ def to_record(item: Item, id_field: Path | None) -> Record | Indexes:
     if id_field is None:
         if isinstance(value, dict) and value.keys() == {INDEXES}:
             return Indexes(item.place, value[INDEXES])
-        if not isinstance(value, dict) or value.keys() != {"id", "body"}:
+        if not isinstance(value, dict) or value.keys() - {EXPIRES} != {"id", "body"}:
             raise BadItem(
                 'expected {"id": …, "body": …} as export writes it; '
                 "--id FIELD takes the id from a field of the object"
             )
-        return Record(item.place, _as_id(value["id"], "id"), value["body"])
+        return Record(item.place, _as_id(value["id"], "id"), value["body"], _end(value))
     return Record(item.place, _as_id(_field(value, id_field), str(id_field)), value)
+
+
+def _end(value: dict[str, Any]) -> datetime | None:
+    text = value.get(EXPIRES)
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        found = None
+    if found is None or found.tzinfo is None:
+        raise BadItem(f"{EXPIRES}: expected a time with its zone: 2030-01-31T12:00:00Z")
+    return found
 
 
 def _field(value: Any, field: Path) -> Any:

@@ -59,7 +59,8 @@ def import_(
     Each batch is one transaction. At a bad object the import ends: nothing of its batch is kept,
     and the message tells how many objects before it are. With --skip-errors it goes on without.
 
-    The indexes that an export tells of are made when all objects are in.
+    The indexes that an export tells of are made when all objects are in. An object that expires keeps
+    its time; one that has expired is left out.
     """
     file, name = _file_and_collection(file, collection)
     path = None if id_field is None else Path.parse(id_field)
@@ -69,14 +70,15 @@ def import_(
         store = stack.enter_context(target.to_write())
         handle = store.get_sync_collection(name)
         items, made = read_items(stream), not no_indexes
-        work = Import(handle, items, shown(file), path, batch_size, tell, made)
+        work = Import(store, handle, items, shown(file), path, batch_size, tell, made)
         show = stack.enter_context(progress(size))
         for kept in work.batches():
             show(kept, stream.tell() if size else 0)
         work.make_indexes()
     indexes = f" and {_indexes(work.made)}" if work.made else ""
     skipped = f", skipped {objects(work.skipped)}" if work.skipped else ""
-    _tell(f"imported {objects(work.kept)}{indexes} into {name}{skipped}")
+    expired = f", left out {objects(work.expired)} that had expired" if work.expired else ""
+    _tell(f"imported {objects(work.kept)}{indexes} into {name}{skipped}{expired}")
 
 
 @click.command()
@@ -97,7 +99,7 @@ def export(
 ) -> None:
     """Write all objects of COLLECTION to FILE, or to standard output.
 
-    Each is {"id": …, "body": …}, in natural order, as import reads it. If the collection has
+    Each is {"id": …, "body": …}, in natural order, as import reads it, with "expires_at" if it expires. If the collection has
     indexes, {"indexes": […]} comes before them. A FILE whose name ends in .gz is gzipped. The file
     comes into being, or is replaced, when everything is written.
     """

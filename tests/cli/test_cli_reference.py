@@ -13,7 +13,16 @@ from collections_store.cli.reference import reference
 PAGE = ROOT / "docs" / "reference" / "cli.md"
 EXPECTED = {
     *("import", "export", "put", "get", "remove", "find", "list", "collections", "drop", "info"),
-    *("distinct", "delete", "explain", "index", "index list", "index create", "index drop"),
+    *(
+        "distinct",
+        "delete",
+        "explain",
+        "purge",
+        "index",
+        "index list",
+        "index create",
+        "index drop",
+    ),
     *("demo", "db", "db upgrade", "db current", "db check", "db sql"),
 }
 

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -356,3 +357,61 @@ def test_an_input_that_breaks_off_tells_what_is_kept(
     arguments = ("import", str(tmp_path / "input"), "-c", "t", "--id", "n", "--batch-size", "3")
     message = sqlite.fails(6, *arguments)
     assert "Input/output error; nothing of this batch was imported, 6 objects" in message
+
+
+def test_what_expires_keeps_its_time(cli: Cli) -> None:
+    cli.done("put", "a", "1", "{}", "--ttl", "3600")
+    cli.done("put", "a", "2", "[]")
+    cli.done("put", "a", "3", "3", "--ttl", "0.001")
+    cli.done("put", "a", "4", "4", "--ttl", "3600")
+    for output in ("jsonl", "json"):
+        exported = cli.done("export", "a", "--output", output)
+        assert [each.keys() - {"id", "body"} for each in parsed(exported)] == [
+            {"expires_at"},
+            set(),
+            {"expires_at"},
+        ]
+        cli.done("import", "b", input=exported)
+        found = [parsed(cli.done(*command)) for command in (("export", "b"), ("find", "b"))]
+        assert found[0] == found[1]
+        for before, after in zip(parsed(exported), found[0], strict=True):
+            assert (before["id"], before["body"]) == (after["id"], after["body"])
+            assert ("expires_at" in before) == ("expires_at" in after)
+            if "expires_at" in before:
+                times = [datetime.fromisoformat(each["expires_at"]) for each in (before, after)]
+                assert abs(times[1] - times[0]) < timedelta(seconds=30)
+
+
+def test_what_has_expired_is_not_imported(cli: Cli) -> None:
+    dead = {"id": "a", "body": 1, "expires_at": "2001-01-01T00:00:00Z"}
+    result = cli("import", "t", input=lines(dead, {"id": "b", "body": 2, "expires_at": None}))
+    assert result.stderr == "imported 1 object into t, left out 1 object that had expired\n"
+    assert cli.objects("t") == {"b": 2}
+    again = cli("import", "u", input=lines(dead | {"expires_at": "2999-01-01T00:00:00Z"}, dead))
+    assert again.stderr.startswith("imported 1 object into u, left out 1 object")
+
+
+@pytest.mark.parametrize("time", [5, "soon", "2030-01-31T12:00:00", True, ["x"]])
+def test_a_time_that_is_none_is_a_bad_line(sqlite: Cli, time: object) -> None:
+    bad = lines({"id": "b", "body": 2}, {"id": "a", "body": 1, "expires_at": time})
+    message = sqlite.fails(3, "import", "t", input=bad)
+    assert message.startswith("standard input, line 2: expires_at: expected a time with its zone")
+    assert message.endswith("; nothing was imported")
+
+
+def test_expired_objects_are_purged(cli: Cli) -> None:
+    for collection in ("a", "b"):
+        cli.done("put", collection, "1", "{}", "--ttl", "0.001")
+        cli.done("put", collection, "2", "{}", "--ttl", "0.001")
+    cli.done("put", "b", "3", "{}")
+    assert cli("purge", "a").stderr == "deleted 2 objects that had expired\n"
+    assert cli("purge").stderr == "deleted 2 objects that had expired\n"
+    assert cli("purge").stderr == "deleted 0 objects that had expired\n"
+    assert "no collection" in cli.fails(1, "purge", "c")
+    assert "ttl" in cli.fails(2, "put", "b", "4", "{}", "--ttl", "soon")
+    assert "ttl" in cli.fails(2, "put", "b", "4", "{}", "--ttl=-1")
+
+
+def parsed(text: str) -> list[Any]:
+    values = [json.loads(line) for line in ([text] if text.startswith("[") else text.splitlines())]
+    return values[0] if text.startswith("[") else values
