@@ -29,7 +29,7 @@ class UpdateOne(Request):
 
     filter: Any
     update: Any
-    upsert: bool = field(default=False, kw_only=True)
+    upsert: bool = False
     array_filters: Any = field(default=None, kw_only=True)
     sort: Any = field(default=None, kw_only=True)
 
@@ -40,7 +40,7 @@ class UpdateMany(Request):
 
     filter: Any
     update: Any
-    upsert: bool = field(default=False, kw_only=True)
+    upsert: bool = False
     array_filters: Any = field(default=None, kw_only=True)
 
 
@@ -50,7 +50,7 @@ class ReplaceOne(Request):
 
     filter: Any
     replacement: Any
-    upsert: bool = field(default=False, kw_only=True)
+    upsert: bool = False
     sort: Any = field(default=None, kw_only=True)
 
 
