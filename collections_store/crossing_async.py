@@ -68,6 +68,24 @@ async def finished(job: AwaitedJob) -> None:
         raise cancelled
 
 
+async def whole(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of some work, which goes on to its end even if the task is cancelled meanwhile;
+    then that goes on, and `was_committed` tells whether the work succeeded.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is None:
+        return task.result()
+    done = not task.cancelled() and task.exception() is None
+    cancelled.collections_store_committed = done  # type: ignore[attr-defined]
+    raise cancelled
+
+
 def note(cancelled: asyncio.CancelledError, job: Job) -> None:
     """Tell the caller whether the write took place: see `was_committed`."""
     if getattr(job.error, "in_doubt", False):

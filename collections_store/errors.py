@@ -28,6 +28,11 @@ so `except KeyError` and `except CollectionNotFound` both work::
     ├── MemoryLimitExceeded (RuntimeError)   a stage of a pipeline holds too much
     ├── CollectionNotFound (KeyError)        there is no such collection to drop or rename
     ├── CollectionExists (ValueError)        the new name is taken
+    ├── InvalidDialogueMessage (ValueError)  a message is not the next one of its dialogue
+    │   └── RepeatedMessage                  it was accepted before
+    ├── DialogueNotFound (KeyError)          there is no such dialogue
+    ├── DialogueConflict (RuntimeError)      another process wrote to the same dialogue
+    ├── DialoguesNotSaved (RuntimeError)     some dialogues could not be saved, the others were
     ├── StoreClosed (RuntimeError)           the store was closed, or inherited through a fork
     ├── TransactionEnded (RuntimeError)      the transaction is over: committed or rolled back
     ├── MissingExtra (ImportError)           an optional dependency is not installed
@@ -256,6 +261,58 @@ class BulkWriteError(CollectionsStoreError, RuntimeError):
             f"({first.error}){more}: `result` tells what was written"
         )
         self.collection, self.result = collection, result
+
+
+class InvalidDialogueMessage(CollectionsStoreError, ValueError):
+    """The `message` cannot be said in its dialogue, or not now: `problem` tells why. Nothing was changed."""
+
+    def __init__(self, message: Any, problem: str) -> None:
+        super().__init__(f"{shortened(message, 200)}: {problem}")
+        self.message, self.problem = message, problem
+
+
+class RepeatedMessage(InvalidDialogueMessage):
+    """The `message` was accepted before, and `dialogue` holds it: whoever delivers messages more than
+    once may count it as delivered.
+    """
+
+    def __init__(self, message: Any, dialogue: Any) -> None:
+        super().__init__(message, "it was accepted before")
+        self.dialogue = dialogue
+
+
+class DialogueNotFound(CollectionsStoreError, KeyError):
+    """There is no dialogue with the label, or the message belongs to none."""
+
+    def __init__(self, label: Any, problem: str = "there is no such dialogue") -> None:
+        super().__init__(f"{shortened(label, 200)}: {problem}")
+        self.label = label
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class DialogueConflict(CollectionsStoreError, RuntimeError):
+    """Another process, or another object of this one, wrote to the dialogue with the label: an agent's
+    dialogues belong to one process at a time. Nothing was written.
+    """
+
+    def __init__(self, label: Any) -> None:
+        super().__init__(
+            f"{shortened(label, 200)}: somebody else wrote to this dialogue: has another process the same "
+            "agent and component?"
+        )
+        self.label = label
+
+
+class DialoguesNotSaved(CollectionsStoreError, RuntimeError):
+    """Some dialogues could not be saved: `errors` tells why by their labels. The others were saved."""
+
+    def __init__(self, errors: Any) -> None:
+        (label, first), *others = errors.items()
+        more = f", and {len(others):,} more" if others else ""
+        super().__init__(f"{shortened(label, 200)} was not saved: {first}{more}")
+        self.errors = errors
 
 
 class InvalidOperand(CollectionsStoreError, ValueError):

@@ -120,6 +120,13 @@ def check_flag(option: str, value: object) -> bool:
     return value
 
 
+def check_count(option: str, value: Any) -> int:
+    """Return a whole number from 0 on; raises `InvalidOption`."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    raise InvalidOption(option, f"{value!r} is not a whole number from 0 on")
+
+
 def check_isolation(value: Any) -> Isolation:
     """Return `value` if it is a level of isolation; raises `InvalidOption`."""
     _one_of("isolation", value, get_args(Isolation))

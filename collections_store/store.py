@@ -21,6 +21,7 @@ from .bell import Bell, ring
 from .blocks import Held
 from .change import Place
 from .codec import Codec
+from .components import Component, tear_down
 from .dialects import Database, Durability, Isolation, TableVanished
 from .document import check_name
 from .errors import (
@@ -146,12 +147,38 @@ class Store(Collections):
         self._closed: str | None = None
         self._hand_over: Callable[[Job], None] | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
+        self._components: list[Component] = []
         _stores.add(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({safe_url(self._url)!r})"
 
+    def attach(self, component: Component) -> None:
+        """Have a component set up and torn down with the store.
+
+        `component.setup()` is called when the store is entered (`with store:`); one that is attached
+        later sets itself up. `component.teardown()` is called by `close()`, before the connections end:
+        of the one attached last first. What they raise is raised, when the others had their turn.
+
+        >>> class Component:
+        ...     def setup(self): print("ready")
+        ...     def teardown(self): print("done")
+        >>> store = Store("sqlite://")
+        >>> store.attach(Component())
+        >>> with store:
+        ...     pass
+        ready
+        done
+        """
+        self._components.append(component)
+
     def __enter__(self) -> Self:
+        try:
+            for component in list(self._components):
+                component.setup()
+        except BaseException:
+            self._close(None)
+            raise
         return self
 
     def __exit__(
@@ -164,9 +191,14 @@ class Store(Collections):
 
     def close(self) -> None:
         """Wait for the operations that run, and end the connections; any further use raises
-        `StoreClosed`. Closing again does nothing.
+        `StoreClosed`. Closing again does nothing. What is attached is torn down first.
         """
-        self._close(None)
+        components, self._components = self._components, []
+        try:
+            if self._closed is None:
+                tear_down(components)
+        finally:
+            self._close(None)
 
     def _close(self, patience: float | None) -> None:
         with self._opening:

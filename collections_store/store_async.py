@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from .blocks import Held
 from .collection import Collection, Ttl
 from .collection_options import Changes, Settings
+from .components import AsyncComponent, raise_all
 from .crossing_async import Step, finished, note, run_step, settle
 from .dialects import Durability, Isolation
 from .document import check_name
@@ -86,6 +87,7 @@ class AsyncStore(AsyncCollections):
         self._codec = self._store._codec
         self._bell = self._store._bell
         self._mailbox: Mailbox | None = None
+        self._components: list[AsyncComponent] = []
         self._finished = threading.Event()
         self._employ()
         _stores.add(self)
@@ -102,7 +104,34 @@ class AsyncStore(AsyncCollections):
     def __repr__(self) -> str:
         return repr(self._store).replace("Store", "AsyncStore", 1)
 
+    def attach(self, component: AsyncComponent) -> None:
+        """Have a component set up and torn down with the store.
+
+        `component.setup()` is called when the store is entered (`with store:`); one that is attached
+        later sets itself up. `component.teardown()` is called by `close()`, before the connections end:
+        of the one attached last first. What they raise is raised, when the others had their turn.
+
+        >>> class Component:
+        ...     async def setup(self): print("ready")
+        ...     async def teardown(self): print("done")
+        >>> async def main():
+        ...     store = AsyncStore("sqlite://")
+        ...     store.attach(Component())
+        ...     async with store:
+        ...         pass
+        >>> asyncio.run(main())
+        ready
+        done
+        """
+        self._components.append(component)
+
     async def __aenter__(self) -> Self:
+        try:
+            for component in list(self._components):
+                await component.setup()
+        except BaseException:
+            await self._end()
+            raise
         return self
 
     async def __aexit__(
@@ -115,8 +144,21 @@ class AsyncStore(AsyncCollections):
 
     async def aclose(self) -> None:
         """Wait for the operations that run, and end the connections; any further use raises
-        `StoreClosed`. Closing again does nothing.
+        `StoreClosed`. Closing again does nothing. What is attached is torn down first.
         """
+        components, self._components = self._components, []
+        errors: list[Exception] = []
+        try:
+            for each in reversed(components if self._store._closed is None else []):
+                try:
+                    await each.teardown()
+                except Exception as error:  # noqa: BLE001 - it is raised when the others had their turn
+                    errors.append(error)
+        finally:
+            await self._end()
+        raise_all(errors)
+
+    async def _end(self) -> None:
         if self._finalizer.detach() is not None:
             await asyncio.shield(asyncio.to_thread(self._finish))
         else:

@@ -30,6 +30,7 @@ import pytest
 import sqlalchemy as sa
 
 import collections_store
+import collections_store.dialogues
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -172,12 +173,16 @@ def expect(block: Block, shown: str, printed: str) -> None:
         pytest.fail(f"{name_of(block.page)}, line {block.line}\n{difference}", pytrace=False)
 
 
+DOORS: tuple[Any, ...] = (collections_store, collections_store.dialogues)
+"""The packages whose names are public."""
+
+
 # -- the docstrings --------------------------------------------------------------------------
 
 
 def docstrings() -> Iterator[doctest.DocTest]:
     """Yield the examples of each docstring; they may use the public names, and asyncio."""
-    public = {name: getattr(collections_store, name) for name in collections_store.__all__}
+    public = {name: getattr(door, name) for door in DOORS for name in door.__all__}
     finder = doctest.DocTestFinder(exclude_empty=True)
     found = pkgutil.walk_packages(collections_store.__path__, "collections_store.")
     for name in ["collections_store", *(each.name for each in found)]:
@@ -223,19 +228,20 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
     pages = (page.read_text(encoding="utf-8") for page in (site / "reference").rglob("*.html"))
     places = set(re.findall(r'id="(collections_store\.[^"]+)"', "".join(pages)))
     documented = {place.replace(".errors.", ".") for place in places}
-    missing = {f"collections_store.{name}" for name in public_names()} - documented
+    missing = set(public_names()) - documented
     assert not missing
 
 
 def public_names() -> Iterator[str]:
     """Yield the public names, and the public methods and properties of those that are classes."""
-    for name in collections_store.__all__:
-        yield name
-        member = getattr(collections_store, name)
-        if inspect.isclass(member) and member.__module__ != "collections_store.errors":
-            for attribute, value in inspect.getmembers_static(member):
-                if not attribute.startswith("_") and getattr(value, "__doc__", None):
-                    yield f"{name}.{attribute}"
+    for door in DOORS:
+        for name in door.__all__:
+            yield f"{door.__name__}.{name}"
+            member = getattr(door, name)
+            if inspect.isclass(member) and member.__module__ != "collections_store.errors":
+                for attribute, value in inspect.getmembers_static(member):
+                    if not attribute.startswith("_") and getattr(value, "__doc__", None):
+                        yield f"{door.__name__}.{name}.{attribute}"
 
 
 def test_every_command_is_in_the_reference() -> None:

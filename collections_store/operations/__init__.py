@@ -61,7 +61,7 @@ from .queries import (
 )
 from .reading import Batch, ReadBatch, Reading
 from .revisions import CreateStore, ReadRevision, create_or_find
-from .together import Steps, Together, follow
+from .together import Steps, Together, Work, follow
 from .updating import Answer, FindAndDelete, Modification, ModifyMany, ModifyOne, Replacement
 from .writing import NeedsTransaction
 
@@ -182,6 +182,7 @@ __all__ = [
     "Steps",
     "Together",
     "Touch",
+    "Work",
     "add_functions",
     "batches",
     "check_memory",

@@ -1,13 +1,15 @@
-"""Several steps as one operation: all of them in one transaction."""
+"""Several operations as one: all of them in one transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from ..errors import CollectionsStoreError
 from .attempts import attempt
+from .catalogue import CollectionAbsent
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -29,6 +31,35 @@ class Together:
     def __call__(self, connection: Connection) -> Any:
         connection.collection(self.collection)  # before anything is read that cannot be read again
         return follow(lambda operation: attempt(connection, operation), self.begin())
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Call a function with what runs operations, in one transaction. It may be called again, and ends
+    with the first operation that fails.
+    """
+
+    collections: tuple[str, ...]
+    function: Callable[[Callable[[Any], Any]], Any] = field(repr=False)
+    WRITES: bool = True
+    SINGLE: ClassVar = False
+
+    @property
+    def collection(self) -> str:
+        """The first of the collections."""
+        return self.collections[0]
+
+    def __call__(self, connection: Connection) -> Any:
+        return self.function(partial(_run, connection))
+
+
+def _run(connection: Connection, operation: Any) -> Any:
+    try:
+        return operation(connection)
+    except CollectionAbsent:
+        if hasattr(operation, "nothing"):
+            return operation.nothing()
+        raise
 
 
 def follow(run: Callable[[Any], Any], steps: Steps[T]) -> T:

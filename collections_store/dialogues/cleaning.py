@@ -1,0 +1,72 @@
+"""Taking dialogues away, within a transaction: what is old, and what cannot be read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..codec import Codec
+from ..document import Document, new_id
+from ..errors import InvalidBody
+from ..filter import Filter
+from ..operations import Count, Find, Put, Remove
+from .label import DialogueLabel
+from .names import Namespace, message_id
+from .reading import record_of
+from .records import BadRecord, Record, label_of
+from .writing import Run, erase
+
+AT_ONCE: Final = 100
+"""Dialogues that are purged in one transaction."""
+_TOLERANT: Final = Codec()
+
+
+def purge(run: Run, names: Namespace, before: int | None, kept: int | None) -> int:
+    """Delete some terminal dialogues that ended before a time, in microseconds since 1970, or are more
+    than `kept`, the oldest first; returns how many. 0: there are none left.
+    """
+    beyond = 0 if kept is None else max(0, run(Count(names.terminal, Filter())) - kept)
+    oldest: list[Document] = run(Find(names.terminal, Filter(), limit=AT_ONCE))
+    doomed = [
+        each
+        for place, each in enumerate(oldest)
+        if place < beyond or (before is not None and each.created_us < before)
+    ]
+    for each in doomed:
+        _forget(run, names, each)
+    return len(doomed)
+
+
+def _forget(run: Run, names: Namespace, header: Document) -> None:
+    try:
+        label = label_of(Record(header, is_terminal=True, messages=()))
+    except BadRecord:
+        run(Remove(names.terminal, header.id))
+    else:
+        erase(run, names, label, remember=by_opponent(label))
+
+
+def by_opponent(label: DialogueLabel) -> bool:
+    """Did the other side begin? Then its first message may come again."""
+    return label.dialogue_opponent_addr == label.dialogue_starter_addr
+
+
+def put_aside(run: Run, names: Namespace, record: Record, reason: str, rules: Codec) -> None:
+    """Move a record that cannot be read, with its messages, where it does no harm."""
+    place = names.terminal if record.is_terminal else names.active
+    _move(run, names, place, record.document, reason=reason, rules=rules)
+    whole = record_of(run, names, record.document, is_terminal=record.is_terminal)
+    for number, json in whole.messages:
+        message = Document(message_id(record.document.id, number), json)
+        _move(run, names, names.messages, message, reason=reason, rules=rules)
+
+
+def _move(
+    run: Run, names: Namespace, place: str, document: Document, *, reason: str, rules: Codec
+) -> None:
+    parts = {"collection": place, "id": document.id, "reason": reason}
+    try:
+        text = rules.encode({**parts, "body": document.body})
+    except InvalidBody:  # one level deeper than a body may be
+        text = rules.encode({**parts, "text": _TOLERANT.encode(document.body)})
+    run(Remove(place, document.id))
+    run(Put(names.quarantine, new_id(), text))

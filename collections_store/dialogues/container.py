@@ -1,0 +1,346 @@
+"""The dialogues of a component, for both colours: those in memory, and what is done with them.
+
+Each verb is a procedure that yields operations. It changes nothing in memory before the disk has it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from ..errors import (
+    DialogueNotFound,
+    DialoguesNotSaved,
+    InvalidDialogueMessage,
+    InvalidOption,
+    shortened,
+)
+from ..filter import Filter
+from ..operations import Steps
+from .cleaning import by_opponent
+from .dialogue import Dialogue, Step
+from .keeper import Keeper, Quarantined
+from .label import UNASSIGNED, DialogueLabel
+from .memory import Memory
+from .message import Message
+from .records import NOTHING
+from .rules import Rules
+
+RoleOf: TypeAlias = Callable[[Message, str], str]
+PURGE_EVERY: Final = 1000
+"""Dialogues that end before those are looked for that are kept no longer."""
+
+
+def starter_or_responder(message: Message, self_address: str) -> str:
+    """Return "starter" to the side that says the first message, "responder" to the other."""
+    return "starter" if message.sender == self_address else "responder"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """How many dialogues go on, and the records of which none could be made."""
+
+    active: int
+    quarantined: tuple[Quarantined, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a caller asks of a container; times are microseconds."""
+
+    keep_terminal_state_dialogues: bool = True
+    offload: bool = True
+    cached: int = 100
+    saves_at_once: bool = True
+    terminal_ttl: int | None = None
+    terminal_kept: int | None = None
+    rules: Rules = field(default_factory=Rules)
+    role_from_first_message: RoleOf = starter_or_responder
+
+
+class Container:
+    """The dialogues of one component, in memory and on the disk."""
+
+    def __init__(self, keeper: Keeper[Dialogue], self_address: str, options: Options) -> None:
+        self.keeper, self.self_address, self.options = keeper, self_address, options
+        self.memory = Memory(options.cached if options.offload else None)
+        self._ended = 0
+        self.is_set_up = False
+
+    def setup(self) -> Steps[Restored]:
+        """Restore what goes on."""
+        if self.is_set_up:
+            return Restored(len(self.memory.active))
+        before = len((yield from self.keeper.quarantined()))
+        yield from self._restore(is_terminal=False)
+        if not self.options.offload:
+            yield from self._restore(is_terminal=True)
+        self.is_set_up = True
+        yield from self._purge_some()
+        return Restored(
+            len(self.memory.active), tuple((yield from self.keeper.quarantined())[before:])
+        )
+
+    def _restore(self, *, is_terminal: bool) -> Steps[None]:
+        after, more = "", True
+        while more:
+            found, after = yield from self.keeper.restore(after, is_terminal=is_terminal)
+            for dialogue in found:
+                self.memory.add(dialogue)
+            more = after != ""
+
+    def teardown(self) -> Steps[None]:
+        """Save what changed, and forget all; what cannot be saved stays in memory."""
+        yield from self.flush()
+        self.memory.clear()
+        self.keeper.kept.clear()
+        self.is_set_up = False
+
+    def flush(self) -> Steps[int]:
+        """Save what changed, in one transaction; returns of how many dialogues."""
+        return (yield from self._save(self.memory.changed()))
+
+    def _save(self, dialogues: list[Dialogue]) -> Steps[int]:
+        counts = {each.dialogue_label.key: each.message_count for each in dialogues}
+        for each in dialogues:
+            each.touched = False
+        try:
+            saved: int = yield from self.keeper.save(dialogues)
+        except DialoguesNotSaved as error:
+            for each in dialogues:
+                each.touched = each.touched or each.dialogue_label in error.errors
+            self._settled(dialogues, counts, error.errors)
+            raise
+        except BaseException:
+            for each in dialogues:
+                each.touched = True
+            raise
+        self._settled(dialogues, counts, ())
+        return saved
+
+    def _settled(
+        self, dialogues: Iterable[Dialogue], counts: dict[str, int], but: Iterable[Any]
+    ) -> None:
+        """Note what was saved, unless more was said meanwhile."""
+        for each in dialogues:
+            key = each.dialogue_label.key
+            if each.dialogue_label not in but and each.message_count == counts[key]:
+                self.memory.unsaved.discard(key)
+
+    def create(
+        self, counterparty: str, performative: str, body: Any
+    ) -> Steps[tuple[Message, Dialogue]]:
+        """Begin a dialogue with a message of this side."""
+        given: Any = counterparty
+        if not isinstance(given, str) or given in {"", self.self_address}:
+            raise InvalidOption("counterparty", f"{shortened(given)} is no address of another")
+        reference = (secrets.token_hex(16), UNASSIGNED)
+        label = DialogueLabel(reference, counterparty, self.self_address)
+        message = Message(
+            performative,
+            body,
+            dialogue_reference=reference,
+            sender=self.self_address,
+            to=counterparty,
+        )
+        dialogue = yield from self._begin(label, message)
+        return message, dialogue
+
+    def update(self, message: Message) -> Steps[Dialogue]:
+        """Take a message of the other side."""
+        self._check_incoming(message)
+        dialogue = yield from self.get_dialogue(message)
+        if dialogue is not None:
+            yield from self._go_on(dialogue, dialogue.read(message))
+            return dialogue
+        if message.message_id != 1 or message.dialogue_reference[1] != UNASSIGNED:
+            raise DialogueNotFound(message, "it belongs to no dialogue that is known here")
+        label = DialogueLabel(message.dialogue_reference, message.sender, message.sender)
+        if (yield from self.keeper.is_known(label)):
+            raise InvalidDialogueMessage(
+                message, "its dialogue has ended, and is not kept any more"
+            )
+        return (yield from self._begin(label.complete(secrets.token_hex(16)), message))
+
+    def reply(
+        self, dialogue: Dialogue, performative: str, body: Any, target: int | None
+    ) -> Steps[Message]:
+        """Say the next message of this side."""
+        message = self._mine(dialogue).reply(performative, body, target)
+        yield from self._go_on(dialogue, dialogue.read(message))
+        return message
+
+    def finish(self, dialogue: Dialogue, state: str) -> Steps[None]:
+        """End a dialogue without a message."""
+        if not isinstance(state, str):
+            raise InvalidOption("state", f"{state!r} is no text")
+        if not self._mine(dialogue).is_terminal:
+            yield from self._go_on(dialogue, dialogue.ended(state))
+
+    def save(self, dialogue: Dialogue) -> Steps[None]:
+        """Save what changed of a dialogue."""
+        yield from self._save([self._mine(dialogue)])
+
+    def remove(self, label: DialogueLabel) -> Steps[bool]:
+        """Delete a dialogue from memory and disk."""
+        found = yield from self.get_dialogue_from_label(label)
+        if found is None:
+            return False
+        yield from self.keeper.remove(label, remember=by_opponent(label))
+        self.memory.forget(found)
+        return True
+
+    def get_dialogue(self, message: Message) -> Steps[Dialogue | None]:
+        """Return the dialogue that a message is of."""
+        labels = self.labels_of(message)
+        for label in labels:
+            if (known := self.memory.find(label.key)) is not None:
+                return known
+        return (yield from self._load(labels))
+
+    def get_dialogue_from_label(self, label: DialogueLabel) -> Steps[Dialogue | None]:
+        """Return the dialogue with a label, complete or not."""
+        found = self.memory.find(label.key)
+        if found is None:
+            found = yield from self._load([label])
+        return found if found is not None and label.names(found.dialogue_label) else None
+
+    def get_dialogues_with_counterparty(self, address: str) -> Steps[list[Dialogue]]:
+        """Return the dialogues with an address: those that go on, then those that have ended."""
+        active = self.memory.with_counterparty(address)
+        ended = yield from self.keeper.with_counterparty(address, is_terminal=True)
+        return active + list(filter(None, map(self._known, ended)))
+
+    def find(
+        self, asked: Filter, is_terminal: bool | None, limit: int | None
+    ) -> Steps[list[Dialogue]]:
+        """Return the dialogues that match: those that go on, then those that have ended."""
+        found: list[Dialogue] = []
+        for ended in (False, True) if is_terminal is None else (is_terminal,):
+            left = None if limit is None else limit - len(found)
+            if left != 0:
+                some = yield from self.keeper.find(asked, left, is_terminal=ended)
+                found += filter(None, map(self._known, some))
+        return found
+
+    def messages(self, label: DialogueLabel, after: int, limit: int) -> Steps[list[Message]]:
+        """Return some messages of a dialogue past a place."""
+        found = self.memory.find(label.key)
+        if found is not None:
+            return found.messages_after(after)[:limit]
+        json = yield from self.keeper.messages(label, after, limit)
+        return list(map(Message.from_json, json))
+
+    def purge(self, age: int | None, kept: int | None) -> Steps[int]:
+        """Delete terminal dialogues that are old, or many."""
+        gone = yield from self.keeper.purge(age, kept)
+        if gone:
+            self.memory.forget_terminal()
+        return gone
+
+    def family_of(self, thing: Any) -> tuple[Any, ...]:
+        """Return what all messages and labels of a dialogue have in common; it may be anything."""
+        label = thing.dialogue_label if isinstance(thing, Dialogue) else thing
+        if isinstance(label, DialogueLabel):
+            return label.dialogue_starter_reference, label.dialogue_opponent_addr
+        if isinstance(thing, Message):
+            own = thing.sender == self.self_address
+            return thing.dialogue_reference[0], thing.to if own else thing.sender
+        return ()
+
+    def labels_of(self, message: Message) -> list[DialogueLabel]:
+        """Return the labels, incomplete, that the dialogue of a message may have."""
+        reference = (message.dialogue_reference[0], UNASSIGNED)
+        other = message.to if message.sender == self.self_address else message.sender
+        return [DialogueLabel(reference, other, starter) for starter in (other, self.self_address)]
+
+    def _begin(self, label: DialogueLabel, message: Message) -> Steps[Dialogue]:
+        options = self.options
+        role = options.role_from_first_message(message, self.self_address)
+        dialogue = Dialogue(label, self.self_address, role, rules=options.rules)
+        yield from self._go_on(dialogue, dialogue.read(message), new=True)
+        return dialogue
+
+    def _go_on(self, dialogue: Dialogue, step: Step, *, new: bool = False) -> Steps[None]:
+        """Have a step on the disk, then in memory."""
+        key = step.label.key
+        if step.is_terminal and not self.options.keep_terminal_state_dialogues:
+            yield from self.keeper.remove(step.label, remember=by_opponent(step.label))
+        elif self.options.saves_at_once or step.is_terminal:
+            yield from self._write(dialogue, step)
+        else:
+            self.memory.unsaved.add(key)
+        dialogue.take(step)
+        if step.is_terminal:
+            yield from self._retire(dialogue)
+        elif new:
+            self.memory.add(dialogue)
+
+    def _write(self, dialogue: Dialogue, step: Step) -> Steps[None]:
+        kept = self.keeper.kept.get(step.label.key, NOTHING)
+        new = [each.json for each in dialogue.messages_after(kept.messages)]
+        new += [] if step.message is None else [step.message.json]
+        touched, dialogue.touched = dialogue.touched, False
+        try:
+            header, how = dialogue.header(step), {"is_terminal": step.is_terminal}
+            draft = self.keeper.recorder.drawn(step.label, header, new, kept, **how)
+            yield from self.keeper.write([draft])
+        except BaseException:
+            dialogue.touched = touched
+            raise
+
+    def _retire(self, dialogue: Dialogue) -> Steps[None]:
+        """Take a dialogue that has ended out of those that go on."""
+        self.memory.forget(dialogue)
+        self.keeper.kept.pop(dialogue.dialogue_label.key, None)
+        if self.options.keep_terminal_state_dialogues:
+            self.memory.add(dialogue)
+        self._ended += 1
+        if self._ended % PURGE_EVERY == 0:
+            yield from self._purge_some()
+
+    def _purge_some(self) -> Steps[None]:
+        options = self.options
+        if options.terminal_ttl is not None or options.terminal_kept is not None:
+            yield from self.purge(options.terminal_ttl, options.terminal_kept)
+
+    def _load(self, labels: list[DialogueLabel]) -> Steps[Dialogue | None]:
+        found = yield from self.keeper.get(labels)
+        return None if found is None else self._known(found)
+
+    def _known(self, dialogue: Dialogue) -> Dialogue | None:
+        """Return the dialogue that is in memory already, or put this one there. One that goes on and is
+        not there is just about to begin, or to be removed: None.
+        """
+        known = self.memory.find(dialogue.dialogue_label.key)
+        if known is None and dialogue.is_terminal:
+            self.memory.add(dialogue)
+            return dialogue
+        return known
+
+    def _mine(self, dialogue: Dialogue) -> Dialogue:
+        """Return a dialogue of this container; another object for the same one would lose messages."""
+        given: Any = dialogue
+        if not isinstance(given, Dialogue):
+            raise InvalidOption("dialogue", f"{given!r} is no Dialogue")
+        key = dialogue.dialogue_label.key
+        if self.memory.find(key) is dialogue or (
+            dialogue.is_terminal and key not in self.memory.active
+        ):
+            return dialogue
+        raise DialogueNotFound(
+            dialogue.dialogue_label, "it is not, or no longer, of these dialogues"
+        )
+
+    def _check_incoming(self, message: Message) -> None:
+        given: Any = message
+        if not isinstance(given, Message):
+            raise InvalidDialogueMessage(given, "it is no Message")
+        if message.to != self.self_address or message.sender in {"", self.self_address}:
+            raise InvalidDialogueMessage(
+                message, f"it is not from another to {self.self_address!r}"
+            )
+        if not message.dialogue_reference[0]:
+            raise InvalidDialogueMessage(message, "its dialogue_reference has no starter's part")

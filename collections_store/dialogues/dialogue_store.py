@@ -1,0 +1,135 @@
+"""Dialogues of any class in collections."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, Final, Generic, TypeVar
+
+from ..expiry import read_ttl
+from ..filter import Filter
+from ..operations import Steps, follow
+from ..options import check_count
+from ..store import Store
+from .coding import DialogueCodec
+from .keeper import Keeper, Quarantined
+from .label import DialogueLabel
+from .names import Namespace
+
+D = TypeVar("D")
+T = TypeVar("T")
+PAGE: Final = 100
+
+
+class DialogueStore(Generic[D]):
+    """Keeps dialogues of any class in collections of a store; `codec` takes them apart.
+
+    `agent` and `component` say whose they are: others have collections of their own. Dialogues that have
+    ended are kept apart from those that go on. It holds no dialogue in memory; `Dialogues` does.
+
+    >>> from collections_store import Store
+    >>> with Store("sqlite://") as store:
+    ...     kept = DialogueStore(store, "ada", codec=PlainCodec())
+    ...     dialogue = Dialogue(DialogueLabel(("7f", ""), "bob", "ada"), "ada", "buyer")
+    ...     kept.save(dialogue)
+    ...     [each.role for each in kept.restore()]
+    1
+    ['buyer']
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        agent: str,
+        component: str = "dialogues",
+        *,
+        codec: DialogueCodec[D],
+    ) -> None:
+        self._store = store
+        self._keeper = keeper_of(store, Namespace(agent, component), codec)
+        self._lock = threading.Lock()
+
+    def save(self, *dialogues: D) -> int:
+        """Write what is new of dialogues, in one transaction; returns of how many there was anything.
+
+        Of a dialogue that was saved before these are the messages since, and the header if it has changed.
+        One that has ended moves to the terminal ones. What cannot be taken apart or stored keeps none of
+        the others from being saved: `DialoguesNotSaved` is raised in the end. Raises `DialogueConflict`
+        if somebody else wrote to one of them; then nothing is written.
+        """
+        with self._lock:
+            return self._do(self._keeper.save(dialogues))
+
+    def restore(self, *, terminal: bool = False) -> Iterator[D]:
+        """Yield the dialogues that go on, or those that have ended, some at a time.
+
+        A record of which none can be made is put aside, with a line in the log of `collections_store`;
+        see `quarantined`.
+        """
+        after, more = "", True
+        while more:
+            found, after = self._do(self._keeper.restore(after, is_terminal=terminal))
+            yield from found
+            more = after != ""
+
+    def get(self, label: DialogueLabel) -> D | None:
+        """Return the dialogue with a label, complete or not; None: there is none."""
+        return self._do(self._keeper.get([label]))
+
+    def remove(self, label: DialogueLabel, *, remember: bool = False) -> bool:
+        """Delete a dialogue; tells whether it was there. `remember` it: then `is_known` is true for
+        ever.
+        """
+        return self._do(self._keeper.remove(label, remember=remember))
+
+    def is_known(self, label: DialogueLabel) -> bool:
+        """Is there a dialogue with that label, complete or not, or was there one that is remembered?"""
+        return self._do(self._keeper.is_known(label))
+
+    def find(
+        self,
+        filter: Any = None,
+        equals: Any = ...,
+        *,
+        terminal: bool = False,
+        limit: int | None = None,
+    ) -> list[D]:
+        """Return the dialogues that match, of those that go on or of those that have ended, in the order
+        in which they did.
+
+        To the filter a dialogue is its header (`dialogue_label`, `role`, `state`, `metadata` …) with
+        `messages`, an array. Raises `InvalidFilter`.
+        """
+        asked = Filter.parse(filter, equals, self._keeper.recorder.rules)
+        some = None if limit is None else check_count("limit", limit)
+        return self._do(self._keeper.find(asked, some, is_terminal=terminal))
+
+    def get_dialogues_with_counterparty(self, address: str) -> list[D]:
+        """Return the dialogues with an address: those that go on, then those that have ended."""
+        steps = (self._keeper.with_counterparty(address, is_terminal=e) for e in (False, True))
+        return [each for some in steps for each in self._do(some)]
+
+    def messages(self, label: DialogueLabel, *, after: int = 0, limit: int = PAGE) -> list[Any]:
+        """Return messages of a dialogue as JSON: up to `limit` past the first `after`."""
+        window = check_count("after", after), check_count("limit", limit)
+        return self._do(self._keeper.messages(label, *window))
+
+    def purge(self, *, ttl: float | timedelta | None = None, kept: int | None = None) -> int:
+        """Delete dialogues that ended more than `ttl` ago (seconds, or a timedelta), and the oldest that
+        are more than `kept`; returns how many.
+        """
+        many = None if kept is None else check_count("kept", kept)
+        return self._do(self._keeper.purge(read_ttl(ttl) or None, many))
+
+    def quarantined(self) -> list[Quarantined]:
+        """Return the records that were put aside, in that order."""
+        return self._do(self._keeper.quarantined())
+
+    def _do(self, steps: Steps[T]) -> T:
+        return follow(self._store.run, steps)
+
+
+def keeper_of(store: Store, names: Namespace, codec: DialogueCodec[D]) -> Keeper[D]:
+    """Return what keeps dialogues in a store."""
+    return Keeper(names, codec, store._codec, ordered=store._database.ORDERED_KEYS)

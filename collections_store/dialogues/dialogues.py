@@ -1,0 +1,268 @@
+"""The dialogues of a component of an agent, in memory and on the disk."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+from ..background import Background
+from ..errors import CollectionsStoreError
+from ..expiry import read_ttl
+from ..filter import Filter
+from ..operations import Steps, follow
+from ..options import check_count
+from ..store import Store
+from .coding import PlainCodec
+from .container import Container, Restored, RoleOf, starter_or_responder
+from .dialogue import Dialogue
+from .dialogue_store import PAGE, keeper_of
+from .keeper import LOG, Quarantined
+from .label import DialogueLabel
+from .message import Message
+from .names import Namespace
+from .rules import ENDED, Rules
+from .settings import Save, options_of, read_save
+
+T = TypeVar("T")
+STRIPES: Final = 64
+"""Dialogues are locked by groups: that many may be written to at the same time."""
+PATIENCE: Final = 30.0
+
+
+class Dialogues:
+    """The dialogues of a component of an agent: those that go on are in memory, and all are on the disk.
+
+    A message is on the disk before the verb that accepts it returns, and restored by the next process that
+    makes `Dialogues` with the same `self_address` and `component`. Others have collections of their own.
+    They are set up by their first use, or when the store is entered, and torn down when it is closed.
+
+    Options:
+
+    * `rules`: what may be said, and what ends a dialogue; anything may, unless they are given.
+    * `role_from_first_message`: called with the first message and `self_address`, returns the role of
+      this side; "starter" or "responder".
+    * `keep_terminal_state_dialogues`: True keeps those that have ended; False deletes them from memory and
+      disk, and remembers only that they were.
+    * `offload`: True takes those that have ended out of memory, but for the `cached` ones that were last
+      used; False keeps, and restores, all of them in memory.
+    * `save`: "message": as above; a number of seconds, or a timedelta: within that time, by a thread;
+      "teardown": not before that. What ends a dialogue is saved at once in any case.
+    * `terminal_ttl`, `terminal_kept`: how long, in seconds or as a timedelta, and how many of those that
+      have ended are kept; None: without end. Older ones are deleted in setup and now and then.
+
+    It is used by any number of threads. Raises `InvalidOption`; each verb raises what the store does.
+
+    >>> with Store("sqlite://") as store:
+    ...     ada, bob = Dialogues(store, "ada"), Dialogues(store, "bob")
+    ...     question, dialogue = ada.create("bob", "ask", {"text": "What time is it?"})
+    ...     answer = bob.reply(bob.update(question), "tell", {"text": "Four."})
+    ...     [each.body["text"] for each in ada.update(answer).messages]
+    ['What time is it?', 'Four.']
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        self_address: str,
+        *,
+        component: str = "dialogues",
+        rules: Rules = Rules(),  # noqa: B008 - it is frozen
+        role_from_first_message: RoleOf = starter_or_responder,
+        keep_terminal_state_dialogues: bool = True,
+        offload: bool = True,
+        cached: int = 100,
+        save: Save = "message",
+        terminal_ttl: float | timedelta | None = None,
+        terminal_kept: int | None = None,
+    ) -> None:
+        self._store, self._interval = store, read_save(save)
+        options = options_of(
+            keep_terminal_state_dialogues=keep_terminal_state_dialogues,
+            offload=offload,
+            cached=cached,
+            saves_at_once=save == "message",
+            terminal_ttl=terminal_ttl,
+            terminal_kept=terminal_kept,
+            rules=rules,
+            role_from_first_message=role_from_first_message,
+        )
+        keeper = keeper_of(store, Namespace(self_address, component), PlainCodec(rules))
+        self._container = Container(keeper, self_address, options)
+        self._locks = [threading.Lock() for _ in range(STRIPES)]
+        self._saver: Background | None = None
+        store.attach(self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._container.keeper.names})"
+
+    @property
+    def self_address(self) -> str:
+        """The address of this side."""
+        return self._container.self_address
+
+    @property
+    def dialogues_in_active_state(self) -> tuple[Dialogue, ...]:
+        """Those that go on, as far as they were restored or began here; no I/O."""
+        return tuple(self._container.memory.active.values())
+
+    def setup(self) -> Restored:
+        """Restore the dialogues that go on; tells how many, and what could not be read: such records are put
+        aside (see `quarantined`), and the rest is restored. Any other verb does so too, once.
+        """
+        with self._all():
+            restored = self._follow(self._container.setup())
+            if self._interval is not None and self._saver is None:
+                save = weakref.WeakMethod(self._save_again)
+                self._saver = Background("dialogues", self._interval, _calling(save))
+            return restored
+
+    def teardown(self) -> None:
+        """Save what has changed, and only that, in one transaction; then forget all. The store calls it
+        when it is closed.
+
+        Raises `DialoguesNotSaved` if some could not be saved: the others were, and all stay in memory.
+        """
+        if self._saver is not None:
+            self._saver.stop()
+            self._saver.join(PATIENCE)
+            self._saver = None
+        with self._all():
+            if self._container.is_set_up:
+                self._follow(self._container.teardown())
+
+    def create(
+        self, counterparty: str, performative: str, body: Any = None
+    ) -> tuple[Message, Dialogue]:
+        """Begin a dialogue; returns the message to be sent, and the dialogue.
+
+        Raises `InvalidDialogueMessage`, `InvalidOption` and `InvalidBody`; then there is no dialogue.
+        """
+        return self._do(self._container.create(counterparty, performative, body))
+
+    def update(self, message: Message) -> Dialogue:
+        """Take a message that the other side sent; returns its dialogue, which may be new.
+
+        Raises `RepeatedMessage` if it was taken before, `InvalidDialogueMessage` if it is not the next one
+        of its dialogue, `DialogueNotFound` if it belongs to none; then nothing is changed.
+        """
+        return self._do(self._container.update(message), message)
+
+    def reply(
+        self, dialogue: Dialogue, performative: str, body: Any = None, *, target: int | None = None
+    ) -> Message:
+        """Say something in a dialogue; returns the message to be sent. It answers the last message, or the
+        one with the id `target`. Raises as `create` does.
+        """
+        return self._do(self._container.reply(dialogue, performative, body, target), dialogue)
+
+    def finish(self, dialogue: Dialogue, state: str = ENDED) -> None:
+        """End a dialogue without a message, in a state: because of a timeout, say."""
+        self._do(self._container.finish(dialogue, state), dialogue)
+
+    def save(self, dialogue: Dialogue) -> None:
+        """Have what changed of a dialogue on the disk: its metadata, or, with another `save`, its messages."""
+        self._do(self._container.save(dialogue), dialogue)
+
+    def remove(self, dialogue_label: DialogueLabel) -> bool:
+        """Delete a dialogue from memory and disk; tells whether it was there."""
+        return self._do(self._container.remove(dialogue_label), dialogue_label)
+
+    def get_dialogue(self, message: Message) -> Dialogue | None:
+        """Return the dialogue that a message belongs to, if there is one."""
+        return self._do(self._container.get_dialogue(message), message)
+
+    def get_dialogue_from_label(self, dialogue_label: DialogueLabel) -> Dialogue | None:
+        """Return the dialogue with a label, complete or not, be it active or terminal."""
+        return self._do(self._container.get_dialogue_from_label(dialogue_label), dialogue_label)
+
+    def get_dialogues_with_counterparty(self, counterparty: str) -> list[Dialogue]:
+        """Return the dialogues with an address: those that go on, then those that have ended."""
+        return self._do(self._container.get_dialogues_with_counterparty(counterparty))
+
+    def find(
+        self,
+        filter: Any = None,
+        equals: Any = ...,
+        *,
+        terminal: bool | None = None,
+        limit: int | None = None,
+    ) -> list[Dialogue]:
+        """Return the dialogues that match: those that go on in the order in which they began, then those
+        that have ended in the order in which they did; `terminal` asks for one of these only.
+
+        To the filter a dialogue is an object with `dialogue_label`, `self_address`, `role`, `state`,
+        `is_terminal`, `metadata` and `messages`, an array. Raises `InvalidFilter`.
+
+        >>> with Store("sqlite://") as store:
+        ...     dialogues = Dialogues(store, "ada")
+        ...     message, dialogue = dialogues.create("bob", "ask", {"intent": "time"})
+        ...     [each.role for each in dialogues.find({"messages.body.intent": "time"})]
+        ['starter']
+        """
+        asked = Filter.parse(filter, equals, self._container.keeper.recorder.rules)
+        some = None if limit is None else check_count("limit", limit)
+        self._flush()
+        return self._do(self._container.find(asked, terminal, some))
+
+    def messages(
+        self, dialogue_label: DialogueLabel, *, after: int = 0, limit: int = PAGE
+    ) -> list[Message]:
+        """Return messages of a dialogue: up to `limit` past the first `after`."""
+        window = check_count("after", after), check_count("limit", limit)
+        return self._do(self._container.messages(dialogue_label, *window))
+
+    def purge(self, *, ttl: float | timedelta | None = None, kept: int | None = None) -> int:
+        """Delete dialogues that ended more than `ttl` ago (seconds, or a timedelta), and the oldest of
+        them that are more than `kept`; returns how many.
+        """
+        many = None if kept is None else check_count("kept", kept)
+        return self._do(self._container.purge(read_ttl(ttl) or None, many))
+
+    def quarantined(self) -> list[Quarantined]:
+        """Return the records that could not be read and were put aside."""
+        return self._do(self._container.keeper.quarantined())
+
+    def _do(self, steps: Steps[T], about: Any = None) -> T:
+        """Follow steps; those about a message, a label or a dialogue while nobody else writes to that."""
+        if not self._container.is_set_up:
+            self.setup()
+        if about is None:
+            return self._follow(steps)
+        with self._locks[hash(self._container.family_of(about)) % STRIPES]:
+            return self._follow(steps)
+
+    def _follow(self, steps: Steps[T]) -> T:
+        return follow(self._store.run, steps)
+
+    def _flush(self) -> None:
+        if self._container.memory.changed():
+            with self._all():
+                self._follow(self._container.flush())
+
+    def _save_again(self) -> bool:
+        try:
+            self._flush()
+        except CollectionsStoreError:
+            LOG.exception("%r: cannot save now, and will try again", self)
+        return True
+
+    @contextmanager
+    def _all(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for lock in self._locks:
+                stack.enter_context(lock)
+            yield
+
+
+def _calling(method: weakref.WeakMethod[Callable[[], bool]]) -> Callable[[], bool]:
+    """Return what calls a method for as long as its object lives."""
+
+    def call() -> bool:
+        found = method()
+        return found is not None and found()
+
+    return call

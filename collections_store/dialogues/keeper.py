@@ -1,0 +1,230 @@
+"""What a store of dialogues does, for both colours: each verb is a procedure that yields operations."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from ..codec import Codec
+from ..document import Document
+from ..errors import (
+    CollectionsStoreError,
+    DialoguesNotSaved,
+    DuplicateKey,
+    VersionConflict,
+    shortened,
+)
+from ..filter import Filter
+from ..index import Index
+from ..operations import CreateIndex, Find, Steps, Work
+from ..schema import now
+from . import cleaning, reading, searching
+from .coding import DialogueCodec
+from .label import DialogueLabel
+from .names import Namespace
+from .records import NOTHING, BadRecord, Draft, Kept, Record, Recorder
+from .writing import Run, conflict, erase, writing
+
+D = TypeVar("D")
+LOG: Final = logging.getLogger("collections_store")
+RESTORED_AT_ONCE: Final = 200
+COUNTERPARTY: Final = "dialogue_label.dialogue_opponent_addr"
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A record of which no dialogue could be made: where it was, what it is, and the reason."""
+
+    collection: str
+    id: str
+    reason: str
+    body: Any
+
+
+class Keeper(Generic[D]):
+    """Keeps the dialogues of a namespace; what is on the disk of those in memory it knows."""
+
+    def __init__(
+        self, names: Namespace, codec: DialogueCodec[D], rules: Codec, *, ordered: bool
+    ) -> None:
+        self.names, self.recorder = names, Recorder(codec, rules)
+        self.kept: dict[str, Kept] = {}
+        self._ordered, self._is_ready = ordered, False
+
+    def save(self, dialogues: Iterable[D]) -> Steps[int]:
+        """Write what is new of dialogues, in one transaction; returns of how many there was anything.
+
+        What cannot be taken apart keeps none of the others from being written.
+        """
+        yield from self.ready()
+        errors: dict[Any, Exception] = {}
+        labelled = list(self._labelled(dialogues, errors))
+        yield from self._look({label.key for label, _ in labelled} - self.kept.keys())
+        drafts: list[Draft] = []
+        for label, dialogue in labelled:
+            try:
+                drafts.append(self.recorder.draft(dialogue, self.kept.get(label.key, NOTHING)))
+            except Exception as error:  # noqa: BLE001 - of a host's class: it is raised in the end
+                errors[label] = error
+        new = [draft for draft in drafts if not draft.is_written]
+        yield from self.write(new)
+        for draft in drafts:
+            if draft.is_terminal:
+                self.kept.pop(draft.label.key, None)
+        if errors:
+            raise DialoguesNotSaved(errors)
+        return len(new)
+
+    def write(self, drafts: Sequence[Draft]) -> Steps[None]:
+        """Write drafts, all or none; raises `DialogueConflict`."""
+        if not drafts:
+            return
+        try:
+            yield writing(self.names, drafts)
+        except (VersionConflict, DuplicateKey) as error:
+            raise conflict(drafts, error) from error
+        for draft in drafts:
+            self.kept[draft.label.key] = draft.written
+
+    def restore(self, after: str, *, is_terminal: bool = False) -> Steps[tuple[list[D], str]]:
+        """Return some dialogues past an id, and the last of these ids; "": that was all."""
+        yield from self.ready()
+        place = self.names.terminal if is_terminal else self.names.active
+
+        def read(run: Run) -> list[Record]:
+            found = reading.headers(run, place, after, RESTORED_AT_ONCE)
+            return [
+                reading.record_of(run, self.names, each, is_terminal=is_terminal) for each in found
+            ]
+
+        records: list[Record] = yield self._reads(read)
+        dialogues = yield from self.made(records, note=True)
+        full = len(records) == RESTORED_AT_ONCE
+        return dialogues, records[-1].document.id if full else ""
+
+    def get(self, labels: Sequence[DialogueLabel]) -> Steps[D | None]:
+        """Return the dialogue that has one of the labels, complete or not."""
+        keys = [label.key for label in labels]
+        record = yield self._reads(lambda run: reading.load_any(run, self.names, keys))
+        found = yield from self.made([] if record is None else [record])
+        fitting = (each for each in found for label in labels if label.names(self._label(each)))
+        return next(fitting, None)
+
+    def _label(self, dialogue: D) -> DialogueLabel:
+        return self.recorder.codec.label(dialogue)
+
+    def with_counterparty(self, address: str, *, is_terminal: bool) -> Steps[list[D]]:
+        """Return the dialogues with an address."""
+        asked = Filter.parse(COUNTERPARTY, address)
+        return (yield from self.find(asked, None, is_terminal=is_terminal))
+
+    def find(self, asked: Filter, limit: int | None, *, is_terminal: bool) -> Steps[list[D]]:
+        """Return the dialogues that match."""
+        yield from self.ready()
+        how: dict[str, Any] = {"is_terminal": is_terminal, "ordered": self._ordered}
+        records = yield self._reads(
+            lambda run: searching.find(run, self.names, asked, limit, **how)
+        )
+        return (yield from self.made(records))
+
+    def messages(self, label: DialogueLabel, after: int, limit: int) -> Steps[list[Any]]:
+        """Return some messages of a dialogue, past a place, as JSON."""
+        found: list[Any] = yield self._reads(
+            lambda run: reading.page(run, self.names, label.key, after, limit)
+        )
+        return found
+
+    def is_known(self, label: DialogueLabel) -> Steps[bool]:
+        """Is there, or was there, such a dialogue?"""
+        found: bool = yield self._reads(lambda run: reading.is_known(run, self.names, label.key))
+        return found
+
+    def remove(self, label: DialogueLabel, *, remember: bool) -> Steps[bool]:
+        """Delete a dialogue; tells whether it was there."""
+        found: bool = yield self._writes(
+            lambda run: erase(run, self.names, label, remember=remember)
+        )
+        self.kept.pop(label.key, None)
+        return found
+
+    def purge(self, age: int | None, kept: int | None) -> Steps[int]:
+        """Delete terminal dialogues that are older, in microseconds, or more than `kept`; returns how
+        many.
+        """
+        before, total = None if age is None else now() - age, 0
+        while age is not None or kept is not None:
+            gone: int = yield self._writes(
+                lambda run: cleaning.purge(run, self.names, before, kept)
+            )
+            total += gone
+            if gone < cleaning.AT_ONCE:
+                break
+        return total
+
+    def quarantined(self) -> Steps[list[Quarantined]]:
+        """Return the records that were put aside."""
+        found: list[Document] = yield Find(self.names.quarantine, Filter())
+        return [_quarantined(each.body) for each in found]
+
+    def made(self, records: Iterable[Record], *, note: bool = False) -> Steps[list[D]]:
+        """Return the dialogues of records; those of which none can be made are put aside. `note` what
+        is on the disk of those that go on.
+        """
+        dialogues: list[D] = []
+        for record in records:
+            try:
+                dialogue, kept = self.recorder.read(record)
+            except BadRecord as error:
+                yield from self._put_aside(record, str(error))
+                continue
+            dialogues.append(dialogue)
+            if note and not record.is_terminal:
+                self.kept.setdefault(record.document.id, kept)
+        return dialogues
+
+    def ready(self) -> Steps[None]:
+        """Have the indexes that lookups use."""
+        if not self._is_ready:
+            for place in (self.names.active, self.names.terminal):
+                yield CreateIndex(place, Index.parse(COUNTERPARTY))
+            self._is_ready = True
+
+    def _look(self, keys: set[str]) -> Steps[None]:
+        """Learn what is on the disk of dialogues that were not read from there."""
+        if keys:
+            found: dict[str, Kept] = yield self._reads(
+                lambda run: reading.kept(run, self.names, keys, self.recorder.rules)
+            )
+            self.kept.update(found)
+
+    def _labelled(
+        self, dialogues: Iterable[D], errors: dict[Any, Exception]
+    ) -> Iterator[tuple[DialogueLabel, D]]:
+        for dialogue in dialogues:
+            try:
+                yield self.recorder.codec.label(dialogue), dialogue
+            except Exception as error:  # noqa: BLE001 - of a host's class: it is raised in the end
+                errors[shortened(dialogue)] = error
+
+    def _put_aside(self, record: Record, reason: str) -> Steps[None]:
+        LOG.warning("a dialogue cannot be restored, and is put aside: %s: %s", record, reason)
+        rules = self.recorder.rules
+        try:
+            yield self._writes(
+                lambda run: cleaning.put_aside(run, self.names, record, reason, rules)
+            )
+        except CollectionsStoreError:
+            LOG.exception("it could not be put aside either, and stays where it is")
+
+    def _reads(self, function: Callable[[Run], Any]) -> Work:
+        return Work(self.names.all, function, WRITES=False)
+
+    def _writes(self, function: Callable[[Run], Any]) -> Work:
+        return Work(self.names.all, function)
+
+
+def _quarantined(body: Any) -> Quarantined:
+    shown = body["body"] if "body" in body else body["text"]
+    return Quarantined(body["collection"], body["id"], body["reason"], shown)

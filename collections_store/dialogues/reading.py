@@ -1,0 +1,87 @@
+"""Reading dialogues back, within a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ..codec import Codec
+from ..document import Document
+from ..filter import Filter
+from ..operations import Exists, Find, GetDocument
+from ..ordering import Sort
+from .names import Namespace, messages_of
+from .records import Kept, Record
+from .writing import Run
+
+_BY_ID: Final = Sort.parse("$id")
+_LAST: Final = Sort.parse({"$id": -1})
+_WIDTH: Final = 10
+
+
+def load(run: Run, names: Namespace, key: str) -> Record | None:
+    """Return the dialogue with a key, active or terminal."""
+    for is_terminal, place in enumerate((names.active, names.terminal)):
+        document = run(GetDocument(place, key))
+        if document is not None:
+            return record_of(run, names, document, is_terminal=bool(is_terminal))
+    return None
+
+
+def load_any(run: Run, names: Namespace, keys: Iterable[str]) -> Record | None:
+    """Return the first dialogue that has one of the keys."""
+    return next(filter(None, (load(run, names, key) for key in keys)), None)
+
+
+def record_of(run: Run, names: Namespace, document: Document, *, is_terminal: bool) -> Record:
+    """Return a header with its messages."""
+    found = run(Find(names.messages, Filter.parse(messages_of(document.id)), _BY_ID))
+    return Record(document, is_terminal, tuple((place_of(each), each.body) for each in found))
+
+
+def page(run: Run, names: Namespace, key: str, after: int, limit: int) -> list[Any]:
+    """Return some messages of a dialogue past a place."""
+    asked = Filter.parse(messages_of(key, after))
+    return [each.body for each in run(Find(names.messages, asked, _BY_ID, limit=limit))]
+
+
+def headers(run: Run, place: str, after: str, limit: int) -> list[Document]:
+    """Return headers in the order of their ids, past an id."""
+    found: list[Document] = run(
+        Find(place, Filter.parse({"$id": {"$gt": after}}), _BY_ID, limit=limit)
+    )
+    return found
+
+
+def last_place(run: Run, names: Namespace, key: str) -> int:
+    """Return how many messages of a dialogue there are."""
+    found = run(Find(names.messages, Filter.parse(messages_of(key)), _LAST, limit=1))
+    return place_of(found[0]) if found else 0
+
+
+def is_known(run: Run, names: Namespace, key: str) -> bool:
+    """Is there, or was there, a dialogue with a key?"""
+    places = names.finished, names.terminal, names.active
+    return any(run(Exists(place, key)) for place in places)
+
+
+def by_ids(run: Run, place: str, keys: Iterable[str]) -> list[Document]:
+    """Return those headers of a collection that have one of the keys."""
+    found: list[Document] = run(Find(place, Filter.parse({"$id": {"$in": list(keys)}})))
+    return found
+
+
+def place_of(message: Document) -> int:
+    """Return the place of a message in its dialogue."""
+    digits = message.id[-_WIDTH:]
+    return int(digits) if digits.isdecimal() else 0
+
+
+def kept(run: Run, names: Namespace, keys: Iterable[str], rules: Codec) -> dict[str, Kept]:
+    """Return what is on the disk of the dialogues with some keys."""
+    found: dict[str, Kept] = {}
+    for is_terminal, place in enumerate((names.active, names.terminal)):
+        for each in by_ids(run, place, keys):
+            count = last_place(run, names, each.id)
+            found[each.id] = Kept(count, rules.encode(each.body), bool(is_terminal))
+    return found

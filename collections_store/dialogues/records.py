@@ -1,0 +1,129 @@
+"""What is on the disk of a dialogue: a header, and a record for each message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from ..codec import Codec
+from ..document import Document
+from .coding import DialogueCodec
+from .label import DialogueLabel
+
+D = TypeVar("D")
+
+
+class BadRecord(ValueError):
+    """No dialogue can be made of a record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What is on the disk already: how many messages, the header's JSON, and among which dialogues."""
+
+    messages: int = 0
+    header: str | None = None
+    is_terminal: bool = False
+
+
+NOTHING = Kept()
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What shall be on the disk: a header, and the texts of the messages that are new."""
+
+    label: DialogueLabel
+    header: str = field(repr=False)
+    is_terminal: bool
+    messages: tuple[str, ...] = field(repr=False)
+    kept: Kept = NOTHING
+
+    @property
+    def has_new_header(self) -> bool:
+        """Must the header be written?"""
+        return self.header != self.kept.header or self.is_terminal != self.kept.is_terminal
+
+    @property
+    def is_written(self) -> bool:
+        """Is all of it on the disk?"""
+        return not self.messages and not self.has_new_header
+
+    @property
+    def written(self) -> Kept:
+        """What is on the disk afterwards."""
+        return Kept(self.kept.messages + len(self.messages), self.header, self.is_terminal)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A header as it is on the disk, and the messages with their places."""
+
+    document: Document
+    is_terminal: bool
+    messages: tuple[tuple[int, Any], ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Recorder(Generic[D]):
+    """Makes records of dialogues, and dialogues of records."""
+
+    codec: DialogueCodec[D]
+    rules: Codec
+
+    def draft(self, dialogue: D, kept: Kept) -> Draft:
+        """Return what shall be on the disk of a dialogue; raises what its codec raises, and
+        `InvalidBody`.
+        """
+        new = self.codec.messages(dialogue, kept.messages)
+        header, terminal = self.codec.header(dialogue), self.codec.is_terminal(dialogue)
+        return self.drawn(self.codec.label(dialogue), header, new, kept, is_terminal=terminal)
+
+    def drawn(
+        self,
+        label: DialogueLabel,
+        header: Mapping[str, Any],
+        new: Any,
+        kept: Kept,
+        *,
+        is_terminal: bool,
+    ) -> Draft:
+        """Return what shall be on the disk, of its parts; raises `InvalidBody`."""
+        body = {"dialogue_label": label.json, "is_terminal": is_terminal, **header}
+        texts = tuple(map(self.rules.encode, new))
+        return Draft(label, self.rules.encode(body), is_terminal, texts, kept)
+
+    def read(self, record: Record) -> tuple[D, Kept]:
+        """Return the dialogue of a record, and what is on the disk of it; raises `BadRecord`."""
+        header = record.document.body
+        label = label_of(record)
+        if [place for place, _ in record.messages] != list(range(1, len(record.messages) + 1)):
+            raise BadRecord("some of its messages are missing")
+        count = len(record.messages)
+        try:
+            found = self.codec.restore(label, header, [json for _, json in record.messages])
+            again = self.draft(found, Kept(count, None, record.is_terminal))
+        except Exception as error:
+            raise BadRecord(f"{type(error).__name__}: {error}") from error
+        if again.label != label or again.messages or again.is_terminal != record.is_terminal:
+            raise BadRecord("what is made of it is another dialogue")
+        return found, again.written
+
+
+def label_of(record: Record) -> DialogueLabel:
+    """Return the label in a record's header; raises `BadRecord`."""
+    header = record.document.body
+    if not isinstance(header, dict):
+        raise BadRecord("it is no header of a dialogue")
+    try:
+        label = DialogueLabel.from_json(header.get("dialogue_label"))
+    except ValueError as error:
+        raise BadRecord(str(error)) from error
+    if label.key != record.document.id:
+        raise BadRecord("its id is not that of its label")
+    if header.get("is_terminal") is not record.is_terminal:
+        raise BadRecord(
+            "it is among the terminal dialogues and not terminal, or the other way round"
+        )
+    return label
