@@ -15,6 +15,7 @@ from ..errors import (
     DialoguesNotSaved,
     InvalidDialogueMessage,
     InvalidOption,
+    StoreClosed,
     shortened,
 )
 from ..filter import Filter
@@ -67,21 +68,21 @@ class Container:
         self.keeper, self.self_address, self.options = keeper, self_address, options
         self.memory = Memory(options.cached if options.offload else None)
         self._ended = 0
-        self.is_set_up = False
+        self.is_set_up = self.is_torn_down = False
 
     def setup(self) -> Steps[Restored]:
         """Restore what goes on."""
         if self.is_set_up:
             return Restored(len(self.memory.active))
-        before = len((yield from self.keeper.quarantined()))
+        self.memory.clear()  # of an attempt that failed
+        self.keeper.kept.clear()
+        self.keeper.reported.clear()
         yield from self._restore(is_terminal=False)
         if not self.options.offload:
             yield from self._restore(is_terminal=True)
-        self.is_set_up = True
+        self.is_set_up, self.is_torn_down = True, False
         yield from self._purge_some()
-        return Restored(
-            len(self.memory.active), tuple((yield from self.keeper.quarantined())[before:])
-        )
+        return Restored(len(self.memory.active), tuple(self.keeper.reported))
 
     def _restore(self, *, is_terminal: bool) -> Steps[None]:
         after, more = "", True
@@ -91,12 +92,19 @@ class Container:
                 self.memory.add(dialogue)
             more = after != ""
 
+    def check(self) -> None:
+        """Raise `StoreClosed` after the end: what is said then would be lost."""
+        if self.is_torn_down:
+            raise StoreClosed(
+                "the dialogues were torn down, as the store's end does: setup() begins anew"
+            )
+
     def teardown(self) -> Steps[None]:
         """Save what changed, and forget all; what cannot be saved stays in memory."""
         yield from self.flush()
         self.memory.clear()
         self.keeper.kept.clear()
-        self.is_set_up = False
+        self.is_set_up, self.is_torn_down = False, True
 
     def flush(self) -> Steps[int]:
         """Save what changed, in one transaction; returns of how many dialogues."""

@@ -228,6 +228,7 @@ class Dialogues:
 
     def _do(self, steps: Steps[T], about: Any = None) -> T:
         """Follow steps; those about a message, a label or a dialogue while nobody else writes to that."""
+        self._container.check()
         if not self._container.is_set_up:
             self.setup()
         if about is None:

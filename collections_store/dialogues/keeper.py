@@ -51,6 +51,8 @@ class Keeper(Generic[D]):
     ) -> None:
         self.names, self.recorder = names, Recorder(codec, rules)
         self.kept: dict[str, Kept] = {}
+        self.reported: list[Quarantined] = []
+        """What was put aside since somebody last looked."""
         self._ordered, self._is_ready = ordered, False
 
     def save(self, dialogues: Iterable[D]) -> Steps[int]:
@@ -209,14 +211,16 @@ class Keeper(Generic[D]):
                 errors[shortened(dialogue)] = error
 
     def _put_aside(self, record: Record, reason: str) -> Steps[None]:
-        LOG.warning("a dialogue cannot be restored, and is put aside: %s: %s", record, reason)
-        rules = self.recorder.rules
+        document, rules = record.document, self.recorder.rules
+        place = self.names.terminal if record.is_terminal else self.names.active
+        self.reported.append(Quarantined(place, document.id, reason, document.body))
+        LOG.warning("no dialogue can be made of %r in %s: %s", document.id, place, reason)
         try:
             yield self._writes(
                 lambda run: cleaning.put_aside(run, self.names, record, reason, rules)
             )
         except CollectionsStoreError:
-            LOG.exception("it could not be put aside either, and stays where it is")
+            LOG.exception("%r in %s could not be put aside", document.id, place)
 
     def _reads(self, function: Callable[[Run], Any]) -> Work:
         return Work(self.names.all, function, WRITES=False)
