@@ -59,6 +59,8 @@ HAS_SCHEMAS: Final = True
 UPGRADES_ITSELF: Final = False
 POOL_SIZE: Final = 10
 INDEXES_ARRAYS: Final = False
+COUNTS_IN_INDEX: Final = False
+"""It reads rows for an index over expressions anyway, and takes longer to plan two counts than one."""
 """The index over whole bodies does so already."""
 FUNCTIONS: Final[Sequence[Function]] = ()
 _IDLE: Final = 0

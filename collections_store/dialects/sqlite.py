@@ -61,6 +61,7 @@ SINGLE_WRITER: Final = True
 POISONED_BY_ERRORS: Final = False
 ORDERED_KEYS: Final = True
 TAKES_LISTS: Final = False
+COUNTS_IN_INDEX: Final = True
 HAS_SCHEMAS: Final = False
 UPGRADES_ITSELF: Final = True
 POOL_SIZE: Final = 4
