@@ -31,6 +31,7 @@ from ..expressions import (
     Increased,
     SortValue,
     TableSize,
+    TextFits,
     ValueText,
 )
 from . import Durability, Function, Isolation, TableVanished, UniqueViolated
@@ -237,6 +238,12 @@ def _has_integer(element: HasInteger, compiler: Any, **kw: Any) -> str:
     body, path = compiler.process(element.clauses, **kw), path_literal(element.keys)
     between = f"json_extract({body}, {path}) BETWEEN -{_NINES} AND {_NINES}"
     return f"(json_type({body}, {path}) = 'integer' AND {between})"
+
+
+@compiles(TextFits, NAME)
+def _text_fits(element: TextFits, compiler: Any, **kw: Any) -> str:
+    body, room = (compiler.process(clause, **kw) for clause in element.clauses)
+    return f"length(CAST({body} AS BLOB)) <= {room}"
 
 
 @compiles(Increased, NAME)
