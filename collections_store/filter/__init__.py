@@ -120,7 +120,9 @@ def conjuncts(condition: Condition) -> tuple[Condition, ...]:
 
 def disjuncts(condition: Condition) -> tuple[Condition, ...]:
     """Return the conditions of which one must hold."""
-    return condition.conditions if isinstance(condition, Or) else (condition,)
+    if isinstance(condition, Or) and not condition.single:
+        return condition.conditions
+    return (condition,)
 
 
 __all__ = [

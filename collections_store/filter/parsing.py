@@ -172,7 +172,8 @@ class Parser:
     def _on(self, key: str | Path, test: Test, place: str) -> Condition:
         """Join a path and a test; what only SQL of its own can say stands apart from the start."""
         if isinstance(test, Passes):
-            return Or(tuple(self._on(key, each, place) for each in test.tests))
+            parts = tuple(self._on(key, each, place) for each in test.tests)
+            return Or(parts, single=len(parts) > 1)
         target = read_target(key, InvalidFilter, place)
         if self._within and isinstance(key, str) and key.startswith("$"):
             raise InvalidFilter(place, _NOT_THERE.format(key.split(".")[0]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from .. import codec
@@ -52,6 +52,10 @@ def to_json(condition: Condition) -> dict[str, Any]:
             return {
                 "$jsonSchema": codec.decode(schema.text) if isinstance(schema, Value) else schema
             }
+        case Or(single=True):
+            return to_json(condition.as_one())
+        case Not(Or(single=True) as inner):
+            return to_json(Not(inner.as_one()))
         case Or(()):
             return {"$nor": [{}]}
         case Or(conditions):
@@ -107,8 +111,10 @@ def _negated(name: str, test: Test) -> dict[str, Any]:
     match test:
         case Equals(Value(value=value)):
             return {name: {"$ne": value}}
-        case OneOf(lists):
-            return {name: {"$nin": [each for one in lists for each in flat(one)]}}
+        case OneOf():
+            return {name: {"$nin": list(_wanted(test))}}
+        case Passes((_, *_) as tests):
+            return {name: {"$nin": [each for test in tests for each in _wanted(test)]}}
         case Exists():
             return {name: {"$exists": False}}
     return {name: {"$not": _operators((test,))}}
@@ -125,8 +131,8 @@ def _operator(test: Test) -> dict[str, Any]:
     match test:
         case Equals(value):
             return {"$eq": _one(value)}
-        case OneOf(lists):
-            return {"$in": [each for one in lists for each in flat(one)]}
+        case OneOf():
+            return {"$in": list(_wanted(test))}
         case Compare(operator, value):
             return {operator: _one(value)}
         case HasType(types):
@@ -149,8 +155,18 @@ def _operator(test: Test) -> dict[str, Any]:
         case Fails(tests):
             return {"$not": _operators(tests)}
         case Passes(tests):
-            return {"$in": [_one(each.value) for each in tests if isinstance(each, Equals)]}
+            return {"$in": [each for test in tests for each in _wanted(test)]}
     raise AssertionError(test)
+
+
+def _wanted(test: Test) -> Iterator[Any]:
+    """Yield what a test takes out of a list."""
+    match test:
+        case OneOf(lists):
+            for one in lists:
+                yield from flat(one)
+        case Equals(Value(value=value)) | Matches(Value(value=value)):
+            yield value
 
 
 def _of_object(document: dict[str, Any]) -> dict[str, Any]:

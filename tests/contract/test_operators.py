@@ -132,6 +132,14 @@ def test_operators(filled: Any) -> None:
 
 PYTHON: list[tuple[Any, dict[str, Any]]] = [
     (F("a") == 1, {"a": 1}),
+    (F("a").is_in([1, [2], None]), {"a": {"$in": [None, 1, [2]]}}),
+    (~F("a").is_in([1, {"b": 2}]), {"a": {"$nin": [1, {"b": 2}]}}),
+    (F("a").is_in([1, [2]]) | (F("b") == 1), {"$or": [{"a": {"$in": [1, [2]]}}, {"b": 1}]}),
+    (F("a").any({"$in": [1, [2]]}), {"a": {"$elemMatch": {"$in": [1, [2]]}}}),
+    (
+        F("a").any({"$nin": [re.compile("x"), 1]}),
+        {"a": {"$elemMatch": {"$not": {"$in": [1, re.compile("x")]}}}},
+    ),
     (F("a.b") != None, {"a.b": {"$ne": None}}),  # noqa: E711
     ((F("a") > 1) & (F("a") <= 2), {"a": {"$gt": 1, "$lte": 2}}),
     (F("a").between(1, 2), {"a": {"$gte": 1, "$lte": 2}}),
