@@ -407,6 +407,11 @@ def shortened(value: object, limit: int = 80) -> str:
         text = repr(value)
     except RecursionError:
         return f"a {type(value).__name__} nested too deep to be shown"
+    return cut(text, limit)
+
+
+def cut(text: str, limit: int = 80) -> str:
+    """Return text that holds what a user wrote, without its middle if it is long."""
     return text if len(text) <= limit else f"{text[: limit // 2]}…{text[-limit // 4 :]}"
 
 

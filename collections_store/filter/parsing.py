@@ -310,7 +310,9 @@ def _in_microseconds(key: str | Path, operand: Any, place: str) -> Any:
     match operand:
         case datetime():
             if operand.tzinfo is None:
-                raise InvalidFilter(place, f"{operand!r} is no moment in time without a time zone")
+                raise InvalidFilter(
+                    place, f"{shortened(operand)} is no moment in time without a time zone"
+                )
             return microseconds(operand)
         case Mapping():
             return {k: _in_microseconds(key, v, f"{place}.{k}") for k, v in operand.items()}

@@ -19,7 +19,7 @@ from typing import Any
 
 from ..codec import Codec
 from ..document import Document
-from ..errors import InvalidProjection
+from ..errors import InvalidProjection, shortened
 from ..filter import Filter
 from ..filter.printing import to_json
 from . import shaping
@@ -119,7 +119,9 @@ def _narrowed(
     def only(elements: list[Any]) -> list[Any]:
         if index is None or index >= len(elements):
             place = f"{'.'.join(keys)}.$"
-            raise InvalidProjection(place, f"the filter met no element of it in {document.id!r}")
+            raise InvalidProjection(
+                place, f"the filter met no element of it in {shortened(document.id)}"
+            )
         return [elements[index]]
 
     return shaping.with_change(body, array, only)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from .. import codec
 from ..codec import Codec
-from ..errors import InvalidBody, InvalidFilter, InvalidUpdate, shortened
+from ..errors import InvalidBody, InvalidFilter, InvalidUpdate, cut, shortened
 from ..filter.nesting import check_nesting
 from ..filter.parsing import Parser as FilterParser
 from .actions import Action, ArrayFilter, Arrive, Change, Elements, Leave
@@ -98,7 +98,9 @@ def read_array_filters(what: Any, rules: Codec) -> tuple[ArrayFilter, ...]:
         place = f"array_filters.{number}"
         one = _array_filter(each, place, rules)
         if one.name in found:
-            raise InvalidUpdate(place, f"there is another filter for {one.name!r}: use $and")
+            raise InvalidUpdate(
+                place, f"there is another filter for {shortened(one.name)}: use $and"
+            )
         found[one.name] = one
     return tuple(found.values())
 
@@ -111,11 +113,11 @@ def check_names(changes: tuple[Change, ...], filters: tuple[ArrayFilter, ...]) -
         for piece in change.way:
             if isinstance(piece, Elements) and piece.name:
                 if piece.name not in names:
-                    problem = f"array_filters has none for {piece.name!r}"
+                    problem = f"array_filters has none for {shortened(piece.name)}"
                     raise InvalidUpdate(change.place, problem)
                 used.add(piece.name)
     for name in sorted(names - used):
-        raise InvalidUpdate("array_filters", f"no path has $[{name}]")
+        raise InvalidUpdate("array_filters", f"no path has {cut(str(Elements(name)))}")
 
 
 def _array_filter(what: Any, place: str, rules: Codec) -> ArrayFilter:
