@@ -43,7 +43,10 @@ so `except KeyError` and `except CollectionNotFound` both work::
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .results import BulkWriteResult, PutManyResult
 
 
 class CollectionsStoreError(Exception):
@@ -246,9 +249,11 @@ class VersionConflict(CollectionsStoreError, RuntimeError):
 
 
 class BulkWriteError(CollectionsStoreError, RuntimeError):
-    """Some of many writes were refused; `result` tells which and why, and what was done of the rest."""
+    """Some of many writes were refused; `result` tells which and why, and what was done of the rest: a
+    `PutManyResult` of `put_many`, a `BulkWriteResult` of `bulk_write`.
+    """
 
-    def __init__(self, collection: str, result: Any) -> None:
+    def __init__(self, collection: str, result: PutManyResult | BulkWriteResult) -> None:
         first, count = result.refused[0], len(result.refused)
         more = f", and {count - 1:,} more" if count > 1 else ""
         super().__init__(
