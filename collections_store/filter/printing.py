@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from .. import codec
+from ..path import Path
 from .conditions import (
     And,
     Bits,
@@ -34,16 +35,18 @@ from .conditions import (
     flat,
     options_of,
 )
+from .nesting import holds_operators
 
 _KNOWN_FLAGS: Final = re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE
 
 
-def to_json(condition: Condition) -> dict[str, Any]:
-    """Return the filter document that means `condition`."""
+def to_json(condition: Condition) -> dict[Any, Any]:
+    """Return the filter document that means `condition`; its keys are text, but for a `Path` that no text
+    names.
+    """
     match condition:
         case Field(path, test):
-            name = str(path) if path.keys else "$body"
-            return _entry(name, test)
+            return _entry(_name(path), test)
         case Metadata(name, test):
             return _entry(f"${name}", test)
         case And(conditions):
@@ -63,7 +66,7 @@ def to_json(condition: Condition) -> dict[str, Any]:
         case Not(Or(conditions)) if conditions:
             return {"$nor": [to_json(each) for each in conditions]}
         case Not(Field(path, test)):
-            return _negated(str(path) if path.keys else "$body", test)
+            return _negated(_name(path), test)
         case Not(Metadata(name, test)):
             return _negated(f"${name}", test)
         case Not(inner):
@@ -73,9 +76,17 @@ def to_json(condition: Condition) -> dict[str, Any]:
     raise AssertionError(condition)
 
 
-def _together(documents: list[dict[str, Any]]) -> dict[str, Any]:
+def _name(path: Path) -> str | Path:
+    """Return the text that is read as the path, or the path where none is."""
+    if not path.keys:
+        return "$body"
+    text = str(path)
+    return path if text.startswith("$") or Path.parse(text) != path else text
+
+
+def _together(documents: list[dict[Any, Any]]) -> dict[Any, Any]:
     """Join documents: in one where no key comes twice, else by `$and`."""
-    merged: dict[str, Any] = {}
+    merged: dict[Any, Any] = {}
     for document in documents:
         for key, value in document.items():
             if key not in merged:
@@ -89,17 +100,15 @@ def _together(documents: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _mix(one: Any, other: Any) -> bool:
     both = isinstance(one, Mapping) and isinstance(other, Mapping)
-    return both and all(_is_operators(each) for each in (one, other)) and not set(one) & set(other)
+    return (
+        both and all(holds_operators(each) for each in (one, other)) and not set(one) & set(other)
+    )
 
 
-def _is_operators(value: Any) -> bool:
-    return isinstance(value, Mapping) and str(next(iter(value), "")).startswith("$")
-
-
-def _entry(name: str, test: Test) -> dict[str, Any]:
+def _entry(name: str | Path, test: Test) -> dict[Any, Any]:
     match test:
         case Equals(Value(value=value)):
-            return {name: {"$eq": value} if _is_operators(value) else value}
+            return {name: {"$eq": value} if holds_operators(value) else value}
         case Matches(Value(value=pattern)):
             return {name: _regex(pattern)}
         case Passes(()):
@@ -107,7 +116,7 @@ def _entry(name: str, test: Test) -> dict[str, Any]:
     return {name: _operators((test,))}
 
 
-def _negated(name: str, test: Test) -> dict[str, Any]:
+def _negated(name: str | Path, test: Test) -> dict[Any, Any]:
     match test:
         case Equals(Value(value=value)):
             return {name: {"$ne": value}}
@@ -169,7 +178,7 @@ def _wanted(test: Test) -> Iterator[Any]:
             yield value
 
 
-def _of_object(document: dict[str, Any]) -> dict[str, Any]:
+def _of_object(document: dict[Any, Any]) -> dict[Any, Any]:
     """Return a filter on an element that no reader takes for operators on it."""
     return {"$and": [document]} if next(iter(document), "") == "$jsonSchema" else document
 

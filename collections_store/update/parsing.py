@@ -13,25 +13,26 @@ from ..codec import Codec
 from ..errors import InvalidBody, InvalidFilter, InvalidUpdate, cut, shortened
 from ..filter.nesting import check_nesting
 from ..filter.parsing import Parser as FilterParser
+from ..path import Path
 from .actions import Action, ArrayFilter, Arrive, Change, Elements, Leave
 from .operands import READERS, is_condition, read_pull
-from .paths import NAME, plain_keys, read_way
+from .paths import NAME, as_written, plain_keys, read_way
 
 OPERATORS: Final = tuple(READERS)
 
 
 def read_operators(
     what: Mapping[Any, Any], rules: Codec
-) -> tuple[tuple[Change, ...], dict[str, dict[str, Any]]]:
+) -> tuple[tuple[Change, ...], dict[str, dict[str | Path, Any]]]:
     """Return the changes that operators make, and the update as JSON."""
     changes: list[Change] = []
-    written: dict[str, dict[str, Any]] = {}
+    written: dict[str, dict[str | Path, Any]] = {}
     for operator, operands in _operators(what):
         written[operator] = {}
         for path, operand in operands.items():
             way, place = read_way(path, operator), f"{operator}.{path}"
             plain, action = _read(operator, operand, place, rules)
-            written[operator][str(path)] = plain
+            written[operator][as_written(path, way)] = plain
             changes.extend(_changes(Change(operator, way, action)))
     return tuple(changes), written
 
@@ -140,11 +141,13 @@ def _array_filter(what: Any, place: str, rules: Codec) -> ArrayFilter:
     return ArrayFilter(name, condition)
 
 
-def _names(what: Mapping[str, Any], place: str) -> Iterator[str]:
+def _names(what: Mapping[str | Path, Any], place: str) -> Iterator[str]:
     for key, value in what.items():
         if key in {"$and", "$or", "$nor"}:
             for each in value:
                 yield from _names(each, place)
+        elif isinstance(key, Path):
+            yield from key.keys[:1]
         elif not key.startswith("$"):
             yield key.split(".")[0]
         elif key != "$comment":

@@ -33,6 +33,17 @@ def read_way(path: Any, operator: str) -> Way:
     return way
 
 
+def as_written(path: str | Path, way: Way) -> str | Path:
+    """Return the text that is read as the way of a path, or the path where none is."""
+    if isinstance(path, str):
+        return path
+    try:
+        found = read_way(str(path), "")
+    except InvalidUpdate:
+        return path
+    return str(path) if found == way else path
+
+
 def plain_keys(way: Way, place: str) -> tuple[str, ...]:
     """Return the keys of a path that names no elements; raises `InvalidUpdate` for others."""
     if any(isinstance(piece, Matched | Elements) for piece in way):

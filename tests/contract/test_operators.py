@@ -1,5 +1,6 @@
 """MongoDB's operators, with the same answers on every backend, in both colours."""
 
+import pickle
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -175,6 +176,50 @@ def test_filters_in_python_find(filled: Any) -> None:
     asked = (F("t").contains("a") & F("n").exists()) | (F("$id") == "9")
     assert [d.id for d in filled.find(asked)] == ["1", "5", "6", "9"]
     assert [d.id for d in filled.find(F(Path("o")) == {"x": 1})] == ["1"]
+
+
+PATHS: list[Any] = [
+    {Path("a.b"): 1},
+    {Path("a.b", "c"): {"$gt": 1}, "a.b": 1},
+    {Path("$id"): 1, "$id": "1"},
+    {"a": {"$elemMatch": {Path("$x"): 1}}},
+    {"a": {"$elemMatch": {Path("x.y"): {"$in": [1, [2]]}, "x.y": 1}}},
+    {"$or": [{Path("a.b"): 1}, {Path("$and"): 2}]},
+    {Path("a.b"): {"$not": {"$gt": 1}}},
+    {Path("a.b"): {"$ne": 1}},
+    {"$nor": [{Path("a.b"): 1}, {"a.b": 1}]},
+    {Path("$a.b"): {"$in": [None, 1]}, "": 2, "a..b": 3},
+    {"a.$b": 1, "$body": {"x": 1}},
+]
+
+
+@pytest.mark.parametrize("asked", PATHS, ids=str)
+def test_keys_that_hold_a_dot_print_as_paths(asked: Any) -> None:
+    parsed = Filter.parse(asked)
+    assert parsed.to_json() == asked
+    assert str(parsed) == str(asked)
+    assert Filter.parse(parsed.to_json()) == parsed
+    assert Filter.parse(eval(str(parsed))) == parsed
+    assert pickle.loads(pickle.dumps(parsed)) == parsed
+
+
+def test_a_path_that_text_names_prints_as_text() -> None:
+    assert Filter.parse({Path("a", "b"): 1}).to_json() == {"a.b": 1}
+    assert str(Filter.parse(Path("a.b"), 1)) == "{Path('a.b'): 1}"
+    assert repr(F(Path("a.b"))) == "F(Path('a.b'))"
+    with pytest.raises(InvalidFilter, match="an element of an array has no"):
+        Filter.parse({"a": {"$elemMatch": {Path(): 1}}})
+
+
+def test_paths_are_keys_of_filters(things: Any) -> None:
+    things.put("dotted", {"a.b": 1, "$x": [{"$y": 2}]})
+    things.put("nested", {"a": {"b": 1}})
+    assert [d.id for d in things.find({Path("a.b"): 1})] == ["dotted"]
+    assert [d.id for d in things.find({Path("a", "b"): 1})] == ["nested"]
+    assert [d.id for d in things.find({Path("$x"): {"$elemMatch": {Path("$y"): 2}}})] == ["dotted"]
+    update = {"$pull": {Path("$x"): {Path("$y"): 2}}}
+    assert things.update_one({Path("a.b"): 1}, update).modified_count == 1
+    assert things.get("dotted") == {"a.b": 1, "$x": []}
     with pytest.raises(TypeError):
         hash(F("a"))
 

@@ -259,6 +259,8 @@ PRINTED: list[Any] = [
     {"a.$": 1},
     {"a": {"$elemMatch": {"b": 1, "c": {"$gt": 2}}}},
     {"a": {"$elemMatch": {"$gt": 2}}},
+    {Path("a.b"): 1, Path("$b"): {"$elemMatch": {Path("$x"): 1}}, "c": 1},
+    {Path("$a"): 0, "a.b": {"$slice": 1}},
     {},
 ]
 
