@@ -9,6 +9,7 @@ from typing import Any, Final
 from .. import codec
 from ..path import Path
 from .conditions import (
+    WHOLE,
     And,
     Bits,
     Compare,
@@ -130,10 +131,26 @@ def _negated(name: str | Path, test: Test) -> dict[Any, Any]:
 
 
 def _operators(tests: tuple[Test, ...]) -> dict[str, Any]:
+    """Write several tests of one value, none over another."""
+    if Passes(()) in tests:  # it is never true, whatever else is asked
+        return {"$in": []}
     result: dict[str, Any] = {}
     for test in tests:
-        result.update(_operator(test))
+        said = _operator(test)
+        if "$all" in said:
+            said["$all"] = [*result.get("$all", []), *said["$all"]]
+        elif said.keys() & result.keys():
+            said = _again(test)
+        result.update(said)
     return result
+
+
+def _again(test: Test) -> dict[str, Any]:
+    """Write a test in other words, where its own operator is taken."""
+    match test:
+        case Fails(tests):
+            return {"$not": _operators(tests)}
+    return {"$in": list(_wanted(test))}
 
 
 def _operator(test: Test) -> dict[str, Any]:
@@ -161,6 +178,14 @@ def _operator(test: Test) -> dict[str, Any]:
             return {"$elemMatch": _operators(tests)}
         case HasObject(condition):
             return {"$elemMatch": _of_object(to_json(condition))}
+        case Fails((Equals(value),)):
+            return {"$ne": _one(value)}
+        case Passes((wanted, HasElement())):
+            return {
+                "$all": [_operator(wanted) if isinstance(wanted, WHOLE) else next(_wanted(wanted))]
+            }
+        case Fails((OneOf() | Passes() as test,)) if "$in" in _operator(test):
+            return {"$nin": _operator(test)["$in"]}
         case Fails(tests):
             return {"$not": _operators(tests)}
         case Passes(tests):

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from collections_store import F, Filter, InvalidFilter, InvalidOperand, Path
+from collections_store import Document, F, Filter, InvalidFilter, InvalidOperand, Path
+from collections_store.matcher import matches
 
 BODIES: dict[str, Any] = {
     "1": {"n": 1, "s": "apple", "t": ["a", "b"], "o": {"x": 1}},
@@ -139,7 +140,7 @@ PYTHON: list[tuple[Any, dict[str, Any]]] = [
     (F("a").any({"$in": [1, [2]]}), {"a": {"$elemMatch": {"$in": [1, [2]]}}}),
     (
         F("a").any({"$nin": [re.compile("x"), 1]}),
-        {"a": {"$elemMatch": {"$not": {"$in": [1, re.compile("x")]}}}},
+        {"a": {"$elemMatch": {"$nin": [1, re.compile("x")]}}},
     ),
     (F("a.b") != None, {"a.b": {"$ne": None}}),  # noqa: E711
     ((F("a") > 1) & (F("a") <= 2), {"a": {"$gt": 1, "$lte": 2}}),
@@ -176,6 +177,40 @@ def test_filters_in_python_find(filled: Any) -> None:
     asked = (F("t").contains("a") & F("n").exists()) | (F("$id") == "9")
     assert [d.id for d in filled.find(asked)] == ["1", "5", "6", "9"]
     assert [d.id for d in filled.find(F(Path("o")) == {"x": 1})] == ["1"]
+
+
+ELEMENTS: list[Any] = [
+    {"$ne": 1, "$nin": [2]},
+    {"$ne": 1, "$nin": [2], "$not": {"$gt": 3, "$lt": 5}},
+    {"$ne": 1, "$not": {"$regex": "b"}},
+    {"$nin": [1, [2]], "$not": {"$in": [3, [4]]}},
+    {"$ne": 1, "$not": {"$eq": 2}},
+    {"$all": [1, [2]], "$gt": 0},
+    {"$all": [{"$elemMatch": {"$gt": 1}}, {"$elemMatch": {"x": 1}}]},
+    {"$not": {"$all": [1]}},
+    {"$all": [re.compile("x")]},
+    {"$eq": 1, "$gte": None},
+    {"$regex": "a", "$options": "i", "$not": {"$regex": "b"}},
+    {"$regex": "a", "$eq": re.compile("b")},
+    {"$exists": False},
+    {"$all": []},
+]
+
+
+@pytest.mark.parametrize("asked", ELEMENTS, ids=str)
+def test_what_is_asked_of_elements_prints_whole(asked: Any) -> None:
+    parsed = Filter.parse({"a": {"$elemMatch": asked}})
+    again = Filter.parse(parsed.to_json())
+    values = [0, 1, 2, 3, 4, [1], [2], [1, [2]], "a", "x", "ab", None, [{"x": 1}, 2], {"x": 1}]
+    for value in values:
+        document = Document("1", {"a": [value]})
+        assert matches(again, document) is matches(parsed, document), value
+
+
+def test_what_no_element_meets_is_met_by_none() -> None:
+    for never in ({"$in": [1], "$exists": False}, {"$gt": None, "$in": [1]}, {"$in": [], "$gt": 1}):
+        again = Filter.parse(Filter.parse({"a": {"$elemMatch": never}}).to_json())
+        assert not matches(again, Document("1", {"a": [1]}))
 
 
 PATHS: list[Any] = [
