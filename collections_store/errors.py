@@ -48,7 +48,10 @@ so `except KeyError` and `except CollectionNotFound` both work::
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .results import BulkWriteResult, PutManyResult
 
 
 class CollectionsStoreError(Exception):
@@ -251,9 +254,11 @@ class VersionConflict(CollectionsStoreError, RuntimeError):
 
 
 class BulkWriteError(CollectionsStoreError, RuntimeError):
-    """Some of many writes were refused; `result` tells which and why, and what was done of the rest."""
+    """Some of many writes were refused; `result` tells which and why, and what was done of the rest: a
+    `PutManyResult` of `put_many`, a `BulkWriteResult` of `bulk_write`.
+    """
 
-    def __init__(self, collection: str, result: Any) -> None:
+    def __init__(self, collection: str, result: PutManyResult | BulkWriteResult) -> None:
         first, count = result.refused[0], len(result.refused)
         more = f", and {count - 1:,} more" if count > 1 else ""
         super().__init__(
@@ -464,6 +469,11 @@ def shortened(value: object, limit: int = 80) -> str:
         text = repr(value)
     except RecursionError:
         return f"a {type(value).__name__} nested too deep to be shown"
+    return cut(text, limit)
+
+
+def cut(text: str, limit: int = 80) -> str:
+    """Return text that holds what a user wrote, without its middle if it is long."""
     return text if len(text) <= limit else f"{text[: limit // 2]}…{text[-limit // 4 :]}"
 
 

@@ -217,6 +217,18 @@ class Increased(FunctionElement[Any]):
         self.keys = keys
 
 
+class TextFits(FunctionElement[bool]):
+    """The text of the body has at most as many bytes as a parameter says. It may be taken for longer
+    than it is, but by white space only.
+    """
+
+    inherit_cache = True
+    type = sa.Boolean()
+
+    def __init__(self, body: sa.ColumnElement[Any], room: sa.ColumnElement[int]) -> None:
+        super().__init__(body, room)
+
+
 class TableSize(FunctionElement[int]):
     """The bytes a table and its indexes take on the disk."""
 

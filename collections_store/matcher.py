@@ -51,8 +51,8 @@ from .filter import (
     Test,
     Value,
 )
-from .filter.conditions import WHOLE, flat
-from .formula import NO_VARIABLES, Scope, evaluate, truthy
+from .filter.conditions import WHOLE
+from .formula import NO_VARIABLES, Scope, evaluate, key_of, truthy
 from .path import is_index
 from .values import MISSING, RANKS, TYPES, compare, equal, is_number
 
@@ -147,8 +147,8 @@ def passes(test: Test, value: Any, *, ordered: bool = True) -> bool:
     match test:
         case Equals(wanted):
             return _equals(value, _asked(wanted), ordered)
-        case OneOf(lists):
-            return any(_equals(value, each, ordered) for one in lists for each in flat(one))
+        case OneOf():
+            return _is_one_of(value, test)
         case Compare(operator, wanted):
             return _compares(value, operator, _asked(wanted), ordered)
         case HasType(types):
@@ -224,6 +224,12 @@ def _equals(value: Any, wanted: Any, ordered: bool) -> bool:
     if wanted is None:
         return value is None or value is MISSING
     return value is not MISSING and equal(value, wanted, ordered=ordered)
+
+
+def _is_one_of(value: Any, test: OneOf) -> bool:
+    if isinstance(value, dict | list):
+        return False
+    return key_of(None if value is MISSING else value) in test.keys
 
 
 def _compares(value: Any, operator: str, wanted: Any, ordered: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .errors import InvalidFilter
@@ -39,6 +40,14 @@ class Path:
 
     def __str__(self) -> str:
         return ".".join(self.keys)
+
+    def __repr__(self) -> str:
+        return in_python(self.keys)
+
+
+def in_python(keys: Iterable[str]) -> str:
+    """Return the Python that makes the path of some keys."""
+    return f"Path({', '.join(map(repr, keys))})"
 
 
 def ways_to(keys: tuple[str, ...]) -> list[tuple[str, ...]]:

@@ -14,10 +14,10 @@ PROJECT = Path(__file__).parents[1]
 PACKAGE = PROJECT / "collections_store"
 
 FLOORS = [
-    {"errors"},
+    {"errors", "results"},
     {"path"},
     {"document"},
-    {"expiry", "requests", "results"},
+    {"expiry", "requests"},
     {"codec"},
     {"values"},
     {"json_schema"},

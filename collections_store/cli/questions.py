@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import click
 
-from .. import Explanation, Filter
+from .. import Explanation, Filter, Path
 from .arguments import read_field, read_json, read_order, sort_option, window_options
 from .output import binary_output, emit, to_text, write_lines
 from .target import Target, database_options, require
@@ -94,13 +94,18 @@ def _filter(filter: Filter) -> Any:
     return _plain(filter.to_json())
 
 
+def _key(key: str | Path) -> str:
+    """Return a key as JSON has it: no key that came from there holds a dot."""
+    return f"$body.{key}" if isinstance(key, Path) else key
+
+
 def _plain(value: Any) -> Any:
     """Return JSON: regular expressions as filters spell them, and what else there may be in words."""
     match value:
         case None | bool() | int() | float() | str():
             return value
         case dict():
-            return {key: _plain(each) for key, each in value.items()}
+            return {_key(key): _plain(each) for key, each in value.items()}
         case list() | tuple():
             return [_plain(each) for each in value]
         case re.Pattern():

@@ -58,6 +58,10 @@ class Database(Protocol):
         """Does a statement that fails end the transaction around it?"""
 
     @property
+    def COUNTS_IN_INDEX(self) -> bool:
+        """Is counting the entries of an index, those of expired objects too, faster than its rows?"""
+
+    @property
     def ORDERED_KEYS(self) -> bool:
         """Does a stored object keep the order of its keys?"""
 

@@ -31,6 +31,7 @@ from ..expressions import (
     Increased,
     SortValue,
     TableSize,
+    TextFits,
     ValueText,
 )
 from . import Durability, Function, Isolation, TableVanished, UniqueViolated
@@ -61,6 +62,7 @@ SINGLE_WRITER: Final = True
 POISONED_BY_ERRORS: Final = False
 ORDERED_KEYS: Final = True
 TAKES_LISTS: Final = False
+COUNTS_IN_INDEX: Final = True
 HAS_SCHEMAS: Final = False
 UPGRADES_ITSELF: Final = True
 POOL_SIZE: Final = 4
@@ -236,6 +238,12 @@ def _has_integer(element: HasInteger, compiler: Any, **kw: Any) -> str:
     body, path = compiler.process(element.clauses, **kw), path_literal(element.keys)
     between = f"json_extract({body}, {path}) BETWEEN -{_NINES} AND {_NINES}"
     return f"(json_type({body}, {path}) = 'integer' AND {between})"
+
+
+@compiles(TextFits, NAME)
+def _text_fits(element: TextFits, compiler: Any, **kw: Any) -> str:
+    body, room = (compiler.process(clause, **kw) for clause in element.clauses)
+    return f"length(CAST({body} AS BLOB)) <= {room}"
 
 
 @compiles(Increased, NAME)

@@ -105,8 +105,10 @@ class Filter:
         inner = self.condition
         return Filter(inner.condition if isinstance(inner, Not) else Not(inner))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the filter document."""
+    def to_json(self) -> dict[Any, Any]:
+        """Return the filter document. A key of it that holds a dot or begins with `$` stands in a `Path`;
+        all other fields are text.
+        """
         return to_json(self.condition)
 
     def __str__(self) -> str:
@@ -120,7 +122,9 @@ def conjuncts(condition: Condition) -> tuple[Condition, ...]:
 
 def disjuncts(condition: Condition) -> tuple[Condition, ...]:
     """Return the conditions of which one must hold."""
-    return condition.conditions if isinstance(condition, Or) else (condition,)
+    if isinstance(condition, Or) and not condition.single:
+        return condition.conditions
+    return (condition,)
 
 
 __all__ = [

@@ -8,12 +8,14 @@ only: a shape has `Slot`s in their places.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from .. import codec
 from ..codec import Codec
-from ..formula import Formula
+from ..formula import Formula, key_of
 from ..path import Path
 
 Kind: TypeAlias = Literal[
@@ -116,11 +118,16 @@ class Equals:
     value: Given
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class OneOf:
     """It equals one of the scalars (`$in`), which come as a list for each type."""
 
     lists: tuple[Given, ...]
+
+    @cached_property
+    def keys(self) -> frozenset[Hashable]:
+        """The keys of the scalars: looking for one takes as long in a long list as in a short one."""
+        return frozenset(key_of(each) for one in self.lists for each in flat(one))
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +255,19 @@ class And:
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Some condition holds; without any, never."""
+    """Some condition holds; without any, never.
+
+    `single`: it is one test of one field, of which SQL says each part by itself (`$in` of more than
+    scalars).
+    """
 
     conditions: tuple[Condition, ...]
+    single: bool = False
+
+    def as_one(self) -> Field | Metadata:
+        """Return the field with the one test."""
+        parts = [each for each in self.conditions if isinstance(each, Field | Metadata)]
+        return replace(parts[0], test=Passes(tuple(each.test for each in parts)))
 
 
 @dataclass(frozen=True, slots=True)

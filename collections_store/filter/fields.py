@@ -32,7 +32,7 @@ class F:
         self._path = path
 
     def __repr__(self) -> str:
-        return f"F({str(self._path)!r})"
+        return f"F({self._path!r})"
 
     def __eq__(self, value: object) -> Filter:  # type: ignore[override]
         return self._equal(value)

@@ -1,4 +1,6 @@
-"""How deep a filter document may be, found out without recursion: what reads it is recursive."""
+"""What a filter document is made of, seen from outside: which documents hold operators, and how deep it
+is, found out without recursion: what reads it is recursive.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,16 @@ def _within(document: Any) -> Iterator[Any]:
     for key, value in document.items():
         if key in {"$and", "$or", "$nor", "$all"}:
             yield from value if isinstance(value, list | tuple) else ()
-        elif key in {"$not", "$elemMatch"} or _holds_operators(value):
+        elif key in {"$not", "$elemMatch"} or holds_operators(value):
             yield value
 
 
-def _holds_operators(value: Any) -> bool:
-    return isinstance(value, Mapping) and str(next(iter(value), "")).startswith("$")
+def holds_operators(value: Any) -> bool:
+    """MongoDB's rule: a document whose first key starts with `$` holds operators."""
+    return isinstance(value, Mapping) and first_key(value).startswith("$")
+
+
+def first_key(document: Mapping[Any, Any]) -> str:
+    """Return the first key of a document if it is text: a `Path` names a field, whatever is in it."""
+    first = next(iter(document), "")
+    return first if isinstance(first, str) else ""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, get_args
 
-from ..errors import InvalidFilter, shortened
+from ..errors import InvalidFilter, cut, shortened
 from ..values import FOREIGN_TYPES
 from .conditions import Bits, BitsOperator, HasSize, HasType, Modulo, Passes, Test, TypeName, Value
 
@@ -38,7 +38,7 @@ def regex(operand: Any, siblings: Mapping[str, Any], place: str) -> re.Pattern[s
     try:
         return re.compile(pattern, flags)
     except re.error as error:
-        raise InvalidFilter(place, f"no regular expression: {error}") from None
+        raise InvalidFilter(place, f"no regular expression: {cut(str(error))}") from None
 
 
 def of_text(pattern: re.Pattern[Any], place: str) -> re.Pattern[str]:

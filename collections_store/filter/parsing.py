@@ -39,6 +39,7 @@ from .conditions import (
     Value,
     flat,
 )
+from .nesting import first_key, holds_operators
 from .operands import READERS, of_text, regex, truthy
 from .targets import read_target
 
@@ -81,9 +82,9 @@ class Parser:
 
     def _entries(self, document: Mapping[Any, Any], place: str) -> Iterator[Condition]:
         for key, value in document.items():
-            if not isinstance(key, str):
+            if not isinstance(key, str | Path):
                 raise InvalidFilter(repr(key), f"a field is a string, not {type(key).__name__}")
-            here = _within(place, key)
+            here = _within(place, str(key))
             if key in _LOGICAL:
                 yield self._logical(key, value, here)
             elif key == "$expr":
@@ -91,7 +92,7 @@ class Parser:
             elif key != "$comment":
                 yield self._entry(key, value, here)
 
-    def _logical(self, key: str, branches: Any, place: str) -> Condition:
+    def _logical(self, key: str | Path, branches: Any, place: str) -> Condition:
         if not isinstance(branches, list | tuple) or not branches:
             raise InvalidFilter(place, "must be a list of filters, with one at least")
         read = tuple(self.document(each, f"{place}.{i}") for i, each in enumerate(branches))
@@ -110,13 +111,13 @@ class Parser:
         self._formulas.check_nesting(plain, place)
         return Expression(Value.of_formula(text, self._formulas.formula(plain, place)))
 
-    def _entry(self, key: str, value: Any, place: str) -> Condition:
+    def _entry(self, key: str | Path, value: Any, place: str) -> Condition:
         if key in _LATER:
             raise InvalidFilter(place, "this operator is not supported")
         if key == "$jsonSchema":
             return FitsSchema(self._schema(value, place))
         value = _in_microseconds(key, value, place)
-        if _is_operators(value):
+        if holds_operators(value):
             return _all(list(self._operators(key, value, place)))
         return self._on(key, self._equal(value, place), place)
 
@@ -146,7 +147,7 @@ class Parser:
     def _negated(self, key: str | Path, operand: Any, place: str) -> Condition:
         if isinstance(operand, re.Pattern):
             return self._on(key, self._equal(operand, place), place)
-        if not _is_operators(operand):
+        if not holds_operators(operand):
             raise InvalidFilter(place, "needs a document of operators, or a regular expression")
         return _all(list(self._operators(key, operand, place)))
 
@@ -164,7 +165,7 @@ class Parser:
                 if not isinstance(each, Mapping) or set(each) != {"$elemMatch"}:
                     raise InvalidFilter(here, "after one $elemMatch, all must be $elemMatch")
                 yield self._element(each["$elemMatch"], f"{here}.$elemMatch")
-            elif _is_operators(each):
+            elif holds_operators(each):
                 raise InvalidFilter(here, "no operators are allowed here")
             else:
                 yield self._equal(each, here)
@@ -172,10 +173,12 @@ class Parser:
     def _on(self, key: str | Path, test: Test, place: str) -> Condition:
         """Join a path and a test; what only SQL of its own can say stands apart from the start."""
         if isinstance(test, Passes):
-            return Or(tuple(self._on(key, each, place) for each in test.tests))
+            parts = tuple(self._on(key, each, place) for each in test.tests)
+            return Or(parts, single=len(parts) > 1)
         target = read_target(key, InvalidFilter, place)
-        if self._within and isinstance(key, str) and key.startswith("$"):
-            raise InvalidFilter(place, _NOT_THERE.format(key.split(".")[0]))
+        is_outside = key == Path() or (isinstance(key, str) and key.startswith("$"))
+        if self._within and is_outside:
+            raise InvalidFilter(place, _NOT_THERE.format(str(key).split(".")[0] or "$body"))
         if isinstance(target, Path):
             return Field(target, test)
         return Metadata(target, _as_time(target, test, place))
@@ -216,7 +219,7 @@ class Parser:
         others: list[Test] = []
         for number, each in enumerate(_list(operand, place)):
             here = f"{place}.{number}"
-            if _is_operators(each):
+            if holds_operators(each):
                 raise InvalidFilter(here, "no operators are allowed here")
             test = self._equal(each, here)
             if (
@@ -233,7 +236,7 @@ class Parser:
     def _element(self, operand: Any, place: str) -> Test:
         if not isinstance(operand, Mapping):
             raise InvalidFilter(place, "needs a document")
-        first = str(next(iter(operand), ""))
+        first = first_key(operand)
         if first.startswith("$") and first not in _LOGICAL:
             return HasElement(tuple(self._element_tests(operand, place)))
         return HasObject(Parser(self._rules, within=True).document(operand, place))
@@ -256,7 +259,7 @@ class Parser:
     def _element_not(self, operand: Any, place: str) -> Test:
         if isinstance(operand, re.Pattern):
             return Fails((self._equal(operand, place),))
-        if not _is_operators(operand):
+        if not holds_operators(operand):
             raise InvalidFilter(place, "needs a document of operators, or a regular expression")
         return Fails(tuple(self._element_tests(operand, place)))
 
@@ -309,7 +312,9 @@ def _in_microseconds(key: str | Path, operand: Any, place: str) -> Any:
     match operand:
         case datetime():
             if operand.tzinfo is None:
-                raise InvalidFilter(place, f"{operand!r} is no moment in time without a time zone")
+                raise InvalidFilter(
+                    place, f"{shortened(operand)} is no moment in time without a time zone"
+                )
             return microseconds(operand)
         case Mapping():
             return {k: _in_microseconds(key, v, f"{place}.{k}") for k, v in operand.items()}
@@ -375,11 +380,6 @@ def _list(operand: Any, place: str) -> list[Any]:
     if not isinstance(operand, list | tuple):
         raise InvalidFilter(place, f"needs a list, not {shortened(operand)}")
     return list(operand)
-
-
-def _is_operators(value: Any) -> bool:
-    """MongoDB's rule: a document whose first key starts with `$` holds operators."""
-    return isinstance(value, Mapping) and str(next(iter(value), "")).startswith("$")
 
 
 def _within(place: str, key: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from .. import codec
+from ..path import Path
 from .conditions import (
+    WHOLE,
     And,
     Bits,
     Compare,
@@ -34,16 +36,18 @@ from .conditions import (
     flat,
     options_of,
 )
+from .nesting import holds_operators
 
 _KNOWN_FLAGS: Final = re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE
 
 
-def to_json(condition: Condition) -> dict[str, Any]:
-    """Return the filter document that means `condition`."""
+def to_json(condition: Condition) -> dict[Any, Any]:
+    """Return the filter document that means `condition`; its keys are text, but for a `Path` that no text
+    names.
+    """
     match condition:
         case Field(path, test):
-            name = str(path) if path.keys else "$body"
-            return _entry(name, test)
+            return _entry(_name(path), test)
         case Metadata(name, test):
             return _entry(f"${name}", test)
         case And(conditions):
@@ -52,6 +56,10 @@ def to_json(condition: Condition) -> dict[str, Any]:
             return {
                 "$jsonSchema": codec.decode(schema.text) if isinstance(schema, Value) else schema
             }
+        case Or(single=True):
+            return to_json(condition.as_one())
+        case Not(Or(single=True) as inner):
+            return to_json(Not(inner.as_one()))
         case Or(()):
             return {"$nor": [{}]}
         case Or(conditions):
@@ -59,7 +67,7 @@ def to_json(condition: Condition) -> dict[str, Any]:
         case Not(Or(conditions)) if conditions:
             return {"$nor": [to_json(each) for each in conditions]}
         case Not(Field(path, test)):
-            return _negated(str(path) if path.keys else "$body", test)
+            return _negated(_name(path), test)
         case Not(Metadata(name, test)):
             return _negated(f"${name}", test)
         case Not(inner):
@@ -69,9 +77,17 @@ def to_json(condition: Condition) -> dict[str, Any]:
     raise AssertionError(condition)
 
 
-def _together(documents: list[dict[str, Any]]) -> dict[str, Any]:
+def _name(path: Path) -> str | Path:
+    """Return the text that is read as the path, or the path where none is."""
+    if not path.keys:
+        return "$body"
+    text = str(path)
+    return path if text.startswith("$") or Path.parse(text) != path else text
+
+
+def _together(documents: list[dict[Any, Any]]) -> dict[Any, Any]:
     """Join documents: in one where no key comes twice, else by `$and`."""
-    merged: dict[str, Any] = {}
+    merged: dict[Any, Any] = {}
     for document in documents:
         for key, value in document.items():
             if key not in merged:
@@ -85,17 +101,15 @@ def _together(documents: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _mix(one: Any, other: Any) -> bool:
     both = isinstance(one, Mapping) and isinstance(other, Mapping)
-    return both and all(_is_operators(each) for each in (one, other)) and not set(one) & set(other)
+    return (
+        both and all(holds_operators(each) for each in (one, other)) and not set(one) & set(other)
+    )
 
 
-def _is_operators(value: Any) -> bool:
-    return isinstance(value, Mapping) and str(next(iter(value), "")).startswith("$")
-
-
-def _entry(name: str, test: Test) -> dict[str, Any]:
+def _entry(name: str | Path, test: Test) -> dict[Any, Any]:
     match test:
         case Equals(Value(value=value)):
-            return {name: {"$eq": value} if _is_operators(value) else value}
+            return {name: {"$eq": value} if holds_operators(value) else value}
         case Matches(Value(value=pattern)):
             return {name: _regex(pattern)}
         case Passes(()):
@@ -103,30 +117,48 @@ def _entry(name: str, test: Test) -> dict[str, Any]:
     return {name: _operators((test,))}
 
 
-def _negated(name: str, test: Test) -> dict[str, Any]:
+def _negated(name: str | Path, test: Test) -> dict[Any, Any]:
     match test:
         case Equals(Value(value=value)):
             return {name: {"$ne": value}}
-        case OneOf(lists):
-            return {name: {"$nin": [each for one in lists for each in flat(one)]}}
+        case OneOf():
+            return {name: {"$nin": list(_wanted(test))}}
+        case Passes((_, *_) as tests):
+            return {name: {"$nin": [each for test in tests for each in _wanted(test)]}}
         case Exists():
             return {name: {"$exists": False}}
     return {name: {"$not": _operators((test,))}}
 
 
 def _operators(tests: tuple[Test, ...]) -> dict[str, Any]:
+    """Write several tests of one value, none over another."""
+    if Passes(()) in tests:  # it is never true, whatever else is asked
+        return {"$in": []}
     result: dict[str, Any] = {}
     for test in tests:
-        result.update(_operator(test))
+        said = _operator(test)
+        if "$all" in said:
+            said["$all"] = [*result.get("$all", []), *said["$all"]]
+        elif said.keys() & result.keys():
+            said = _again(test)
+        result.update(said)
     return result
+
+
+def _again(test: Test) -> dict[str, Any]:
+    """Write a test in other words, where its own operator is taken."""
+    match test:
+        case Fails(tests):
+            return {"$not": _operators(tests)}
+    return {"$in": list(_wanted(test))}
 
 
 def _operator(test: Test) -> dict[str, Any]:
     match test:
         case Equals(value):
             return {"$eq": _one(value)}
-        case OneOf(lists):
-            return {"$in": [each for one in lists for each in flat(one)]}
+        case OneOf():
+            return {"$in": list(_wanted(test))}
         case Compare(operator, value):
             return {operator: _one(value)}
         case HasType(types):
@@ -146,14 +178,32 @@ def _operator(test: Test) -> dict[str, Any]:
             return {"$elemMatch": _operators(tests)}
         case HasObject(condition):
             return {"$elemMatch": _of_object(to_json(condition))}
+        case Fails((Equals(value),)):
+            return {"$ne": _one(value)}
+        case Passes((wanted, HasElement())):
+            return {
+                "$all": [_operator(wanted) if isinstance(wanted, WHOLE) else next(_wanted(wanted))]
+            }
+        case Fails((OneOf() | Passes() as test,)) if "$in" in _operator(test):
+            return {"$nin": _operator(test)["$in"]}
         case Fails(tests):
             return {"$not": _operators(tests)}
         case Passes(tests):
-            return {"$in": [_one(each.value) for each in tests if isinstance(each, Equals)]}
+            return {"$in": [each for test in tests for each in _wanted(test)]}
     raise AssertionError(test)
 
 
-def _of_object(document: dict[str, Any]) -> dict[str, Any]:
+def _wanted(test: Test) -> Iterator[Any]:
+    """Yield what a test takes out of a list."""
+    match test:
+        case OneOf(lists):
+            for one in lists:
+                yield from flat(one)
+        case Equals(Value(value=value)) | Matches(Value(value=value)):
+            yield value
+
+
+def _of_object(document: dict[Any, Any]) -> dict[Any, Any]:
     """Return a filter on an element that no reader takes for operators on it."""
     return {"$and": [document]} if next(iter(document), "") == "$jsonSchema" else document
 

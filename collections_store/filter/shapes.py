@@ -37,7 +37,7 @@ def _mapped(node: T, change: Callable[[Given], Slot]) -> T:
         return change(node)  # type: ignore[return-value]
     if isinstance(node, tuple):
         return tuple([_mapped(each, change) for each in node])  # type: ignore[return-value]
-    if isinstance(node, str | Path):
+    if isinstance(node, str | bool | Path):
         return node
     changed = {f.name: _mapped(getattr(node, f.name), change) for f in fields(node)}  # type: ignore[arg-type]
     return replace(node, **changed)  # type: ignore[type-var]
@@ -49,6 +49,6 @@ def _visit(node: Any) -> Iterator[Given]:
     elif isinstance(node, tuple):
         for each in node:
             yield from _visit(each)
-    elif not isinstance(node, str | Path):
+    elif not isinstance(node, str | bool | Path):
         for f in fields(node):
             yield from _visit(getattr(node, f.name))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-from ..path import Path
+from ..errors import cut
+from ..path import Path, in_python
 from .conditions import METADATA, MetadataField
 
 Target: TypeAlias = Path | MetadataField
@@ -31,5 +32,5 @@ def read_target(key: str | Path, refuse: Refusal, place: str | None = None) -> T
     raise refuse(
         key if place is None else place,
         f"no such operator or metadata; there is {_KNOWN}. A key of the body: "
-        f"Path({', '.join(map(repr, key.split('.')))})",
+        f"{cut(in_python(key.split('.')))}",
     )

@@ -100,7 +100,9 @@ class Parser:
         first = next(iter(what), "")
         if first.startswith("$"):
             if len(what) > 1:
-                self._refuse(place, f"{first} must stand alone, not beside {list(what)[1]!r}")
+                self._refuse(
+                    place, f"{first} must stand alone, not beside {shortened(list(what)[1])}"
+                )
             return self._operator(first, what[first], f"{place}.{first}")
         for key in what:
             if key.startswith("$") or "." in key or not key:

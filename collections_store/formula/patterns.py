@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
+from ..errors import cut, shortened
 from .operands import ABSENT, Unfit, is_null, text
 from .weights import check_elements
 
@@ -17,14 +18,14 @@ FLAGS: Final = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.V
 def compiled(pattern: str, options: str) -> re.Pattern[str]:
     """Return the pattern; raises `Unfit`."""
     if not set(options) <= FLAGS.keys():
-        raise Unfit(f"has options {options!r}: there are i, m, s and x", options)
+        raise Unfit(f"has options {shortened(options)}: there are i, m, s and x", options)
     flags = 0
     for letter in options:
         flags |= FLAGS[letter]
     try:
         return re.compile(pattern, flags)
     except re.error as error:
-        raise Unfit(f"has no regular expression: {error}", pattern) from None
+        raise Unfit(f"has no regular expression: {cut(str(error))}", pattern) from None
 
 
 def is_found(value: Any, pattern: Any, options: Any = ABSENT) -> bool:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from .. import codec
 from ..document import Document
-from ..errors import InvalidUpdate, TransactionConflict, shortened
+from ..errors import InvalidBody, InvalidUpdate, TransactionConflict, UpdateRefused, shortened
+from ..formula import Unfit
 from ..matcher import reach
 from ..path import Path
 from ..schema import now
 from ..update import Update
+from ..update.numbers import added
+from ..update.paths import read_way
 from ..values import MISSING
 from .documents import GetDocument
 from .writing import MAX_ATTEMPTS, Writer
@@ -23,6 +26,9 @@ if TYPE_CHECKING:
 
 NINES: Final = 10**18 - 1
 """Up to here, a sum of two integers is one of 64 bit."""
+GROWTH: Final = 19
+"""Characters by which such a sum may be longer than the number that it takes the place of."""
+_RULES: Final = codec.Codec()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +49,9 @@ class Increment:
         writer = Writer(connection, self.collection)
         if self._is_simple(connection, writer):
             sql = writer.statements.by_id.increment(self.path.keys)
-            fresh = writer.parameters(self.id, self._text(Document(self.id, {})), None)
-            rows = connection.rows(sql, {**fresh, "by": self.by})
+            fresh = writer.parameters(self.id, self._fresh(), None)
+            counting = {"by": self.by, "room": self.rules.max_bytes - GROWTH}
+            rows = connection.rows(sql, {**fresh, **counting})
             if rows:
                 return codec.decode(rows[0][0])
         return writer.atomically(partial(self._slowly, connection, writer))
@@ -57,52 +64,69 @@ class Increment:
         statements = writer.statements
         if statements.feed is not None or any(i.unique for i in statements.options.indexes):
             return False
-        whole = type(self.by) is int and abs(self.by) <= NINES
-        return whole and connection.database.can_order(self.path.keys)
+        short = all(isinstance(n, float) or abs(n) <= NINES for n in (self.by, self.initial))
+        return short and type(self.by) is int and connection.database.can_order(self.path.keys)
 
     def _slowly(self, connection: Connection, writer: Writer) -> Any:
         for _ in range(MAX_ATTEMPTS):
             found = GetDocument(self.collection, self.id)(connection)
             if found is None:
-                text = self._text(Document(self.id, {}))
+                text = self._fresh()
                 done = writer.insert(self.id, text, None)
             else:
-                text = self._text(found)
+                text = self._increased(found)
                 done = writer.rewrite(found, text)
             if done:
                 return self._value(codec.decode(text))
         raise TransactionConflict(f"{self!r}: the object is changed by others again and again")
 
-    def _text(self, document: Document) -> str:
-        """Return the text of an object's body with the number increased."""
-        if self._value(document.body) is MISSING:
-            document = replace(document, body=self._added(document, self.initial))
-        self._written.clear()
-        self._written[document.id] = self.rules.encode(self._added(document, self.by))
-        return self._written[document.id]
+    def _fresh(self) -> str:
+        """Return the text of the body of a new object."""
+        body = self._first()
+        for key in reversed(self.path.keys):
+            body = {key: body}
+        return self._noted(body)
 
-    def _added(self, document: Document, number: int | float) -> Any:
-        return _adding(self.path, number).apply(document, now=now())
+    def _increased(self, document: Document) -> str:
+        """Return the text of an object's body with the number increased."""
+        is_there = self._value(document.body) is not MISSING
+        update = Update.parse({"$inc": {self.path: self.by if is_there else self._first()}})
+        return self._noted(update.apply(document, now=now()))
+
+    def _noted(self, body: Any) -> str:
+        self._written.clear()
+        self._written[self.id] = self.rules.encode(body)
+        return self._written[self.id]
+
+    def _first(self) -> Any:
+        """Return the number that comes to where there is none."""
+        try:
+            return added(self.initial, self.by)
+        except Unfit as error:
+            raise UpdateRefused(self.id, str(self.path), error.problem) from None
 
     def _value(self, body: Any) -> Any:
         found = (each for each in reach(body, self.path.keys, leaf=False) if each is not MISSING)
         return next(found, MISSING)
 
 
-@lru_cache(maxsize=256, typed=True)
-def _adding(path: str | Path, number: int | float) -> Update:
-    return Update.parse({"$inc": {path: number}})
-
-
 def read_increment(path: Any, by: Any, initial: Any) -> Path:
     """Return the path of a number that can be increased; raises `InvalidUpdate`."""
     if not isinstance(path, str | Path):
         raise InvalidUpdate("", f"{shortened(path)} is no path")
-    found = Path.parse(path) if isinstance(path, str) else path
-    if any(key.startswith("$") for key in found.keys):
-        raise InvalidUpdate(f"$inc.{path}", "names no single field of the body")
+    place = f"$inc.{path}"
+    keys = [str(piece) for piece in read_way(path, "$inc")]
+    if any(key.startswith("$") for key in keys):
+        raise InvalidUpdate(place, "names no single field of the body")
     for number in (by, initial):
-        if type(number) not in {int, float}:
-            raise InvalidUpdate(f"$inc.{path}", f"{shortened(number)} is no number")
-        _adding(path, number)
-    return found
+        _check_number(number, place)
+    return Path(*keys)
+
+
+def _check_number(number: Any, place: str) -> None:
+    if type(number) not in {int, float}:
+        raise InvalidUpdate(place, f"{shortened(number)} is no number")
+    try:
+        _RULES.encode(number)
+    except InvalidBody as error:
+        raise InvalidUpdate(place, error.problem) from error

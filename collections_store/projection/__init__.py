@@ -19,9 +19,10 @@ from typing import Any
 
 from ..codec import Codec
 from ..document import Document
-from ..errors import InvalidProjection
+from ..errors import InvalidProjection, shortened
 from ..filter import Filter
 from ..filter.printing import to_json
+from ..path import Path
 from . import shaping
 from .parsing import read
 from .positions import paths, position
@@ -74,9 +75,11 @@ class Projection:
         """
         return replace(document, body=self._shaped(document, filter, ordered))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the projection document."""
-        return dict(_spelled(str(path), rule) for path, rule in self.entries)
+    def to_json(self) -> dict[Any, Any]:
+        """Return the projection document. A key that holds a dot or begins with `$` stands in a `Path`;
+        all other fields are text.
+        """
+        return dict(_spelled(_name(path), rule) for path, rule in self.entries)
 
     def __str__(self) -> str:
         return str(self.to_json())
@@ -119,13 +122,21 @@ def _narrowed(
     def only(elements: list[Any]) -> list[Any]:
         if index is None or index >= len(elements):
             place = f"{'.'.join(keys)}.$"
-            raise InvalidProjection(place, f"the filter met no element of it in {document.id!r}")
+            raise InvalidProjection(
+                place, f"the filter met no element of it in {shortened(document.id)}"
+            )
         return [elements[index]]
 
     return shaping.with_change(body, array, only)
 
 
-def _spelled(name: str, rule: Rule) -> tuple[str, Any]:
+def _name(path: Path) -> str | Path:
+    """Return the text that is read as the path, or the path where none is."""
+    has_dollar = any(key.startswith("$") for key in path.keys)
+    return path if has_dollar or Path.parse(str(path)) != path else str(path)
+
+
+def _spelled(name: str | Path, rule: Rule) -> tuple[str | Path, Any]:
     match rule:
         case Keep():
             return name, 1
@@ -138,7 +149,7 @@ def _spelled(name: str, rule: Rule) -> tuple[str, Any]:
         case Slice(skip, limit):
             return name, {"$slice": [skip, limit]}
         case Element(condition):
-            return name, to_json(condition)[name]
+            return name, next(iter(to_json(condition).values()))
 
 
 __all__ = ["ID", "Projection"]

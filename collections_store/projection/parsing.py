@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ..codec import Codec
-from ..errors import InvalidFilter, InvalidProjection, shortened
+from ..errors import InvalidFilter, InvalidProjection, cut, shortened
 from ..filter.parsing import Parser
-from ..path import Path
+from ..path import Path, in_python
 from .rules import ID, Drop, Element, Entry, Keep, Met, Rule, Slice
 
 _MAX_SLICE: Final = 2**31 - 1
@@ -64,7 +64,7 @@ def _path(key: Any, above: tuple[str, ...], place: str) -> tuple[Path, bool]:
         raise InvalidProjection(
             place,
             "`$` stands at the end of a path; a key of the body that begins with it: "
-            f"Path({', '.join(map(repr, keys))})",
+            f"{cut(in_python(keys))}",
         )
     return _joined(above, tuple(keys), place), positional
 
@@ -117,9 +117,13 @@ def _slice(operand: Any, place: str) -> Slice:
 
 def _number(value: Any, place: str) -> int:
     """Return a number cut to 32 bits and toward zero, as MongoDB does."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or _is_nan(value):
         raise InvalidProjection(place, f"{shortened(value)} is not a number")
     return int(max(-_MAX_SLICE, min(value, _MAX_SLICE)))
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _element(path: Path, operand: Any, place: str, rules: Codec) -> Element:

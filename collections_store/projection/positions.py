@@ -48,16 +48,15 @@ def position(
 
 
 def _fields(condition: Condition) -> Iterator[Field]:
-    """Yield what must hold of single paths; `$in` may have become an `Or` on one path."""
+    """Yield what must hold of single paths."""
     match condition:
         case Field():
             yield condition
         case And(conditions):
             for each in conditions:
                 yield from _fields(each)
-        case Or(conditions):
-            if len({each.path if isinstance(each, Field) else None for each in conditions}) == 1:
-                yield from (each for each in conditions if isinstance(each, Field))
+        case Or(single=True):
+            yield from _fields(condition.as_one())
 
 
 def _index(field: Field, body: Any, ordered: bool) -> int | None:

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from ..collection_options import CollectionOptions
 from ..dialects import Database
-from ..expressions import AnyOf, BodyFromText, HasInteger, Increased, ValueText
+from ..expressions import AnyOf, BodyFromText, HasInteger, Increased, TextFits, ValueText
 from .compiling import compiled
 from .rows import body_text, document_columns, is_expired, is_live, number
 
@@ -232,8 +232,8 @@ class IdStatements:
         return insert.from_select(list(columns), chosen.order_by(given.c.place))
 
     def increment(self, keys: tuple[str, ...]) -> str:
-        """Increase the integer at `keys` by `:by`, or write `:body` where there is no `:id`; gives the
-        integer's text, or nothing where there is none.
+        """Increase the integer at `keys` by `:by` if the body has no more than `:room` bytes, or write
+        `:body` where there is no `:id`; gives the integer's text, or nothing where there is none.
         """
         return self._increment(keys)
 
@@ -246,7 +246,9 @@ class IdStatements:
         written = insert.on_conflict_do_update(
             index_elements=[c.id],
             set_={**updated, **life},
-            where=sa.and_(is_live(self._table), HasInteger(body, keys)),
+            where=sa.and_(
+                is_live(self._table), HasInteger(body, keys), TextFits(body, number("room"))
+            ),
         )
         return written.returning(ValueText(body, keys))
 

@@ -57,16 +57,23 @@ Ways: TypeAlias = frozenset[Keys]
 class Where:
     """What SQL says of a shape.
 
-    `bind` makes the parameters of a filter's values. What the conditions at the places `residual`
-    ask runs in the matcher. The clauses are right as long as no object that matches has an array at
-    one of the `ways`. All rows are alike in the parts that are `pinned`.
+    A row matches if it is `live` and all holds that is `asked`. `bind` makes the parameters of a
+    filter's values. What the conditions at the places `residual` ask runs in the matcher. The clauses
+    are right as long as no object that matches has an array at one of the `ways`. All rows are alike
+    in the parts that are `pinned`.
     """
 
-    clauses: tuple[sa.ColumnElement[bool], ...]
+    live: sa.ColumnElement[bool]
+    asked: tuple[sa.ColumnElement[bool], ...]
     bind: Bind
     residual: tuple[int, ...]
     ways: Ways = frozenset()
     pinned: frozenset[Part] = frozenset()
+
+    @property
+    def clauses(self) -> tuple[sa.ColumnElement[bool], ...]:
+        """All that a row must pass."""
+        return (self.live, *self.asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,20 +143,20 @@ class Conditions:
         )
 
     def _where(self, shape: Condition, say: Callable[[Condition, str], Said | None]) -> Where:
-        clauses, binds, residual = [is_live(self.table)], [], []
+        asked, binds, residual = [], [], []
         for place, condition in enumerate(conjuncts(shape)):
             said = say(condition, f"p{place}") if place < MAX_CONDITIONS else None
             if said is None:
                 residual.append(place)
             else:
-                clauses.append(said[0])
+                asked.append(said[0])
                 binds.append((place, said[1]))
 
         def bind(condition: Condition) -> dict[str, Any]:
             every = conjuncts(condition)
             return {k: v for place, bound in binds for k, v in bound(every[place]).items()}
 
-        return Where(tuple(clauses), bind, tuple(residual))
+        return Where(is_live(self.table), tuple(asked), bind, tuple(residual))
 
     def _say_exactly(self, condition: Condition, name: str) -> Said | None:
         said = self._say(condition, name, MAX_MIXED)

@@ -22,7 +22,7 @@ from ..expressions import (
     TableSize,
     ValueText,
 )
-from ..filter import Condition, Field, Filter, conjuncts, shape_of
+from ..filter import EVERYTHING, Condition, Field, Filter, conjuncts, shape_of
 from ..index import Index, every_conjunct, parts_of
 from ..ordering import Sort
 from ..path import ways_to
@@ -153,7 +153,8 @@ class Statements:
     @cached_property
     def statistics(self) -> str:
         """Give the number of objects and the bytes on the disk."""
-        return self._sql(sa.select(self._all(), TableSize(self.table)))
+        everything = self._conditions.exact(EVERYTHING)
+        return self._sql(sa.select(self._number(everything), TableSize(self.table)))
 
     def _shape(self, filter: Filter, sort: Sort = NATURAL) -> tuple[Condition, Implied]:
         implied = [index.name for index in self._partial if _is_of_use(index, filter, sort)]
@@ -179,8 +180,7 @@ class Statements:
         paths = [part.path for each in limiting for part in parts_of(each.where or Filter())]
         ways = {way for path in paths for way in ways_to(path.keys)}
         blind = ways if any(each.unique for each in limiting) else set()
-        clauses = (*where.clauses, *limits)
-        return replace(where, clauses=clauses, ways=where.ways | blind)
+        return replace(where, asked=(*where.asked, *limits), ways=where.ways | blind)
 
     def _said(self, shape: Condition, indexed: Ways, plain: bool, without: Without) -> Where:
         """Say a shape in words that indexes serve, unless that takes too many."""
@@ -263,22 +263,25 @@ class Statements:
 
     def _count(self, shape: Condition, implied: Implied, plain: bool) -> Query:
         where = self._where(shape, implied, plain)
-        if not conjuncts(shape):
-            return Query(self._sql(sa.select(self._all())), where.bind)
-        count = sa.select(sa.func.count()).select_from(self.table).where(*where.clauses)
-        doubt = self._array(shape, where.ways)
+        count, doubt = self._number(where), self._array(shape, where.ways)
         if doubt is None:
-            return Query(self._sql(count), where.bind, where.residual)
-        both = sa.select(doubt, count.scalar_subquery())
+            return Query(self._sql(sa.select(count)), where.bind, where.residual)
+        both = sa.select(doubt, count)
         return Query(self._sql(both), self._also(shape, where), where.residual, doubtful=True)
 
-    def _all(self) -> sa.ColumnElement[int]:
-        """How many objects there are: all rows, which databases count without reading them, but for
-        those that have expired.
+    def _number(self, where: Where) -> sa.ColumnElement[int]:
+        """How many objects there are: all rows, which databases count in an index without reading them,
+        but for those that have expired, which the index of expiry times knows.
         """
         rows = sa.select(sa.func.count()).select_from(self.table)
-        gone = rows.where(is_expired(self.table))
-        return rows.scalar_subquery() - gone.scalar_subquery()
+        if where.asked and not self.database.COUNTS_IN_INDEX:
+            return rows.where(*where.clauses).scalar_subquery()
+        expired: sa.Select[Any] = sa.select(self.table.c.seq).where(is_expired(self.table))
+        expired = expired.correlate(None)
+        nothing: sa.ColumnElement[int] = sa.literal_column("0")
+        gone = rows.where(*where.asked, self.table.c.seq.in_(expired)).scalar_subquery()
+        some_gone = sa.case((sa.exists(expired), gone), else_=nothing)
+        return rows.where(*where.asked).scalar_subquery() - some_gone
 
     def _doubt(self, shape: Condition, implied: Implied) -> Query | None:
         where = self._where(shape, implied, plain=True)

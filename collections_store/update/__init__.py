@@ -102,7 +102,9 @@ class Update:
         return changed(self._tree, document.body, (), the)
 
     def to_json(self) -> Any:
-        """Return the document of operators, or the list of stages."""
+        """Return the document of operators, or the list of stages. A key of the body that no text names
+        stands in a `Path`.
+        """
         return deepcopy(self._written[0]) if self._written else {}
 
     def __str__(self) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..document import Anonymous, Document
-from ..errors import UpdateRefused, shortened
+from ..errors import UpdateRefused, cut, shortened
 from ..filter import Condition, Filter
 from ..formula import Unfit
 from ..matcher import holds
@@ -187,7 +187,7 @@ def _children(node: Fields, keys: Keys, the: Application) -> dict[str, Node]:
 def _in_elements(node: Each, value: Any, keys: Keys, the: Application) -> Any:
     if not isinstance(value, list):
         found = "nothing" if value is MISSING else shortened(value)
-        names = ", ".join(map(str, node.children))
+        names = cut(", ".join(map(str, node.children)))
         raise the.refuse(keys, f"{names} needs an array that is there, and there is {found}")
     result = value
     for index, old in enumerate(value):
@@ -229,7 +229,7 @@ def _check_leads_nowhere(node: Node, value: Any, keys: Keys, the: Application) -
             continue
         if isinstance(leaf.action, Arrive) and _arriving(leaf.action, the) is MISSING:
             continue
-        problem = f"{shortened(value)} has no field {keys[-1]!r}, and there can be none"
+        problem = f"{shortened(value)} has no field {shortened(keys[-1])}, and there can be none"
         if isinstance(value, list):
             problem += ": its elements are reached by a number, `$`, `$[]` or `$[name]`"
         raise the.refuse(keys, problem)
@@ -303,7 +303,7 @@ def _arriving(action: Arrive, the: Application) -> Any:
         elif isinstance(value, list) and is_index(key):
             value = value[int(key)] if int(key) < len(value) else MISSING
         else:
-            problem = f"{shortened(value)} has no field {key!r}, and there can be none"
+            problem = f"{shortened(value)} has no field {shortened(key)}, and there can be none"
             raise the.refuse(action.source[: depth + 1], problem)
         if value is MISSING:
             return value

@@ -14,7 +14,7 @@ from typing import Any, Final, get_args
 from ..codec import Codec
 from ..errors import InvalidFilter, InvalidUpdate, shortened
 from ..filter import Value
-from ..filter.nesting import check_nesting
+from ..filter.nesting import check_nesting, first_key
 from ..filter.parsing import Parser as FilterParser
 from ..ordering import MAX_FIELDS
 from ..values import is_number
@@ -199,7 +199,7 @@ def _pull_condition(operand: Any, parser: FilterParser) -> Action:
     if isinstance(operand, re.Pattern):
         return Pull(parser.field("", operand, ""), wrapped=True)
     check_nesting(operand)
-    first = str(next(iter(operand), ""))
+    first = first_key(operand)
     if first.startswith("$") and first not in _WHOLE_FILTERS:
         return Pull(parser.operators("", operand, ""), wrapped=True)
     return Pull(parser.document(operand), wrapped=False)

@@ -10,28 +10,29 @@ from typing import Any, Final
 
 from .. import codec
 from ..codec import Codec
-from ..errors import InvalidBody, InvalidFilter, InvalidUpdate, shortened
+from ..errors import InvalidBody, InvalidFilter, InvalidUpdate, cut, shortened
 from ..filter.nesting import check_nesting
 from ..filter.parsing import Parser as FilterParser
+from ..path import Path
 from .actions import Action, ArrayFilter, Arrive, Change, Elements, Leave
 from .operands import READERS, is_condition, read_pull
-from .paths import NAME, plain_keys, read_way
+from .paths import NAME, as_written, plain_keys, read_way
 
 OPERATORS: Final = tuple(READERS)
 
 
 def read_operators(
     what: Mapping[Any, Any], rules: Codec
-) -> tuple[tuple[Change, ...], dict[str, dict[str, Any]]]:
+) -> tuple[tuple[Change, ...], dict[str, dict[str | Path, Any]]]:
     """Return the changes that operators make, and the update as JSON."""
     changes: list[Change] = []
-    written: dict[str, dict[str, Any]] = {}
+    written: dict[str, dict[str | Path, Any]] = {}
     for operator, operands in _operators(what):
         written[operator] = {}
         for path, operand in operands.items():
             way, place = read_way(path, operator), f"{operator}.{path}"
             plain, action = _read(operator, operand, place, rules)
-            written[operator][str(path)] = plain
+            written[operator][as_written(path, way)] = plain
             changes.extend(_changes(Change(operator, way, action)))
     return tuple(changes), written
 
@@ -98,7 +99,9 @@ def read_array_filters(what: Any, rules: Codec) -> tuple[ArrayFilter, ...]:
         place = f"array_filters.{number}"
         one = _array_filter(each, place, rules)
         if one.name in found:
-            raise InvalidUpdate(place, f"there is another filter for {one.name!r}: use $and")
+            raise InvalidUpdate(
+                place, f"there is another filter for {shortened(one.name)}: use $and"
+            )
         found[one.name] = one
     return tuple(found.values())
 
@@ -111,11 +114,11 @@ def check_names(changes: tuple[Change, ...], filters: tuple[ArrayFilter, ...]) -
         for piece in change.way:
             if isinstance(piece, Elements) and piece.name:
                 if piece.name not in names:
-                    problem = f"array_filters has none for {piece.name!r}"
+                    problem = f"array_filters has none for {shortened(piece.name)}"
                     raise InvalidUpdate(change.place, problem)
                 used.add(piece.name)
     for name in sorted(names - used):
-        raise InvalidUpdate("array_filters", f"no path has $[{name}]")
+        raise InvalidUpdate("array_filters", f"no path has {cut(str(Elements(name)))}")
 
 
 def _array_filter(what: Any, place: str, rules: Codec) -> ArrayFilter:
@@ -138,11 +141,13 @@ def _array_filter(what: Any, place: str, rules: Codec) -> ArrayFilter:
     return ArrayFilter(name, condition)
 
 
-def _names(what: Mapping[str, Any], place: str) -> Iterator[str]:
+def _names(what: Mapping[str | Path, Any], place: str) -> Iterator[str]:
     for key, value in what.items():
         if key in {"$and", "$or", "$nor"}:
             for each in value:
                 yield from _names(each, place)
+        elif isinstance(key, Path):
+            yield from key.keys[:1]
         elif not key.startswith("$"):
             yield key.split(".")[0]
         elif key != "$comment":

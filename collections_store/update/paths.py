@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from ..errors import InvalidFilter, InvalidUpdate, shortened
+from ..errors import InvalidFilter, InvalidUpdate, cut, shortened
 from ..filter.conditions import METADATA
-from ..path import Path
+from ..path import Path, in_python
 from .actions import MATCHED, Elements, Matched, Piece, Way
 
 NAME: Final = re.compile(r"[a-z][A-Za-z0-9]*", re.ASCII)
@@ -31,6 +31,17 @@ def read_way(path: Any, operator: str) -> Way:
     if way.count(MATCHED) > 1:
         raise InvalidUpdate(place, "`$` may stand in a path once")
     return way
+
+
+def as_written(path: str | Path, way: Way) -> str | Path:
+    """Return the text that is read as the way of a path, or the path where none is."""
+    if isinstance(path, str):
+        return path
+    try:
+        found = read_way(str(path), "")
+    except InvalidUpdate:
+        return path
+    return str(path) if found == way else path
 
 
 def plain_keys(way: Way, place: str) -> tuple[str, ...]:
@@ -67,7 +78,7 @@ def _piece(key: str, place: str) -> Piece:
 
 def _check_top(first: Piece, path: str, place: str) -> None:
     if isinstance(first, Matched | Elements):
-        raise InvalidUpdate(place, f"{first} follows the path of an array")
+        raise InvalidUpdate(place, f"{cut(str(first))} follows the path of an array")
     if not first.startswith("$"):
         return
     name = first[1:]
@@ -77,5 +88,5 @@ def _check_top(first: Piece, path: str, place: str) -> None:
         problem = "name the field alone; replace_one gives another body as a whole"
     else:
         problem = "a field at the top does not begin with $"
-    keys = ", ".join(map(repr, path.split(".")))
-    raise InvalidUpdate(place, f"{problem}. A key of the body: Path({keys})")
+    key_of_body = cut(in_python(path.split(".")))
+    raise InvalidUpdate(place, f"{problem}. A key of the body: {key_of_body}")

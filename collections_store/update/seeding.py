@@ -78,9 +78,9 @@ def _check(keys: tuple[str, ...], seen: set[tuple[str, ...]]) -> None:
     for other in seen:
         length = min(len(keys), len(other))
         if keys[:length] == other[:length]:
-            one, two = (".".join(each) or "$body" for each in (other, keys))
+            one, two = (shortened(".".join(each) or "$body") for each in (other, keys))
             raise InvalidUpdate(
-                "", f"the filter asks for {one!r} and {two!r}, which leaves open what to insert"
+                "", f"the filter asks for {one} and {two}, which leaves open what to insert"
             )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from ..errors import InvalidUpdate
+from ..errors import InvalidUpdate, shortened
 from ..path import is_index
 from .actions import Change, Elements, Matched, Piece, Way, dotted
 
@@ -58,7 +58,7 @@ def _plant(root: Fields, change: Change) -> None:
 
 def _conflict(change: Change, way: Way) -> InvalidUpdate:
     return InvalidUpdate(
-        change.place, f"there is another change of {dotted(way)!r}, or of what is in it"
+        change.place, f"there is another change of {shortened(dotted(way))}, or of what is in it"
     )
 
 

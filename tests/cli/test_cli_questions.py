@@ -184,6 +184,11 @@ def test_explain_in_words(cli: Cli) -> None:
     assert "order: natural" in cli.done("explain", "people", '{"age": 36}', "--limit", "1")
 
 
+def test_explain_a_key_that_begins_with_a_dollar(cli: Cli) -> None:
+    told = json.loads(cli.done("explain", "people", '{"$body.$x.y": 36}', "--json"))
+    assert told["in_sql"] == {"$body.$x.y": 36}
+
+
 def test_explain_as_json(cli: Cli) -> None:
     asked = '{"age": {"$gt": 30}, "name": {"$regex": "^a", "$options": "i"}}'
     told = json.loads(cli.done("explain", "people", asked, "--sort", "age", "--json"))

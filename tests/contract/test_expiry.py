@@ -60,6 +60,47 @@ def test_what_has_expired_is_gone_for_every_verb(things: Any, clock: Clock) -> N
     assert things.purge_expired() == 0
 
 
+COUNTED: list[Any] = [
+    {"n": 1},
+    {"n": {"$in": [1, 2]}},
+    {"n": {"$gte": 1}},
+    {"n": {"$ne": 1}},
+    {"n": 1, "live": True},
+    {"n": 1, "$version": 1},
+    {"list": 1},
+    {"$or": [{"n": 1}, {"list": 2}]},
+    {"$id": {"$in": ["0", "1", "2"]}},
+    {"$expires_at": None},
+    {"text": {"$regex": "^a.b"}},
+    {"$expr": {"$eq": ["$n", 1]}},
+    {},
+]
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+@pytest.mark.parametrize("array", [False, True])
+def test_what_has_expired_is_not_counted(
+    things: Any, clock: Clock, indexed: bool, array: bool
+) -> None:
+    if indexed:
+        things.create_index("n")
+        things.create_index([("n", 1)], name="some", where={"live": True})
+        things.create_index("list", arrays=True)
+    for number in range(12):
+        body = {"n": number % 3, "live": number % 2 == 0, "list": [number % 3], "text": "axb"}
+        things.put(str(number), body, ttl=[None, 1, 3, None][number % 4])
+    if array:
+        things.put("opened", {"n": [1, 2]}, ttl=2)
+        things.put("open", {"n": [1]})
+    for _ in range(4):
+        there = things.find()
+        for asked in COUNTED:
+            assert things.count(asked) == len(things.find(asked)), asked
+        assert things.count() == len(there)
+        clock.forward(1)
+    assert things.count() == 6 + array
+
+
 def test_a_store_counts_what_is_there(store: Any, clock: Clock) -> None:
     store["things"].put("a", 1, ttl=1)
     store["things"].put("b", 1)

@@ -1,12 +1,14 @@
 """MongoDB's operators, with the same answers on every backend, in both colours."""
 
+import pickle
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from collections_store import F, Filter, InvalidFilter, InvalidOperand, Path
+from collections_store import Document, F, Filter, InvalidFilter, InvalidOperand, Path
+from collections_store.matcher import matches
 
 BODIES: dict[str, Any] = {
     "1": {"n": 1, "s": "apple", "t": ["a", "b"], "o": {"x": 1}},
@@ -132,6 +134,14 @@ def test_operators(filled: Any) -> None:
 
 PYTHON: list[tuple[Any, dict[str, Any]]] = [
     (F("a") == 1, {"a": 1}),
+    (F("a").is_in([1, [2], None]), {"a": {"$in": [None, 1, [2]]}}),
+    (~F("a").is_in([1, {"b": 2}]), {"a": {"$nin": [1, {"b": 2}]}}),
+    (F("a").is_in([1, [2]]) | (F("b") == 1), {"$or": [{"a": {"$in": [1, [2]]}}, {"b": 1}]}),
+    (F("a").any({"$in": [1, [2]]}), {"a": {"$elemMatch": {"$in": [1, [2]]}}}),
+    (
+        F("a").any({"$nin": [re.compile("x"), 1]}),
+        {"a": {"$elemMatch": {"$nin": [1, re.compile("x")]}}},
+    ),
     (F("a.b") != None, {"a.b": {"$ne": None}}),  # noqa: E711
     ((F("a") > 1) & (F("a") <= 2), {"a": {"$gt": 1, "$lte": 2}}),
     (F("a").between(1, 2), {"a": {"$gte": 1, "$lte": 2}}),
@@ -167,6 +177,84 @@ def test_filters_in_python_find(filled: Any) -> None:
     asked = (F("t").contains("a") & F("n").exists()) | (F("$id") == "9")
     assert [d.id for d in filled.find(asked)] == ["1", "5", "6", "9"]
     assert [d.id for d in filled.find(F(Path("o")) == {"x": 1})] == ["1"]
+
+
+ELEMENTS: list[Any] = [
+    {"$ne": 1, "$nin": [2]},
+    {"$ne": 1, "$nin": [2], "$not": {"$gt": 3, "$lt": 5}},
+    {"$ne": 1, "$not": {"$regex": "b"}},
+    {"$nin": [1, [2]], "$not": {"$in": [3, [4]]}},
+    {"$ne": 1, "$not": {"$eq": 2}},
+    {"$all": [1, [2]], "$gt": 0},
+    {"$all": [{"$elemMatch": {"$gt": 1}}, {"$elemMatch": {"x": 1}}]},
+    {"$not": {"$all": [1]}},
+    {"$all": [re.compile("x")]},
+    {"$eq": 1, "$gte": None},
+    {"$regex": "a", "$options": "i", "$not": {"$regex": "b"}},
+    {"$regex": "a", "$eq": re.compile("b")},
+    {"$exists": False},
+    {"$all": []},
+]
+
+
+@pytest.mark.parametrize("asked", ELEMENTS, ids=str)
+def test_what_is_asked_of_elements_prints_whole(asked: Any) -> None:
+    parsed = Filter.parse({"a": {"$elemMatch": asked}})
+    again = Filter.parse(parsed.to_json())
+    values = [0, 1, 2, 3, 4, [1], [2], [1, [2]], "a", "x", "ab", None, [{"x": 1}, 2], {"x": 1}]
+    for value in values:
+        document = Document("1", {"a": [value]})
+        assert matches(again, document) is matches(parsed, document), value
+
+
+def test_what_no_element_meets_is_met_by_none() -> None:
+    for never in ({"$in": [1], "$exists": False}, {"$gt": None, "$in": [1]}, {"$in": [], "$gt": 1}):
+        again = Filter.parse(Filter.parse({"a": {"$elemMatch": never}}).to_json())
+        assert not matches(again, Document("1", {"a": [1]}))
+
+
+PATHS: list[Any] = [
+    {Path("a.b"): 1},
+    {Path("a.b", "c"): {"$gt": 1}, "a.b": 1},
+    {Path("$id"): 1, "$id": "1"},
+    {"a": {"$elemMatch": {Path("$x"): 1}}},
+    {"a": {"$elemMatch": {Path("x.y"): {"$in": [1, [2]]}, "x.y": 1}}},
+    {"$or": [{Path("a.b"): 1}, {Path("$and"): 2}]},
+    {Path("a.b"): {"$not": {"$gt": 1}}},
+    {Path("a.b"): {"$ne": 1}},
+    {"$nor": [{Path("a.b"): 1}, {"a.b": 1}]},
+    {Path("$a.b"): {"$in": [None, 1]}, "": 2, "a..b": 3},
+    {"a.$b": 1, "$body": {"x": 1}},
+]
+
+
+@pytest.mark.parametrize("asked", PATHS, ids=str)
+def test_keys_that_hold_a_dot_print_as_paths(asked: Any) -> None:
+    parsed = Filter.parse(asked)
+    assert parsed.to_json() == asked
+    assert str(parsed) == str(asked)
+    assert Filter.parse(parsed.to_json()) == parsed
+    assert Filter.parse(eval(str(parsed))) == parsed
+    assert pickle.loads(pickle.dumps(parsed)) == parsed
+
+
+def test_a_path_that_text_names_prints_as_text() -> None:
+    assert Filter.parse({Path("a", "b"): 1}).to_json() == {"a.b": 1}
+    assert str(Filter.parse(Path("a.b"), 1)) == "{Path('a.b'): 1}"
+    assert repr(F(Path("a.b"))) == "F(Path('a.b'))"
+    with pytest.raises(InvalidFilter, match="an element of an array has no"):
+        Filter.parse({"a": {"$elemMatch": {Path(): 1}}})
+
+
+def test_paths_are_keys_of_filters(things: Any) -> None:
+    things.put("dotted", {"a.b": 1, "$x": [{"$y": 2}]})
+    things.put("nested", {"a": {"b": 1}})
+    assert [d.id for d in things.find({Path("a.b"): 1})] == ["dotted"]
+    assert [d.id for d in things.find({Path("a", "b"): 1})] == ["nested"]
+    assert [d.id for d in things.find({Path("$x"): {"$elemMatch": {Path("$y"): 2}}})] == ["dotted"]
+    update = {"$pull": {Path("$x"): {Path("$y"): 2}}}
+    assert things.update_one({Path("a.b"): 1}, update).modified_count == 1
+    assert things.get("dotted") == {"a.b": 1, "$x": []}
     with pytest.raises(TypeError):
         hash(F("a"))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 from conftest import Place
 
 from collections_store import Collection, Explanation, Index, Store
@@ -100,3 +101,44 @@ def test_no_operator_is_left_out() -> None:
     assert {"$gt", "$elemMatch", "$bitsAnyClear", "$jsonSchema", "$nor"} <= operators
     asked = " ".join(asked for asked, _ in QUESTIONS)
     assert not {name for name in operators if f'"{name}"' not in asked}
+
+
+# -- counting --------------------------------------------------------------------------------
+
+COUNTED: dict[str, tuple[Any, Any]] = {
+    "equal": ({"n": 0}, {"n": 9}),
+    "one of some": ({"n": {"$in": [0, 1]}}, {"n": {"$in": [8, 9]}}),
+    "a range": ({"n": {"$lt": 2}}, {"n": {"$lt": 8}}),
+    "all": ({"n": {"$lt": 1}}, {}),
+}
+"""Questions whose second one is about more objects."""
+
+
+def steps_of(connection: sa.Connection, things: Collection, asked: Any) -> tuple[int, int]:
+    """Return how many objects there are, and how many steps SQLite's machine counts them in."""
+    driver: Any = connection.connection.driver_connection
+    things.count(asked)  # finds the table and the statement
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        steps += 1
+
+    driver.set_progress_handler(step, 1)
+    number = things.count(asked)
+    driver.set_progress_handler(None, 1)
+    return number, steps
+
+
+@pytest.mark.parametrize("asked", COUNTED.values(), ids=COUNTED)
+def test_sqlite_counts_in_an_index_without_reading_rows(tmp_path: Path, asked: Any) -> None:
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'store.db'}")
+    with Store(engine=engine) as store, engine.connect() as connection:
+        store["things"].put_many((str(n), {"n": int(n**0.5) // 4}) for n in range(1600))
+        store["things"].create_index("n")
+        things = store.bind(connection)["things"]
+        (few, steps), (many, more) = (steps_of(connection, things, each) for each in asked)
+    engine.dispose()
+    assert few < many
+    # an entry of the index is tested, noted as a row that may be read, counted, left: no row is read
+    assert more - steps <= 5 * (many - few)

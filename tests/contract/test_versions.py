@@ -1,7 +1,9 @@
 """Versions grow by one with each change, and make writes conditional; on every backend, in both colours."""
 
 import asyncio
+import gc
 from collections.abc import Callable
+from functools import _lru_cache_wrapper
 from typing import Any
 
 import pytest
@@ -253,6 +255,50 @@ def test_increment_begins_with_initial(things: Any) -> None:
     assert things.increment("a", "k", initial=-1) == 0
     assert things.increment("a", "n.m", 2, initial=10) == 14
     assert things.increment("b", "n", 0.5, initial=1) == 1.5
+
+
+def test_an_initial_value_counts_where_there_is_none_only(things: Any) -> None:
+    things.put("a", {"n": 1})
+    assert things.increment("a", "n", initial=2**63 - 1) == 2
+    assert things.increment("a", "n", initial=0.5) == 3
+    for id in ("a", "b"):
+        with pytest.raises(UpdateRefused, match="'m': .* beyond 64 bit"):
+            things.increment(id, "m", initial=2**63 - 1)
+    assert things.list() == [things.document("a")]
+
+
+def test_no_cache_is_filled_with_what_is_added(store: Any) -> None:
+    def entries() -> int:
+        caches = [each for each in gc.get_objects() if isinstance(each, _lru_cache_wrapper)]
+        ours = [each for each in caches if each.__module__.startswith("collections_store")]
+        return sum(each.cache_info().currsize for each in ours)
+
+    things = store["things"]
+    for by in (1, 0.5):
+        things.increment("a", "n", by, initial=by)
+    before = entries()
+    for by in range(2, 40):
+        things.increment("a", "n", by, initial=by)
+        things.increment("a", "n", by / 8, initial=by / 8)
+    assert entries() <= before
+
+
+def test_a_number_does_not_grow_beyond_the_size_of_a_body(open_store: Any) -> None:
+    things = open_store(max_body=38)["things"]
+    things.put("a", {"n": 9, "text": "x" * 20})
+    things.put("b", {"n": 9, "text": "ä" * 10})
+    for id in ("a", "b"):
+        assert things.increment(id, "n", 90) == 99
+        before = things.document(id)
+        with pytest.raises(InvalidBody, match="limit of 38"):
+            things.increment(id, "n")
+        with pytest.raises(InvalidBody, match="limit of 38"):
+            things.increment(id, "m")
+        assert things.document(id) == before
+        assert things.increment(id, "n", -1) == 98
+    with pytest.raises(InvalidBody, match="limit of 38"):
+        things.increment("c", "n" * 40)
+    assert things.get("c") is None
 
 
 @pytest.mark.parametrize("body", [{"n": "1"}, {"n": None}, {"n": True}, {"n": []}, [1], 5, None])

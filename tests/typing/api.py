@@ -8,6 +8,7 @@ from collections_store import (
     AsyncCollection,
     AsyncStore,
     AsyncTransaction,
+    BulkWriteError,
     BulkWriteResult,
     Collection,
     CollectionInfo,
@@ -17,6 +18,7 @@ from collections_store import (
     InsertOne,
     InsertOneResult,
     PutManyResult,
+    Refusal,
     ReturnDocument,
     Store,
     Transaction,
@@ -89,3 +91,11 @@ async def awaited(store: AsyncStore) -> None:
     assert_type(await store.run_transaction(count), int)
     async with store as same:
         assert_type(same, AsyncStore)
+
+
+def errors(things: Collection) -> None:
+    try:
+        things.put_many({"a": 1})
+    except BulkWriteError as error:
+        assert_type(error.result, PutManyResult | BulkWriteResult)
+        assert_type(error.result.refused, tuple[Refusal, ...])

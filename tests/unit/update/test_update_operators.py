@@ -2,11 +2,15 @@
 
 import copy
 import json
+import re
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from collections_store import Document, Filter, Update, UpdateRefused
+from collections_store.matcher import matches
 
 NOW = 1795201445123456  # 2026-11-20 19:04:05.123456 UTC
 
@@ -320,3 +324,79 @@ def test_no_update_eats_the_memory() -> None:
             Update.parse(update, rules=rules).apply(Document("1", body), now=0)
     small = Update.parse({"$set": {"a.$[]": "x" * 90}}, rules=rules)
     assert len(small.apply(Document("1", body), now=0)["a"]) == 100
+
+
+# -- long lists ------------------------------------------------------------------------------
+
+
+def calls_of(work: Callable[[], Any]) -> int:
+    """Return how many functions of Python are called."""
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_long_list_is_not_gone_through_for_each_element() -> None:
+    def pull(length: int, condition: Callable[[list[Any]], Any]) -> int:
+        values = [f"v{n}" if n % 2 else n for n in range(length)]
+        update = Update.parse({"$pull": {"a": condition(values)}})
+        document = Document("id", {"a": [*values, "stays"]})
+        return calls_of(lambda: update.apply(document, now=NOW))
+
+    for condition in (
+        lambda values: {"$in": values},
+        lambda values: {"$not": {"$nin": values}},
+        lambda values: {"$in": [*values, [1]]},
+    ):
+        assert pull(400, condition) < 5 * pull(100, condition)
+
+
+IN: list[Any] = [1, 2.5, 2**53 + 1, "1", "", True, None]
+AMONG: list[tuple[Any, bool]] = [
+    (1, True),
+    (1.0, True),
+    (True, True),
+    (False, False),
+    (0, False),
+    (2.5, True),
+    (2**53 + 1, True),
+    (2.0**53, False),
+    ("1", True),
+    ("", True),
+    ("2", False),
+    (None, True),
+    ([2, 1.0], True),
+    ([2, [1]], False),
+    ([], False),
+    ({"a": 1}, False),
+]
+
+
+@pytest.mark.parametrize(("value", "is_in"), AMONG, ids=repr)
+@pytest.mark.parametrize("others", [[], [[0, 0], re.compile("^x"), {"b": 1}]], ids=["", "others"])
+def test_what_is_in_a_list(value: Any, is_in: bool, others: list[Any]) -> None:
+    asked, document = {"$in": [*IN, *others]}, Document("id", {"a": value})
+    assert give({"$pull": {"a": asked}}, {"a": [value]}) == {"a": [] if is_in else [value]}
+    assert matches(Filter.parse({"a": asked}), document) is is_in
+    assert matches(Filter.parse({"a": {"$nin": [*IN, *others]}}), document) is not is_in
+
+
+def test_types_are_kept_apart_in_a_list() -> None:
+    def is_in(value: Any, values: list[Any]) -> bool:
+        return matches(Filter.parse({"a": {"$in": values}}), Document("id", {"a": value}))
+
+    assert not is_in(True, [1, "true"])
+    assert not is_in(1, [True, "1", None])
+    assert not is_in(0, [False, None])
+    assert is_in(-0.0, [0])
+    assert matches(Filter.parse({"a": {"$in": [1, None]}}), Document("id", {}))
+    assert not matches(Filter.parse({"a": {"$in": [1, False]}}), Document("id", {}))

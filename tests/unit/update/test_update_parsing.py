@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from collections_store import Document, InvalidBody, InvalidUpdate, Update
+from collections_store import Document, InvalidBody, InvalidUpdate, Path, Update
 from collections_store.codec import Codec
 from collections_store.update import read_replacement
 
@@ -114,6 +114,9 @@ SPELLED: list[tuple[Any, Any]] = [
     ({"$min": {"a": "x"}, "$max": {"b": 1}, "$mul": {"c": 2}, "$setOnInsert": {"d": {}}}, None),
     ({"$set": {"a.$[e].b": 1, "c.$": 2, "d.$[]": 3}}, [{"e.x": {"$gt": 1}}]),
     ({"$set": {}}, None),
+    ({"$set": {Path("a.b"): 1, "a.b": 2, Path("$x"): 3, Path("c", "$"): 4, "c.x": 5}}, None),
+    ({"$set": {Path("a", ""): 1}, "$pull": {"b": {Path("x.y"): 1, "x.y": 2}}}, None),
+    ({"$set": {"a.$[e]": 1}}, [{"e.x": 1, Path("e", "y.z"): 2}]),
     ([{"$set": {"a": {"$add": ["$a", 1]}, "t": "$$NOW"}}, {"$unset": ["b"]}], None),
     ([], None),
 ]
@@ -129,6 +132,12 @@ def test_an_update_prints_compares_hashes_and_pickles(written: Any, filters: Any
     pickled = pickle.loads(pickle.dumps(update))
     assert (pickled, hash(pickled), str(pickled)) == (update, hash(update), str(update))
     assert Update.parse(update) is update
+
+
+def test_a_path_that_text_names_prints_as_text() -> None:
+    update = Update.parse({"$set": {Path("a", "b"): 1}, "$inc": {Path("n"): 1}})
+    assert update.to_json() == {"$set": {"a.b": 1}, "$inc": {"n": 1}}
+    assert str(Update.parse({"$set": {Path("a.b"): 1}})) == "{'$set': {Path('a.b'): 1}}"
 
 
 def test_a_pickled_update_does_the_same() -> None:

@@ -1,5 +1,6 @@
 """`$`, `$[]` and `$[name]`: which elements an update means."""
 
+import re
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ FOUND: list[tuple[Any, Any, Any, Any]] = [
         {"a": [{"n": 2}, {"n": 2, "m": 1}]},
         {"a": [{"n": 2}, {"n": 2, "m": 1, "x": 1}]},
     ),
+    ({"$set": {"a.$": 9}}, {"a": {"$in": ["y", re.compile("x")]}}, {"a": ["z", "x", "y"]}, {"a": ["z", 9, "y"]}),
     # of two conditions the one on the array counts
     ({"$set": {"a.$": 9}}, {"a": 2, "b": 1}, {"a": [1, 2], "b": [1]}, {"a": [1, 9], "b": [1]}),
     # beside other changes in the array
@@ -45,6 +47,7 @@ def test_the_element_that_met_the_filter(
         ({"a": [1, 2]}, {"a": [1, 2]}),
         ({"a.0": 1}, {"a": [1, 2]}),
         ({"$or": [{"a": 2}, {"b": 2}]}, {"a": [1, 2]}),
+        ({"$or": [{"a": 1}, {"a": 2}]}, {"a": [1, 2]}),
         ({"$nor": [{"a": 3}]}, {"a": [1, 2]}),
     ],
     ids=repr,
