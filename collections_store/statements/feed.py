@@ -30,11 +30,7 @@ class FeedStatements:
         self.feed, self._names, self._database = feed, names, database
         self._table = feed_table(feed.physical, names)
         self.counted = random.randrange(SHORT_LIVED)
-
-    def count(self, changes: int) -> int:
-        """Count changes; gives how many there were, about, since some were last pruned."""
-        self.counted += changes
-        return self.counted
+        """How many changes there were, about, since some were last pruned."""
 
     @property
     def create(self) -> str:

@@ -17,6 +17,7 @@ from collections_store import (
     Change,
     ChangesLost,
     DuplicateKey,
+    InsertOne,
     InvalidFilter,
     InvalidOption,
     InvalidToken,
@@ -656,3 +657,43 @@ def test_a_closed_store(store: Any, things: Any) -> None:
         stream.try_next()
     with pytest.raises(StoreClosed):
         next(waiting)
+
+
+def test_within_a_transaction_of_the_callers_an_operation_is_recorded_in_one_go(
+    open_store: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it writes: not a statement or two for each object."""
+    place = open_store.place
+    if open_store.colour == "async":
+        pytest.skip("bind of an asynchronous store takes an asynchronous driver")
+    more: dict[str, Any] = {}
+    if place.is_private:
+        more = {"poolclass": sa.StaticPool, "connect_args": {"check_same_thread": False}}
+    engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"), **more)
+    with Store(engine=engine, **place.options) as store:
+        things = store.get_sync_collection("things", changes="both")
+        said: list[str] = []
+
+        def listen(_: object, __: object, words: str, *___: object) -> None:
+            said.append(words)
+
+        sa.event.listen(engine, "before_cursor_execute", listen)
+        many = {str(n): {"n": n} for n in range(50)}
+        things.put_many(many)
+        with store.transaction() as tx:
+            tx["things"].put_many(many)
+            tx["things"].update_many({}, {"$inc": {"n": 1}})
+        with pytest.raises(Boom), engine.begin() as connection:
+            store.bind(connection)["things"].put_many({"undone": 1})
+            raise Boom
+        with engine.begin() as connection:
+            bound = store.bind(connection)["things"]
+            bound.put_many(many)
+            with pytest.raises(BulkWriteError):
+                bound.bulk_write([InsertOne(1, id="new"), InsertOne(1, id="new")])
+            assert bound.delete_many({}).deleted_count == 51
+        assert sum("changes" in each and "INSERT" in each for each in said) == 7
+        changes = drain(things)
+    engine.dispose()
+    kinds = [each.kind for each in changes]
+    assert kinds == ["insert"] * 50 + ["update"] * 150 + ["insert"] + ["remove"] * 51
