@@ -128,7 +128,9 @@ class Writer:
         parameters = {"ids": self._connection.database.list_parameter(ids), "now": now()}
         if self._feed is None:
             return self._connection.changed(self._sql.remove_many, parameters)
-        return self.removed(self._connection.rows(self._sql.remove_many_told, parameters))
+        rows = self._connection.rows(self._sql.remove_many_told, parameters)
+        place = {id: number for number, id in enumerate(ids)}
+        return self.removed(sorted(rows, key=lambda row: place[row[0]]))
 
     def removed(self, rows: Iterable[Any], kind: str = "remove") -> int:
         """Note that objects were deleted, by their ids, versions and bodies; gives how many."""

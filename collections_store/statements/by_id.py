@@ -16,7 +16,7 @@ from ..collection_options import CollectionOptions
 from ..dialects import Database
 from ..expressions import AnyOf, BodyFromText, HasInteger, Increased, ValueText
 from .compiling import compiled
-from .rows import body_text, document_columns, is_expired, is_live, number
+from .rows import body_text, deleted_columns, document_columns, is_expired, is_live, number
 
 ONE: Final[sa.ColumnElement[Any]] = sa.literal_column("1")
 PATHS_KEPT: Final = 256
@@ -149,20 +149,20 @@ class IdStatements:
 
     @cached_property
     def remove_told(self) -> str:
-        """Delete `:id`; gives id, version and body."""
+        """Delete `:id`; gives `deleted_columns`."""
         return self._sql(self._told(self._deleted(self._is_id, is_live(self._table))))
 
     @cached_property
     def remove_version(self) -> str:
-        """Delete `:id` where it has the version `:expected`; gives id, version and body."""
+        """Delete `:id` where it has the version `:expected`; gives `deleted_columns`."""
         is_version = self._table.c.version == number("expected")
         deleted = self._deleted(self._is_id, is_version, is_live(self._table))
         return self._sql(self._told(deleted))
 
     @cached_property
     def remove_document(self) -> str:
-        """Delete `:id` where it has the version `:expected` and came into being at `:created`; gives id,
-        version and body.
+        """Delete `:id` where it has the version `:expected` and came into being at `:created`; gives
+        `deleted_columns`.
         """
         is_version = self._table.c.version == number("expected")
         deleted = self._deleted(self._is_id, is_version, self._is_same, is_live(self._table))
@@ -175,7 +175,7 @@ class IdStatements:
 
     @cached_property
     def remove_many_told(self) -> str:
-        """Delete the list `:ids`; gives id, version and body of each."""
+        """Delete the list `:ids`; gives their `deleted_columns`."""
         return self._sql(self._told(self._deleted(self._in_ids, is_live(self._table))))
 
     @cached_property
@@ -186,13 +186,13 @@ class IdStatements:
 
     @cached_property
     def purge(self) -> str:
-        """Delete those of the list `:ids` that have expired; gives id, version and body of each."""
+        """Delete those of the list `:ids` that have expired; gives their `deleted_columns`."""
         return self._sql(self._told(self._deleted(self._in_ids, is_expired(self._table))))
 
     @cached_property
     def purge_some(self) -> str:
-        """Delete what has expired, `:limit` rows at most, the first one first; gives id, version and
-        body of each.
+        """Delete what has expired, `:limit` rows at most, the first one first; gives their
+        `deleted_columns`.
         """
         c = self._table.c
         chosen = sa.select(c.seq).where(is_expired(self._table)).order_by(c.expires_at, c.seq)
@@ -204,7 +204,7 @@ class IdStatements:
         return sa.delete(self._table).where(*clauses)
 
     def _told(self, deleted: sa.Delete) -> Any:
-        return deleted.returning(self._table.c.id, self._table.c.version, body_text(self._table))
+        return deleted.returning(*deleted_columns(self._table, self._options))
 
     @cached_property
     def put_all(self) -> str:

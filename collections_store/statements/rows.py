@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ..collection_options import CollectionOptions
 from ..expressions import BodyText
 
 
@@ -18,6 +19,16 @@ def document_columns(table: sa.Table) -> tuple[sa.ColumnElement[Any], ...]:
     """Return the columns of a document."""
     c = table.c
     return (c.id, body_text(table), c.version, c.created_at, c.updated_at, c.expires_at)
+
+
+def deleted_columns(
+    table: sa.Table, options: CollectionOptions
+) -> tuple[sa.ColumnElement[Any], ...]:
+    """Return what is told of rows that are deleted: id, version, and the body, or null where it is not
+    kept.
+    """
+    kept = options.feed is not None and options.feed.bodies == "both"
+    return (table.c.id, table.c.version, body_text(table) if kept else sa.null())
 
 
 def is_live(table: sa.Table) -> sa.ColumnElement[bool]:
