@@ -10,7 +10,7 @@ from ..errors import CollectionsStoreError, TransactionConflict, VersionConflict
 from ..results import PutManyResult, Refusal
 from .documents import id_taken
 from .reading import BATCH_CHARACTERS
-from .writing import MAX_ATTEMPTS, Writer
+from .writing import MAX_ATTEMPTS, Writer, Written
 
 if TYPE_CHECKING:
     from .connection import Connection, Row
@@ -80,8 +80,8 @@ class PutBatch:
         result = PutManyResult(len(inserted), len(old), unchanged, tuple(refused))
         return result, [each for each in new if each.id not in inserted]
 
-    def written(self) -> dict[str, str]:
-        return self._written
+    def written(self, _: Connection) -> Written:
+        return self._written.items()
 
     def one_by_one(self) -> Iterator[PutBatch]:
         """Yield a batch for each of the objects."""

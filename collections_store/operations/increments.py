@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -16,7 +15,7 @@ from ..schema import now
 from ..update import Update
 from ..values import MISSING
 from .documents import GetDocument
-from .writing import MAX_ATTEMPTS, Writer
+from .writing import MAX_ATTEMPTS, Writer, Written
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -49,8 +48,8 @@ class Increment:
                 return codec.decode(rows[0][0])
         return writer.atomically(partial(self._slowly, connection, writer))
 
-    def written(self) -> Mapping[str, str]:
-        return self._written
+    def written(self, _: Connection) -> Written:
+        return self._written.items()
 
     def _is_simple(self, connection: Connection, writer: Writer) -> bool:
         """Can one statement say it, and tell what is the matter if it fails?"""

@@ -4,7 +4,7 @@ is still the same. Where it is not, it is read again: nothing is lost, and no lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -25,7 +25,7 @@ from .batches import MAX_ROWS
 from .documents import GetDocument, as_document, id_taken
 from .queries import Find
 from .reading import NATURAL, Placed, matching
-from .writing import MAX_ATTEMPTS, Writer
+from .writing import MAX_ATTEMPTS, Writer, Written
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -100,8 +100,8 @@ class ModifyOne:
         work = partial(self._modified, connection, writer)
         return writer.atomically(work, always=self.answer == "after")
 
-    def written(self) -> Mapping[str, str]:
-        return self._written
+    def written(self, _: Connection) -> Written:
+        return self._written.items()
 
     def rival(self) -> Find | None:
         """Return what finds an object that came into being since there was none: it, not a new one, is to
@@ -204,8 +204,6 @@ class ModifyMany:
         for batch in batched(matching(connection, self.collection, self.filter), MAX_ROWS):
             found = self._held(connection, writer, [document for _, document in batch])
             changed = list(self._changed(connection, found))
-            if any(index.unique for index in writer.statements.options.indexes):
-                self._written.update((document.id, text) for document, text in changed)
             writer.rewrite_all(changed)
             matched, modified = matched + len(found), modified + len(changed)
         if matched or not self.modification.upsert:
@@ -215,8 +213,12 @@ class ModifyMany:
         result: UpdateResult = only(connection)
         return result
 
-    def written(self) -> Mapping[str, str]:
-        return self._written
+    def written(self, connection: Connection) -> Written:
+        """Tell it anew, from what is there again: the texts would fill the memory."""
+        if self._inserted:
+            return self._written.items()
+        every = (doc for _, doc in matching(connection, self.collection, self.filter))
+        return ((document.id, text) for document, text in self._changed(connection, every))
 
     def rival(self) -> Find | None:
         """Return what finds an object that came into being since there was none."""

@@ -7,7 +7,7 @@ changed if the collection records that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from .. import codec
 from ..document import Document
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 T = TypeVar("T")
+Written: TypeAlias = Iterable[tuple[str, str]]
+"""Ids, and the texts of the bodies that were to be written under them."""
 PURGED_AT_ONCE: Final = 1000
 MAX_ATTEMPTS: Final = 100
 """How often what expired may be put again by others, between our looking and our writing."""
