@@ -7,7 +7,7 @@ connection that is the caller's: its events, its transaction, its errors are the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Final, Protocol
 
@@ -49,8 +49,10 @@ class Connection(Protocol):
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
         """Execute, and return how many rows it changed."""
 
-    def each(self, sql: str, parameters: Iterable[Parameters]) -> int:
-        """Execute once for each set of parameters, and return how many rows were changed in all."""
+    def each(self, sql: str, rows: Sequence[Parameters], same: Parameters = NONE) -> int:
+        """Execute for each row of parameters, besides those that are the `same` for all, in one go: as lists
+        where the database takes them. Returns how many rows were changed in all.
+        """
 
     @property
     def grouped(self) -> bool:
@@ -102,9 +104,11 @@ class DriverConnection:
         count: int = self.driver.execute(sql, parameters).rowcount
         return count
 
-    def each(self, sql: str, parameters: Iterable[Parameters]) -> int:
+    def each(self, sql: str, rows: Sequence[Parameters], same: Parameters = NONE) -> int:
+        if self.database.TAKES_LISTS:
+            return self.changed(sql, {**as_lists(rows), **same})
         cursor = self.driver.cursor()
-        cursor.executemany(sql, parameters)
+        cursor.executemany(sql, ({**row, **same} for row in rows))
         count: int = cursor.rowcount
         return count
 
@@ -249,8 +253,10 @@ class SharedConnection:
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
         return self.sa.exec_driver_sql(sql, dict(parameters) or None).rowcount
 
-    def each(self, sql: str, parameters: Iterable[Parameters]) -> int:
-        return self.sa.exec_driver_sql(sql, [dict(one) for one in parameters]).rowcount
+    def each(self, sql: str, rows: Sequence[Parameters], same: Parameters = NONE) -> int:
+        if self.database.TAKES_LISTS:
+            return self.changed(sql, {**as_lists(rows), **same})
+        return self.sa.exec_driver_sql(sql, [{**row, **same} for row in rows]).rowcount
 
     def record(self, change: Pending) -> None:
         self.recorder.add(self, change)
@@ -347,6 +353,11 @@ class SharedConnection:
         snapshot: bool = True,  # noqa: ARG002
     ) -> AbstractContextManager[None]:
         return self.savepoint()
+
+
+def as_lists(rows: Sequence[Parameters]) -> dict[str, list[Any]]:
+    """Return the values of rows, which have the same names, as lists."""
+    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def add_functions(driver: Any, database: Database) -> None:

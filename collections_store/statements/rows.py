@@ -43,6 +43,18 @@ def is_expired(table: sa.Table) -> sa.ColumnElement[bool]:
     return sa.and_(expires.is_not(None), expires <= number("now"))
 
 
+def listed(**types: type[sa.types.TypeEngine[Any]]) -> Any:
+    """Return rows whose columns are parameters of their names, lists of values of these types; and, as
+    `place`, their order. For databases that take lists.
+    """
+    lists = [
+        sa.cast(sa.bindparam(name, type_=sa.types.NULLTYPE), sa.ARRAY(kind))
+        for name, kind in types.items()
+    ]
+    valued = sa.func.unnest(*lists).table_valued(*types, with_ordinality="place")
+    return valued.render_derived(name="given")
+
+
 def number(name: str) -> sa.BindParameter[Any]:
     """Return a parameter that is a whole number."""
     return sa.bindparam(name, type_=sa.BigInteger)

@@ -26,6 +26,7 @@ from collections_store import (
     UpdateRefused,
     VersionConflict,
 )
+from collections_store.operations import writing
 
 
 def found(things: Any) -> dict[str, Any]:
@@ -352,3 +353,56 @@ def test_what_is_given_may_write_to_the_same_store(open_store: Any) -> None:
     requests = (InsertOne(body, id=id) for id, body in given())
     assert store["b"].bulk_write(requests, atomic=True).inserted_count == 2500
     assert store["counts"].get("read") == {"n": 10}
+
+
+def test_what_is_refused_is_told_by_an_error_only(
+    store: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A driver's own remarks would be on the standard error of whoever has set no logging up."""
+    things = store["things"]
+    things.create_index("n", unique=True)
+    things.put_many({str(n): {"n": n} for n in range(10)})
+    ten_more = {str(n): {"n": n % 13} for n in range(10, 20)}
+    with pytest.raises(BulkWriteError):
+        things.put_many(ten_more)
+    with pytest.raises(DuplicateKey):
+        things.put_many(ten_more, atomic=True)
+    with pytest.raises(DuplicateKey):
+        things.update_many({}, {"$set": {"n": 1}})
+    with pytest.raises(BulkWriteError):
+        things.bulk_write([InsertOne({"n": 1}), UpdateMany({}, {"$set": {"n": 1}})])
+    with store.transaction() as tx, pytest.raises(DuplicateKey):
+        tx["things"].update_many({}, {"$set": {"n": 1}})
+    assert caplog.records == []
+
+
+def test_a_unique_index_sees_updates_in_their_order(
+    things: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each object makes room for the next one, whichever are written in one statement."""
+    monkeypatch.setattr(writing, "WRITTEN_AT_ONCE", 100)
+    things.create_index("n", unique=True)
+    many = [str(n) for n in range(200)]
+    many.sort()
+    things.put_many(
+        [(id, {"n": place, "text": "x" * (place % 7)}) for place, id in enumerate(many)]
+    )
+    assert things.update_many({}, {"$inc": {"n": -1}}).modified_count == 200
+    assert [each.body["n"] for each in things.list()] == list(range(-1, 199))
+    assert set(versions(things).values()) == {2}
+    with pytest.raises(DuplicateKey):
+        things.update_many({}, {"$inc": {"n": 1}})
+
+
+def test_an_update_leaves_the_times_and_places_of_objects(things: Any, clock: Any) -> None:
+    things.put_many({"a": {"n": 1}, "b": {"n": 2}}, ttl=100)
+    before = things.list()
+    clock.forward(10)
+    assert things.update_many({}, {"$set": {"n": 3}}).modified_count == 2
+    after = things.list()
+    assert [(each.id, each.created_at, each.expires_at) for each in after] == [
+        (each.id, each.created_at, each.expires_at) for each in before
+    ]
+    assert all((each.updated_at - each.created_at).total_seconds() == 10 for each in after)
+    things.put("c", 1)
+    assert [each.id for each in things.list()] == ["a", "b", "c"]

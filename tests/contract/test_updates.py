@@ -26,7 +26,7 @@ from collections_store import (
 )
 from collections_store.codec import Codec
 from collections_store.filter import Filter
-from collections_store.operations import Modification, ModifyMany, updating
+from collections_store.operations import Modification, ModifyMany, reading
 
 PEOPLE = {
     "ada": {"name": "Ada", "age": 36, "likes": ["tea", "chess"], "in": {"city": "London"}},
@@ -275,7 +275,8 @@ def test_what_many_updates_may_not_write_is_named(
     store: Any, things: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever batch the other was in; the texts of all are not kept for that."""
-    monkeypatch.setattr(updating, "MAX_ROWS", 3)
+    monkeypatch.setattr(reading, "FIRST_BATCH", 3)
+    monkeypatch.setattr(reading, "MAX_BATCH", 3)
     things.put_many({str(n): {"n": n} for n in range(12)})
     things.create_index("k", unique=True, where={"k": {"$exists": True}})
     before = things.list()
