@@ -463,3 +463,34 @@ def test_what_was_committed_is_answered_also_if_the_feed_cannot_be_pruned(
         assert len(list(things.watch(after="oldest", timeout=0))) == 3
         assert things.put("a", 3) == 4
         assert [each.version for each in things.watch(after="oldest", timeout=0)] == [4]
+
+
+def test_a_feed_that_was_renamed_or_dropped_since_is_not_pruned(shared_place: Place) -> None:
+    changes: list[Callable[[Any], Any]] = [
+        lambda tx: tx.rename("things", "others"),
+        lambda tx: tx.drop("things"),
+    ]
+    with Store(shared_place.url, **shared_place.options) as store:
+        for change in changes:
+            things = store.get_sync_collection("things", changes=True, changes_kept=1)
+            things.put_many({"a": 0, "b": 0})
+            with store.transaction() as tx:
+                tx["things"].put("a", 1)
+                change(tx)
+            assert store["things"].count() == 0
+        others = store["others"]
+        assert len(list(others.watch(after="oldest", timeout=0))) == 2
+        others.put("a", 2)
+        assert len(list(others.watch(after="oldest", timeout=0))) == 1
+
+
+def test_threads_that_record_more_than_is_kept(shared_place: Place) -> None:
+    with Store(shared_place.url, **shared_place.options) as store:
+        things = store.get_sync_collection("things", changes="after", changes_kept=5)
+        threads = [
+            InThread(lambda name=name: [things.put(name, n) for n in range(40)][-1])  # type: ignore[misc]
+            for name in "abcd"
+        ]
+        assert [each.result() for each in threads] == [40] * 4
+        things.purge_expired()
+        assert len(list(things.watch(after="oldest", timeout=0))) == 5
