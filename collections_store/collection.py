@@ -200,8 +200,10 @@ class Collection:
         They are written in batches of up to 1,000, each of them whole or not at all, in constant
         memory; `atomic` writes all of them in one transaction, or none: they are read to their end
         before, and wait in a temporary file if they are many. What cannot be written is
-        refused, and the rest is written: then `BulkWriteError` is raised, whose `result` tells all. With
-        `atomic`, the first refusal is raised as what it is, and nothing is written.
+        refused, be it no pair at all, and the rest is written: then `BulkWriteError` is raised, whose
+        `result` tells all. With `atomic`, the first refusal is raised as what it is, and nothing is
+        written. An exception of the iterable, or of the database, ends the call; without `atomic` it has
+        a note (`__notes__`) of what the batches before wrote.
 
         `mode`: "replace" takes the place of what is there; "insert" refuses where something is
         (`DuplicateKey`); "ignore" leaves what is there; "if_version" takes triples of id, body and the
@@ -235,6 +237,9 @@ class Collection:
         self, bodies: Iterable[Any] | Mapping[str, Any], *, ttl: Ttl = None, atomic: bool = False
     ) -> InsertManyResult:
         """Write new objects under new ids, or, of a mapping, under the ids given; see `put_many`.
+
+        The `result` of a `BulkWriteError` is a `BulkWriteResult`: its `inserted_ids` are those of what was
+        inserted all the same, by position.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].insert_many({"berlin": {}, "paris": {}})
@@ -388,7 +393,8 @@ class Collection:
         They are done in batches of up to 500, each in a transaction. `ordered` ends at the first one that
         is refused; otherwise the rest is done. Then `BulkWriteError` is raised, whose `result` tells what
         was done, and what was refused why, by position. `atomic` does all in one transaction, after it has
-        read all of them: the first refusal is raised as what it is, and nothing is done.
+        read all of them: the first refusal is raised as what it is, and nothing is done. What ends the call
+        otherwise has a note as in `put_many`.
 
         >>> with Store("sqlite://") as store:
         ...     requests = [InsertOne({"n": 1}), UpdateMany({}, {"$inc": {"n": 1}}), DeleteOne({"n": 2})]

@@ -223,7 +223,9 @@ class Executor:
 
     def give_back(self, lease: Lease, lost: bool, at_rest: bool) -> None:
         """Return a connection to its pool, or end it where it cannot be brought to rest."""
-        if lost or lease.tainted or not (at_rest or lease.connection.comes_to_rest()):
+        connection = lease.connection
+        of_no_use = lost or lease.tainted or connection.is_lost
+        if of_no_use or not (at_rest or connection.comes_to_rest()):
             self.pool.discard(lease)
         else:
             self.pool.release(lease)
@@ -300,19 +302,24 @@ def _step(connection: SharedConnection | DriverConnection, operation: Operation[
     if not _needs_savepoint(connection, operation):
         return operation(connection)
     with connection.savepoint():
-        return operation(connection)
+        result = operation(connection)
+        if isinstance(connection, SharedConnection):
+            connection.record_now()  # nobody here sees the end of the transaction
+        return result
 
 
 def _needs_savepoint(
     connection: SharedConnection | DriverConnection, operation: Operation[Any]
 ) -> bool:
     """Would the transaction be spoilt, or half of the operation be left, if it fails? A transaction
-    of ours may end with a read that fails; the caller's own must not.
+    of ours may end with a read that fails; the caller's own must not. What is written there is more than a
+    statement, for it may be recorded at once.
     """
     poisoned = connection.database.POISONED_BY_ERRORS
+    shared = isinstance(connection, SharedConnection)
     if not operation.WRITES:
-        return poisoned and isinstance(connection, SharedConnection)
-    return poisoned or not operation.SINGLE
+        return poisoned and shared
+    return poisoned or shared or not operation.SINGLE
 
 
 @contextmanager
@@ -364,6 +371,7 @@ def _on(lease: Lease, operation: Operation[T], job: Job | None) -> T:
         with lease.sa.begin():
             connection.prepare(write=operation.WRITES)
             result = perform(operation, connection)
+            connection.record_now()
         connection.tell()
         return result
     if job is None:

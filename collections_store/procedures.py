@@ -7,9 +7,9 @@ returns. It may also yield a `Pause` or a `Call`, which each colour does in its 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, Final, TypeAlias, TypeVar, get_args
 
@@ -87,25 +87,35 @@ class Writing:
 
     def put(self, bodies: Any) -> Steps[PutManyResult]:
         """Write bodies from any iterable, in batches or all at once."""
-        refused: list[Refusal] = []
-        reading = batches(self._given(bodies, refused))
-        result = yield from self._all(reading) if self.atomic else self._put(reading)
-        result += PutManyResult(refused=tuple(refused))
+        result = yield from self._written(bodies)
         if result.refused:
-            raise BulkWriteError(self.collection, in_order(result))
+            raise BulkWriteError(self.collection, result)
         return result
 
     def insert(self, bodies: Any) -> Steps[InsertManyResult]:
         """Write new bodies; returns their ids."""
         ids: list[str] = []
-        yield from self.put(_named(bodies, ids))
+        result = yield from self._written(_named(bodies, ids))
+        if result.refused:
+            raise BulkWriteError(self.collection, _inserted(ids, result.refused))
         return InsertManyResult(tuple(ids))
+
+    def _written(self, bodies: Any) -> Steps[PutManyResult]:
+        refused: list[Refusal] = []
+        reading = batches(self._given(bodies, refused))
+        result = yield from self._all(reading) if self.atomic else self._put(reading)
+        return in_order(result + PutManyResult(refused=tuple(refused)))
 
     def _put(self, reading: Iterable[Batch]) -> Steps[PutManyResult]:
         result = PutManyResult()
-        for batch in reading:
-            step = yield from self._write(self._batch(batch))
-            result += step
+        try:
+            for batch in reading:
+                step = yield from self._write(self._batch(batch))
+                result += step
+        except Exception as error:
+            if result.written_count and not self.atomic:
+                _note_part(error, self.collection, result)
+            raise
         return result
 
     def _batch(self, given: Batch) -> PutBatch:
@@ -126,16 +136,18 @@ class Writing:
     def _given(self, bodies: Any, refused: list[Refusal]) -> Iterator[Given]:
         pairs = bodies.items() if isinstance(bodies, Mapping) else bodies
         for position, each in enumerate(pairs):
-            id, body, version = self._parts(each)
             try:
-                yield Given(position, check_id(id), self.codec.encode(body), version)
+                id, body, version = self._parts(each)
+                given = Given(position, check_id(id), self.codec.encode(body), version)
             except CollectionsStoreError as error:
                 if self.atomic:
                     raise
-                refused.append(Refusal(position, id if isinstance(id, str) else None, error))
+                refused.append(Refusal(position, _id_of(each), error))
+            else:
+                yield given
 
     def _parts(self, given: Any) -> tuple[Any, Any, int | None]:
-        """Return id, body and version; what is no such thing is no refusal, but a mistake."""
+        """Return id, body and version; raises `InvalidId`, and `InvalidOption` of a version."""
         parts = tuple(given) if isinstance(given, tuple | list) else ()
         if self.mode == "if_version" and len(parts) == 3:
             return parts[0], parts[1], check_version(parts[2])
@@ -188,36 +200,49 @@ def _bulk(
     collection: str, reading: Iterator[Requested], *, ordered: bool, strict: bool
 ) -> Steps[BulkWriteResult]:
     result = BulkWriteResult()
-    while batch := list(islice(reading, BULK)):
-        good = [(place, each) for place, each in batch if not isinstance(each, Refusal)]
-        bad = [each for _, each in batch if isinstance(each, Refusal)]
-        for first in bad[:1]:
-            if strict:
-                raise first.error
-            if ordered:
-                good = [part for part in good if part[0] < first.position]
-        if good:
-            step: BulkWriteResult = yield BulkBatch(collection, tuple(good), ordered, strict)
+    try:
+        while not (ordered and result.refused) and (batch := list(islice(reading, BULK))):
+            step = yield from _bulk_batch(collection, batch, ordered=ordered, strict=strict)
             result += step
-        if not (ordered and result.refused):
-            result += BulkWriteResult(refused=tuple(bad[: 1 if ordered else None]))
-        if ordered and result.refused:
-            break
+    except Exception as error:
+        if not strict and replace(result, refused=()) != BulkWriteResult():
+            _note_part(error, collection, result)
+        raise
+    return result
+
+
+def _bulk_batch(
+    collection: str, batch: Sequence[Requested], *, ordered: bool, strict: bool
+) -> Steps[BulkWriteResult]:
+    good = [(place, each) for place, each in batch if not isinstance(each, Refusal)]
+    bad = [each for _, each in batch if isinstance(each, Refusal)]
+    for first in bad[:1]:
+        if strict:
+            raise first.error
+        if ordered:
+            good = [part for part in good if part[0] < first.position]
+    result = BulkWriteResult()
+    if good:
+        result = yield BulkBatch(collection, tuple(good), ordered, strict)
+    if not (ordered and result.refused):
+        result += BulkWriteResult(refused=tuple(bad[: 1 if ordered else None]))
     return result
 
 
 def _parts(collection: str, codec: Codec, requests: Iterable[Any]) -> Iterator[Requested]:
     """Yield the operations that are asked for, by their positions; or why there is none."""
     for position, request in enumerate(requests):
-        if not isinstance(request, Request):
-            raise InvalidOption(
-                "requests", f"{shortened(request)} is none: InsertOne, UpdateOne, …"
-            )
         try:
-            yield position, operation_of(collection, codec, request)
+            yield position, operation_of(collection, codec, _checked(request))
         except CollectionsStoreError as error:
             id = request.id if isinstance(request, InsertOne) else None
             yield position, Refusal(position, id, error)
+
+
+def _checked(request: Any) -> Request:
+    if isinstance(request, Request):
+        return request
+    raise InvalidOption("requests", f"{shortened(request)} is none: InsertOne, UpdateOne, …")
 
 
 def change(
@@ -298,6 +323,24 @@ def check_attempts(attempts: Any) -> int:
     if isinstance(attempts, int) and not isinstance(attempts, bool) and attempts > 0:
         return attempts
     raise InvalidOption("attempts", f"{attempts!r} is not a whole number from 1 on")
+
+
+def _inserted(ids: Sequence[str], refused: tuple[Refusal, ...]) -> BulkWriteResult:
+    """Return what became of new objects, some of which were refused."""
+    bad = {each.position for each in refused}
+    inserted = {place: id for place, id in enumerate(ids) if place not in bad}
+    return BulkWriteResult(len(inserted), inserted_ids=inserted, refused=refused)
+
+
+def _id_of(given: Any) -> str | None:
+    """Return the id in what may be no pair."""
+    first = given[0] if isinstance(given, tuple | list) and given else None
+    return first if isinstance(first, str) else None
+
+
+def _note_part(error: Exception, collection: str, result: PutManyResult | BulkWriteResult) -> None:
+    """Tell the caller that the batches before the error were written."""
+    error.add_note(f"collection {collection}: batches before this wrote {result!r}")
 
 
 def _refusing(given: Given, error: CollectionsStoreError) -> PutManyResult:

@@ -118,6 +118,7 @@ FLOORS = [
         "operations.batches",
         "operations.bulk",
         "operations.connection",
+        "operations.contexts",
         "operations.catalogue",
         "operations.changes",
         "operations.documents",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from contextlib import suppress
@@ -12,9 +11,6 @@ import click
 
 from ..errors import CollectionsStoreError
 from .exits import Exit, Failure, code_of, one_line
-
-logging.getLogger("psycopg").addHandler(logging.NullHandler())
-"""An error is one line: what the driver remarks besides would be another."""
 
 
 class Program(click.Group):

@@ -169,9 +169,10 @@ def truncated(value: Any, place: Any = 0) -> Any:
 @null_for_null
 def power(base: Any, exponent: Any) -> Any:
     """`$pow`."""
-    if number(base) == 0 and number(exponent) < 0:
+    base, exponent = number(base), number(exponent)
+    if base == 0 and exponent < 0:
         raise Unfit("cannot raise 0 to a negative power", exponent)
-    small = abs(base) <= 1 or 0 <= number(exponent) <= 64
+    small = abs(base) <= 1 or 0 <= exponent <= 64
     try:
         if isinstance(base, int) and isinstance(exponent, int) and small:
             return result(base ** abs(exponent))

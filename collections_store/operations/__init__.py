@@ -111,9 +111,10 @@ def rival_of(operation: Any) -> Operation[Any] | None:
 
 def duplicate_of(operation: Any, physical: str) -> FindDuplicate:
     """Return the operation that tells what the unique index `physical` objected to."""
-    index = operation.index if isinstance(operation, CreateIndex) else None
-    written: dict[str, str] = getattr(operation, "written", dict)()
-    return FindDuplicate(operation.collection, physical, index, written if index is None else None)
+    if isinstance(operation, CreateIndex):
+        return FindDuplicate(operation.collection, physical, operation.index)
+    written = getattr(operation, "written", lambda _: ())
+    return FindDuplicate(operation.collection, physical, written=written)
 
 
 __all__ = [

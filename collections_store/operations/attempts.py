@@ -25,6 +25,6 @@ def attempt(connection: Connection, operation: Any) -> Any:
                 raise
             if Purge(operation.collection)(connection):
                 continue  # what has expired was in the way
-            written = operation.written()
-            told = FindDuplicate(operation.collection, violated.physical, None, written)(connection)
+            where = operation.collection, violated.physical
+            told = FindDuplicate(*where, written=operation.written)(connection)
             raise told or TransactionConflict(str(violated)) from error

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 from ..errors import CollectionsStoreError, TransactionConflict, VersionConflict
 from ..results import PutManyResult, Refusal
+from .connection import as_lists
 from .documents import id_taken
 from .reading import BATCH_CHARACTERS
-from .writing import MAX_ATTEMPTS, Writer
+from .writing import MAX_ATTEMPTS, Writer, Written
 
 if TYPE_CHECKING:
     from .connection import Connection, Row
@@ -80,8 +81,8 @@ class PutBatch:
         result = PutManyResult(len(inserted), len(old), unchanged, tuple(refused))
         return result, [each for each in new if each.id not in inserted]
 
-    def written(self) -> dict[str, str]:
-        return self._written
+    def written(self, _: Connection) -> Written:
+        return self._written.items()
 
     def one_by_one(self) -> Iterator[PutBatch]:
         """Yield a batch for each of the objects."""
@@ -124,15 +125,9 @@ class PutBatch:
 def _replace(
     connection: Connection, writer: Writer, given: list[Given], life: dict[str, Any]
 ) -> None:
-    """Write in the places of objects that nobody else changes, in the database's fastest way."""
+    """Write in the places of objects that nobody else changes."""
     sql = writer.statements.by_id
-    if not given:
-        return
-    if connection.database.TAKES_LISTS:
-        count = connection.changed(sql.put_all, {**_lists(given), **life})
-    else:
-        count = connection.each(sql.put_silently, _rows(given, life))
-    if count != len(given):
+    if given and connection.each(sql.put_all, _rows(given), life) != len(given):
         raise TransactionConflict("some of the objects are gone")
 
 
@@ -146,18 +141,14 @@ def _insert(
     if not given:
         return set()
     if connection.database.TAKES_LISTS:
-        return {id for (id,) in connection.rows(sql.insert_all, {**_lists(given), **life})}
-    if connection.each(sql.insert_silently, _rows(given, life)) != len(given):
+        return {id for (id,) in connection.rows(sql.insert_all, {**as_lists(_rows(given)), **life})}
+    if connection.each(sql.insert_silently, _rows(given), life) != len(given):
         raise TransactionConflict("others write in this transaction too")
     return {each.id for each in given}
 
 
-def _lists(given: list[Given]) -> dict[str, Any]:
-    return {"ids": [each.id for each in given], "bodies": [each.text for each in given]}
-
-
-def _rows(given: list[Given], life: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    return ({"id": each.id, "body": each.text, **life} for each in given)
+def _rows(given: list[Given]) -> list[dict[str, Any]]:
+    return [{"id": each.id, "body": each.text} for each in given]
 
 
 def batches(given: Iterable[Given]) -> Iterator[tuple[Given, ...]]:

@@ -7,16 +7,18 @@ connection that is the caller's: its events, its transaction, its errors are the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
 
 from ..dialects import COMMIT, PING, ROLLBACK, Database, Isolation, back_to, release, savepoint
-from ..statements import CatalogueStatements, Statements
+from ..errors import DatabaseUnavailable
+from ..statements import CatalogueStatements, FeedStatements, Statements
 from .catalogue import Catalogue
-from .recording import Pending, record
+from .contexts import Savepoint, Whole
+from .recording import Mark, Pending, Recorder, prunable, prune
 
 Row = Any
 Parameters = Mapping[str, Any]
@@ -47,8 +49,10 @@ class Connection(Protocol):
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
         """Execute, and return how many rows it changed."""
 
-    def each(self, sql: str, parameters: Iterable[Parameters]) -> int:
-        """Execute once for each set of parameters, and return how many rows were changed in all."""
+    def each(self, sql: str, rows: Sequence[Parameters], same: Parameters = NONE) -> int:
+        """Execute for each row of parameters, besides those that are the `same` for all, in one go: as lists
+        where the database takes them. Returns how many rows were changed in all.
+        """
 
     @property
     def grouped(self) -> bool:
@@ -70,39 +74,20 @@ class Connection(Protocol):
         """
 
 
-class Mark:
-    """A place in a transaction to which it can be rolled back. What was pending there is pending again
-    then, also if it was recorded since: that was undone.
-    """
-
-    __slots__ = ("_length", "_pending", "depth")
-
-    def __init__(self, depth: int, pending: list[Pending]) -> None:
-        self.depth, self._pending, self._length = depth, pending, len(pending)
-
-    def pending(self) -> list[Pending]:
-        """Return the list as it was; it has only grown."""
-        del self._pending[self._length :]
-        return self._pending
-
-
 class DriverConnection:
     """A connection of the store's own, in the driver's autocommit mode."""
 
-    __slots__ = ("_depth", "_recorded", "before_commit", "catalogue", "committing", "database", "driver",
-                 "grouped", "pending", "store")  # fmt: skip
+    __slots__ = ("_depth", "before_commit", "catalogue", "committing", "database", "driver",
+                 "grouped", "is_lost", "recorder", "store")  # fmt: skip
 
     def __init__(self, driver: Any, catalogue: Catalogue) -> None:
         self.driver, self.catalogue = driver, catalogue
         self.before_commit: list[Callable[[], None]] = []
         """Called before each COMMIT; one that raises prevents it."""
-        self.pending: list[Pending] = []
-        """Changes to be recorded when the transaction commits; what is rolled back is not. A list that was
-        recorded is left as it is, for a `Mark` may have it.
-        """
-        self._recorded: set[str] = set()
-        """The collections of which some were recorded in this transaction."""
+        self.recorder = Recorder()
         self.grouped = False
+        self.is_lost = False
+        """Did it turn out to be of no more use, in what nobody waits for?"""
         self.committing = False
         """Was COMMIT said since the last BEGIN?"""
         self._depth = 0
@@ -119,9 +104,11 @@ class DriverConnection:
         count: int = self.driver.execute(sql, parameters).rowcount
         return count
 
-    def each(self, sql: str, parameters: Iterable[Parameters]) -> int:
+    def each(self, sql: str, rows: Sequence[Parameters], same: Parameters = NONE) -> int:
+        if self.database.TAKES_LISTS:
+            return self.changed(sql, {**as_lists(rows), **same})
         cursor = self.driver.cursor()
-        cursor.executemany(sql, parameters)
+        cursor.executemany(sql, ({**row, **same} for row in rows))
         count: int = cursor.rowcount
         return count
 
@@ -138,12 +125,10 @@ class DriverConnection:
         return True
 
     def record(self, change: Pending) -> None:
-        self.pending.append(change)
+        self.recorder.add(self, change)
 
     def record_now(self) -> None:
-        changes, self.pending = self.pending, []
-        if changes:
-            self._recorded |= record(self, changes)
+        self.recorder.record(self)
 
     def begin(self, *, write: bool, snapshot: bool = True) -> None:
         """Begin a transaction."""
@@ -170,13 +155,26 @@ class DriverConnection:
         self.committing = True
         self.say(COMMIT)
         self.grouped = False
-        if self._recorded:
-            recorded, self._recorded = self._recorded, set()
+        recorded = self.recorder.committed()
+        if recorded:
             self.catalogue.changed(recorded)
+            for feed in prunable(recorded.values()):
+                self._prune(feed)
+
+    def _prune(self, feed: FeedStatements) -> None:
+        """Delete changes that are too many. What was committed is not concerned if that fails."""
+        try:
+            self.say(self.database.begin_group())
+            prune(self, feed)
+            self.say(COMMIT)
+        except self.database.errors() as error:
+            self.is_lost = isinstance(self.database.translate(error), DatabaseUnavailable)
+            with suppress(*self.database.errors()):
+                self.rollback()
 
     def rollback(self) -> None:
         """Roll back the transaction, unless the database did."""
-        self.pending, self._recorded = [], set()
+        self.recorder.forget()
         self.grouped = False
         if self.in_transaction():
             self.say(ROLLBACK)
@@ -184,21 +182,21 @@ class DriverConnection:
     def mark(self) -> Mark:
         """Return the place where the transaction is: a savepoint."""
         self._depth += 1
-        mark = Mark(self._depth, self.pending)
-        self.say(savepoint(mark.depth))
+        mark = self.recorder.mark(self._depth)
+        self.say(savepoint(mark.place))
         return mark
 
     def release(self, mark: Mark) -> None:
         """Keep what was done since `mark`."""
-        self._depth = mark.depth - 1
-        self.say(release(mark.depth))
+        self._depth = mark.place - 1
+        self.say(release(mark.place))
 
     def back_to(self, mark: Mark) -> None:
         """Undo what was done since `mark`; where the database cannot, undo the whole transaction."""
-        self.pending = mark.pending()
+        self.recorder.back_to(mark)
         self.catalogue.forget_all()
         try:
-            self.say(back_to(mark.depth))
+            self.say(back_to(mark.place))
             self.release(mark)
         except self.database.errors():
             with suppress(*self.database.errors()):
@@ -206,7 +204,7 @@ class DriverConnection:
 
     def savepoint(self) -> AbstractContextManager[None]:
         """Return the context that undoes what was done in it if it fails."""
-        return _Savepoint(self)
+        return Savepoint(self)
 
     def in_transaction(self) -> bool:
         """Is a transaction open, be it a failed one?"""
@@ -228,18 +226,21 @@ class DriverConnection:
     def transaction(self, *, write: bool, snapshot: bool = True) -> AbstractContextManager[None]:
         if self.in_transaction():  # an operation within another is part of it
             return nullcontext()
-        return _Whole(self, write, snapshot)
+        return Whole(self, write, snapshot)
 
 
 class SharedConnection:
     """A connection of the caller's, in a transaction of the caller's."""
 
-    __slots__ = ("catalogue", "committing", "database", "recorded", "sa", "store")
+    __slots__ = ("catalogue", "committing", "database", "recorder", "sa", "store")
+    grouped = False
+    """Each operation of a caller's is one of its own."""
+    is_lost = False
+    """The caller's pool looks after that."""
 
     def __init__(self, connection: sa.Connection, catalogue: Catalogue) -> None:
         self.committing = False
-        self.recorded: set[str] = set()
-        """The collections of which changes were recorded."""
+        self.recorder = Recorder()
         self.sa, self.catalogue = connection, catalogue
         self.store, self.database = catalogue.statements, catalogue.statements.database
 
@@ -252,19 +253,16 @@ class SharedConnection:
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
         return self.sa.exec_driver_sql(sql, dict(parameters) or None).rowcount
 
-    def each(self, sql: str, parameters: Iterable[Parameters]) -> int:
-        return self.sa.exec_driver_sql(sql, [dict(one) for one in parameters]).rowcount
-
-    @property
-    def grouped(self) -> bool:
-        """Each operation of a caller's is one of its own."""
-        return False
+    def each(self, sql: str, rows: Sequence[Parameters], same: Parameters = NONE) -> int:
+        if self.database.TAKES_LISTS:
+            return self.changed(sql, {**as_lists(rows), **same})
+        return self.sa.exec_driver_sql(sql, [{**row, **same} for row in rows]).rowcount
 
     def record(self, change: Pending) -> None:
-        self.recorded |= record(self, [change])
+        self.recorder.add(self, change)
 
     def record_now(self) -> None:
-        """Nothing waits."""
+        self.recorder.record(self)
 
     def say(self, words: str) -> None:
         """Execute what has no parameters and gives no rows."""
@@ -302,13 +300,23 @@ class SharedConnection:
         self.tell()
 
     def tell(self) -> None:
-        """Tell of the changes that were recorded and committed."""
-        recorded, self.recorded = self.recorded, set()
+        """Tell of the changes that were recorded and committed, in a transaction of the store's own."""
+        recorded = self.recorder.committed()
         if recorded:
             self.catalogue.changed(recorded)
+            for feed in prunable(recorded.values()):
+                self._prune(feed)
+
+    def _prune(self, feed: FeedStatements) -> None:
+        """Delete changes that are too many. What was committed is not concerned if that fails."""
+        self.sa.execution_options(**self.database.options_for_callers())
+        with suppress(*self.database.errors()), self.sa.begin():
+            self.prepare(write=True)
+            prune(self, feed)
 
     def rollback(self) -> None:
         """Roll back the transaction, unless the database did."""
+        self.recorder.forget()
         self.sa.rollback()
 
     def can_go_on(self) -> bool:
@@ -318,24 +326,25 @@ class SharedConnection:
             return False
         return self.database.can_go_on(connection.connection.driver_connection)
 
-    def mark(self) -> sa.NestedTransaction:
+    def mark(self) -> Mark:
         """Return the place where the transaction is: a savepoint."""
-        return self.sa.begin_nested()
+        return self.recorder.mark(self.sa.begin_nested())
 
-    def release(self, mark: sa.NestedTransaction) -> None:
+    def release(self, mark: Mark) -> None:
         """Keep what was done since `mark`."""
-        mark.commit()
+        mark.place.commit()
 
-    def back_to(self, mark: sa.NestedTransaction) -> None:
+    def back_to(self, mark: Mark) -> None:
         """Undo what was done since `mark`; where the database cannot, it has undone more."""
+        self.recorder.back_to(mark)
         self.catalogue.forget_all()
         with suppress(*self.database.errors()):
-            while mark.is_active and (inner := self.sa.get_nested_transaction()) is not None:
+            while mark.place.is_active and (inner := self.sa.get_nested_transaction()) is not None:
                 inner.rollback()  # first what lies within: it is `mark` itself in the end
 
     def savepoint(self) -> AbstractContextManager[None]:
         """Return the context that undoes what was done in it if it fails."""
-        return _Savepoint(self)
+        return Savepoint(self)
 
     def transaction(
         self,
@@ -346,54 +355,9 @@ class SharedConnection:
         return self.savepoint()
 
 
-class _Whole:
-    """The context of a transaction. Like `_Savepoint` no generator: a signal that raises as such a
-    context is entered leaves the generator behind, and that would roll back at any time later.
-    """
-
-    __slots__ = ("_connection", "_snapshot", "_write")
-
-    def __init__(self, connection: DriverConnection, write: bool, snapshot: bool) -> None:
-        self._connection, self._write, self._snapshot = connection, write, snapshot
-
-    def __enter__(self) -> None:
-        try:  # within: a signal may raise once it is done
-            self._connection.begin(write=self._write, snapshot=self._snapshot)
-        except BaseException:
-            self._connection.rollback()
-            raise
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self._connection.commit()
-        except BaseException:
-            self._connection.rollback()
-            raise
-        if kind is not None:
-            self._connection.rollback()
-
-
-class _Savepoint:
-    """The context of a part of a transaction."""
-
-    __slots__ = ("_connection", "_mark")
-
-    def __init__(self, connection: Any) -> None:
-        self._connection, self._mark = connection, None
-
-    def __enter__(self) -> None:
-        self._mark = self._connection.mark()
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self._connection.release(self._mark)
-        except BaseException:
-            self._connection.back_to(self._mark)
-            raise
-        if kind is not None:
-            self._connection.back_to(self._mark)
+def as_lists(rows: Sequence[Parameters]) -> dict[str, list[Any]]:
+    """Return the values of rows, which have the same names, as lists."""
+    return {name: [row[name] for row in rows] for name in rows[0]}
 
 
 def add_functions(driver: Any, database: Database) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +11,7 @@ from ..document import Document
 from ..errors import DuplicateKey, InvalidOption, VersionConflict, shortened
 from ..expiry import FOREVER, chosen, expiry, is_gone
 from ..schema import now
-from .writing import Writer
+from .writing import Writer, Written
 
 if TYPE_CHECKING:
     from .connection import Connection, Row
@@ -94,8 +94,8 @@ class Put:
         writer = Writer(connection, self.collection)
         return writer.atomically(lambda: writer.put(self.id, self.text, self.ttl))
 
-    def written(self) -> Mapping[str, str]:
-        return {self.id: self.text}
+    def written(self, _: Connection) -> Written:
+        return {self.id: self.text}.items()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +122,8 @@ class Insert:
             self.collection, self.id, None, _version(connection, self.collection, self.id)
         )
 
-    def written(self) -> Mapping[str, str]:
-        return {self.id: self.text}
+    def written(self, _: Connection) -> Written:
+        return {self.id: self.text}.items()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,8 @@ class Replace:
     def nothing(self) -> int:
         raise VersionConflict(self.collection, self.id, self.expected, None)
 
-    def written(self) -> Mapping[str, str]:
-        return {self.id: self.text}
+    def written(self, _: Connection) -> Written:
+        return {self.id: self.text}.items()
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +174,8 @@ class Rewrite:
     def nothing(self) -> int:
         raise self._conflict(None)
 
-    def written(self) -> Mapping[str, str]:
-        return {self.document.id: self.text}
+    def written(self, _: Connection) -> Written:
+        return {self.document.id: self.text}.items()
 
     def _conflict(self, found: int | None) -> VersionConflict:
         return VersionConflict(self.collection, self.document.id, self.document.version, found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -19,7 +18,7 @@ from ..update.numbers import added
 from ..update.paths import read_way
 from ..values import MISSING
 from .documents import GetDocument
-from .writing import MAX_ATTEMPTS, Writer
+from .writing import MAX_ATTEMPTS, Writer, Written
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -56,8 +55,8 @@ class Increment:
                 return codec.decode(rows[0][0])
         return writer.atomically(partial(self._slowly, connection, writer))
 
-    def written(self) -> Mapping[str, str]:
-        return self._written
+    def written(self, _: Connection) -> Written:
+        return self._written.items()
 
     def _is_simple(self, connection: Connection, writer: Writer) -> bool:
         """Can one statement say it, and tell what is the matter if it fails?"""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -18,6 +18,7 @@ from .catalogue import CollectionAbsent
 from .locking import Entry, lock_entry, read_entry
 from .queries import Find
 from .reading import matching
+from .writing import Written
 
 if TYPE_CHECKING:
     from ..dialects import Database
@@ -102,14 +103,14 @@ class ListIndexes:
 
 @dataclass(frozen=True, slots=True)
 class FindDuplicate:
-    """Tell what a unique index objected to: `written` are the texts of bodies by their ids; without
-    them, the objects that are there. None: it, or what it objected to, is gone.
+    """Tell what a unique index objected to: `written` gives ids, and the texts that were to be written
+    under them; without it, it is the objects that are there. None: it, or what it objected to, is gone.
     """
 
     collection: str
     physical: str
     index: Index | None = None
-    written: Mapping[str, str] | None = field(default=None, repr=False)
+    written: Callable[[Connection], Written] | None = field(default=None, repr=False)
     WRITES: ClassVar = False
     SINGLE: ClassVar = False
 
@@ -148,7 +149,8 @@ class FindDuplicate:
 
     def _documents(self, connection: Connection) -> Iterator[Document]:
         if self.written is not None:
-            yield from (Document(id, codec.decode(text)) for id, text in self.written.items())
+            texts = self.written(connection)
+            yield from (Document(id, codec.decode(text)) for id, text in texts)
             return
         for _, document in matching(connection, self.collection, Filter()):
             yield document

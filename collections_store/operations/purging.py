@@ -20,13 +20,11 @@ class Prune:
     collection: str
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
+    SNAPSHOT: ClassVar = False
 
     def __call__(self, connection: Connection) -> bool:
         feed = connection.collection(self.collection).feed
-        if feed is None:
-            return False
-        connection.rows(connection.store.hold, {"name": self.collection})
-        return prune(connection, feed)
+        return feed is not None and prune(connection, feed)
 
     def nothing(self) -> bool:
         return False

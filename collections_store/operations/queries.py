@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cmp_to_key, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from .. import codec
 from ..cursor import seal, unseal
@@ -16,13 +17,17 @@ from ..matcher import unwound
 from ..ordering import Sort
 from ..projection import Projection
 from ..results import DeleteResult
+from ..statements import Query
 from ..values import compare
 from .ordered import Ordered
-from .reading import NATURAL, NO_LIMIT, matching, projected
+from .reading import BEFORE_ALL, NATURAL, NO_LIMIT, matching, projected
 from .writing import MAX_ATTEMPTS, Writer
 
 if TYPE_CHECKING:
     from .connection import Connection
+
+DELETED_AT_ONCE: Final = 1000
+"""Objects that must be told of, or that the matcher found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +186,30 @@ class DeleteMany:
         writer = Writer(connection, self.collection)
         query = writer.statements.delete(self.filter, plain=not self._is_doubtful(connection))
         if query.residual:
-            found = matching(connection, self.collection, self.filter)
-            return DeleteResult(writer.remove_many([document.id for _, document in found]))
-        parameters = query.parameters(self.filter)
-        if writer.statements.feed is None:
-            return DeleteResult(connection.changed(query.sql, parameters))
-        return DeleteResult(writer.removed(connection.rows(query.sql, parameters)))
+            return DeleteResult(self._by_ids(connection, writer))
+        if writer.statements.feed is not None:
+            return DeleteResult(self._told(connection, writer, query))
+        return DeleteResult(connection.changed(query.sql, query.parameters(self.filter)))
 
     def nothing(self) -> DeleteResult:
         return DeleteResult(0)
+
+    def _by_ids(self, connection: Connection, writer: Writer) -> int:
+        """Delete what the matcher finds, some at a time."""
+        found = (doc.id for _, doc in matching(connection, self.collection, self.filter))
+        batches = iter(lambda: list(islice(found, DELETED_AT_ONCE)), [])
+        return sum(map(writer.remove_many, batches))
+
+    def _told(self, connection: Connection, writer: Writer, query: Query) -> int:
+        """Delete what must be recorded, some at a time."""
+        total, place = 0, BEFORE_ALL
+        while True:
+            window = {"seq": place, "limit": DELETED_AT_ONCE}
+            rows = sorted(connection.rows(query.sql, query.parameters(self.filter, **window)))
+            total += writer.removed(row[1:] for row in rows)
+            if len(rows) < DELETED_AT_ONCE:
+                return total
+            place = rows[-1][0]
 
     def _is_doubtful(self, connection: Connection) -> bool:
         doubt = connection.collection(self.collection).doubt(self.filter)

@@ -4,10 +4,9 @@ is still the same. Where it is not, it is read again: nothing is lost, and no lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 from ..codec import Codec, decode
@@ -21,11 +20,10 @@ from ..results import UpdateResult
 from ..schema import now
 from ..update import Update, seed, seed_id
 from ..values import identical
-from .batches import MAX_ROWS
 from .documents import GetDocument, as_document, id_taken
 from .queries import Find
-from .reading import NATURAL, Placed, matching
-from .writing import MAX_ATTEMPTS, Writer
+from .reading import NATURAL, Reading, matching
+from .writing import MAX_ATTEMPTS, Writer, Written
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -100,8 +98,8 @@ class ModifyOne:
         work = partial(self._modified, connection, writer)
         return writer.atomically(work, always=self.answer == "after")
 
-    def written(self) -> Mapping[str, str]:
-        return self._written
+    def written(self, _: Connection) -> Written:
+        return self._written.items()
 
     def rival(self) -> Find | None:
         """Return what finds an object that came into being since there was none: it, not a new one, is to
@@ -201,13 +199,11 @@ class ModifyMany:
         self._inserted.clear()
         writer = Writer(connection, self.collection)
         matched = modified = 0
-        for batch in batched(matching(connection, self.collection, self.filter), MAX_ROWS):
-            found = self._held(connection, writer, [document for _, document in batch])
-            changed = list(self._changed(connection, found))
-            if any(index.unique for index in writer.statements.options.indexes):
-                self._written.update((document.id, text) for document, text in changed)
-            writer.rewrite_all(changed)
-            matched, modified = matched + len(found), modified + len(changed)
+        reading = Reading(self.collection, self.filter)
+        while (read := reading.next()) is not None:
+            found = self._held(connection, writer, reading.took(read(connection)))
+            modified += writer.rewrite_all(self._changed(connection, found))
+            matched += len(found)
         if matched or not self.modification.upsert:
             return UpdateResult(matched, modified)
         noted: dict[str, Any] = {"_written": self._written, "_inserted": self._inserted}
@@ -215,8 +211,12 @@ class ModifyMany:
         result: UpdateResult = only(connection)
         return result
 
-    def written(self) -> Mapping[str, str]:
-        return self._written
+    def written(self, connection: Connection) -> Written:
+        """Tell it anew, from what is there again: the texts would fill the memory."""
+        if self._inserted:
+            return self._written.items()
+        every = (doc for _, doc in matching(connection, self.collection, self.filter))
+        return ((document.id, text) for document, text in self._changed(connection, every))
 
     def rival(self) -> Find | None:
         """Return what finds an object that came into being since there was none."""
@@ -229,7 +229,7 @@ class ModifyMany:
         matches.
         """
         database = connection.database
-        if database.SINGLE_WRITER:
+        if database.SINGLE_WRITER or not found:
             return found
         ids = {"ids": database.list_parameter([each.id for each in found]), "now": now()}
         rows = connection.rows(writer.statements.by_id.hold_many, ids)
@@ -281,12 +281,6 @@ class FindAndDelete:
 def _rival(operation: ModifyOne | ModifyMany) -> Find | None:
     inserted = operation._inserted
     return Find(operation.collection, operation.filter, limit=1) if inserted else None
-
-
-def batched(found: Iterator[Placed], size: int) -> Iterator[list[Placed]]:
-    """Yield objects in lists of up to `size`."""
-    while batch := list(islice(found, size)):
-        yield batch
 
 
 def _projected(

@@ -6,8 +6,8 @@ changed if the collection records that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from .. import codec
 from ..document import Document
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 T = TypeVar("T")
+Rewritten: TypeAlias = tuple[Document, str]
+"""An object, and the text of its new body."""
+Written: TypeAlias = Iterable[tuple[str, str]]
+"""Ids, and the texts of the bodies that were to be written under them."""
 PURGED_AT_ONCE: Final = 1000
+WRITTEN_AT_ONCE: Final = 2**20
+"""Characters of JSON, about, as long as no single body is larger."""
 MAX_ATTEMPTS: Final = 100
 """How often what expired may be put again by others, between our looking and our writing."""
 
@@ -87,21 +93,25 @@ class Writer:
 
     def rewrite(self, document: Document, text: str) -> bool:
         """Change the body of an object, unless another was faster since it was read."""
-        if not self._connection.changed(self._sql.rewrite, self._rewriting(document, text)):
+        parameters = {"body": text, "now": now(), **_same(document)}
+        if not self._connection.changed(self._sql.rewrite, parameters):
             return False
         self._note_rewritten(document, text)
         return True
 
-    def rewrite_all(self, changed: Sequence[tuple[Document, str]]) -> None:
-        """Change the bodies of objects; raises `TransactionConflict` if another was faster with one."""
-        rows = [self._rewriting(document, text) for document, text in changed]
-        if rows and self._connection.each(self._sql.rewrite, rows) != len(rows):
-            raise TransactionConflict("some of the objects were changed meanwhile")
-        for document, text in changed:
-            self._note_rewritten(document, text)
-
-    def _rewriting(self, document: Document, text: str) -> dict[str, Any]:
-        return {"body": text, **_same(document)}
+    def rewrite_all(self, changed: Iterable[Rewritten]) -> int:
+        """Change the bodies of objects that nobody else changes, in their order; gives how many. Raises
+        `TransactionConflict` if one is gone.
+        """
+        count = 0
+        for some in portions(changed):
+            rows = [{"body": text, **_same(document)} for document, text in some]
+            if self._connection.each(self._sql.rewrite_all, rows, {"now": now()}) != len(rows):
+                raise TransactionConflict("some of the objects were changed meanwhile")
+            for document, text in some:
+                self._note_rewritten(document, text)
+            count += len(some)
+        return count
 
     def _note_rewritten(self, document: Document, text: str) -> None:
         before = codec.Codec(2**40).encode(document.body) if self.keeps_before else None
@@ -121,14 +131,21 @@ class Writer:
 
     def remove_document(self, document: Document) -> bool:
         """Delete an object, unless another was faster since it was read."""
-        return self.removed(self._connection.rows(self._sql.remove_document, _same(document))) > 0
+        return (
+            self.removed(
+                self._connection.rows(self._sql.remove_document, {"now": now(), **_same(document)})
+            )
+            > 0
+        )
 
     def remove_many(self, ids: Sequence[str]) -> int:
         """Delete objects; gives how many were there."""
         parameters = {"ids": self._connection.database.list_parameter(ids), "now": now()}
         if self._feed is None:
             return self._connection.changed(self._sql.remove_many, parameters)
-        return self.removed(self._connection.rows(self._sql.remove_many_told, parameters))
+        rows = self._connection.rows(self._sql.remove_many_told, parameters)
+        place = {id: number for number, id in enumerate(ids)}
+        return self.removed(sorted(rows, key=lambda row: place[row[0]]))
 
     def removed(self, rows: Iterable[Any], kind: str = "remove") -> int:
         """Note that objects were deleted, by their ids, versions and bodies; gives how many."""
@@ -179,9 +196,22 @@ class Writer:
         return rows[0][1] if rows else None
 
 
+def portions(changed: Iterable[Rewritten]) -> Iterator[list[Rewritten]]:
+    """Yield objects and the texts of their new bodies, about `WRITTEN_AT_ONCE` of these at a time."""
+    some: list[Rewritten] = []
+    characters = 0
+    for each in changed:
+        some.append(each)
+        characters += len(each[1])
+        if characters >= WRITTEN_AT_ONCE:
+            yield some
+            some, characters = [], 0
+    if some:
+        yield some
+
+
 def _same(document: Document) -> dict[str, Any]:
     """Return what a statement takes that is for an object as it was read: one that was put under its id
     since is another, even if it has the same version.
     """
-    expected = {"expected": document.version, "created": document.created_us}
-    return {"id": document.id, "now": now(), **expected}
+    return {"id": document.id, "expected": document.version, "created": document.created_us}

@@ -16,7 +16,7 @@ from ..collection_options import CollectionOptions
 from ..dialects import Database
 from ..expressions import AnyOf, BodyFromText, HasInteger, Increased, TextFits, ValueText
 from .compiling import compiled
-from .rows import body_text, document_columns, is_expired, is_live, number
+from .rows import body_text, deleted_columns, document_columns, is_expired, is_live, listed, number
 
 ONE: Final[sa.ColumnElement[Any]] = sa.literal_column("1")
 PATHS_KEPT: Final = 256
@@ -82,9 +82,9 @@ class IdStatements:
         return self._sql(self._upsert().returning(self._table.c.version))
 
     @cached_property
-    def put_silently(self) -> str:
-        """Write like `put`; gives nothing, for many at once."""
-        return self._sql(self._upsert())
+    def put_all(self) -> str:
+        """Write each `:id` and `:body` like `put`, in their order; gives nothing."""
+        return self._sql(self._upsert() if self._one_by_one else self._or_updated(self._listed()))
 
     @cached_property
     def insert(self) -> str:
@@ -110,8 +110,30 @@ class IdStatements:
         """Write another `:body` where `:id` has the version `:expected` and came into being at
         `:created`; it lives on, anew if the collection says so.
         """
-        life = {"expires_at": self._anew} if self._options.sliding else {}
-        return self._sql(self._rewritten(life).where(self._is_same))
+        return self._sql(self._rewritten(self._living_on).where(self._is_same))
+
+    @cached_property
+    def rewrite_all(self) -> str:
+        """Write each `:body` like `rewrite`, in their order; all objects are there, and held."""
+        return self.rewrite if self._one_by_one else self._sql(self._rewritten_lists())
+
+    def _rewritten_lists(self) -> Any:
+        """An UPDATE has no order, and a unique index looks at each row as it comes. So this inserts what is
+        there already.
+        """
+        c, lists = self._table.c, {"version": "expected", "created_at": "created"}
+        given = listed(id=sa.Text, body=sa.Text, expected=sa.BigInteger, created=sa.BigInteger)
+        never = {name: sa.null() for name in ("expires_at", "ttl")}
+        known = {**never, "updated_at": number("now")}
+        known |= {name: given.c[each] for name, each in lists.items()}
+        insert = self._from_lists(given, known)
+        alike = [c[name] == insert.excluded[name] for name in lists]
+        changed = {name: insert.excluded[name] for name in ("body", "updated_at")}
+        return insert.on_conflict_do_update(
+            index_elements=[c.id],
+            set_={"version": c.version + ONE, **changed, **self._living_on},
+            where=sa.and_(*alike, is_live(self._table)),
+        )
 
     @cached_property
     def touch(self) -> str:
@@ -149,20 +171,20 @@ class IdStatements:
 
     @cached_property
     def remove_told(self) -> str:
-        """Delete `:id`; gives id, version and body."""
+        """Delete `:id`; gives `deleted_columns`."""
         return self._sql(self._told(self._deleted(self._is_id, is_live(self._table))))
 
     @cached_property
     def remove_version(self) -> str:
-        """Delete `:id` where it has the version `:expected`; gives id, version and body."""
+        """Delete `:id` where it has the version `:expected`; gives `deleted_columns`."""
         is_version = self._table.c.version == number("expected")
         deleted = self._deleted(self._is_id, is_version, is_live(self._table))
         return self._sql(self._told(deleted))
 
     @cached_property
     def remove_document(self) -> str:
-        """Delete `:id` where it has the version `:expected` and came into being at `:created`; gives id,
-        version and body.
+        """Delete `:id` where it has the version `:expected` and came into being at `:created`; gives
+        `deleted_columns`.
         """
         is_version = self._table.c.version == number("expected")
         deleted = self._deleted(self._is_id, is_version, self._is_same, is_live(self._table))
@@ -175,7 +197,7 @@ class IdStatements:
 
     @cached_property
     def remove_many_told(self) -> str:
-        """Delete the list `:ids`; gives id, version and body of each."""
+        """Delete the list `:ids`; gives their `deleted_columns`."""
         return self._sql(self._told(self._deleted(self._in_ids, is_live(self._table))))
 
     @cached_property
@@ -186,13 +208,13 @@ class IdStatements:
 
     @cached_property
     def purge(self) -> str:
-        """Delete those of the list `:ids` that have expired; gives id, version and body of each."""
+        """Delete those of the list `:ids` that have expired; gives their `deleted_columns`."""
         return self._sql(self._told(self._deleted(self._in_ids, is_expired(self._table))))
 
     @cached_property
     def purge_some(self) -> str:
-        """Delete what has expired, `:limit` rows at most, the first one first; gives id, version and
-        body of each.
+        """Delete what has expired, `:limit` rows at most, the first one first; gives their
+        `deleted_columns`.
         """
         c = self._table.c
         chosen = sa.select(c.seq).where(is_expired(self._table)).order_by(c.expires_at, c.seq)
@@ -204,29 +226,20 @@ class IdStatements:
         return sa.delete(self._table).where(*clauses)
 
     def _told(self, deleted: sa.Delete) -> Any:
-        return deleted.returning(self._table.c.id, self._table.c.version, body_text(self._table))
-
-    @cached_property
-    def put_all(self) -> str:
-        """Write the lists `:ids` and `:bodies` like `put`, in their order; for databases that take whole
-        lists.
-        """
-        return self._sql(self._or_updated(self._listed()))
+        return deleted.returning(*deleted_columns(self._table, self._options))
 
     @cached_property
     def insert_all(self) -> str:
-        """Write these lists like `insert`; gives the ids of those that were not there."""
+        """Write the lists `:id` and `:body` like `insert`; gives the ids of those that were not there."""
         inserted = self._listed().on_conflict_do_nothing(index_elements=[self._table.c.id])
         return self._sql(inserted.returning(self._table.c.id))
 
     def _listed(self) -> Any:
-        lists = [
-            sa.cast(sa.bindparam(each, type_=sa.types.NULLTYPE), sa.ARRAY(sa.Text))
-            for each in ("ids", "bodies")
-        ]
-        valued = sa.func.unnest(*lists).table_valued("id", "body", with_ordinality="place")
-        given = valued.render_derived(name="given")
-        columns = {"id": given.c.id, "body": BodyFromText(given.c.body), **self._beginning()}
+        return self._from_lists(listed(id=sa.Text, body=sa.Text), self._beginning())
+
+    def _from_lists(self, given: Any, known: dict[str, Any]) -> Any:
+        """Insert rows in their order: what is given of each, and what is known of all."""
+        columns = {"id": given.c.id, "body": BodyFromText(given.c.body), **known}
         chosen = sa.select(*(each.label(name) for name, each in columns.items()))
         insert = self._database.insert(self._table)
         return insert.from_select(list(columns), chosen.order_by(given.c.place))
@@ -241,16 +254,25 @@ class IdStatements:
         insert, c = self._fresh(), self._table.c
         body = sa.type_coerce(c.body, sa.types.NULLTYPE)
         increased = Increased(body, keys, sa.cast(number("by"), sa.BigInteger))
-        life = {"expires_at": self._anew} if self._options.sliding else {}
         updated = {"body": increased, "version": c.version + ONE, "updated_at": number("now")}
         written = insert.on_conflict_do_update(
             index_elements=[c.id],
-            set_={**updated, **life},
+            set_={**updated, **self._living_on},
             where=sa.and_(
                 is_live(self._table), HasInteger(body, keys), TextFits(body, number("room"))
             ),
         )
         return written.returning(ValueText(body, keys))
+
+    @property
+    def _one_by_one(self) -> bool:
+        """Do statements for many take one row at a time?"""
+        return not self._database.TAKES_LISTS
+
+    @property
+    def _living_on(self) -> dict[str, Any]:
+        """What a change of an object's body does to its life."""
+        return {"expires_at": self._anew} if self._options.sliding else {}
 
     @property
     def _anew(self) -> sa.ColumnElement[int]:

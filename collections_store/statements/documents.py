@@ -26,13 +26,13 @@ from ..filter import EVERYTHING, Condition, Field, Filter, conjuncts, shape_of
 from ..index import Index, every_conjunct, parts_of
 from ..ordering import Sort
 from ..path import ways_to
-from .by_id import IdStatements
+from .by_id import ZERO, IdStatements
 from .compiling import compiled
 from .conditions import Bind, Conditions, Query, Ways, Where
 from .feed import FeedStatements
 from .indexes import partial
 from .ordered import Order, array_on
-from .rows import body_text, document_columns, is_expired
+from .rows import body_text, deleted_columns, document_columns, is_expired, number
 
 NATURAL: Final = Sort()
 SHAPES_KEPT: Final = 256
@@ -122,7 +122,9 @@ class Statements:
         return self._doubt_cached(*self._shape(filter))
 
     def delete(self, filter: Filter, *, plain: bool) -> Query:
-        """Delete rows; gives id, version and body of each where changes are recorded."""
+        """Delete rows. Where changes are recorded, the first `:limit` of them past the place `:seq`; gives
+        the place of each and its `deleted_columns`.
+        """
         return self._delete_cached(*self._shape(filter), plain)
 
     def distinct(self, filter: Filter, keys: tuple[str, ...]) -> Query:
@@ -294,9 +296,16 @@ class Statements:
         where = self._where(shape, implied, plain)
         statement: Any = sa.delete(self.table).where(*where.clauses)
         if self.feed is not None:
-            c = self.table.c
-            statement = statement.returning(c.id, c.version, body_text(self.table))
+            statement = self._delete_some(where)
         return Query(self._sql(statement), where.bind, where.residual)
+
+    def _delete_some(self, where: Where) -> Any:
+        """Rows that others change meanwhile are looked at again, before they count as some."""
+        seq = self.table.c.seq
+        chosen = sa.select(seq).where(*where.clauses, seq > number("seq")).order_by(seq)
+        limited = chosen.limit(number("limit")).offset(ZERO).with_for_update()
+        deleted = sa.delete(self.table).where(seq.in_(limited.scalar_subquery()))
+        return deleted.returning(seq, *deleted_columns(self.table, self.options))
 
     def _array(self, shape: Condition, ways: Ways) -> sa.ColumnElement[bool] | None:
         """Some matching row has an array at one of the places; each is looked for by itself, and first

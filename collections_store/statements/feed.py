@@ -16,11 +16,19 @@ from ..dialects import Database
 from ..expressions import BodyFromText, BodyText
 from ..schema import Names, feed_table
 from .compiling import compiled
-from .rows import number
+from .rows import listed, number
 
 PRUNED: Final = "pruned"
 SHORT_LIVED: Final = 1000
 """Counting begins anywhere below that, so that many processes that record little prune too."""
+COLUMNS: Final[dict[str, Any]] = {
+    "kind": sa.Text,
+    "id": sa.Text,
+    "version": sa.BigInteger,
+    "time": sa.BigInteger,
+    "before": sa.Text,
+    "after": sa.Text,
+}
 
 
 class FeedStatements:
@@ -30,11 +38,7 @@ class FeedStatements:
         self.feed, self._names, self._database = feed, names, database
         self._table = feed_table(feed.physical, names)
         self.counted = random.randrange(SHORT_LIVED)
-
-    def count(self, changes: int) -> int:
-        """Count changes; gives how many there were, about, since some were last pruned."""
-        self.counted += changes
-        return self.counted
+        """How many changes there were, about, since some were last pruned."""
 
     @property
     def create(self) -> str:
@@ -48,13 +52,13 @@ class FeedStatements:
 
     @cached_property
     def append(self) -> str:
-        """Record a change: `:kind`, `:id`, `:version`, `:time`, `:before` and `:after`."""
-        texts = {name: sa.bindparam(name, type_=sa.Text) for name in ("kind", "id")}
-        numbers = {name: number(name) for name in ("version", "time")}
-        bodies = {
-            name: BodyFromText(sa.bindparam(name, type_=sa.Text)) for name in ("before", "after")
-        }
-        return self._sql(sa.insert(self._table).values(**texts, **numbers, **bodies))
+        """Record each change: `:kind`, `:id`, `:version`, `:time`, `:before` and `:after`."""
+        if self._database.TAKES_LISTS:
+            given = listed(**COLUMNS)
+            chosen = sa.select(*_recorded(dict(given.c)).values()).order_by(given.c.place)
+            return self._sql(sa.insert(self._table).from_select(list(COLUMNS), chosen))
+        given = {name: sa.bindparam(name, type_=kind) for name, kind in COLUMNS.items()}
+        return self._sql(sa.insert(self._table).values(**_recorded(given)))
 
     @cached_property
     def after(self) -> str:
@@ -112,6 +116,12 @@ class FeedStatements:
 
     def _sql(self, statement: Any) -> str:
         return compiled(statement, self._database)
+
+
+def _recorded(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a change, by what is given of it."""
+    bodies = {name: BodyFromText(given[name]) for name in ("before", "after")}
+    return {name: bodies.get(name, given[name]) for name in COLUMNS}
 
 
 def _number(value: int) -> sa.ColumnElement[int]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from ..collection_options import CollectionOptions
 from ..expressions import BodyText
 
 
@@ -20,6 +21,16 @@ def document_columns(table: sa.Table) -> tuple[sa.ColumnElement[Any], ...]:
     return (c.id, body_text(table), c.version, c.created_at, c.updated_at, c.expires_at)
 
 
+def deleted_columns(
+    table: sa.Table, options: CollectionOptions
+) -> tuple[sa.ColumnElement[Any], ...]:
+    """Return what is told of rows that are deleted: id, version, and the body, or null where it is not
+    kept.
+    """
+    kept = options.feed is not None and options.feed.bodies == "both"
+    return (table.c.id, table.c.version, body_text(table) if kept else sa.null())
+
+
 def is_live(table: sa.Table) -> sa.ColumnElement[bool]:
     """A row has not expired at `:now`."""
     expires: Any = sa.type_coerce(table.c.expires_at, sa.BigInteger)
@@ -30,6 +41,18 @@ def is_expired(table: sa.Table) -> sa.ColumnElement[bool]:
     """A row has expired at `:now`."""
     expires: Any = sa.type_coerce(table.c.expires_at, sa.BigInteger)
     return sa.and_(expires.is_not(None), expires <= number("now"))
+
+
+def listed(**types: type[sa.types.TypeEngine[Any]]) -> Any:
+    """Return rows whose columns are parameters of their names, lists of values of these types; and, as
+    `place`, their order. For databases that take lists.
+    """
+    lists = [
+        sa.cast(sa.bindparam(name, type_=sa.types.NULLTYPE), sa.ARRAY(kind))
+        for name, kind in types.items()
+    ]
+    valued = sa.func.unnest(*lists).table_valued(*types, with_ordinality="place")
+    return valued.render_derived(name="given")
 
 
 def number(name: str) -> sa.BindParameter[Any]:

@@ -3,8 +3,10 @@
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import sqlalchemy as sa
@@ -17,14 +19,19 @@ from collections_store import (
     Change,
     ChangesLost,
     DuplicateKey,
+    InsertOne,
     InvalidFilter,
     InvalidOption,
     InvalidToken,
     Store,
     StoreClosed,
     VersionConflict,
+    schema,
 )
 from collections_store.change import Place, read_token
+from collections_store.filter import Filter
+from collections_store.operations import queries
+from collections_store.operations import recording as recordings
 
 WRONG: list[dict[str, Any]] = [
     {"timeout": -1},
@@ -48,6 +55,27 @@ class Clock:
 
     def forward(self, seconds: float) -> None:
         self._ahead += int(seconds * 10**9)
+
+
+@dataclass(frozen=True)
+class DeletedRows:
+    """What the statements give that delete, by id and by a filter."""
+
+    collection: str
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Any) -> list[Any]:
+        statements = connection.collection(self.collection)
+        found = []
+        for sql, parameters in (
+            (statements.by_id.remove_told, {"id": "a"}),
+            (statements.delete(Filter(), plain=True).sql, {"seq": 0, "limit": 10}),
+        ):
+            with suppress(Boom), connection.savepoint():
+                found += connection.rows(sql, {"now": schema.now(), **parameters})
+                raise Boom
+        return found
 
 
 class Boom(Exception):
@@ -166,6 +194,43 @@ def test_deleting_by_a_filter_is_recorded(things: Any, filter: Any) -> None:
     changes = drain(things, after=after)
     assert sorted(told(changes)) == [("remove", id, 1) for id in "234"]
     assert all(each.before == {"n": int(each.id)} for each in changes)
+
+
+@pytest.mark.parametrize("filter", [{"n": {"$lt": 90}}, {"$expr": {"$lt": ["$n", 90]}}])
+def test_deleting_many_is_recorded_in_batches(
+    things: Any, monkeypatch: pytest.MonkeyPatch, filter: Any
+) -> None:
+    """And no more waits in memory than is allowed to."""
+    waiting: list[int] = []
+    add = recordings.Recorder.add
+
+    def adding(self: Any, *arguments: Any) -> None:
+        add(self, *arguments)
+        waiting.append(len(self.pending))
+
+    monkeypatch.setattr(queries, "DELETED_AT_ONCE", 7)
+    monkeypatch.setattr(recordings, "MAX_PENDING", 10)
+    monkeypatch.setattr(recordings.Recorder, "add", adding)
+    things.put_many({str(n): {"n": n} for n in range(100)}, atomic=True)
+    things.update_many({}, {"$set": {"m": 0}})
+    after = drain(things)[-1].token
+    assert things.delete_many(filter).deleted_count == 90
+    assert things.delete_many(filter).deleted_count == 0
+    changes = drain(things, after=after)
+    assert told(changes) == [("remove", str(n), 2) for n in range(90)]
+    assert bodies(changes) == [({"n": n, "m": 0}, ...) for n in range(90)]
+    assert things.count() == 10
+    assert len(waiting) == 290
+    assert max(waiting) < 10
+
+
+def test_what_is_deleted_is_read_only_where_it_is_kept(store: Any) -> None:
+    for changes, expected in ((True, None), ("after", None), ("both", "1")):
+        things = recording(store, f"things_{changes}", changes=changes)
+        things.put("a", 1)
+        told = store.run(DeletedRows(f"things_{changes}"))
+        assert [row[-1] for row in told] == [expected] * 2
+        assert drain(things)[-1].kind == "insert"
 
 
 def test_updates_are_recorded(things: Any) -> None:
@@ -656,3 +721,43 @@ def test_a_closed_store(store: Any, things: Any) -> None:
         stream.try_next()
     with pytest.raises(StoreClosed):
         next(waiting)
+
+
+def test_within_a_transaction_of_the_callers_an_operation_is_recorded_in_one_go(
+    open_store: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever it writes: not a statement or two for each object."""
+    place = open_store.place
+    if open_store.colour == "async":
+        pytest.skip("bind of an asynchronous store takes an asynchronous driver")
+    more: dict[str, Any] = {}
+    if place.is_private:
+        more = {"poolclass": sa.StaticPool, "connect_args": {"check_same_thread": False}}
+    engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"), **more)
+    with Store(engine=engine, **place.options) as store:
+        things = store.get_sync_collection("things", changes="both")
+        said: list[str] = []
+
+        def listen(_: object, __: object, words: str, *___: object) -> None:
+            said.append(words)
+
+        sa.event.listen(engine, "before_cursor_execute", listen)
+        many = {str(n): {"n": n} for n in range(50)}
+        things.put_many(many)
+        with store.transaction() as tx:
+            tx["things"].put_many(many)
+            tx["things"].update_many({}, {"$inc": {"n": 1}})
+        with pytest.raises(Boom), engine.begin() as connection:
+            store.bind(connection)["things"].put_many({"undone": 1})
+            raise Boom
+        with engine.begin() as connection:
+            bound = store.bind(connection)["things"]
+            bound.put_many(many)
+            with pytest.raises(BulkWriteError):
+                bound.bulk_write([InsertOne(1, id="new"), InsertOne(1, id="new")])
+            assert bound.delete_many({}).deleted_count == 51
+        assert sum("changes" in each and "INSERT" in each for each in said) == 7
+        changes = drain(things)
+    engine.dispose()
+    kinds = [each.kind for each in changes]
+    assert kinds == ["insert"] * 50 + ["update"] * 150 + ["insert"] + ["remove"] * 51

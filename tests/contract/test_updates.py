@@ -20,9 +20,13 @@ from collections_store import (
     Path,
     ReturnDocument,
     Update,
+    UpdateMany,
     UpdateRefused,
     UpdateResult,
 )
+from collections_store.codec import Codec
+from collections_store.filter import Filter
+from collections_store.operations import Modification, ModifyMany, reading
 
 PEOPLE = {
     "ada": {"name": "Ada", "age": 36, "likes": ["tea", "chess"], "in": {"city": "London"}},
@@ -265,6 +269,35 @@ def test_unique_indexes_hold_for_updates(people: Any) -> None:
         people.increment("bob", "in.n")
     assert caught.value.key == {"in.n": 1}
     assert people.list() == before
+
+
+def test_what_many_updates_may_not_write_is_named(
+    store: Any, things: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever batch the other was in; the texts of all are not kept for that."""
+    monkeypatch.setattr(reading, "FIRST_BATCH", 3)
+    monkeypatch.setattr(reading, "MAX_BATCH", 3)
+    things.put_many({str(n): {"n": n} for n in range(12)})
+    things.create_index("k", unique=True, where={"k": {"$exists": True}})
+    before = things.list()
+    to_seven: Any = [{"$set": {"k": {"$mod": ["$n", 7]}}}]
+
+    def again() -> None:
+        with store.transaction() as tx:
+            tx["things"].update_many({}, to_seven)
+
+    def bulk() -> None:
+        things.bulk_write([UpdateMany({}, to_seven)], atomic=True)
+
+    for write in (lambda: things.update_many({}, to_seven), again, bulk):
+        with pytest.raises(DuplicateKey) as caught:
+            write()
+        assert (caught.value.id, caught.value.key) == ("7", {"k": 0})
+        assert things.list() == before
+    rules = Modification(Update.parse([{"$set": {"k": "$n"}}]), Codec())
+    operation = ModifyMany("things", rules, Filter())
+    assert store.run(operation).modified_count == 12
+    assert operation._written == {}
 
 
 def test_within_a_transaction(store: Any) -> None:

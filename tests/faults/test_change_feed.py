@@ -396,3 +396,101 @@ def test_the_sweeper_goes_on_after_an_error(
 def test_threads_neither_survive_a_fork_nor_keep_the_interpreter(shared_place: Place) -> None:
     [output] = finish(start("forget_a_sweeper", shared_place))
     assert output == "1 child\nparent\n"
+
+
+# -- what is kept no longer ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["own", "engine"])
+def test_transactions_that_record_more_than_is_kept_are_in_no_conflict(
+    postgres_place: Place, kind: str
+) -> None:
+    """What one deletes of the feed, the other deletes too: that must not be in their transactions."""
+    engine = sa.create_engine(postgres_place.url.replace("postgresql:", "postgresql+psycopg:"))
+    own = Store(postgres_place.url, **postgres_place.options)
+    with own if kind == "own" else Store(engine=engine, **postgres_place.options) as store:
+        things = store.get_sync_collection("things", changes=True, changes_kept=1)
+        things.put_many({"a": 0, "b": 0})
+        for n in range(3):
+            with store.transaction() as late:
+                assert late["things"].get("b") == n
+                with store.transaction() as early:
+                    assert early["things"].get("a") == n
+                    early["things"].put("a", n + 1)
+                late["things"].put("b", n + 1)
+        assert len(list(things.watch(after="oldest", timeout=0))) == 1
+    engine.dispose()
+    own.close()
+
+
+def test_in_a_callers_transaction_nothing_is_deleted_of_the_feed(postgres_place: Place) -> None:
+    engine = sa.create_engine(
+        postgres_place.url.replace("postgresql:", "postgresql+psycopg:"),
+        isolation_level="REPEATABLE READ",
+    )
+    with Store(postgres_place.url, **postgres_place.options) as store:
+        things = store.get_sync_collection("things", changes=True, changes_kept=1)
+        things.put_many({"a": 0, "b": 0})
+        with engine.connect() as one, engine.connect() as two:
+            bound = store.bind(one)["things"]
+            assert bound.get("a") == store.bind(two)["things"].get("a") == 0
+            bound.put("a", 1)
+            one.commit()
+            store.bind(two)["things"].put("b", 1)
+            two.commit()
+        assert len(list(things.watch(after="oldest", timeout=0))) == 3
+        things.put("a", 2)
+        assert len(list(things.watch(after="oldest", timeout=0))) == 1
+    engine.dispose()
+
+
+def test_what_was_committed_is_answered_also_if_the_feed_cannot_be_pruned(
+    shared_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again, and the connection is as good as before."""
+
+    def fails(connection: Any, _: object) -> None:
+        connection.rows("SELECT nothing FROM nowhere")
+
+    with Store(shared_place.url, **shared_place.options) as store:
+        things = store.get_sync_collection("things", changes=True, changes_kept=1)
+        things.put_many({"a": 0, "b": 0})
+        with monkeypatch.context() as broken:
+            broken.setattr("collections_store.operations.connection.prune", fails)
+            assert things.put("a", 1) == 2
+            with store.transaction() as tx:
+                tx["things"].put("a", 2)
+        assert len(list(things.watch(after="oldest", timeout=0))) == 3
+        assert things.put("a", 3) == 4
+        assert [each.version for each in things.watch(after="oldest", timeout=0)] == [4]
+
+
+def test_a_feed_that_was_renamed_or_dropped_since_is_not_pruned(shared_place: Place) -> None:
+    changes: list[Callable[[Any], Any]] = [
+        lambda tx: tx.rename("things", "others"),
+        lambda tx: tx.drop("things"),
+    ]
+    with Store(shared_place.url, **shared_place.options) as store:
+        for change in changes:
+            things = store.get_sync_collection("things", changes=True, changes_kept=1)
+            things.put_many({"a": 0, "b": 0})
+            with store.transaction() as tx:
+                tx["things"].put("a", 1)
+                change(tx)
+            assert store["things"].count() == 0
+        others = store["others"]
+        assert len(list(others.watch(after="oldest", timeout=0))) == 2
+        others.put("a", 2)
+        assert len(list(others.watch(after="oldest", timeout=0))) == 1
+
+
+def test_threads_that_record_more_than_is_kept(shared_place: Place) -> None:
+    with Store(shared_place.url, **shared_place.options) as store:
+        things = store.get_sync_collection("things", changes="after", changes_kept=5)
+        threads = [
+            InThread(lambda name=name: [things.put(name, n) for n in range(40)][-1])  # type: ignore[misc]
+            for name in "abcd"
+        ]
+        assert [each.result() for each in threads] == [40] * 4
+        things.purge_expired()
+        assert len(list(things.watch(after="oldest", timeout=0))) == 5

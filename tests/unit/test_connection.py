@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from collections_store import Store
-from collections_store.operations import DriverConnection, Put
+from collections_store.collection_options import Settings
+from collections_store.operations import Configure, DriverConnection, Put, recording
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_what_is_pending_is_recorded_by_the_commit(connection: DriverConnection)
     with connection.savepoint():
         put(connection, "c")
     assert recorded(connection) == ["a"]
-    assert [(each.row or {})["id"] for each in connection.pending] == ["b", "c"]
+    assert [(each.row or {})["id"] for each in connection.recorder.pending] == ["b", "c"]
     connection.commit()
     assert recorded(connection) == ["a", "b", "c"]
     with connection.transaction(write=True):
@@ -94,3 +95,61 @@ def test_a_place_that_is_gone_undoes_the_transaction(connection: DriverConnectio
         raise ZeroDivisionError
     assert not connection.can_go_on()
     assert connection.comes_to_rest()
+
+
+# -- many changes ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three changes are many."""
+    monkeypatch.setattr(recording, "MAX_PENDING", 3)
+
+
+@pytest.mark.usefixtures("few")
+def test_many_changes_are_recorded_before_the_commit(connection: DriverConnection) -> None:
+    connection.begin_block("repeatable read")
+    put(connection, "b", "c")
+    assert len(connection.recorder.pending) == 2
+    put(connection, "d", "e")
+    assert [(each.row or {})["id"] for each in connection.recorder.pending] == ["e"]
+    assert recorded(connection) == ["a", "b", "c", "d"]
+    connection.commit()
+    assert recorded(connection) == ["a", "b", "c", "d", "e"]
+    connection.comes_to_rest()
+
+
+@pytest.mark.usefixtures("few")
+def test_what_was_recorded_before_the_commit_is_undone_too(connection: DriverConnection) -> None:
+    connection.begin_block("repeatable read")
+    put(connection, "b", "c")
+    with pytest.raises(ZeroDivisionError), connection.savepoint():
+        put(connection, "undone 1", "undone 2", "undone 3", "undone 4")
+        with connection.savepoint():
+            put(connection, "undone 5", "undone 6")
+        assert recorded(connection) == ["a", "b", "c", *(f"undone {n}" for n in range(1, 5))]
+        raise ZeroDivisionError
+    assert recorded(connection) == ["a"]
+    put(connection, "d", "e")
+    connection.commit()
+    assert recorded(connection) == ["a", "b", "c", "d", "e"]
+    connection.begin_block("repeatable read")
+    put(connection, *"fghi")
+    connection.comes_to_rest()
+    assert recorded(connection) == ["a", "b", "c", "d", "e"]
+
+
+def test_large_bodies_do_not_wait(
+    connection: DriverConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Configure("things", Settings(bodies="both"))(connection)
+    monkeypatch.setattr(recording, "MAX_CHARACTERS", 10)
+    connection.begin_block("repeatable read")
+    with pytest.raises(ZeroDivisionError), connection.savepoint():
+        Put("things", "b", '"12345"')(connection)
+        raise ZeroDivisionError
+    Put("things", "b", '"12345"')(connection)
+    assert len(connection.recorder.pending) == 1
+    Put("things", "b", "1")(connection)
+    assert connection.recorder.pending == []
+    connection.comes_to_rest()

@@ -352,6 +352,8 @@ ERRORS: list[tuple[Any, str]] = [
     ({"$mod": [1, 0.0]}, r"\$mod"),
     ({"$pow": [0, -1]}, r"\$pow"),
     ({"$pow": [-8, 0.5]}, r"\$pow"),
+    ({"$pow": [1, "x"]}, r"\$pow"),
+    ({"$pow": ["x", 1]}, r"\$pow"),
     ({"$pow": [10, 400]}, r"\$pow"),
     ({"$sqrt": -1}, r"\$sqrt"),
     ({"$ln": 0}, r"\$ln"),
