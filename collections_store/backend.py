@@ -18,11 +18,12 @@ from .blocks import Blocks
 from .dialects import Database
 from .errors import DatabaseBusy
 from .execution import Executor
+from .group_commit import GroupCommit
+from .jobs import Job
 from .opening import RETRY_PAUSE, make_ready
 from .operations import Catalogue, Operation
 from .options import Options
 from .pool import BorrowingPool, HeldPool, Pool, open_driver_lease, open_shared_lease
-from .threads import GroupCommit, Job
 from .turns import Turns
 
 T = TypeVar("T")

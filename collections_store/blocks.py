@@ -28,9 +28,10 @@ from .errors import (
     TransactionEnded,
 )
 from .execution import Abandoned, Executor, interruptible, run_inside, translated
+from .group_commit import GroupCommit
+from .jobs import Job
 from .operations import Operation
 from .pool import Lease
-from .threads import GroupCommit, Job
 from .turns import Turn, Turns
 
 T = TypeVar("T")

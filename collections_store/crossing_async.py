@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from .errors import CollectionsStoreError
+from .jobs import AwaitedJob, Job
 from .operations import Steps
-from .threads import AwaitedJob, Job
 
 T = TypeVar("T")
 

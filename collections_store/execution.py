@@ -31,6 +31,7 @@ from .errors import (
     DatabaseUnavailable,
     TransactionConflict,
 )
+from .jobs import Job
 from .operations import (
     Catalogue,
     CollectionAbsent,
@@ -47,7 +48,6 @@ from .operations import (
     rival_of,
 )
 from .pool import Lease, Pool
-from .threads import Job
 
 T = TypeVar("T")
 

@@ -33,6 +33,7 @@ from .errors import (
     TransactionConflict,
 )
 from .execution import run_within
+from .jobs import Job
 from .opening import make_ready
 from .operations import Catalogue, FindTable, LastChange, Operation, SharedConnection
 from .options import (
@@ -42,14 +43,13 @@ from .options import (
     Upgrade,
     check_attempts,
     check_isolation,
-    read_url,
     safe_url,
 )
 from .pool import Lease
 from .schema import mapped_class
 from .statements import CatalogueStatements
 from .sweeper import Sweeper
-from .threads import Job
+from .targets import check_driver, check_engine, read_target
 from .transaction import Bound, Collections, Transaction
 from .turns import Turn, Turns
 
@@ -127,15 +127,15 @@ class Store(Collections):
             sweep_interval=sweep_interval,
         )
         self._codec: Codec = self._options.codec()
-        self._url, self._given = _target(url, engine)
+        self._url, self._given = read_target(url, engine)
         self._database: Database = dialects.named(self._url.get_backend_name())
         self._options.check_for(self._database)
         if self._given is None:
             self._url = self._database.normal_url(self._url)
         else:
-            _check_driver("engine", self._given.dialect, self._database)
+            check_driver("engine", self._given.dialect, self._database)
         if self._given is not None:
-            _check_engine(self._given, self._options, self._database)
+            check_engine(self._given, self._options, self._database)
         statements = CatalogueStatements(self._options.names(), self._database)
         self._catalogue = Catalogue(statements)
         self._catalogue.changed = ring
@@ -311,7 +311,7 @@ class Store(Collections):
         given: Any = connection
         if not isinstance(given, sa.Connection) or given.closed:
             raise InvalidOption("connection", f"{connection!r} is no open sqlalchemy.Connection")
-        _check_driver("connection", connection.dialect, self._database)
+        check_driver("connection", connection.dialect, self._database)
         shared = SharedConnection(connection, self._catalogue.without_memory())
         return Bound(shared, self._run_within)
 
@@ -475,35 +475,3 @@ def may_run_again(error: CollectionsStoreError) -> bool:
 def pause_after(attempt: int) -> float:
     """Return how many seconds to wait, so that those who met do not meet again."""
     return random.uniform(0, 0.001 * 2 ** min(attempt, 8))
-
-
-def _check_driver(option: str, dialect: sa.Dialect, database: Database) -> None:
-    if dialect.is_async and option == "engine":
-        raise InvalidOption(option, "give a synchronous engine, or use bind(connection)")
-    if dialect.name != database.NAME:
-        raise InvalidOption(option, f"it leads to {dialect.name}, not {database.NAME}")
-    if dialect.driver not in database.DRIVERS:
-        known = " or ".join(sorted(database.DRIVERS))
-        raise InvalidOption(option, f"its driver is {dialect.driver}: use {known}")
-
-
-def _check_engine(engine: sa.Engine, options: Options, database: Database) -> None:
-    if options.pool_size is not None:
-        raise InvalidOption("pool_size", "the engine that was given has a pool of its own")
-    if options.durability != "full":
-        raise InvalidOption("durability", "the engine that was given has settings of its own")
-    if database.is_private(engine.url) and not isinstance(engine.pool, sa.StaticPool):
-        raise InvalidOption(
-            "engine", "each of its connections is a database of its own: use poolclass=StaticPool"
-        )
-
-
-def _target(url: str | sa.URL | None, engine: sa.Engine | None) -> tuple[sa.URL, sa.Engine | None]:
-    if (url is None) == (engine is None):
-        raise InvalidOption("url", "give a store either a URL or an engine")
-    if engine is not None:
-        if not isinstance(engine, sa.Engine):
-            raise InvalidOption("engine", f"{engine!r} is not a (synchronous) sqlalchemy.Engine")
-        return engine.url, engine
-    assert url is not None
-    return read_url(url), None

@@ -22,11 +22,12 @@ from .crossing_async import Step, finished, note, run_step, settle
 from .dialects import Durability, Isolation
 from .document import check_name
 from .errors import DatabaseBusy, DatabaseUnavailable, StoreClosed, TransactionConflict
+from .jobs import AwaitedJob, Job, Mailbox
 from .operations import AS_IT_IS, Configure, FindTable, Operation
 from .options import MAX_BODY, Nul, Upgrade, check_attempts, check_isolation
 from .schema import mapped_class
 from .store import ATTEMPTS, LAST_PATIENCE, Store, may_run_again, pause_after
-from .threads import AwaitedJob, Job, Mailbox, Workers
+from .threads import Workers
 from .transaction_async import AsyncBlock, AsyncBound, AsyncCollections, AsyncTransaction
 from .turns import LOOK_EVERY, Turn
 

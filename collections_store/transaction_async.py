@@ -18,9 +18,9 @@ from .collection_options import Changes, Settings
 from .crossing_async import finished, note, note_rollback, settle
 from .document import CollectionInfo, check_name
 from .errors import TransactionEnded
+from .jobs import AwaitedJob, Job
 from .operations import AS_IT_IS, Configure, Drop, ListCollections, NewCollection, Operation, Rename
 from .options import check_flag
-from .threads import AwaitedJob, Job
 from .transaction import INNER_OVER, OUT_OF_ORDER, Bound, leave
 
 if TYPE_CHECKING:

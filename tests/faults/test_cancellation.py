@@ -16,8 +16,8 @@ from faults.programs import Increment
 
 from collections_store import AsyncStore, DatabaseBusy, DatabaseUnavailable, was_committed
 from collections_store.crossing_async import note
+from collections_store.jobs import Job
 from collections_store.operations import Connection
-from collections_store.threads import Job
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,10 @@ from typing import Any, ClassVar
 import pytest
 
 from collections_store import DatabaseBusy, StoreClosed
+from collections_store.group_commit import MAX_GROUP, GroupCommit
+from collections_store.jobs import Job
 from collections_store.operations import Connection
-from collections_store.threads import MAX_GROUP, GroupCommit, Job, Workers
+from collections_store.threads import Workers
 
 
 @dataclass(frozen=True)
