@@ -44,6 +44,10 @@ class Namespace:
         """The collection of those that have ended."""
         return self._named("terminal")
 
+    def place(self, *, is_terminal: bool) -> str:
+        """One of these two."""
+        return self.terminal if is_terminal else self.active
+
     @property
     def messages(self) -> str:
         """The collection of the messages of both."""
