@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from ..crossing_async import follow, whole
+from ..crossing_async import follow, unwritten, whole
 from ..errors import CollectionsStoreError
 from ..expiry import read_ttl
 from ..filter import Filter
@@ -241,17 +241,22 @@ class AsyncDialogues:
             return await self._follow(steps)
         lock = self._locks[hash(self._container.family_of(about)) % STRIPES]
         while True:
-            async with lock:
+            with unwritten():
+                await lock.acquire()
+            try:
                 if self._container.is_set_up:
                     return await self._follow(steps)
+            finally:
+                lock.release()
             await self._prepare()  # it was torn down meanwhile
 
     async def _prepare(self) -> None:
-        if not self._container.is_set_up:
-            await self.setup()
-        if self._container.memory.crowd():
-            async with self._all():
-                await self._follow(self._container.make_room())
+        with unwritten():
+            if not self._container.is_set_up:
+                await self.setup()
+            if self._container.memory.crowd():
+                async with self._all():
+                    await self._follow(self._container.make_room())
 
     async def _follow(self, steps: Steps[T]) -> T:
         return await whole(follow(self._store.run, steps))
