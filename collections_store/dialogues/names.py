@@ -71,8 +71,8 @@ class Namespace:
     def _named(self, part: str) -> str:
         begin = f"{_escaped(self.agent)}__{_escaped(self.component)}"
         if len(begin) > _LONGEST:  # two underscores at its beginning: no escaped text has that
-            text = json.dumps([self.agent, self.component])
-            begin = f"__{hashlib.sha256(text.encode()).hexdigest()}"
+            text = json.dumps([self.agent, self.component], ensure_ascii=False)
+            begin = f"__{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
         return f"dialogues__{begin}__{part}"
 
 

@@ -30,7 +30,8 @@ class Rules:
     valid_replies: Mapping[str, Collection[str]] | None = None
 
     def __post_init__(self) -> None:
-        _check("initial_performatives", self.initial_performatives or ())
+        initial = self.initial_performatives
+        _check("initial_performatives", () if initial is None else initial)
         _check("terminal_performatives", self.terminal_performatives)
         states: Any = self.terminal_performatives
         _check(
