@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 
@@ -35,6 +36,15 @@ def tear_down(components: Iterable[Component]) -> None:
         except Exception as error:  # noqa: BLE001 - it is raised when the others had their turn
             errors.append(error)
     raise_all(errors)
+
+
+@contextmanager
+def noting(error: BaseException) -> Iterator[None]:
+    """Have what is raised here noted with an error that comes before it."""
+    try:
+        yield
+    except Exception as another:  # noqa: BLE001 - the first one is raised
+        error.add_note(f"and then it could not be closed either: {another!r}")
 
 
 def raise_all(errors: list[Exception]) -> None:

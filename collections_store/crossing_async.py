@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -84,6 +85,16 @@ async def whole(work: Coroutine[Any, Any, T]) -> T:
     done = not task.cancelled() and task.exception() is None
     cancelled.collections_store_committed = done  # type: ignore[attr-defined]
     raise cancelled
+
+
+@contextmanager
+def unwritten() -> Iterator[None]:
+    """Have a cancellation tell the caller that nothing was written, whatever was done here."""
+    try:
+        yield
+    except asyncio.CancelledError as cancelled:
+        cancelled.collections_store_committed = False  # type: ignore[attr-defined]
+        raise
 
 
 def note(cancelled: asyncio.CancelledError, job: Job) -> None:

@@ -21,7 +21,7 @@ from .bell import Bell, ring
 from .blocks import Held
 from .change import Place
 from .codec import Codec
-from .components import Component, tear_down
+from .components import Component, noting, tear_down
 from .dialects import Database, Durability, Isolation, TableVanished
 from .document import check_name
 from .errors import (
@@ -158,7 +158,8 @@ class Store(Collections):
 
         `component.setup()` is called when the store is entered (`with store:`); one that is attached
         later sets itself up. `component.teardown()` is called by `close()`, before the connections end:
-        of the one attached last first. What they raise is raised, when the others had their turn.
+        of the one attached last first, and also if one could not be set up. What they raise is raised,
+        when the others had their turn.
 
         >>> class Component:
         ...     def setup(self): print("ready")
@@ -176,8 +177,9 @@ class Store(Collections):
         try:
             for component in list(self._components):
                 component.setup()
-        except BaseException:
-            self._close(None)
+        except BaseException as error:
+            with noting(error):
+                self.close()
             raise
         return self
 

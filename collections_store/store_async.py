@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from .blocks import Held
 from .collection import Collection, Ttl
 from .collection_options import Changes, Settings
-from .components import AsyncComponent, raise_all
-from .crossing_async import Step, finished, note, run_step, settle
+from .components import AsyncComponent, noting, raise_all
+from .crossing_async import Step, finished, note, run_step, settle, whole
 from .dialects import Durability, Isolation
 from .document import check_name
 from .errors import DatabaseBusy, DatabaseUnavailable, StoreClosed, TransactionConflict
@@ -110,7 +110,8 @@ class AsyncStore(AsyncCollections):
 
         `component.setup()` is called when the store is entered (`with store:`); one that is attached
         later sets itself up. `component.teardown()` is called by `close()`, before the connections end:
-        of the one attached last first. What they raise is raised, when the others had their turn.
+        of the one attached last first, and also if one could not be set up. What they raise is raised,
+        when the others had their turn.
 
         >>> class Component:
         ...     async def setup(self): print("ready")
@@ -130,8 +131,9 @@ class AsyncStore(AsyncCollections):
         try:
             for component in list(self._components):
                 await component.setup()
-        except BaseException:
-            await self._end()
+        except BaseException as error:
+            with noting(error):
+                await self.aclose()
             raise
         return self
 
@@ -148,16 +150,11 @@ class AsyncStore(AsyncCollections):
         `StoreClosed`. Closing again does nothing. What is attached is torn down first.
         """
         components, self._components = self._components, []
-        errors: list[Exception] = []
         try:
-            for each in reversed(components if self._store._closed is None else []):
-                try:
-                    await each.teardown()
-                except Exception as error:  # noqa: BLE001 - it is raised when the others had their turn
-                    errors.append(error)
+            if components and self._store._closed is None:
+                await whole(_tear_down(components))
         finally:
             await self._end()
-        raise_all(errors)
 
     async def _end(self) -> None:
         if self._finalizer.detach() is not None:
@@ -368,6 +365,17 @@ class AsyncStore(AsyncCollections):
         if mailbox is None or mailbox.loop is not loop:
             mailbox = self._mailbox = Mailbox(loop)
         return mailbox
+
+
+async def _tear_down(components: list[AsyncComponent]) -> None:
+    """Tear down all, the last first; then raise what they raised."""
+    errors: list[Exception] = []
+    for each in reversed(components):
+        try:
+            await each.teardown()
+        except Exception as error:  # noqa: BLE001 - it is raised when the others had their turn
+            errors.append(error)
+    raise_all(errors)
 
 
 def _finish(workers: tuple[Workers, ...], store: Store, patience: float | None) -> None:

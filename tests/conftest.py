@@ -6,7 +6,10 @@ import itertools
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,12 @@ from hypothesis import core
 from postgres_server import NoPostgres, postgres_server
 
 from collections_store import AsyncChangeStream, AsyncStore, Store, schema
+from collections_store.dialogues import (
+    AsyncDialogues,
+    AsyncDialogueStore,
+    Dialogues,
+    DialogueStore,
+)
 
 _seed = random.SystemRandom().randrange(2**32)
 
@@ -192,6 +201,45 @@ class Opener:
         self._stores.append(store)
         return store
 
+    def dialogues(self, store: Any, self_address: str = "ada", **options: Any) -> Any:
+        """Return the dialogues of an agent in a store of this colour."""
+        return self._on(store, Dialogues, AsyncDialogues, self_address, **options)
+
+    def dialogue_store(self, store: Any, agent: str = "ada", *component: str, codec: Any) -> Any:
+        """Return a store of dialogues in a store of this colour."""
+        return self._on(store, DialogueStore, AsyncDialogueStore, agent, *component, codec=codec)
+
+    def attached(self, store: Any, component: Any) -> None:
+        """Attach a component whose `setup` and `teardown` are plain functions."""
+        store.attach(component if self.colour == "sync" else _Awaitable(component))
+
+    def _on(self, store: Any, sync: Any, twin: Any, *arguments: Any, **options: Any) -> Any:
+        if self.colour == "sync":
+            return sync(store, *arguments, **options)
+        return Awaited(twin(store._twin, *arguments, **options), self._runner)
+
+    def together(self, calls: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """Make calls, (object, verb, arguments …) each, at once: in a thread, or a task, for each. Returns
+        what each returned, or the exception that it raised.
+        """
+        made = [(getattr(getattr(on, "_twin", on), verb), args) for on, verb, *args in calls]
+        if self.colour == "async":
+            return self._runner.run(_gathered(made))
+        begin = threading.Barrier(len(made))
+        with ThreadPoolExecutor(len(made)) as pool:
+            return list(pool.map(lambda call: _outcome(begin, *call), made))
+
+    def wait_for(self, what: Callable[[], Any]) -> Any:
+        """Return the first true result of a function that is called again and again."""
+        for _ in range(1000):
+            if found := what():
+                return found
+            if self.colour == "sync":
+                time.sleep(0.01)
+            else:
+                self._runner.run(asyncio.sleep(0.01))
+        raise AssertionError("it never came to be")
+
     def close_stores(self) -> None:
         while self._stores:
             self._stores.pop().close()
@@ -199,6 +247,31 @@ class Opener:
     def close(self) -> None:
         self.close_stores()
         self._runner.close()
+
+
+class _Awaitable:
+    """A component, awaited."""
+
+    def __init__(self, component: Any) -> None:
+        self._component = component
+
+    async def setup(self) -> Any:
+        return self._component.setup()
+
+    async def teardown(self) -> Any:
+        return self._component.teardown()
+
+
+async def _gathered(calls: list[tuple[Any, Any]]) -> list[Any]:
+    return await asyncio.gather(*(verb(*args) for verb, args in calls), return_exceptions=True)
+
+
+def _outcome(begin: threading.Barrier, verb: Any, arguments: Any) -> Any:
+    begin.wait()
+    try:
+        return verb(*arguments)
+    except Exception as error:  # noqa: BLE001 - it is what the test looks at
+        return error
 
 
 class Clock:

@@ -280,12 +280,27 @@ def list_parameter(texts: Sequence[str]) -> str:
     return codec.Codec(max_bytes=2**40).encode(list(texts))
 
 
-def _equal(left: str | None, right: str) -> bool:
-    return left is not None and values.equal(codec.decode(left), codec.decode(right))
+_MISSING: Final = object()
 
 
-def _compare(left: str | None, right: str) -> int | None:
-    return None if left is None else values.compare(codec.decode(left), codec.decode(right))
+def _decoded(value: Any) -> Any:
+    """Return the array or object of a JSON text; `_MISSING` for any other value: SQLite takes the parts of
+    AND in any order, and may ask before it has looked at the type.
+    """
+    try:
+        return codec.decode(value)
+    except ValueError:
+        return _MISSING
+
+
+def _equal(left: Any, right: str) -> bool:
+    found = _decoded(left)
+    return found is not _MISSING and values.equal(found, codec.decode(right))
+
+
+def _compare(left: Any, right: str) -> int | None:
+    found = _decoded(left)
+    return None if found is _MISSING else values.compare(found, codec.decode(right))
 
 
 @lru_cache(maxsize=256)
@@ -293,8 +308,8 @@ def _pattern(pattern: str, flags: int) -> re.Pattern[str]:
     return re.compile(pattern, flags)
 
 
-def _found(pattern: str, flags: int, text: str | None) -> bool:
-    return text is not None and _pattern(pattern, flags).search(text) is not None
+def _found(pattern: str, flags: int, text: Any) -> bool:
+    return isinstance(text, str) and _pattern(pattern, flags).search(text) is not None
 
 
 FUNCTIONS: Final[Sequence[Function]] = (

@@ -20,9 +20,9 @@ AT_ONCE: Final = 100
 _TOLERANT: Final = Codec()
 
 
-def purge(run: Run, names: Namespace, before: int | None, kept: int | None) -> int:
+def purge(run: Run, names: Namespace, before: int | None, kept: int | None) -> list[str]:
     """Delete some terminal dialogues that ended before a time, in microseconds since 1970, or are more
-    than `kept`, the oldest first; returns how many. 0: there are none left.
+    than `kept`, the oldest first; returns their keys. None: there are none left.
     """
     beyond = 0 if kept is None else max(0, run(Count(names.terminal, Filter())) - kept)
     oldest: list[Document] = run(Find(names.terminal, Filter(), limit=AT_ONCE))
@@ -33,7 +33,7 @@ def purge(run: Run, names: Namespace, before: int | None, kept: int | None) -> i
     ]
     for each in doomed:
         _forget(run, names, each)
-    return len(doomed)
+    return [each.id for each in doomed]
 
 
 def _forget(run: Run, names: Namespace, header: Document) -> None:
@@ -52,7 +52,7 @@ def by_opponent(label: DialogueLabel) -> bool:
 
 def put_aside(run: Run, names: Namespace, record: Record, reason: str, rules: Codec) -> None:
     """Move a record that cannot be read, with its messages, where it does no harm."""
-    place = names.terminal if record.is_terminal else names.active
+    place = names.place(is_terminal=record.is_terminal)
     _move(run, names, place, record.document, reason=reason, rules=rules)
     whole = record_of(run, names, record.document, is_terminal=record.is_terminal)
     for number, json in whole.messages:

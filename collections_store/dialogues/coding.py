@@ -44,9 +44,12 @@ class DialogueCodec(Protocol[D]):
 
 @dataclass(frozen=True)
 class PlainCodec:
-    """The codec of `Dialogue`; the rules are not kept, but given again."""
+    """The codec of `Dialogue`; the rules are not kept, but given again. `self_address`: whose dialogues they
+    are, and only they; None: anybody's.
+    """
 
     rules: Rules = field(default_factory=Rules)
+    self_address: str | None = None
 
     def label(self, dialogue: Dialogue) -> DialogueLabel:
         """Return the label."""
@@ -72,9 +75,12 @@ class PlainCodec:
         self, label: DialogueLabel, header: Mapping[str, Any], messages: Sequence[Any]
     ) -> Dialogue:
         """Return the dialogue."""
+        address = _text(header, "self_address")
+        if self.self_address not in {None, address}:
+            raise ValueError(f"it is of {address!r}")
         dialogue = Dialogue(
             label,
-            _text(header, "self_address"),
+            address,
             _text(header, "role"),
             rules=self.rules,
             metadata=_metadata(header),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from ..errors import (
+    CollectionsStoreError,
     DialogueNotFound,
     DialoguesNotSaved,
     InvalidDialogueMessage,
@@ -22,8 +23,8 @@ from ..filter import Filter
 from ..operations import Steps
 from .cleaning import by_opponent
 from .dialogue import Dialogue, Step
-from .keeper import Keeper, Quarantined
-from .label import UNASSIGNED, DialogueLabel
+from .keeper import LOG, Keeper, Quarantined
+from .label import UNASSIGNED, DialogueLabel, check_address, check_label
 from .memory import Memory
 from .message import Message
 from .records import NOTHING
@@ -101,7 +102,7 @@ class Container:
 
     def teardown(self) -> Steps[None]:
         """Save what changed, and forget all; what cannot be saved stays in memory."""
-        yield from self.flush()
+        yield from self._save(self.memory.lent())
         self.memory.clear()
         self.keeper.kept.clear()
         self.is_set_up, self.is_torn_down = False, True
@@ -109,6 +110,14 @@ class Container:
     def flush(self) -> Steps[int]:
         """Save what changed, in one transaction; returns of how many dialogues."""
         return (yield from self._save(self.memory.changed()))
+
+    def make_room(self) -> Steps[None]:
+        """Let go of what has ended and is too much in memory; what may have changed of it is saved first."""
+        try:
+            yield from self._save(self.memory.crowd())
+        except CollectionsStoreError:
+            LOG.exception("what has ended cannot be saved now, and stays in memory")
+        self.memory.let_go()
 
     def _save(self, dialogues: list[Dialogue]) -> Steps[int]:
         counts = {each.dialogue_label.key: each.message_count for each in dialogues}
@@ -137,21 +146,23 @@ class Container:
             if each.dialogue_label not in but and each.message_count == counts[key]:
                 self.memory.unsaved.discard(key)
 
-    def create(
-        self, counterparty: str, performative: str, body: Any
-    ) -> Steps[tuple[Message, Dialogue]]:
-        """Begin a dialogue with a message of this side."""
+    def new_label(self, counterparty: str) -> DialogueLabel:
+        """Return the label of a dialogue that this side is about to begin."""
         given: Any = counterparty
         if not isinstance(given, str) or given in {"", self.self_address}:
             raise InvalidOption("counterparty", f"{shortened(given)} is no address of another")
-        reference = (secrets.token_hex(16), UNASSIGNED)
-        label = DialogueLabel(reference, counterparty, self.self_address)
+        return DialogueLabel((secrets.token_hex(16), UNASSIGNED), counterparty, self.self_address)
+
+    def create(
+        self, label: DialogueLabel, performative: str, body: Any
+    ) -> Steps[tuple[Message, Dialogue]]:
+        """Begin a dialogue with a message of this side."""
         message = Message(
             performative,
             body,
-            dialogue_reference=reference,
+            dialogue_reference=label.dialogue_reference,
             sender=self.self_address,
-            to=counterparty,
+            to=label.dialogue_opponent_addr,
         )
         dialogue = yield from self._begin(label, message)
         return message, dialogue
@@ -159,7 +170,7 @@ class Container:
     def update(self, message: Message) -> Steps[Dialogue]:
         """Take a message of the other side."""
         self._check_incoming(message)
-        dialogue = yield from self.get_dialogue(message)
+        dialogue = yield from self._dialogue_of(message)
         if dialogue is not None:
             yield from self._go_on(dialogue, dialogue.read(message))
             return dialogue
@@ -197,11 +208,19 @@ class Container:
         if found is None:
             return False
         yield from self.keeper.remove(label, remember=by_opponent(label))
-        self.memory.forget(found)
+        self.memory.forget(label.key)
         return True
 
     def get_dialogue(self, message: Message) -> Steps[Dialogue | None]:
         """Return the dialogue that a message is of."""
+        given: Any = message
+        if not isinstance(given, Message):
+            raise InvalidOption("message", f"{shortened(given)} is no Message")
+        found = yield from self._dialogue_of(message)
+        return found if found is not None and found.has_reference(message) else None
+
+    def _dialogue_of(self, message: Message) -> Steps[Dialogue | None]:
+        """Return the dialogue that a message is of if its responder's reference is right."""
         labels = self.labels_of(message)
         for label in labels:
             if (known := self.memory.find(label.key)) is not None:
@@ -210,13 +229,14 @@ class Container:
 
     def get_dialogue_from_label(self, label: DialogueLabel) -> Steps[Dialogue | None]:
         """Return the dialogue with a label, complete or not."""
-        found = self.memory.find(label.key)
+        found = self.memory.find(check_label(label).key)
         if found is None:
             found = yield from self._load([label])
         return found if found is not None and label.names(found.dialogue_label) else None
 
     def get_dialogues_with_counterparty(self, address: str) -> Steps[list[Dialogue]]:
         """Return the dialogues with an address: those that go on, then those that have ended."""
+        check_address(address)
         active = self.memory.with_counterparty(address)
         ended = yield from self.keeper.with_counterparty(address, is_terminal=True)
         return active + list(filter(None, map(self._known, ended)))
@@ -235,7 +255,7 @@ class Container:
 
     def messages(self, label: DialogueLabel, after: int, limit: int) -> Steps[list[Message]]:
         """Return some messages of a dialogue past a place."""
-        found = self.memory.find(label.key)
+        found = self.memory.find(check_label(label).key)
         if found is not None:
             return found.messages_after(after)[:limit]
         json = yield from self.keeper.messages(label, after, limit)
@@ -244,9 +264,8 @@ class Container:
     def purge(self, age: int | None, kept: int | None) -> Steps[int]:
         """Delete terminal dialogues that are old, or many."""
         gone = yield from self.keeper.purge(age, kept)
-        if gone:
-            self.memory.forget_terminal()
-        return gone
+        self.memory.forget_all(gone)
+        return len(gone)
 
     def family_of(self, thing: Any) -> tuple[Any, ...]:
         """Return what all messages and labels of a dialogue have in common; it may be anything."""
@@ -262,29 +281,39 @@ class Container:
         """Return the labels, incomplete, that the dialogue of a message may have."""
         reference = (message.dialogue_reference[0], UNASSIGNED)
         other = message.to if message.sender == self.self_address else message.sender
+        if not reference[0] or not other:
+            return []
         return [DialogueLabel(reference, other, starter) for starter in (other, self.self_address)]
 
     def _begin(self, label: DialogueLabel, message: Message) -> Steps[Dialogue]:
         options = self.options
-        role = options.role_from_first_message(message, self.self_address)
+        role: Any = options.role_from_first_message(message, self.self_address)
+        if not isinstance(role, str):
+            raise InvalidOption("role_from_first_message", f"{shortened(role)} is no text")
         dialogue = Dialogue(label, self.self_address, role, rules=options.rules)
         yield from self._go_on(dialogue, dialogue.read(message), new=True)
         return dialogue
 
     def _go_on(self, dialogue: Dialogue, step: Step, *, new: bool = False) -> Steps[None]:
         """Have a step on the disk, then in memory."""
-        key = step.label.key
         if step.is_terminal and not self.options.keep_terminal_state_dialogues:
+            self._check(step)
             yield from self.keeper.remove(step.label, remember=by_opponent(step.label))
         elif self.options.saves_at_once or step.is_terminal:
             yield from self._write(dialogue, step)
         else:
-            self.memory.unsaved.add(key)
+            self._check(step)
+            self.memory.unsaved.add(step.label.key)
         dialogue.take(step)
         if step.is_terminal:
             yield from self._retire(dialogue)
         elif new:
             self.memory.add(dialogue)
+
+    def _check(self, step: Step) -> None:
+        """Find out now whether a message that is not written now can be at all."""
+        if step.message is not None:
+            self.keeper.recorder.rules.encode(step.message.json)
 
     def _write(self, dialogue: Dialogue, step: Step) -> Steps[None]:
         kept = self.keeper.kept.get(step.label.key, NOTHING)
@@ -301,8 +330,9 @@ class Container:
 
     def _retire(self, dialogue: Dialogue) -> Steps[None]:
         """Take a dialogue that has ended out of those that go on."""
-        self.memory.forget(dialogue)
-        self.keeper.kept.pop(dialogue.dialogue_label.key, None)
+        key = dialogue.dialogue_label.key
+        self.memory.forget(key)
+        self.keeper.kept.pop(key, None)
         if self.options.keep_terminal_state_dialogues:
             self.memory.add(dialogue)
         self._ended += 1
@@ -322,21 +352,16 @@ class Container:
         """Return the dialogue that is in memory already, or put this one there. One that goes on and is
         not there is just about to begin, or to be removed: None.
         """
-        known = self.memory.find(dialogue.dialogue_label.key)
-        if known is None and dialogue.is_terminal:
-            self.memory.add(dialogue)
-            return dialogue
-        return known
+        if dialogue.is_terminal:
+            return self.memory.add(dialogue)
+        return self.memory.find(dialogue.dialogue_label.key)
 
     def _mine(self, dialogue: Dialogue) -> Dialogue:
         """Return a dialogue of this container; another object for the same one would lose messages."""
         given: Any = dialogue
         if not isinstance(given, Dialogue):
             raise InvalidOption("dialogue", f"{given!r} is no Dialogue")
-        key = dialogue.dialogue_label.key
-        if self.memory.find(key) is dialogue or (
-            dialogue.is_terminal and key not in self.memory.active
-        ):
+        if self.memory.find(dialogue.dialogue_label.key) is dialogue:
             return dialogue
         raise DialogueNotFound(
             dialogue.dialogue_label, "it is not, or no longer, of these dialogues"

@@ -30,6 +30,7 @@ class Dialogue:
     """
 
     __slots__ = (
+        "__weakref__",
         "_by_id",
         "_by_responder",
         "_label",
@@ -37,6 +38,7 @@ class Dialogue:
         "_metadata",
         "_self_address",
         "is_terminal",
+        "lent",
         "role",
         "rules",
         "state",
@@ -60,6 +62,8 @@ class Dialogue:
         self._metadata = {} if metadata is None else metadata
         self.touched = False
         """May `metadata` have been changed since it was last kept?"""
+        self.lent = False
+        """Has anybody a reference to `metadata`?"""
         self._messages: list[Message] = []
         self._by_id: dict[int, Message] = {}
         self._by_responder = 0
@@ -107,7 +111,7 @@ class Dialogue:
     @property
     def metadata(self) -> dict[str, Any]:
         """A JSON object for whatever belongs to the dialogue."""
-        self.touched = True
+        self.touched = self.lent = True
         return self._metadata
 
     def header(self, step: Step | None = None) -> dict[str, Any]:
@@ -199,6 +203,11 @@ class Dialogue:
         if not self.rules.answers(message.performative, target.performative):
             return f"{message.performative!r} does not answer {target.performative!r}"
         return None
+
+    def has_reference(self, message: Message) -> bool:
+        """Is the message's reference the dialogue's?"""
+        outgoing = message.sender == self._self_address
+        return self._has_reference(message.dialogue_reference, outgoing=outgoing)
 
     def _has_reference(self, reference: tuple[str, str], *, outgoing: bool) -> bool:
         """Is it the dialogue's reference? The starter may not know the other half yet, and gets to know

@@ -54,9 +54,9 @@ class DialogueStore(Generic[D]):
         """Write what is new of dialogues, in one transaction; returns of how many there was anything.
 
         Of a dialogue that was saved before these are the messages since, and the header if it has changed.
-        One that has ended moves to the terminal ones. What cannot be taken apart or stored keeps none of
-        the others from being saved: `DialoguesNotSaved` is raised in the end. Raises `DialogueConflict`
-        if somebody else wrote to one of them; then nothing is written.
+        One that has ended moves to the terminal ones. What cannot be taken apart or stored, and what
+        somebody else wrote to (`DialogueConflict`), keeps none of the others from being saved:
+        `DialoguesNotSaved` is raised in the end, and tells which and why.
         """
         with self._lock:
             return self._do(self._keeper.save(dialogues))
@@ -120,7 +120,7 @@ class DialogueStore(Generic[D]):
         are more than `kept`; returns how many.
         """
         many = None if kept is None else check_count("kept", kept)
-        return self._do(self._keeper.purge(read_ttl(ttl) or None, many))
+        return len(self._do(self._keeper.purge(read_ttl(ttl) or None, many)))
 
     def quarantined(self) -> list[Quarantined]:
         """Return the records that were put aside, in that order."""

@@ -90,7 +90,9 @@ class Dialogues:
             rules=rules,
             role_from_first_message=role_from_first_message,
         )
-        keeper = keeper_of(store, Namespace(self_address, component), PlainCodec(rules))
+        keeper = keeper_of(
+            store, Namespace(self_address, component), PlainCodec(rules, self_address)
+        )
         self._container = Container(keeper, self_address, options)
         self._locks = [threading.Lock() for _ in range(STRIPES)]
         self._saver: Background | None = None
@@ -107,7 +109,7 @@ class Dialogues:
     @property
     def dialogues_in_active_state(self) -> tuple[Dialogue, ...]:
         """Those that go on, as far as they were restored or began here; no I/O."""
-        return tuple(self._container.memory.active.values())
+        return self._container.memory.active
 
     def setup(self) -> Restored:
         """Restore the dialogues that go on; tells how many, and what could not be read: such records are put
@@ -141,7 +143,8 @@ class Dialogues:
 
         Raises `InvalidDialogueMessage`, `InvalidOption` and `InvalidBody`; then there is no dialogue.
         """
-        return self._do(self._container.create(counterparty, performative, body))
+        label = self._container.new_label(counterparty)
+        return self._do(self._container.create(label, performative, body), label)
 
     def update(self, message: Message) -> Dialogue:
         """Take a message that the other side sent; returns its dialogue, which may be new.
@@ -164,7 +167,10 @@ class Dialogues:
         self._do(self._container.finish(dialogue, state), dialogue)
 
     def save(self, dialogue: Dialogue) -> None:
-        """Have what changed of a dialogue on the disk: its metadata, or, with another `save`, its messages."""
+        """Have what changed of a dialogue on the disk: its metadata, or, with another `save`, its messages.
+
+        Raises `DialoguesNotSaved`; then it stays as it is in memory.
+        """
         self._do(self._container.save(dialogue), dialogue)
 
     def remove(self, dialogue_label: DialogueLabel) -> bool:
@@ -228,13 +234,23 @@ class Dialogues:
 
     def _do(self, steps: Steps[T], about: Any = None) -> T:
         """Follow steps; those about a message, a label or a dialogue while nobody else writes to that."""
+        self._prepare()
+        if about is None:
+            return self._follow(steps)
+        lock = self._locks[hash(self._container.family_of(about)) % STRIPES]
+        while True:
+            with lock:
+                if self._container.is_set_up:
+                    return self._follow(steps)
+            self._prepare()  # it was torn down meanwhile
+
+    def _prepare(self) -> None:
         self._container.check()
         if not self._container.is_set_up:
             self.setup()
-        if about is None:
-            return self._follow(steps)
-        with self._locks[hash(self._container.family_of(about)) % STRIPES]:
-            return self._follow(steps)
+        if self._container.memory.crowd():
+            with self._all():
+                self._follow(self._container.make_room())
 
     def _follow(self, steps: Steps[T]) -> T:
         return follow(self._store.run, steps)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from ..crossing_async import follow, whole
+from ..crossing_async import follow, unwritten, whole
 from ..errors import CollectionsStoreError
 from ..expiry import read_ttl
 from ..filter import Filter
@@ -89,7 +89,9 @@ class AsyncDialogues:
             rules=rules,
             role_from_first_message=role_from_first_message,
         )
-        keeper = keeper_of(store._store, Namespace(self_address, component), PlainCodec(rules))
+        keeper = keeper_of(
+            store._store, Namespace(self_address, component), PlainCodec(rules, self_address)
+        )
         self._container = Container(keeper, self_address, options)
         self._locks = [asyncio.Lock() for _ in range(STRIPES)]
         self._saver: asyncio.Task[None] | None = None
@@ -106,7 +108,7 @@ class AsyncDialogues:
     @property
     def dialogues_in_active_state(self) -> tuple[Dialogue, ...]:
         """Those that go on, as far as they were restored or began here; no I/O."""
-        return tuple(self._container.memory.active.values())
+        return self._container.memory.active
 
     async def setup(self) -> Restored:
         """Restore the dialogues that go on; tells how many, and what could not be read: such records are put
@@ -127,8 +129,7 @@ class AsyncDialogues:
         saver, self._saver = self._saver, None
         if saver is not None:
             saver.cancel()
-            with suppress(asyncio.CancelledError):
-                await saver
+            await asyncio.wait([saver])
         async with self._all():
             if self._container.is_set_up:
                 await self._follow(self._container.teardown())
@@ -140,7 +141,8 @@ class AsyncDialogues:
 
         Raises `InvalidDialogueMessage`, `InvalidOption` and `InvalidBody`; then there is no dialogue.
         """
-        return await self._do(self._container.create(counterparty, performative, body))
+        label = self._container.new_label(counterparty)
+        return await self._do(self._container.create(label, performative, body), label)
 
     async def update(self, message: Message) -> Dialogue:
         """Take a message that the other side sent; returns its dialogue, which may be new.
@@ -163,7 +165,10 @@ class AsyncDialogues:
         await self._do(self._container.finish(dialogue, state), dialogue)
 
     async def save(self, dialogue: Dialogue) -> None:
-        """Have what changed of a dialogue on the disk: its metadata, or, with another `save`, its messages."""
+        """Have what changed of a dialogue on the disk: its metadata, or, with another `save`, its messages.
+
+        Raises `DialoguesNotSaved`; then it stays as it is in memory.
+        """
         await self._do(self._container.save(dialogue), dialogue)
 
     async def remove(self, dialogue_label: DialogueLabel) -> bool:
@@ -231,13 +236,28 @@ class AsyncDialogues:
 
     async def _do(self, steps: Steps[T], about: Any = None) -> T:
         """Follow steps; those about a message, a label or a dialogue while nobody else writes to that."""
-        self._container.check()
-        if not self._container.is_set_up:
-            await self.setup()
+        await self._prepare()
         if about is None:
             return await self._follow(steps)
-        async with self._locks[hash(self._container.family_of(about)) % STRIPES]:
-            return await self._follow(steps)
+        lock = self._locks[hash(self._container.family_of(about)) % STRIPES]
+        while True:
+            with unwritten():
+                await lock.acquire()
+            try:
+                if self._container.is_set_up:
+                    return await self._follow(steps)
+            finally:
+                lock.release()
+            await self._prepare()  # it was torn down meanwhile
+
+    async def _prepare(self) -> None:
+        self._container.check()
+        with unwritten():
+            if not self._container.is_set_up:
+                await self.setup()
+            if self._container.memory.crowd():
+                async with self._all():
+                    await self._follow(self._container.make_room())
 
     async def _follow(self, steps: Steps[T]) -> T:
         return await whole(follow(self._store.run, steps))

@@ -11,6 +11,7 @@ from ..codec import Codec
 from ..document import Document
 from ..errors import (
     CollectionsStoreError,
+    DialogueConflict,
     DialoguesNotSaved,
     DuplicateKey,
     VersionConflict,
@@ -22,7 +23,7 @@ from ..operations import CreateIndex, Find, Steps, Work
 from ..schema import now
 from . import cleaning, reading, searching
 from .coding import DialogueCodec
-from .label import DialogueLabel
+from .label import DialogueLabel, check_address, check_label
 from .names import Namespace
 from .records import NOTHING, BadRecord, Draft, Kept, Record, Recorder
 from .writing import Run, conflict, erase, writing
@@ -58,26 +59,40 @@ class Keeper(Generic[D]):
     def save(self, dialogues: Iterable[D]) -> Steps[int]:
         """Write what is new of dialogues, in one transaction; returns of how many there was anything.
 
-        What cannot be taken apart keeps none of the others from being written.
+        What cannot be taken apart, or is another's by now, keeps none of the others from being written.
         """
         yield from self.ready()
         errors: dict[Any, Exception] = {}
         labelled = list(self._labelled(dialogues, errors))
         yield from self._look({label.key for label, _ in labelled} - self.kept.keys())
-        drafts: list[Draft] = []
-        for label, dialogue in labelled:
-            try:
-                drafts.append(self.recorder.draft(dialogue, self.kept.get(label.key, NOTHING)))
-            except Exception as error:  # noqa: BLE001 - of a host's class: it is raised in the end
-                errors[label] = error
-        new = [draft for draft in drafts if not draft.is_written]
-        yield from self.write(new)
+        drafts = list(self._drafts(labelled, errors))
+        new = yield from self._write_all([each for each in drafts if not each.is_written], errors)
         for draft in drafts:
             if draft.is_terminal:
                 self.kept.pop(draft.label.key, None)
         if errors:
             raise DialoguesNotSaved(errors)
-        return len(new)
+        return new
+
+    def _drafts(
+        self, labelled: Iterable[tuple[DialogueLabel, D]], errors: dict[Any, Exception]
+    ) -> Iterator[Draft]:
+        for label, dialogue in labelled:
+            try:
+                yield self.recorder.draft(dialogue, self.kept.get(label.key, NOTHING))
+            except Exception as error:  # noqa: BLE001 - of a host's class: it is raised in the end
+                errors[label] = error
+
+    def _write_all(self, drafts: list[Draft], errors: dict[Any, Exception]) -> Steps[int]:
+        """Write drafts in one transaction, but for those that somebody else wrote to."""
+        while drafts:
+            try:
+                yield from self.write(drafts)
+                break
+            except DialogueConflict as error:
+                errors[error.label] = error
+                drafts = [each for each in drafts if each.label != error.label]
+        return len(drafts)
 
     def write(self, drafts: Sequence[Draft]) -> Steps[None]:
         """Write drafts, all or none; raises `DialogueConflict`."""
@@ -93,7 +108,7 @@ class Keeper(Generic[D]):
     def restore(self, after: str, *, is_terminal: bool = False) -> Steps[tuple[list[D], str]]:
         """Return some dialogues past an id, and the last of these ids; "": that was all."""
         yield from self.ready()
-        place = self.names.terminal if is_terminal else self.names.active
+        place = self.names.place(is_terminal=is_terminal)
 
         def read(run: Run) -> list[Record]:
             found = reading.headers(run, place, after, RESTORED_AT_ONCE)
@@ -108,7 +123,7 @@ class Keeper(Generic[D]):
 
     def get(self, labels: Sequence[DialogueLabel]) -> Steps[D | None]:
         """Return the dialogue that has one of the labels, complete or not."""
-        keys = [label.key for label in labels]
+        keys = [check_label(label).key for label in labels]
         record = yield self._reads(lambda run: reading.load_any(run, self.names, keys))
         found = yield from self.made([] if record is None else [record])
         fitting = (each for each in found for label in labels if label.names(self._label(each)))
@@ -119,6 +134,7 @@ class Keeper(Generic[D]):
 
     def with_counterparty(self, address: str, *, is_terminal: bool) -> Steps[list[D]]:
         """Return the dialogues with an address."""
+        check_address(address)
         asked = Filter.parse(COUNTERPARTY, address)
         return (yield from self.find(asked, None, is_terminal=is_terminal))
 
@@ -133,35 +149,38 @@ class Keeper(Generic[D]):
 
     def messages(self, label: DialogueLabel, after: int, limit: int) -> Steps[list[Any]]:
         """Return some messages of a dialogue, past a place, as JSON."""
+        key = check_label(label).key
         found: list[Any] = yield self._reads(
-            lambda run: reading.page(run, self.names, label.key, after, limit)
+            lambda run: reading.page(run, self.names, key, after, limit)
         )
         return found
 
     def is_known(self, label: DialogueLabel) -> Steps[bool]:
         """Is there, or was there, such a dialogue?"""
-        found: bool = yield self._reads(lambda run: reading.is_known(run, self.names, label.key))
+        key = check_label(label).key
+        found: bool = yield self._reads(lambda run: reading.is_known(run, self.names, key))
         return found
 
     def remove(self, label: DialogueLabel, *, remember: bool) -> Steps[bool]:
         """Delete a dialogue; tells whether it was there."""
+        check_label(label)
         found: bool = yield self._writes(
             lambda run: erase(run, self.names, label, remember=remember)
         )
         self.kept.pop(label.key, None)
         return found
 
-    def purge(self, age: int | None, kept: int | None) -> Steps[int]:
-        """Delete terminal dialogues that are older, in microseconds, or more than `kept`; returns how
-        many.
+    def purge(self, age: int | None, kept: int | None) -> Steps[list[str]]:
+        """Delete terminal dialogues that are older, in microseconds, or more than `kept`; returns their
+        keys.
         """
-        before, total = None if age is None else now() - age, 0
+        before, total = None if age is None else now() - age, list[str]()
         while age is not None or kept is not None:
-            gone: int = yield self._writes(
+            gone: list[str] = yield self._writes(
                 lambda run: cleaning.purge(run, self.names, before, kept)
             )
             total += gone
-            if gone < cleaning.AT_ONCE:
+            if len(gone) < cleaning.AT_ONCE:
                 break
         return total
 
@@ -204,7 +223,7 @@ class Keeper(Generic[D]):
     def _labelled(
         self, dialogues: Iterable[D], errors: dict[Any, Exception]
     ) -> Iterator[tuple[DialogueLabel, D]]:
-        for dialogue in dialogues:
+        for dialogue in {id(each): each for each in dialogues}.values():
             try:
                 yield self.recorder.codec.label(dialogue), dialogue
             except Exception as error:  # noqa: BLE001 - of a host's class: it is raised in the end
@@ -212,9 +231,10 @@ class Keeper(Generic[D]):
 
     def _put_aside(self, record: Record, reason: str) -> Steps[None]:
         document, rules = record.document, self.recorder.rules
-        place = self.names.terminal if record.is_terminal else self.names.active
+        place = self.names.place(is_terminal=record.is_terminal)
         self.reported.append(Quarantined(place, document.id, reason, document.body))
-        LOG.warning("no dialogue can be made of %r in %s: %s", document.id, place, reason)
+        id = shortened(document.id)
+        LOG.warning("%s %s: no dialogue can be made of it, it is put aside: %s", place, id, reason)
         try:
             yield self._writes(
                 lambda run: cleaning.put_aside(run, self.names, record, reason, rules)

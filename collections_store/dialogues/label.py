@@ -101,3 +101,17 @@ class DialogueLabel:
     def names(self, other: DialogueLabel) -> bool:
         """Tell whether this label, complete or not, is one of the dialogue with the label `other`."""
         return self in {other, other.get_incomplete_version()}
+
+
+def check_label(label: Any) -> DialogueLabel:
+    """Return what is a label; raises `InvalidOption`."""
+    if isinstance(label, DialogueLabel):
+        return label
+    raise InvalidOption("dialogue_label", f"{shortened(label)} is no DialogueLabel")
+
+
+def check_address(address: Any) -> str:
+    """Return what is an address; raises `InvalidOption`."""
+    if isinstance(address, str):
+        return address
+    raise InvalidOption("counterparty", f"{shortened(address)} is no text")

@@ -2,77 +2,144 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections import OrderedDict
+from collections.abc import Iterable
 
 from .dialogue import Dialogue
 
 
 class Memory:
-    """Dialogues by their keys. Of those that have ended it holds so many, the last used, or all: None."""
+    """Dialogues by their keys. Of those that have ended it holds so many, the last used, or all: None.
+
+    There is one object for a dialogue: one that was let go is found for as long as anybody has it. Any
+    number of threads may use it.
+    """
 
     def __init__(self, cached: int | None) -> None:
-        self.active: dict[str, Dialogue] = {}
         self.unsaved: set[str] = set()
         """The keys of those that hold messages which are not on the disk."""
         self._cached = cached
+        self._active: dict[str, Dialogue] = {}
         self._terminal: OrderedDict[str, Dialogue] = OrderedDict()
-        self._by_counterparty: dict[str, dict[str, None]] = {}
+        self._let_go: weakref.WeakValueDictionary[str, Dialogue] = weakref.WeakValueDictionary()
+        self._by_counterparty: dict[str, dict[str, Dialogue]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def active(self) -> tuple[Dialogue, ...]:
+        """Those that go on, in the order in which they came."""
+        with self._lock:
+            return tuple(self._active.values())
 
     def find(self, key: str) -> Dialogue | None:
         """Return the dialogue with a key."""
-        if key in self._terminal:
-            self._terminal.move_to_end(key)
-            return self._terminal[key]
-        return self.active.get(key)
+        with self._lock:
+            if key in self._active:
+                return self._active[key]
+            return self._used(key)
 
-    def add(self, dialogue: Dialogue) -> None:
-        """Hold a dialogue."""
+    def add(self, dialogue: Dialogue) -> Dialogue:
+        """Hold a dialogue; returns it, or the one that is there already."""
         key, address = _place(dialogue)
-        if dialogue.is_terminal:
-            self._terminal[key] = dialogue
-            self._drop_some()
-        else:
-            self.active[key] = dialogue
-            self._by_counterparty.setdefault(address, {})[key] = None
+        with self._lock:
+            known = self._active.get(key) or self._used(key)
+            if known is not None:
+                return known
+            if dialogue.is_terminal:
+                self._hold(key, dialogue)
+            else:
+                self._active[key] = dialogue
+                self._by_counterparty.setdefault(address, {})[key] = dialogue
+        return dialogue
 
-    def forget(self, dialogue: Dialogue) -> None:
+    def forget(self, key: str) -> None:
         """Hold a dialogue no longer."""
-        key, address = _place(dialogue)
-        self.active.pop(key, None)
-        self._terminal.pop(key, None)
-        self.unsaved.discard(key)
-        others = self._by_counterparty.get(address, {})
-        others.pop(key, None)
-        if not others:
-            self._by_counterparty.pop(address, None)
+        with self._lock:
+            self._forget(key)
 
-    def forget_terminal(self) -> None:
-        """Hold those that have ended no longer."""
-        self._terminal.clear()
+    def forget_all(self, keys: Iterable[str]) -> None:
+        """Hold dialogues no longer."""
+        with self._lock:
+            for key in keys:
+                self._forget(key)
 
     def clear(self) -> None:
         """Hold none."""
-        self.active.clear()
-        self.unsaved.clear()
-        self._terminal.clear()
-        self._by_counterparty.clear()
+        with self._lock:
+            for some in (self._active, self._terminal, self._let_go, self._by_counterparty):
+                some.clear()
+            self.unsaved.clear()
 
     def with_counterparty(self, address: str) -> list[Dialogue]:
         """Return those with an address that go on."""
-        return [self.active[key] for key in self._by_counterparty.get(address, ())]
+        with self._lock:
+            return list(self._by_counterparty.get(address, {}).values())
 
     def changed(self) -> list[Dialogue]:
         """Return those that may not be on the disk as they are."""
-        active, terminal = list(self.active.items()), list(self._terminal.values())
-        changed = [each for key, each in active if each.touched or key in self.unsaved]
-        return changed + [each for each in terminal if each.touched]
+        unsaved = self.unsaved
+        return [each for key, each in self._items() if each.touched or key in unsaved]
 
-    def _drop_some(self) -> None:
-        """Let go of those that have ended and were not used for long; not of what is to be saved."""
-        spare = 0 if self._cached is None else len(self._terminal) - self._cached
-        untouched = [key for key, each in self._terminal.items() if not each.touched]
-        for key in untouched[: max(0, spare)]:
-            del self._terminal[key]
+    def lent(self) -> list[Dialogue]:
+        """Return these, and those of which somebody may have changed the metadata by a reference to it."""
+        unsaved = self.unsaved
+        return [each for key, each in self._items() if each.lent or key in unsaved]
+
+    def crowd(self) -> list[Dialogue]:
+        """Return those that have ended and are too many, but may not be on the disk as they are."""
+        with self._lock:
+            return [self._terminal[key] for key in self._spare()]
+
+    def _items(self) -> list[tuple[str, Dialogue]]:
+        with self._lock:
+            parts = self._active, self._terminal, self._let_go
+            return [item for some in parts for item in some.items()]
+
+    def let_go(self) -> None:
+        """Hold no more than so many of those that have ended."""
+        with self._lock:
+            self._drop()
+
+    def _used(self, key: str) -> Dialogue | None:
+        found = self._terminal.get(key)
+        if found is not None:
+            self._terminal.move_to_end(key)
+            return found
+        found = self._let_go.pop(key, None)
+        if found is not None:
+            self._hold(key, found)
+        return found
+
+    def _hold(self, key: str, dialogue: Dialogue) -> None:
+        self._terminal[key] = dialogue
+        self._drop()
+
+    def _drop(self) -> None:
+        """Let go of those that were not used for long; not of what is to be saved."""
+        for key in self._spare():
+            if not self._terminal[key].touched:
+                self._let_go[key] = self._terminal.pop(key)
+
+    def _spare(self) -> list[str]:
+        """Return the keys of those that are too many."""
+        if self._cached is None or len(self._terminal) <= self._cached:
+            return []
+        return list(self._terminal)[: len(self._terminal) - self._cached]
+
+    def _forget(self, key: str) -> None:
+        self._terminal.pop(key, None)
+        self._let_go.pop(key, None)
+        self.unsaved.discard(key)
+        dialogue = self._active.pop(key, None)
+        if dialogue is None:
+            return
+        _, address = _place(dialogue)
+        others = self._by_counterparty[address]
+        del others[key]
+        if not others:
+            del self._by_counterparty[address]
 
 
 def _place(dialogue: Dialogue) -> tuple[str, str]:

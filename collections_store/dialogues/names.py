@@ -44,6 +44,10 @@ class Namespace:
         """The collection of those that have ended."""
         return self._named("terminal")
 
+    def place(self, *, is_terminal: bool) -> str:
+        """One of these two."""
+        return self.terminal if is_terminal else self.active
+
     @property
     def messages(self) -> str:
         """The collection of the messages of both."""
@@ -67,8 +71,8 @@ class Namespace:
     def _named(self, part: str) -> str:
         begin = f"{_escaped(self.agent)}__{_escaped(self.component)}"
         if len(begin) > _LONGEST:  # two underscores at its beginning: no escaped text has that
-            text = json.dumps([self.agent, self.component])
-            begin = f"__{hashlib.sha256(text.encode()).hexdigest()}"
+            text = json.dumps([self.agent, self.component], ensure_ascii=False)
+            begin = f"__{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
         return f"dialogues__{begin}__{part}"
 
 

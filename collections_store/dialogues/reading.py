@@ -10,7 +10,7 @@ from ..document import Document
 from ..filter import Filter
 from ..operations import Exists, Find, GetDocument
 from ..ordering import Sort
-from .names import Namespace, messages_of
+from .names import Namespace, key_of, messages_of
 from .records import Kept, Record
 from .writing import Run
 
@@ -36,7 +36,8 @@ def load_any(run: Run, names: Namespace, keys: Iterable[str]) -> Record | None:
 def record_of(run: Run, names: Namespace, document: Document, *, is_terminal: bool) -> Record:
     """Return a header with its messages."""
     found = run(Find(names.messages, Filter.parse(messages_of(document.id)), _BY_ID))
-    return Record(document, is_terminal, tuple((place_of(each), each.body) for each in found))
+    own = [each for each in found if key_of(each.id) == document.id]  # a foreign id may begin many
+    return Record(document, is_terminal, tuple((place_of(each), each.body) for each in own))
 
 
 def page(run: Run, names: Namespace, key: str, after: int, limit: int) -> list[Any]:
@@ -83,5 +84,6 @@ def kept(run: Run, names: Namespace, keys: Iterable[str], rules: Codec) -> dict[
     for is_terminal, place in enumerate((names.active, names.terminal)):
         for each in by_ids(run, place, keys):
             count = last_place(run, names, each.id)
-            found[each.id] = Kept(count, rules.encode(each.body), bool(is_terminal))
+            header = rules.encode(each.body)
+            found[each.id] = Kept(count, header, bool(is_terminal), each.version)
     return found

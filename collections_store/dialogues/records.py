@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
-from ..codec import Codec
+from ..codec import Codec, decode
 from ..document import Document
+from ..errors import DialogueConflict
 from .coding import DialogueCodec
 from .label import DialogueLabel
 
@@ -20,11 +22,14 @@ class BadRecord(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is on the disk already: how many messages, the header's JSON, and among which dialogues."""
+    """What is on the disk already: how many messages, the header's JSON and version, and among which
+    dialogues.
+    """
 
     messages: int = 0
     header: str | None = None
     is_terminal: bool = False
+    version: int = 0
 
 
 NOTHING = Kept()
@@ -43,7 +48,10 @@ class Draft:
     @property
     def has_new_header(self) -> bool:
         """Must the header be written?"""
-        return self.header != self.kept.header or self.is_terminal != self.kept.is_terminal
+        kept = self.kept
+        if kept.header is None or self.is_terminal != kept.is_terminal:
+            return True
+        return self.header != kept.header and _sorted(self.header) != _sorted(kept.header)
 
     @property
     def is_written(self) -> bool:
@@ -53,7 +61,15 @@ class Draft:
     @property
     def written(self) -> Kept:
         """What is on the disk afterwards."""
-        return Kept(self.kept.messages + len(self.messages), self.header, self.is_terminal)
+        moves = self.is_terminal != self.kept.is_terminal
+        version = 1 if moves else self.kept.version + self.has_new_header
+        messages = self.kept.messages + len(self.messages)
+        return Kept(messages, self.header, self.is_terminal, version)
+
+
+def _sorted(header: str) -> str:
+    """Return a header with its keys in one order: PostgreSQL does not keep that which they had."""
+    return json.dumps(decode(header), sort_keys=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +89,11 @@ class Recorder(Generic[D]):
     rules: Codec
 
     def draft(self, dialogue: D, kept: Kept) -> Draft:
-        """Return what shall be on the disk of a dialogue; raises what its codec raises, and
-        `InvalidBody`.
+        """Return what shall be on the disk of a dialogue; raises what its codec raises, `InvalidBody`,
+        and `DialogueConflict` if there are more messages than it has.
         """
+        if self.codec.message_count(dialogue) < kept.messages:
+            raise DialogueConflict(self.codec.label(dialogue))
         new = self.codec.messages(dialogue, kept.messages)
         header, terminal = self.codec.header(dialogue), self.codec.is_terminal(dialogue)
         return self.drawn(self.codec.label(dialogue), header, new, kept, is_terminal=terminal)
@@ -90,7 +108,8 @@ class Recorder(Generic[D]):
         is_terminal: bool,
     ) -> Draft:
         """Return what shall be on the disk, of its parts; raises `InvalidBody`."""
-        body = {"dialogue_label": label.json, "is_terminal": is_terminal, **header}
+        own = {"dialogue_label": label.json, "is_terminal": is_terminal}
+        body = {**own, **header, **own}
         texts = tuple(map(self.rules.encode, new))
         return Draft(label, self.rules.encode(body), is_terminal, texts, kept)
 
@@ -102,13 +121,13 @@ class Recorder(Generic[D]):
             raise BadRecord("some of its messages are missing")
         count = len(record.messages)
         try:
-            found = self.codec.restore(label, header, [json for _, json in record.messages])
+            found = self.codec.restore(label, header, [each for _, each in record.messages])
             again = self.draft(found, Kept(count, None, record.is_terminal))
         except Exception as error:
             raise BadRecord(f"{type(error).__name__}: {error}") from error
         if again.label != label or again.messages or again.is_terminal != record.is_terminal:
             raise BadRecord("what is made of it is another dialogue")
-        return found, again.written
+        return found, replace(again.written, version=record.document.version)
 
 
 def label_of(record: Record) -> DialogueLabel:

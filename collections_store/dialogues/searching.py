@@ -61,7 +61,7 @@ def find(
 
     `ordered`: does the database keep the order of an object's keys?
     """
-    place = names.terminal if is_terminal else names.active
+    place = names.place(is_terminal=is_terminal)
     asked = [each for each in conjuncts(filter.condition) if not _looks_inside(each)]
     of_headers = Filter(And(tuple(asked)))
     headers = _headers(run, names, place, filter, of_headers, ordered=ordered)

@@ -9,6 +9,7 @@ from ..errors import InvalidOption, shortened
 from ..expiry import read_ttl
 from ..options import check_count, check_flag
 from .container import Options
+from .rules import Rules
 
 Save: TypeAlias = Literal["message", "teardown"] | float | timedelta
 LONGEST: Final = 86_400.0
@@ -34,6 +35,8 @@ def options_of(
     """Return the options if they make sense; raises `InvalidOption`."""
     for name in ("keep_terminal_state_dialogues", "offload"):
         check_flag(name, others[name])
+    if not isinstance(rules, Rules):
+        raise InvalidOption("rules", f"{shortened(rules)} is no Rules")
     if not callable(others["role_from_first_message"]):
         raise InvalidOption("role_from_first_message", "it is no function")
     return Options(

@@ -8,7 +8,18 @@ from typing import Any, TypeAlias
 
 from ..errors import DialogueConflict, DuplicateKey, VersionConflict
 from ..filter import Filter
-from ..operations import DeleteMany, Given, Insert, Operation, Put, PutBatch, Remove, Work, batches
+from ..operations import (
+    DeleteMany,
+    Given,
+    Insert,
+    Operation,
+    Put,
+    PutBatch,
+    Remove,
+    Replace,
+    Work,
+    batches,
+)
 from .label import DialogueLabel
 from .names import Namespace, message_id, messages_of
 from .records import Draft
@@ -41,14 +52,18 @@ def write(run: Run, names: Namespace, drafts: Sequence[Draft]) -> None:
 
 def _write_header(run: Run, names: Namespace, draft: Draft) -> None:
     key, kept = draft.label.key, draft.kept
-    there, new = _place(names, kept.is_terminal), _place(names, draft.is_terminal)
-    if kept.header is not None and there == new:
-        run(Put(new, key, draft.header))
-        return
-    if kept.header is not None and not run(Remove(there, key)):
-        raise DialogueConflict(draft.label)
+    there, new = (
+        names.place(is_terminal=kept.is_terminal),
+        names.place(is_terminal=draft.is_terminal),
+    )
     try:
-        run(Insert(new, key, draft.header))
+        if kept.header is None:
+            run(Insert(new, key, draft.header))
+        elif there == new:
+            run(Replace(new, key, draft.header, kept.version))
+        else:
+            run(Remove(there, key, kept.version))
+            run(Insert(new, key, draft.header))
     except VersionConflict as error:
         raise DialogueConflict(draft.label) from error
 
@@ -69,10 +84,6 @@ def erase(run: Run, names: Namespace, label: DialogueLabel, *, remember: bool) -
     if remember:
         run(Put(names.finished, key, "null"))
     return any(found)
-
-
-def _place(names: Namespace, is_terminal: bool) -> str:
-    return names.terminal if is_terminal else names.active
 
 
 def _messages(draft: Draft) -> Iterable[Given]:

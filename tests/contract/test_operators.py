@@ -416,3 +416,15 @@ def test_metadata_with_objects() -> None:
     assert F("a").any(F(Path("$id")) == 1) != F("a").any(F("id") == 1)
     with pytest.raises(InvalidFilter, match="no such operator or metadata"):
         F("$ids").any(F("b") == 1)
+
+
+@pytest.mark.parametrize("value", [[], {}, [1], {"a": 1}])
+def test_values_of_another_type_are_never_compared(things: Any, value: Any) -> None:
+    bodies = [{"tags": [each]} for each in (False, 1, "x", None, [], {}, [1], {"a": 1})]
+    things.put_many((str(n), each) for n, each in enumerate(bodies))
+    for second in ("$gt", "$gte", "$lte", "$ne"):
+        asked = {"tags": {"$elemMatch": {"$eq": value, second: value}}}
+        expected = [each for each in bodies if matches(Filter.parse(asked), Document("", each))]
+        assert [each.body for each in things.find(asked)] == expected
+    found = things.find({"tags": {"$elemMatch": {"$regex": "^x(?=)", "$gte": "x"}}})
+    assert [each.body for each in found] == [{"tags": ["x"]}]
