@@ -202,6 +202,12 @@ class Container:
         """Save what changed of a dialogue."""
         yield from self._save([self._mine(dialogue)])
 
+    def reload(self, label: DialogueLabel) -> Steps[Dialogue | None]:
+        """Forget what is in memory of a dialogue, and hold it as it is on the disk."""
+        found = yield from self.keeper.reload(label)
+        self.memory.forget(label.key)
+        return None if found is None else self.memory.add(found)
+
     def remove(self, label: DialogueLabel) -> Steps[bool]:
         """Delete a dialogue from memory and disk."""
         found = yield from self.get_dialogue_from_label(label)

@@ -171,6 +171,13 @@ class AsyncDialogues:
         """
         await self._do(self._container.save(dialogue), dialogue)
 
+    async def reload(self, dialogue_label: DialogueLabel) -> Dialogue | None:
+        """Forget what is in memory of a dialogue, unsaved changes too, and return it as it is on the disk; None:
+        it is not there. This is the way out after `DialogueConflict`, and after an error that leaves in doubt
+        whether a message was written. Older objects of the dialogue are of no more use.
+        """
+        return await self._do(self._container.reload(dialogue_label), dialogue_label)
+
     async def remove(self, dialogue_label: DialogueLabel) -> bool:
         """Delete a dialogue from memory and disk; tells whether it was there."""
         return await self._do(self._container.remove(dialogue_label), dialogue_label)

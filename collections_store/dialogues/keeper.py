@@ -129,6 +129,14 @@ class Keeper(Generic[D]):
         fitting = (each for each in found for label in labels if label.names(self._label(each)))
         return next(fitting, None)
 
+    def reload(self, label: DialogueLabel) -> Steps[D | None]:
+        """Return the dialogue with a label as it is on the disk, whatever was known of that."""
+        key = check_label(label).key
+        self.kept.pop(key, None)
+        record = yield self._reads(lambda run: reading.load(run, self.names, key))
+        found = yield from self.made([] if record is None else [record], note=True)
+        return found[0] if found else None
+
     def _label(self, dialogue: D) -> DialogueLabel:
         return self.recorder.codec.label(dialogue)
 

@@ -423,6 +423,9 @@ def test_find_and_messages(ada: Any) -> None:
     for number in range(9):
         ada.reply(active, "offer", number, target=1)
     ada.teardown()
+    with pytest.raises(StoreClosed, match="torn down"):
+        ada.messages(active.dialogue_label)
+    ada.setup()
     for _ in range(2):  # from the disk, then from memory
         read = [
             [each.body for each in ada.messages(active.dialogue_label, after=n, limit=4)][-1:]

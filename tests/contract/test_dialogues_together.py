@@ -157,10 +157,27 @@ def test_two_of_the_same_namespace_meet_a_conflict_and_lose_nothing(strife: Any)
     with pytest.raises(DialoguesNotSaved) as not_saved:
         one.save(dialogue)
     assert isinstance(not_saved.value.errors[dialogue.dialogue_label], DialogueConflict)
-    two.teardown()
-    [found] = two.find()
+    found = two.reload(theirs.dialogue_label)
+    assert [found] == two.find()
     assert (said(found), found.metadata) == (["ask", "x"], {"a": 1})
     two.reply(found, "x", "two")
+
+
+def test_what_is_reloaded_is_as_it_is_on_the_disk(again: Any) -> None:
+    one, two = again(), again()
+    dialogue = begun(one)
+    two.setup()
+    [theirs] = two.dialogues_in_active_state
+    theirs.metadata["not saved"] = 1
+    one.finish(dialogue)
+    found = two.reload(theirs.dialogue_label.get_incomplete_version())
+    assert (found.is_terminal, found.metadata, two.dialogues_in_active_state) == (True, {}, ())
+    assert two.get_dialogue_from_label(dialogue.dialogue_label) is found
+    with pytest.raises(DialogueNotFound):
+        two.reply(theirs, "x")
+    one.remove(dialogue.dialogue_label)
+    assert two.reload(dialogue.dialogue_label) is None
+    assert two.get_dialogue_from_label(dialogue.dialogue_label) is None
 
 
 def test_two_never_have_a_dialogue_in_both_places(strife: Any) -> None:
@@ -305,7 +322,8 @@ def test_the_thread_or_task_that_saves_ends_with_the_dialogues(
     assert saver is not None
     ada.teardown()
     assert twin._saver is None
-    begun(ada)  # which sets them up again
+    ada.setup()
+    begun(ada)
     store.close()
     assert not [each for each in threading.enumerate() if each.name.endswith("-dialogues")]
     assert open_store.colour == "sync" or saver.done()
