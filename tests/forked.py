@@ -34,6 +34,14 @@ class Forked:
             self._process.terminate()
         self.join()
 
+    def end(self) -> None:
+        """Tell it to end by None, wait for that, and kill it if it does not."""
+        with suppress(OSError):
+            self.connection.send(None)
+        self._process.join(10)
+        self.kill()
+        self.connection.close()
+
     def join(self) -> int:
         """Wait for the end; returns the exit code, or minus the signal that ended it."""
         self._process.join(60)

@@ -3,13 +3,15 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from typing import Any, TypeAlias
+from typing import Any
 
 from collections_store import AsyncStore, Store
+from collections_store.crossing_async import follow as follow_async
 from collections_store.dialogues import AsyncDialogues, Dialogue, Dialogues, Message, Rules
+from collections_store.operations import Steps, follow
 
 RULES = Rules(
     initial_performatives={"ask"},
@@ -20,7 +22,6 @@ RULES = Rules(
         "haggle": {"offer"},
     },
 )
-Calls: TypeAlias = Generator[tuple[str, tuple[Any, ...]], Any, None]
 
 
 @dataclass(frozen=True)
@@ -76,40 +77,23 @@ def from_other(said: Said, dialogue: Dialogue | None) -> Message:
     )
 
 
-def talk(begin: int, accepted: Callable[[int], None]) -> Calls:
+def talk(begin: int, accepted: Callable[[int], None]) -> Steps[None]:
     """Say all from a step on; yields verbs with their arguments, and takes their results."""
     for step, said in enumerate(SCRIPT[begin:], begin):
-        found = yield "get_dialogues_with_counterparty", (said.other,)
+        found = yield "get_dialogues_with_counterparty", said.other
         dialogue = found[0] if found else None
         if not said.by_ada:
-            yield "update", (from_other(said, dialogue),)
+            yield "update", from_other(said, dialogue)
         elif dialogue is None:
-            yield "create", (said.other, said.performative, {"step": step})
+            yield "create", said.other, said.performative, {"step": step}
         else:
-            yield "reply", (dialogue, said.performative, {"step": step})
+            yield "reply", dialogue, said.performative, {"step": step}
         accepted(step + 1)
 
 
-def follow(dialogues: Dialogues, calls: Calls) -> None:
-    """Do what is yielded."""
-    result = None
-    try:
-        while True:
-            verb, arguments = calls.send(result)
-            result = getattr(dialogues, verb)(*arguments)
-    except StopIteration:
-        return
-
-
-async def follow_async(dialogues: AsyncDialogues, calls: Calls) -> None:
-    """Do what is yielded, awaited."""
-    result = None
-    try:
-        while True:
-            verb, arguments = calls.send(result)
-            result = await getattr(dialogues, verb)(*arguments)
-    except StopIteration:
-        return
+def calling(dialogues: Any) -> Callable[[Any], Any]:
+    """Return what calls a verb that is yielded."""
+    return lambda call: getattr(dialogues, call[0])(*call[1:])
 
 
 class Planned(Exception):
@@ -147,18 +131,26 @@ def _fail() -> None:
 
 
 def _play(
-    url: str, options: dict[str, Any], how: dict[str, Any], calls: Calls, connection: Connection
+    url: str,
+    options: dict[str, Any],
+    how: dict[str, Any],
+    calls: Steps[None],
+    connection: Connection,
 ) -> None:
     with Store(url, **options) as store:
         dialogues = Dialogues(store, "ada", rules=RULES, **how)
         connection.send(dialogues.setup().active)
-        follow(dialogues, calls)
+        follow(calling(dialogues), calls)
 
 
 async def _play_async(
-    url: str, options: dict[str, Any], how: dict[str, Any], calls: Calls, connection: Connection
+    url: str,
+    options: dict[str, Any],
+    how: dict[str, Any],
+    calls: Steps[None],
+    connection: Connection,
 ) -> None:
     async with AsyncStore(url, **options) as store:
         dialogues = AsyncDialogues(store, "ada", rules=RULES, **how)
         connection.send((await dialogues.setup()).active)
-        await follow_async(dialogues, calls)
+        await follow_async(calling(dialogues), calls)

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from conftest import Place
-from faults.talking import RULES, SCRIPT, Said, follow, from_other, play, shown, talk
+from faults.talking import RULES, SCRIPT, Said, calling, from_other, play, shown, talk
 from forked import Forked
 
 from collections_store import InvalidDialogueMessage, RepeatedMessage, Store
 from collections_store.dialogues import Dialogue, Dialogues
+from collections_store.operations import follow
 
 STEPS = range(1, len(SCRIPT) + 1)
 WAYS = {"SIGKILL": -signal.SIGKILL, "SIGTERM": -signal.SIGTERM, "exception": 3}
@@ -81,7 +82,7 @@ def go_on(store: Store, steps: int, **how: Any) -> None:
     keeps = how.get("keep_terminal_state_dialogues", True)
     dialogues = Dialogues(store, "ada", rules=RULES, **how)
     replay(dialogues, steps)
-    follow(dialogues, talk(steps, lambda _: None))
+    follow(calling(dialogues), talk(steps, lambda _: None))
     assert found_in(dialogues) == expected(len(SCRIPT), keeps=keeps)
     dialogues.teardown()
     assert dialogues.setup() == Dialogues(store, "ada", **how).setup()
