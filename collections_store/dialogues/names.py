@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from ..errors import InvalidOption, shortened
@@ -69,11 +70,17 @@ class Namespace:
         return self.active, self.terminal, self.messages, self.finished, self.quarantine
 
     def _named(self, part: str) -> str:
-        begin = f"{_escaped(self.agent)}__{_escaped(self.component)}"
-        if len(begin) > _LONGEST:  # two underscores at its beginning: no escaped text has that
-            text = json.dumps([self.agent, self.component], ensure_ascii=False)
-            begin = f"__{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
-        return f"dialogues__{begin}__{part}"
+        return f"dialogues__{_begin(self.agent, self.component)}__{part}"
+
+
+@lru_cache(maxsize=256)
+def _begin(agent: str, component: str) -> str:
+    """Return what the names have in common; every message asks for some of them."""
+    begin = f"{_escaped(agent)}__{_escaped(component)}"
+    if len(begin) > _LONGEST:  # two underscores at its beginning: no escaped text has that
+        text = json.dumps([agent, component], ensure_ascii=False)
+        begin = f"__{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    return begin
 
 
 def _escaped(text: str) -> str:

@@ -1,0 +1,89 @@
+"""Two agents talk while one or the other is killed all the time: both have every message once, in order."""
+
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Place
+from dialogues.agents import RULES, agent, agent_async
+from dialogues.conversation import Conversation
+from dialogues.scripts import DATA, SPEAKERS, Script, scripts
+from forked import Forked
+
+from collections_store import Store
+from collections_store.dialogues import Dialogue, Dialogues
+
+AGENTS = {"sync": agent, "async": agent_async}
+VARIANTS = [("sqlite-file", "sync"), ("sqlite-file", "async"), ("postgresql", "async")]
+FEW = pytest.param(150, id="150")
+ALL = pytest.param(4000, id="all", marks=[pytest.mark.soak, pytest.mark.timeout(3600)])
+
+
+@pytest.mark.parametrize(("shared_place", "colour"), VARIANTS, indirect=["shared_place"])
+@pytest.mark.parametrize("count", [FEW, ALL])
+def test_two_agents_that_are_killed_again_and_again(
+    shared_place: Place, tmp_path: Path, count: int, colour: str
+) -> None:
+    """On SQLite each has its own file, on PostgreSQL they share the database."""
+    places = {name: of_its_own(shared_place, tmp_path / f"{name}.db") for name in SPEAKERS}
+    seed, told = random.randrange(2**32), scripts(count)
+
+    def start(name: str) -> Forked:
+        return Forked(AGENTS[colour], places[name].url, places[name].options, name)
+
+    conversation = Conversation(told, start, seed=seed)
+    conversation.run()
+    print(
+        f"seed {seed}: {len(told)} dialogues of {DATA if DATA.is_file() else 'our own'}, "
+        f"{conversation.delivered} messages delivered, {conversation.kills} times killed"
+    )
+    assert conversation.kills > 12
+    assert any(sum(side.restored) for side in conversation.sides.values())
+    for name, place in places.items():
+        check_all(place, name, told)
+
+
+def of_its_own(place: Place, path: Path) -> Place:
+    return place if place.is_postgresql else Place(place.name, f"sqlite:///{path}")
+
+
+def check_all(place: Place, name: str, told: list[Script]) -> None:
+    """See that an agent has all dialogues, ended, and nothing else."""
+    with Store(place.url, **place.options) as store:
+        dialogues = Dialogues(store, name, rules=RULES)
+        assert dialogues.setup().active == 0
+        assert dialogues.quarantined() == []
+        found = {each.messages[0].body["dialogue_id"]: each for each in dialogues.find()}
+        assert found.keys() == {script.id for script in told}
+        for script in told:
+            check(found[script.id], name, script)
+        there = Counter(
+            {
+                each.name.rpartition("__")[2]: each.count
+                for each in store.collections()
+                if f"__{name}__" in each.name
+            }
+        )
+        assert there == {
+            "terminal": len(told),
+            "messages": sum(len(script.bodies) for script in told),
+            "active": 0,
+        }
+
+
+def check(dialogue: Dialogue, name: str, script: Script) -> None:
+    """See that a dialogue has all messages of the script once, in order, with the right ids."""
+    said = dialogue.messages
+    assert [each.body for each in said] == list(script.bodies)
+    assert [each.sender for each in said] == [SPEAKERS[turn % 2] for turn in range(len(said))]
+    assert [each.message_id for each in said] == [ids(turn) for turn in range(len(said))]
+    assert [each.target for each in said] == [0, *(ids(turn) for turn in range(len(said) - 1))]
+    assert (dialogue.state, dialogue.is_terminal) == ("ended", True)
+    assert dialogue.role == ("starter" if name == SPEAKERS[0] else "responder")
+    assert len({each.dialogue_reference for each in said[1:]}) == 1
+
+
+def ids(turn: int) -> Any:
+    return -(turn // 2) - 1 if turn % 2 else turn // 2 + 1
