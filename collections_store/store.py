@@ -141,13 +141,14 @@ class Store(Collections):
         self._catalogue.changed = ring
         self._bell: Bell = self._new_bell()
         self._sweeper: Sweeper | None = None
-        self._opening = threading.Lock()
+        self._opening, self._closing = threading.Lock(), threading.RLock()
         self._turns = self._new_turns()
         self._backend: Backend | None = None
         self._closed: str | None = None
         self._hand_over: Callable[[Job], None] | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
         self._components: list[Component] = []
+        self._is_tearing_down = False
         _stores.add(self)
 
     def __repr__(self) -> str:
@@ -195,12 +196,17 @@ class Store(Collections):
         """Wait for the operations that run, and end the connections; any further use raises
         `StoreClosed`. Closing again does nothing. What is attached is torn down first.
         """
-        components, self._components = self._components, []
-        try:
-            if self._closed is None:
-                tear_down(components)
-        finally:
-            self._close(None)
+        with self._closing:  # whoever comes second waits for the first
+            if self._is_tearing_down:
+                return  # it is what is torn down that closes it
+            components, self._components = self._components, []
+            self._is_tearing_down = True
+            try:
+                if self._closed is None:
+                    tear_down(components)
+            finally:
+                self._is_tearing_down = False
+                self._close(None)
 
     def _close(self, patience: float | None) -> None:
         with self._opening:
@@ -411,7 +417,7 @@ class Store(Collections):
         """Give up what belongs to the parent process. Nothing is closed: that would end the
         parent's connections too.
         """
-        self._opening = threading.Lock()
+        self._opening, self._closing = threading.Lock(), threading.RLock()
         self._turns, self._sweeper = self._new_turns(), None
         self._bell.forked()
         if self._backend is not None:

@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextvars import ContextVar
 from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
 T = TypeVar("T")
+
+
+_closing: ContextVar[AsyncStore | None] = ContextVar("collections_store_closing", default=None)
+"""The store that is closed because of which this is torn down."""
 
 
 class AsyncStore(AsyncCollections):
@@ -89,6 +94,7 @@ class AsyncStore(AsyncCollections):
         self._bell = self._store._bell
         self._mailbox: Mailbox | None = None
         self._components: list[AsyncComponent] = []
+        self._closing = False
         self._finished = threading.Event()
         self._employ()
         _stores.add(self)
@@ -149,12 +155,21 @@ class AsyncStore(AsyncCollections):
         """Wait for the operations that run, and end the connections; any further use raises
         `StoreClosed`. Closing again does nothing. What is attached is torn down first.
         """
+        if self._closing:
+            await self._closed_by_another()
+            return
+        self._closing = True
         components, self._components = self._components, []
         try:
             if components and self._store._closed is None:
-                await whole(_tear_down(components))
+                await whole(_tear_down(components, self))
         finally:
             await self._end()
+
+    async def _closed_by_another(self) -> None:
+        """Wait until the store is closed, unless it is what is torn down that closes it."""
+        if _closing.get() is not self:
+            await asyncio.to_thread(self._finished.wait)
 
     async def _end(self) -> None:
         if self._finalizer.detach() is not None:
@@ -367,8 +382,9 @@ class AsyncStore(AsyncCollections):
         return mailbox
 
 
-async def _tear_down(components: list[AsyncComponent]) -> None:
+async def _tear_down(components: list[AsyncComponent], store: AsyncStore) -> None:
     """Tear down all, the last first; then raise what they raised."""
+    _closing.set(store)
     errors: list[Exception] = []
     for each in reversed(components):
         try:

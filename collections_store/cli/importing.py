@@ -60,8 +60,8 @@ class Import:
         and then nothing of the current batch is kept.
         """
         with self._told():
-            while batch := self._write_batch():
-                self.kept += batch
+            while (kept := self._write_batch()) is not None:
+                self.kept += kept
                 yield self.kept
 
     def make_indexes(self) -> None:
@@ -85,14 +85,15 @@ class Import:
                 raise
             self.tell(f"skipped the index {index.name!r}: {one_line(error)}")
 
-    def _write_batch(self) -> int:
-        """Write up to `size` objects in one transaction; returns how many.
+    def _write_batch(self) -> int | None:
+        """Write up to `size` objects in one transaction; returns how many. None: there were none left.
 
         The library refuses an object when it meets it: that is the last one given. What a unique index
         forbids it names by its id. Where bad ones are left out, the good ones are given again. Where
         none are left nothing is written, so that no collection comes into being.
         """
         batch = self._read_batch()
+        some = bool(batch)
         while batch:
             try:
                 self._write(batch)
@@ -104,7 +105,7 @@ class Import:
                 break
         if self._end is not None:
             raise self._end
-        return len(batch)
+        return sum(not each.is_gone for each in batch) if some else None
 
     def _read_batch(self) -> list[Record]:
         """Read up to `size` objects. What ends the import waits for them: one of them may be bad too,
@@ -119,21 +120,26 @@ class Import:
         return batch
 
     def _write(self, batch: list[Record]) -> None:
-        ends = {each.id: each.ends for each in batch}
-        if not any(ends.values()):
+        """Write objects, the last of each id. One that has expired is gone, as it was where it comes from."""
+        last = {each.id: each for each in batch}
+        if not any(each.ends for each in last.values()):
             self.collection.put_many(self._giving(batch), atomic=True)
             return
         with self.store.transaction() as tx:
             collection = tx[self.collection.name]
             collection.put_many(self._giving(batch), atomic=True)
-            for id, end in ends.items():
-                if end is not None:
-                    collection.touch(id, ttl=max(end - datetime.now(UTC), timedelta.resolution))
+            for id, each in last.items():
+                if each.is_gone:
+                    collection.remove(id)
+                elif each.ends is not None:
+                    left = each.ends - datetime.now(UTC)
+                    collection.touch(id, ttl=max(left, timedelta.resolution))
 
     def _giving(self, batch: list[Record]) -> Iterator[tuple[str, object]]:
         """Yield objects, counting them; what ended the reading ends the writing too."""
         for self._given, each in enumerate(batch, 1):
-            yield each.id, each.body
+            if not each.is_gone:
+                yield each.id, each.body
         if self._end is not None:
             raise self._end
 
@@ -146,10 +152,9 @@ class Import:
                 continue
             if isinstance(found, Indexes):
                 self._learn(item, found)
-            elif found.ends is None or found.ends > datetime.now(UTC):
-                return found
             else:
-                self.expired += 1
+                self.expired += found.is_gone
+                return found
         return None
 
     def _learn(self, item: Item, found: Indexes) -> None:

@@ -8,12 +8,13 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from io import BufferedReader
 from typing import IO, Any, Final, NoReturn, cast
 
 from .. import Path, codec
+from ..expiry import MAX_TTL
 
 _GZIP: Final = b"\x1f"
 """The first of gzip's two magic bytes; no JSON begins with it."""
@@ -49,6 +50,11 @@ class Record:
     id: str
     body: Any
     ends: datetime | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Has it expired?"""
+        return self.ends is not None and self.ends <= datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +123,8 @@ def _end(value: dict[str, Any]) -> datetime | None:
         found = None
     if found is None or found.tzinfo is None:
         raise BadItem(f"{EXPIRES}: expected a time with its zone: 2030-01-31T12:00:00Z")
+    if (found - datetime.now(UTC)).total_seconds() > MAX_TTL:
+        raise BadItem(f"{EXPIRES} is over 1,000 years away: leave it out of what never expires")
     return found
 
 

@@ -174,7 +174,7 @@ class Parser:
         """Join a path and a test; what only SQL of its own can say stands apart from the start."""
         if isinstance(test, Passes):
             parts = tuple(self._on(key, each, place) for each in test.tests)
-            return Or(parts, single=len(parts) > 1)
+            return parts[0] if len(parts) == 1 else Or(parts, single=bool(parts))
         target = read_target(key, InvalidFilter, place)
         is_outside = key == Path() or (isinstance(key, str) and key.startswith("$"))
         if self._within and is_outside:

@@ -20,7 +20,7 @@ from ..results import DeleteResult
 from ..statements import Query
 from ..values import compare
 from .ordered import Ordered
-from .reading import BEFORE_ALL, NATURAL, NO_LIMIT, matching, projected
+from .reading import BEFORE_ALL, NATURAL, NO_LIMIT, held, matching, projected
 from .writing import MAX_ATTEMPTS, Writer
 
 if TYPE_CHECKING:
@@ -196,9 +196,12 @@ class DeleteMany:
 
     def _by_ids(self, connection: Connection, writer: Writer) -> int:
         """Delete what the matcher finds, some at a time."""
-        found = (doc.id for _, doc in matching(connection, self.collection, self.filter))
-        batches = iter(lambda: list(islice(found, DELETED_AT_ONCE)), [])
-        return sum(map(writer.remove_many, batches))
+        found = (document for _, document in matching(connection, self.collection, self.filter))
+        total = 0
+        while batch := list(islice(found, DELETED_AT_ONCE)):
+            doomed = held(connection, self.collection, self.filter, batch)
+            total += writer.remove_many([each.id for each in doomed]) if doomed else 0
+        return total
 
     def _told(self, connection: Connection, writer: Writer, query: Query) -> int:
         """Delete what must be recorded, some at a time."""

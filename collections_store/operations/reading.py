@@ -11,6 +11,7 @@ from ..filter import Filter
 from ..matcher import matches
 from ..ordering import Sort
 from ..projection import Projection
+from ..schema import now
 from ..statements import Query
 from .documents import as_document
 
@@ -99,6 +100,19 @@ class Reading:
             wanted = BATCH_CHARACTERS * self._limit // batch.characters
             self._limit = max(1, min(wanted, 2 * self._limit, MAX_BATCH))
         return [document for _, document in batch.objects]
+
+
+def held(
+    connection: Connection, collection: str, filter: Filter, found: list[Document]
+) -> list[Document]:
+    """Return what was found as it is now and stays until the transaction ends, as far as it still matches."""
+    database = connection.database
+    if database.SINGLE_WRITER or not found:
+        return found
+    ids = {"ids": database.list_parameter([each.id for each in found]), "now": now()}
+    rows = connection.rows(connection.collection(collection).by_id.hold_many, ids)
+    ordered = database.ORDERED_KEYS
+    return [each for each in map(as_document, rows) if matches(filter, each, ordered=ordered)]
 
 
 def matching(

@@ -132,10 +132,12 @@ def prunable(feeds: Iterable[FeedStatements]) -> list[FeedStatements]:
 def prune(connection: Connection, feed: FeedStatements) -> bool:
     """Delete the changes that are too many or too old; tells whether there were any.
 
-    Others may do so at the same time, if each statement sees what was committed before it: whoever comes
-    last leaves nothing of what the others marked.
+    One does at a time, and whoever finds another at it leaves it to that one. Each statement must see what was
+    committed before it.
     """
     feed.counted = 0
+    if not connection.rows(feed.alone):
+        return False
     upto = beyond(connection, feed)
     if upto:
         connection.changed(feed.forget, {"seq": upto})

@@ -13,16 +13,15 @@ from ..codec import Codec, decode
 from ..document import Document, check_id, new_id
 from ..errors import TransactionConflict, VersionConflict
 from ..filter import Filter
-from ..matcher import matches
 from ..ordering import Sort
 from ..projection import Projection
 from ..results import UpdateResult
 from ..schema import now
 from ..update import Update, seed, seed_id
 from ..values import identical
-from .documents import GetDocument, as_document, id_taken
+from .documents import GetDocument, id_taken
 from .queries import Find
-from .reading import NATURAL, Reading, matching
+from .reading import NATURAL, Reading, held, matching
 from .writing import MAX_ATTEMPTS, Writer, Written
 
 if TYPE_CHECKING:
@@ -201,7 +200,7 @@ class ModifyMany:
         matched = modified = 0
         reading = Reading(self.collection, self.filter)
         while (read := reading.next()) is not None:
-            found = self._held(connection, writer, reading.took(read(connection)))
+            found = held(connection, self.collection, self.filter, reading.took(read(connection)))
             modified += writer.rewrite_all(self._changed(connection, found))
             matched += len(found)
         if matched or not self.modification.upsert:
@@ -221,21 +220,6 @@ class ModifyMany:
     def rival(self) -> Find | None:
         """Return what finds an object that came into being since there was none."""
         return _rival(self)
-
-    def _held(
-        self, connection: Connection, writer: Writer, found: list[Document]
-    ) -> list[Document]:
-        """Return what was found as it is now and stays until the transaction ends, as far as it still
-        matches.
-        """
-        database = connection.database
-        if database.SINGLE_WRITER or not found:
-            return found
-        ids = {"ids": database.list_parameter([each.id for each in found]), "now": now()}
-        rows = connection.rows(writer.statements.by_id.hold_many, ids)
-        held = map(as_document, rows)
-        ordered = database.ORDERED_KEYS
-        return [each for each in held if matches(self.filter, each, ordered=ordered)]
 
     def _changed(
         self, connection: Connection, documents: Iterable[Document]

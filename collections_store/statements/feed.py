@@ -86,6 +86,14 @@ class FeedStatements:
         )
 
     @cached_property
+    def alone(self) -> str:
+        """Hold the first row, unless there is none, or somebody else holds or has just deleted it."""
+        c = self._table.c
+        first = sa.select(sa.func.min(c.seq)).scalar_subquery()
+        held = sa.select(c.seq).where(c.seq == first)
+        return self._sql(held.with_for_update(skip_locked=True))
+
+    @cached_property
     def beyond(self) -> str:
         """Give the place of the last change that is beyond the limit of `:kept`, if there is one."""
         seq = self._table.c.seq

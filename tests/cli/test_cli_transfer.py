@@ -389,6 +389,32 @@ def test_what_has_expired_is_not_imported(cli: Cli) -> None:
     assert cli.objects("t") == {"b": 2}
     again = cli("import", "u", input=lines(dead | {"expires_at": "2999-01-01T00:00:00Z"}, dead))
     assert again.stderr.startswith("imported 1 object into u, left out 1 object")
+    assert cli.objects("u") == {}  # it came later, and has expired
+    cli.done("put", "v", "a", "1")
+    cli.done("import", "v", input=lines(dead))
+    assert cli.objects("v") == {}
+
+
+@pytest.mark.parametrize("bad", ["expired", "no JSON", "not to be stored"])
+def test_a_batch_of_which_nothing_is_left_does_not_end_the_import(sqlite: Cli, bad: str) -> None:
+    item = {
+        "expired": lines({"id": "a", "body": 1, "expires_at": "2001-01-01T00:00:00Z"}),
+        "no JSON": "no JSON\n",
+        "not to be stored": lines({"id": "a", "body": "\0"}),
+    }
+    given = item[bad] * 7 + lines({"id": "b", "body": 2})
+    sqlite.done("import", "t", "--batch-size", "3", "--skip-errors", input=given)
+    assert sqlite.objects("t") == {"b": 2}
+
+
+def test_a_time_that_is_too_far_away_is_a_bad_line(sqlite: Cli) -> None:
+    far = lines(
+        {"id": "a", "body": 1, "expires_at": "9999-01-01T00:00:00Z"}, {"id": "b", "body": 2}
+    )
+    message = sqlite.fails(3, "import", "t", input=far)
+    assert message.startswith("standard input, line 1: expires_at is over 1,000 years away")
+    assert sqlite("import", "t", "--skip-errors", input=far).exit_code == 0
+    assert sqlite.objects("t") == {"b": 2}
 
 
 @pytest.mark.parametrize("time", [5, "soon", "2030-01-31T12:00:00", True, ["x"]])

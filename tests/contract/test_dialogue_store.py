@@ -290,6 +290,7 @@ def test_a_message_is_one_inserted_record_and_the_header_stays(
     assert (versions(store, "active"), versions(store, "messages")) == ({2}, {1})
     ada.update(offer_to(message, message_id=-2, performative="accept", target=2))
     for label in [dialogue.dialogue_label] * 3:
+        ada.setup()
         ada.get_dialogue_from_label(label).metadata.get("looked at")
         ada.teardown()
     assert (versions(store, "terminal"), versions(store, "messages")) == ({1}, {1})

@@ -5,6 +5,7 @@ import random
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -510,3 +511,60 @@ def test_dialogues_that_cannot_be_saved_are_told_by_close(open_store: Opener) ->
     assert [type(each) for each in caught.value.exceptions] == [DialoguesNotSaved] * 2
     if not open_store.place.is_private:
         assert on_disk(open_store(), "active", type(ADA)("eve", "dialogues"))[0].version == 2
+
+
+def test_who_closes_a_store_while_it_is_torn_down_waits_for_the_end() -> None:
+    entered, go_on = threading.Event(), threading.Event()
+    store = Store("sqlite://")
+
+    class Slow:
+        def setup(self) -> None: ...
+
+        def teardown(self) -> None:
+            entered.set()
+            assert go_on.wait(60)
+            store["things"].put("a", 1)
+            store.close()  # by what is torn down itself: that is no second one
+
+    store["things"].put("a", 0)
+    store.attach(Slow())
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(store.close)
+        assert entered.wait(60)
+        second = pool.submit(store.close)
+        with pytest.raises(TimeoutError):
+            second.result(0.1)
+        go_on.set()
+        first.result()
+        second.result()
+    with pytest.raises(StoreClosed):
+        store["things"].get("a")
+
+
+def test_a_task_that_closes_a_store_while_it_is_torn_down_waits_for_the_end() -> None:
+    async def main() -> None:
+        entered, go_on = asyncio.Event(), asyncio.Event()
+        store = AsyncStore("sqlite://")
+
+        class Slow:
+            async def setup(self) -> None: ...
+
+            async def teardown(self) -> None:
+                entered.set()
+                await go_on.wait()
+                await store["things"].put("a", 1)
+                await store.aclose()
+
+        store.attach(Slow())
+        first = asyncio.create_task(store.aclose())
+        await entered.wait()
+        second = asyncio.create_task(store.aclose())
+        await asyncio.sleep(0.1)
+        assert not second.done()
+        go_on.set()
+        await asyncio.gather(first, second)
+        await store.aclose()
+        with pytest.raises(StoreClosed):
+            await store["things"].get("a")
+
+    asyncio.run(main())

@@ -2,6 +2,7 @@
 tests/unit/update and tests/conformance.
 """
 
+import re
 from typing import Any
 
 import pytest
@@ -84,6 +85,17 @@ def test_update_one_knows_the_element_that_matched(people: Any) -> None:
     with pytest.raises(UpdateRefused) as caught:
         people.update_one({"name": "Eve"}, {"$set": {"likes.$": "go"}})
     assert caught.value.id == "eve"
+
+
+@pytest.mark.parametrize("wanted", [re.compile("^b"), [1], {"k": 1}])
+def test_the_element_that_a_list_of_one_met(things: Any, wanted: Any) -> None:
+    element = "bb" if isinstance(wanted, re.Pattern) else wanted
+    things.put("1", {"a": ["x", element, "y"]})
+    assert things.find({"a": {"$in": [wanted]}}, projection={"a.$": 1})[0].body == {"a": [element]}
+    things.update_many({"a": {"$in": [wanted]}}, {"$set": {"a.$": "met"}})
+    assert things.get("1") == {"a": ["x", "met", "y"]}
+    asked = Filter.parse({"a": {"$nin": [wanted]}})
+    assert Filter.parse(asked.to_json()) == asked
 
 
 def test_update_many(people: Any) -> None:

@@ -494,3 +494,23 @@ def test_threads_that_record_more_than_is_kept(shared_place: Place) -> None:
         assert [each.result() for each in threads] == [40] * 4
         things.purge_expired()
         assert len(list(things.watch(after="oldest", timeout=0))) == 5
+
+
+def test_many_who_prune_never_wait_for_each_other(postgres_place: Place) -> None:
+    """What one deletes another would mark: PostgreSQL calls that a deadlock, and takes a second to."""
+    engine = sa.create_engine(postgres_place.url.replace("postgresql:", "postgresql+psycopg:"))
+    deadlocks = sa.text("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+    with engine.connect() as connection:
+        before = connection.execute(deadlocks).scalar_one()
+    with Store(postgres_place.url, **postgres_place.options) as store:
+        things = store.get_sync_collection("things", changes=True, changes_kept=1)
+        threads = [
+            InThread(lambda name=name: [things.put(name, n) for n in range(60)][-1])  # type: ignore[misc]
+            for name in "abcdefgh"
+        ]
+        assert [each.result() for each in threads] == [60] * 8
+        things.purge_expired()
+        assert len(list(things.watch(after="oldest", timeout=0))) == 1
+    with engine.connect() as connection:
+        assert connection.execute(deadlocks).scalar_one() == before
+    engine.dispose()
