@@ -18,6 +18,8 @@ from .collection_options import Changes, Settings
 from .crossing_async import finished, note, note_rollback, settle
 from .document import CollectionInfo, check_name
 from .errors import TransactionEnded
+from .memory.keys import collection_of
+from .memory.memory_async import AsyncMemory
 from .operations import AS_IT_IS, Configure, Drop, ListCollections, NewCollection, Operation, Rename
 from .options import check_flag
 from .threads import AwaitedJob, Job
@@ -38,6 +40,10 @@ class AsyncCollections:
 
     async def run(self, operation: Operation[T]) -> T:
         """Return the operation's result."""
+        raise NotImplementedError
+
+    def transaction(self) -> AbstractAsyncContextManager[AsyncTransaction]:
+        """Return a context in which operations take place as one, or not at all."""
         raise NotImplementedError
 
     async def get_collection(
@@ -77,6 +83,19 @@ class AsyncCollections:
         if settings != AS_IT_IS:
             await self.run(Configure(name, settings))
         return collection
+
+    def memory(self, namespace: str) -> AsyncMemory:
+        """Return a memory: values under keys, in a collection of its own. Whatever text the namespace is, it is
+        no other's. Raises `InvalidOption`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         await store.memory("bot").put("name", "Ada")
+        ...         return await store.memory("bot").get("name")
+        >>> asyncio.run(main())
+        'Ada'
+        """
+        return AsyncMemory(self, collection_of(namespace))
 
     def __getitem__(self, name: str) -> AsyncCollection:
         return AsyncCollection(self.run, self._codec, check_name(name), self._bell)

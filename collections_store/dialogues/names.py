@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ..document import spelled
 from ..errors import InvalidOption, shortened
 
 _LONGEST: Final = 150
@@ -65,20 +65,11 @@ class Namespace:
         return self.active, self.terminal, self.messages, self.finished, self.quarantine
 
     def _named(self, part: str) -> str:
-        begin = f"{_escaped(self.agent)}__{_escaped(self.component)}"
+        begin = f"{spelled(self.agent)}__{spelled(self.component)}"
         if len(begin) > _LONGEST:  # two underscores at its beginning: no escaped text has that
             text = json.dumps([self.agent, self.component])
             begin = f"__{hashlib.sha256(text.encode()).hexdigest()}"
         return f"dialogues__{begin}__{part}"
-
-
-def _escaped(text: str) -> str:
-    """Spell a text with letters, digits and `_xx`, each other byte: `__` does not come of it."""
-    return re.sub(rb"[^A-Za-z0-9]", _hexadecimal, text.encode("utf-8", "surrogatepass")).decode()
-
-
-def _hexadecimal(found: re.Match[bytes]) -> bytes:
-    return b"_%02x" % found.group()[0]
 
 
 def message_id(key: str, place: int) -> str:
