@@ -16,6 +16,8 @@ from .errors import CollectionsStoreError, TransactionEnded
 from .execution import translated
 from .memory.keys import collection_of
 from .memory.memory import Memory
+from .memory.skill_values import Policy
+from .memory.skills import COLLECTION, SkillMemory
 from .operations import (
     AS_IT_IS,
     Configure,
@@ -98,6 +100,26 @@ class Collections(ABC):
         'Ada'
         """
         return Memory(self, collection_of(namespace))
+
+    def skill_memory(
+        self,
+        *,
+        policy: Policy = "creator",
+        model: Callable[..., Any] | None = None,
+        ttl: Ttl = None,
+        collection: str = COLLECTION,
+    ) -> SkillMemory:
+        """Return what the skills of sessions remember, by the rules of Soul Machines' platform, in a collection. A
+        memory is a dict, or what `model` makes of its parts; see `SkillMemory` for `policy` and `ttl`. Raises
+        `InvalidName` and `InvalidOption`.
+
+        >>> with Store("sqlite://") as store:
+        ...     skills = store.skill_memory(policy="raise")
+        ...     count = skills.save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
+        ...     [each["value"] for each in skills.load("session 1", "weather")]
+        ['Bonn']
+        """
+        return SkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
 
     def __getitem__(self, name: str) -> Collection:
         return Collection(self.run, self._codec, check_name(name), self._bell)

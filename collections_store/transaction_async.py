@@ -20,6 +20,9 @@ from .document import CollectionInfo, check_name
 from .errors import TransactionEnded
 from .memory.keys import collection_of
 from .memory.memory_async import AsyncMemory
+from .memory.skill_values import Policy
+from .memory.skills import COLLECTION
+from .memory.skills_async import AsyncSkillMemory
 from .operations import AS_IT_IS, Configure, Drop, ListCollections, NewCollection, Operation, Rename
 from .options import check_flag
 from .threads import AwaitedJob, Job
@@ -96,6 +99,28 @@ class AsyncCollections:
         'Ada'
         """
         return AsyncMemory(self, collection_of(namespace))
+
+    def skill_memory(
+        self,
+        *,
+        policy: Policy = "creator",
+        model: Callable[..., Any] | None = None,
+        ttl: Ttl = None,
+        collection: str = COLLECTION,
+    ) -> AsyncSkillMemory:
+        """Return what the skills of sessions remember, by the rules of Soul Machines' platform, in a collection. A
+        memory is a dict, or what `model` makes of its parts; see `AsyncSkillMemory` for `policy` and `ttl`. Raises
+        `InvalidName` and `InvalidOption`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         skills = store.skill_memory(policy="raise")
+        ...         await skills.save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
+        ...         return [each["value"] for each in await skills.load("session 1", "weather")]
+        >>> asyncio.run(main())
+        ['Bonn']
+        """
+        return AsyncSkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
 
     def __getitem__(self, name: str) -> AsyncCollection:
         return AsyncCollection(self.run, self._codec, check_name(name), self._bell)

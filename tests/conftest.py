@@ -17,6 +17,7 @@ from hypothesis import core
 from postgres_server import NoPostgres, postgres_server
 
 from collections_store import AsyncChangeStream, AsyncStore, Store, schema
+from collections_store.memory import AsyncMemory, AsyncSkillMemory
 
 _seed = random.SystemRandom().randrange(2**32)
 
@@ -107,6 +108,8 @@ class Awaited:
                 return self._each(result)
             if isinstance(result, AsyncChangeStream):
                 return AwaitedStream(result, self._runner).started()
+            if isinstance(result, AsyncMemory | AsyncSkillMemory):
+                return Awaited(result, self._runner)
             if hasattr(result, "__aenter__"):
                 return AwaitedContext(result, self._runner)
             return self._runner.run(result) if inspect.iscoroutine(result) else result

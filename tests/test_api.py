@@ -25,7 +25,7 @@ from collections_store.dialogues import (
     Dialogues,
     DialogueStore,
 )
-from collections_store.memory import AsyncMemory, Memory
+from collections_store.memory import AsyncMemory, AsyncSkillMemory, Memory, SkillMemory
 
 DOORS: tuple[Any, ...] = (
     collections_store,
@@ -40,6 +40,7 @@ TWINS = [
     (Dialogues, AsyncDialogues),
     (DialogueStore, AsyncDialogueStore),
     (Memory, AsyncMemory),
+    (SkillMemory, AsyncSkillMemory),
     (ChangeStream, AsyncChangeStream),
 ]
 OTHER_NAMES = {"get_sync_collection": "get_collection", "close": "aclose"}
@@ -89,7 +90,15 @@ def test_everything_public_is_documented() -> None:
 def test_every_verb_has_an_example_that_runs() -> None:
     missing = [
         f"{kind.__name__}.{name}"
-        for kind in (Collection, AsyncCollection, Store, Memory, AsyncMemory)
+        for kind in (
+            Collection,
+            AsyncCollection,
+            Store,
+            Memory,
+            AsyncMemory,
+            SkillMemory,
+            AsyncSkillMemory,
+        )
         for name, verb in verbs(kind).items()
         if ">>>" not in (inspect.getdoc(verb) or "") and name not in {"close", "run"}
     ]

@@ -1,6 +1,7 @@
 """Memories: values under keys, in namespaces, for a while or for ever.
 
-`store.memory("bot")` gives a `Memory`, and that of an `AsyncStore` an `AsyncMemory`.
+`store.memory("bot")` gives a `Memory`, and that of an `AsyncStore` an `AsyncMemory`. `store.skill_memory()` gives the
+memories of a session's skills, by the rules of their platform.
 
 >>> from collections_store import Store
 >>> with Store("sqlite://") as store:
@@ -12,5 +13,7 @@
 from .entries import Entry
 from .memory import Memory
 from .memory_async import AsyncMemory
+from .skills import SkillMemory
+from .skills_async import AsyncSkillMemory
 
-__all__ = ["AsyncMemory", "Entry", "Memory"]
+__all__ = ["AsyncMemory", "AsyncSkillMemory", "Entry", "Memory", "SkillMemory"]
