@@ -446,6 +446,13 @@ def test_what_names_no_session_and_no_skill(skills: Any, id: Any) -> None:
         skills.end_session(id)
 
 
+def test_a_name_is_the_one_that_is_stored(open_store: Opener) -> None:
+    skills = open_store(nul="replace").skill_memory()
+    assert skills.save(S, "a", [private("x\0", "\0"), private("x\ufffd", "2")]) == 1
+    assert skills.load(S, "a") == [private("x\ufffd", "2")]
+    assert skills.save(S, "a", [private("x\0", "2")]) == 0
+
+
 def test_options_are_checked(store: Any) -> None:
     policies: list[Any] = ["everyone", None, 5, []]
     for policy in policies:
