@@ -58,6 +58,13 @@ def soak(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "-m", "soak", *session.posargs)
 
 
+@nox.session(name="hosts-smskillsdk", python=PYTHONS)
+def hosts_smskillsdk(session: nox.Session) -> None:
+    """What plugs into Soul Machines' SDK, with the SDK; `tests` runs these too."""
+    _install(session)
+    session.run("python", "-m", "pytest", "tests/integrations/test_smskillsdk.py")
+
+
 @nox.session(python=PYTHONS)
 def package(session: nox.Session) -> None:
     """Build the sdist, from it the wheel, and run the demo from that in a fresh environment."""

@@ -429,6 +429,7 @@ class Collection:
         function: Callable[[Any], Any],
         *,
         default: Any = ...,
+        ttl: Ttl = None,
         attempts: int = ATTEMPTS,
     ) -> Any:
         """Load a body, have `function` make another of it, and write that; returns what was written.
@@ -436,13 +437,15 @@ class Collection:
         If somebody else changed the object meanwhile, all of it begins anew, after a short pause of
         random length: nothing is lost, however many do this at once. `function` may be called
         several times, and must not change anything else. `default` is what it gets where there is no
-        object; without it, `DocumentNotFound` is raised. After so many `attempts` `VersionConflict` is.
+        object; without it, `DocumentNotFound` is raised. `ttl` is for an object that is made, as in `put`; one
+        that is there lives on as it was. After so many `attempts` `VersionConflict` is raised.
 
         >>> with Store("sqlite://") as store:
         ...     store["counters"].change("visits", lambda count: count + 1, default=0)
         1
         """
-        options = {"default": default, "attempts": check_attempts(attempts)}
+        life, most = read_ttl(ttl), check_attempts(attempts)
+        options = {"default": default, "ttl": life, "attempts": most}
         return self._follow(
             change(self.name, self._codec, check_id(id), check_function(function), options)
         )

@@ -13,6 +13,7 @@ from typing import Any, Final
 from .errors import InvalidId, InvalidName
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OTHERS: Final = re.compile(rb"[^A-Za-z0-9]")
 _NAME: Final = re.compile(r"[A-Za-z0-9_]{1,200}", re.ASCII)
 
 
@@ -116,6 +117,19 @@ def check_name(name: object) -> str:
     if isinstance(name, str) and _NAME.fullmatch(name):
         return str.__str__(name)
     raise InvalidName(name)
+
+
+def spelled(text: str) -> str:
+    """Spell a text with what names may have: letters, digits and, each other byte, `_xx`. No two texts are
+    spelled alike, and `__` does not come of any.
+
+    >>> spelled("my-shop")
+    'my_2dshop'
+    """
+    spelt = _OTHERS.sub(
+        lambda byte: b"_%02x" % byte.group()[0], text.encode(errors="surrogatepass")
+    )
+    return spelt.decode()
 
 
 MAX_ID_BYTES = 2000

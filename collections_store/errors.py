@@ -33,6 +33,7 @@ so `except KeyError` and `except CollectionNotFound` both work::
     ├── DialogueNotFound (KeyError)          there is no such dialogue
     ├── DialogueConflict (RuntimeError)      another process wrote to the same dialogue
     ├── DialoguesNotSaved (RuntimeError)     some dialogues could not be saved, the others were
+    ├── NotTheCreator (PermissionError)      a skill changes a memory that another one made
     ├── StoreClosed (RuntimeError)           the store was closed, or inherited through a fork
     ├── TransactionEnded (RuntimeError)      the transaction is over: committed or rolled back
     ├── MissingExtra (ImportError)           an optional dependency is not installed
@@ -318,6 +319,19 @@ class DialoguesNotSaved(CollectionsStoreError, RuntimeError):
         more = f", and {len(others):,} more" if others else ""
         super().__init__(f"{shortened(label, 200)} was not saved: {first}{more}")
         self.errors = errors
+
+
+class NotTheCreator(CollectionsStoreError, PermissionError):
+    """A `skill` gave back the PUBLIC memory `name` with another value, and `creator` made it. Nothing was
+    written.
+    """
+
+    def __init__(self, name: str, creator: str, skill: str) -> None:
+        super().__init__(
+            f"memory {shortened(name)}: skill {shortened(creator)} made it, so {shortened(skill)} cannot "
+            "change it: give it back as it was, leave it out, or use another policy"
+        )
+        self.name, self.creator, self.skill = name, creator, skill
 
 
 class InvalidOperand(CollectionsStoreError, ValueError):

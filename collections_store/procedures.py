@@ -263,7 +263,7 @@ def change(
         text = codec.encode((yield Call(function, begun)))
         try:
             if found is None:
-                yield Insert(collection, id, text)
+                yield Insert(collection, id, text, options["ttl"])
             else:
                 yield Rewrite(collection, found, text)
         except VersionConflict as error:

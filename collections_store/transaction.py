@@ -14,6 +14,10 @@ from .collection_options import Changes, Settings
 from .document import CollectionInfo, check_name
 from .errors import CollectionsStoreError, TransactionEnded
 from .execution import translated
+from .memory.keys import collection_of
+from .memory.memory import Memory
+from .memory.skill_values import Policy
+from .memory.skills import COLLECTION, SkillMemory
 from .operations import (
     AS_IT_IS,
     Configure,
@@ -45,6 +49,10 @@ class Collections(ABC):
     @abstractmethod
     def run(self, operation: Operation[T]) -> T:
         """Return the operation's result."""
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Return a context in which operations take place as one, or not at all."""
 
     def get_sync_collection(
         self,
@@ -81,6 +89,37 @@ class Collections(ABC):
         if settings != AS_IT_IS:
             self.run(Configure(name, settings))
         return collection
+
+    def memory(self, namespace: str) -> Memory:
+        """Return a memory: values under keys, in a collection of its own. Whatever text the namespace is, it is
+        no other's. Raises `InvalidOption`.
+
+        >>> with Store("sqlite://") as store:
+        ...     version = store.memory("bot").put("name", "Ada")
+        ...     store.memory("bot").get("name")
+        'Ada'
+        """
+        return Memory(self, collection_of(namespace))
+
+    def skill_memory(
+        self,
+        *,
+        policy: Policy = "creator",
+        model: Callable[..., Any] | None = None,
+        ttl: Ttl = None,
+        collection: str = COLLECTION,
+    ) -> SkillMemory:
+        """Return what the skills of sessions remember, by the rules of Soul Machines' platform, in a collection. A
+        memory is a dict, or what `model` makes of its parts; see `SkillMemory` for `policy` and `ttl`. Raises
+        `InvalidName` and `InvalidOption`.
+
+        >>> with Store("sqlite://") as store:
+        ...     skills = store.skill_memory(policy="raise")
+        ...     count = skills.save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
+        ...     [each["value"] for each in skills.load("session 1", "weather")]
+        ['Bonn']
+        """
+        return SkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
 
     def __getitem__(self, name: str) -> Collection:
         return Collection(self.run, self._codec, check_name(name), self._bell)

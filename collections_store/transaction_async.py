@@ -19,6 +19,11 @@ from .crossing_async import finished, note, note_rollback, settle
 from .document import CollectionInfo, check_name
 from .errors import TransactionEnded
 from .jobs import AwaitedJob, Job
+from .memory.keys import collection_of
+from .memory.memory_async import AsyncMemory
+from .memory.skill_values import Policy
+from .memory.skills import COLLECTION
+from .memory.skills_async import AsyncSkillMemory
 from .operations import AS_IT_IS, Configure, Drop, ListCollections, NewCollection, Operation, Rename
 from .options import check_flag
 from .transaction import INNER_OVER, OUT_OF_ORDER, Bound, leave
@@ -38,6 +43,10 @@ class AsyncCollections:
 
     async def run(self, operation: Operation[T]) -> T:
         """Return the operation's result."""
+        raise NotImplementedError
+
+    def transaction(self) -> AbstractAsyncContextManager[AsyncTransaction]:
+        """Return a context in which operations take place as one, or not at all."""
         raise NotImplementedError
 
     async def get_collection(
@@ -77,6 +86,41 @@ class AsyncCollections:
         if settings != AS_IT_IS:
             await self.run(Configure(name, settings))
         return collection
+
+    def memory(self, namespace: str) -> AsyncMemory:
+        """Return a memory: values under keys, in a collection of its own. Whatever text the namespace is, it is
+        no other's. Raises `InvalidOption`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         await store.memory("bot").put("name", "Ada")
+        ...         return await store.memory("bot").get("name")
+        >>> asyncio.run(main())
+        'Ada'
+        """
+        return AsyncMemory(self, collection_of(namespace))
+
+    def skill_memory(
+        self,
+        *,
+        policy: Policy = "creator",
+        model: Callable[..., Any] | None = None,
+        ttl: Ttl = None,
+        collection: str = COLLECTION,
+    ) -> AsyncSkillMemory:
+        """Return what the skills of sessions remember, by the rules of Soul Machines' platform, in a collection. A
+        memory is a dict, or what `model` makes of its parts; see `AsyncSkillMemory` for `policy` and `ttl`. Raises
+        `InvalidName` and `InvalidOption`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         skills = store.skill_memory(policy="raise")
+        ...         await skills.save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
+        ...         return [each["value"] for each in await skills.load("session 1", "weather")]
+        >>> asyncio.run(main())
+        ['Bonn']
+        """
+        return AsyncSkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
 
     def __getitem__(self, name: str) -> AsyncCollection:
         return AsyncCollection(self.run, self._codec, check_name(name), self._bell)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,12 +33,20 @@ class Wait:
 
 
 class Watching:
-    """A place in the changes of a collection, which moves on; raises `InvalidToken` and `InvalidOption`."""
+    """A place in the changes of a collection, which moves on; raises `InvalidToken` and `InvalidOption`.
+    `shown` makes of a change what its taker sees.
+    """
 
     def __init__(
-        self, collection: str, wanted: Wanted, *, after: str | None, timeout: float | None
+        self,
+        collection: str,
+        wanted: Wanted,
+        *,
+        after: str | None,
+        timeout: float | None,
+        shown: Callable[[Change], Change] | None = None,
     ) -> None:
-        self.collection, self._wanted = collection, wanted
+        self.collection, self._wanted, self._shown = collection, wanted, shown
         self._timeout, self.token = _check_timeout(timeout), _check_after(after)
         """Where to go on: behind what was taken, and what the filter left out since."""
         self.closed = False
@@ -77,7 +86,7 @@ class Watching:
             return None
         change = self._ready.popleft()
         self.token = change.token if self._ready else self._here().to_token(self.collection)
-        return change
+        return change if self._shown is None else self._shown(change)
 
     def _took(self, changes: Changes) -> None:
         self._place = changes.place

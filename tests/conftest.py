@@ -26,6 +26,7 @@ from collections_store.dialogues import (
     Dialogues,
     DialogueStore,
 )
+from collections_store.memory import AsyncMemory, AsyncSkillMemory
 
 _seed = random.SystemRandom().randrange(2**32)
 
@@ -116,6 +117,8 @@ class Awaited:
                 return self._each(result)
             if isinstance(result, AsyncChangeStream):
                 return AwaitedStream(result, self._runner).started()
+            if isinstance(result, AsyncMemory | AsyncSkillMemory):
+                return Awaited(result, self._runner)
             if hasattr(result, "__aenter__"):
                 return AwaitedContext(result, self._runner)
             return self._runner.run(result) if inspect.iscoroutine(result) else result

@@ -8,6 +8,7 @@ import pytest
 
 import collections_store
 import collections_store.dialogues
+import collections_store.memory
 from collections_store import (
     AsyncChangeStream,
     AsyncCollection,
@@ -24,8 +25,13 @@ from collections_store.dialogues import (
     Dialogues,
     DialogueStore,
 )
+from collections_store.memory import AsyncMemory, AsyncSkillMemory, Memory, SkillMemory
 
-DOORS: tuple[Any, ...] = (collections_store, collections_store.dialogues)
+DOORS: tuple[Any, ...] = (
+    collections_store,
+    collections_store.dialogues,
+    collections_store.memory,
+)
 """The packages whose names are public."""
 TWINS = [
     (Collection, AsyncCollection),
@@ -33,6 +39,8 @@ TWINS = [
     (Transaction, AsyncTransaction),
     (Dialogues, AsyncDialogues),
     (DialogueStore, AsyncDialogueStore),
+    (Memory, AsyncMemory),
+    (SkillMemory, AsyncSkillMemory),
     (ChangeStream, AsyncChangeStream),
 ]
 OTHER_NAMES = {"get_sync_collection": "get_collection", "close": "aclose"}
@@ -82,7 +90,15 @@ def test_everything_public_is_documented() -> None:
 def test_every_verb_has_an_example_that_runs() -> None:
     missing = [
         f"{kind.__name__}.{name}"
-        for kind in (Collection, AsyncCollection, Store)
+        for kind in (
+            Collection,
+            AsyncCollection,
+            Store,
+            Memory,
+            AsyncMemory,
+            SkillMemory,
+            AsyncSkillMemory,
+        )
         for name, verb in verbs(kind).items()
         if ">>>" not in (inspect.getdoc(verb) or "") and name not in {"close", "run"}
     ]
@@ -127,6 +143,7 @@ def _parameters(verb: Any) -> list[str]:
         .replace("AsyncConnection", "Connection")
         .replace("AsyncTransaction", "Transaction")
         .replace("AsyncComponent", "Component")
+        .replace("AsyncScope", "Scope")
         .replace("Awaitable[T]", "T")
         .replace("sa.Connection", "Connection")
         for parameter in inspect.signature(verb).parameters.values()

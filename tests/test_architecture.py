@@ -1,6 +1,7 @@
 """The house rules: which room may know what (docs/explanation/architecture.md)."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -157,6 +158,18 @@ FLOORS = [
     {"change_stream", "change_stream_async"},
     {"collection"},
     {"collection_async"},
+    {
+        "memory",
+        "memory.entries",
+        "memory.keys",
+        "memory.memory",
+        "memory.memory_async",
+        "memory.skill_saving",
+        "memory.skill_values",
+        "memory.skills",
+        "memory.skills_async",
+        "memory.values",
+    },
     {"transaction"},
     {"transaction_async"},
     {"components"},
@@ -185,6 +198,7 @@ FLOORS = [
         "dialogues.settings",
         "dialogues.writing",
     },
+    {"integrations", "integrations.smskillsdk"},
     {"cli"},
     {"__main__"},
 ]
@@ -389,6 +403,27 @@ def test_foreign_errors_are_named_in_the_dialects_only(room: Room) -> None:
             assert not re.search(r"sqlite3|psycopg|DBAPIError", ast.unparse(node.type)), room.name
 
 
+def test_an_integration_knows_the_front_door_and_its_framework(room: Room) -> None:
+    if not room.name.startswith("integrations."):
+        return
+    doors = {"collections_store", "collections_store.memory", "collections_store.dialogues"}
+    framework = room.name.split(".")[1]
+    for target, lazy in room.imports():
+        top = target.split(".")[0]
+        if top == "collections_store":
+            assert target in doors or target.rpartition(".")[0] in doors, target
+            assert target in doors or target.rpartition(".")[2] in _public(target), target
+        elif top == framework:
+            assert lazy, f"{room.name} imports {target} before it is needed"
+        else:
+            assert top in sys.stdlib_module_names | {"__future__"}, target
+
+
+def _public(target: str) -> list[str]:
+    names: list[str] = importlib.import_module(target.rpartition(".")[0]).__all__
+    return names
+
+
 def test_migrations_never_import_the_library() -> None:
     for path in (PROJECT / "migrations").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -400,7 +435,8 @@ def test_migrations_never_import_the_library() -> None:
 def test_the_front_door_is_light() -> None:
     script = (
         "import sys, collections_store; "
-        "heavy = {'alembic', 'click', 'rich', 'pydantic', 'psycopg', 'jsonschema', 'sqlalchemy.orm', 'mako'}; "
+        "heavy = {'alembic', 'click', 'rich', 'pydantic', 'psycopg', 'jsonschema', 'sqlalchemy.orm', 'mako', "
+        "'collections_store.integrations'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )
     result = subprocess.run(

@@ -31,6 +31,7 @@ import sqlalchemy as sa
 
 import collections_store
 import collections_store.dialogues
+import collections_store.memory
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -173,7 +174,11 @@ def expect(block: Block, shown: str, printed: str) -> None:
         pytest.fail(f"{name_of(block.page)}, line {block.line}\n{difference}", pytrace=False)
 
 
-DOORS: tuple[Any, ...] = (collections_store, collections_store.dialogues)
+DOORS: tuple[Any, ...] = (
+    collections_store,
+    collections_store.dialogues,
+    collections_store.memory,
+)
 """The packages whose names are public."""
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
+from ..document import spelled
 from ..errors import InvalidOption, shortened
 
 _LONGEST: Final = 150
@@ -76,20 +76,11 @@ class Namespace:
 @lru_cache(maxsize=256)
 def _begin(agent: str, component: str) -> str:
     """Return what the names have in common; every message asks for some of them."""
-    begin = f"{_escaped(agent)}__{_escaped(component)}"
+    begin = f"{spelled(agent)}__{spelled(component)}"
     if len(begin) > _LONGEST:  # two underscores at its beginning: no escaped text has that
         text = json.dumps([agent, component], ensure_ascii=False)
         begin = f"__{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
     return begin
-
-
-def _escaped(text: str) -> str:
-    """Spell a text with letters, digits and `_xx`, each other byte: `__` does not come of it."""
-    return re.sub(rb"[^A-Za-z0-9]", _hexadecimal, text.encode("utf-8", "surrogatepass")).decode()
-
-
-def _hexadecimal(found: re.Match[bytes]) -> bytes:
-    return b"_%02x" % found.group()[0]
 
 
 def message_id(key: str, place: int) -> str:

@@ -25,6 +25,8 @@ from collections_store import (
     UpdateOne,
     UpdateResult,
 )
+from collections_store.integrations import smskillsdk
+from collections_store.memory import AsyncSkillMemory, SkillMemory
 
 
 def sync(store: Store, connection: Any) -> None:
@@ -60,8 +62,12 @@ def sync(store: Store, connection: Any) -> None:
     assert_type(things.bulk_write(requests), BulkWriteResult)
     assert_type(things.touch("a", ttl=5), bool)
     assert_type(things.purge_expired(), int)
+    assert_type(store.skill_memory(policy="raise"), SkillMemory)
+    assert_type(smskillsdk.skill_memory(store), SkillMemory)
+    assert_type(store.skill_memory().save("session", "skill", []), int)
     with store.transaction() as tx, tx.transaction() as inner:
         assert_type(tx, Transaction)
+        assert_type(smskillsdk.skill_memory(tx), SkillMemory)
         assert_type(inner["things"], Collection)
     with store as same:
         assert_type(same, Store)
@@ -81,8 +87,11 @@ async def awaited(store: AsyncStore) -> None:
     assert_type(await things.bulk_write([InsertOne(1)], ordered=False), BulkWriteResult)
     assert_type(await things.put_many({"a": 1}, mode="insert"), PutManyResult)
     await store.get_collection("things", ttl=60, changes="after")
+    assert_type(smskillsdk.skill_memory(store), AsyncSkillMemory)
+    assert_type(await store.skill_memory(ttl=60).end_session("session"), int)
     async with store.transaction() as tx, tx.transaction() as inner:
         assert_type(tx, AsyncTransaction)
+        assert_type(tx.skill_memory(), AsyncSkillMemory)
         assert_type(inner["things"], AsyncCollection)
 
     async def count(tx: AsyncTransaction) -> int:

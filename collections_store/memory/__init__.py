@@ -1,0 +1,19 @@
+"""Memories: values under keys, in namespaces, for a while or for ever.
+
+`store.memory("bot")` gives a `Memory`, and that of an `AsyncStore` an `AsyncMemory`. `store.skill_memory()` gives the
+memories of a session's skills, by the rules of their platform.
+
+>>> from collections_store import Store
+>>> with Store("sqlite://") as store:
+...     version = store.memory("bot").put("name", "Ada")
+...     store.memory("bot").get("name")
+'Ada'
+"""
+
+from .entries import Entry
+from .memory import Memory
+from .memory_async import AsyncMemory
+from .skills import SkillMemory
+from .skills_async import AsyncSkillMemory
+
+__all__ = ["AsyncMemory", "AsyncSkillMemory", "Entry", "Memory", "SkillMemory"]

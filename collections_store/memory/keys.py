@@ -1,0 +1,87 @@
+"""Which object of a collection a key of a memory is: the places of namespaces within each other."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ..document import spelled
+from ..errors import InvalidOption, shortened
+
+_KEY: Final = "/"
+"""Before a key; a digit comes right after it, and begins what lies further within."""
+_NAMESPACE: Final = ":"
+_SESSION: Final = ";"
+_LONGEST: Final = 150
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """A namespace of keys.
+
+    An object's id is the parts of its namespace, each with its length before it, and the key: so no key and no
+    name, whatever they hold, are taken for others.
+
+    >>> Space().within("room", "42").id_of("topic")
+    '4:room2:42/topic'
+    """
+
+    path: str = ""
+    names: tuple[str, ...] = field(default=(), compare=False)
+
+    def within(self, *names: str) -> Space:
+        """Return a namespace in this one; raises `InvalidOption`."""
+        return self._with(names, _NAMESPACE)
+
+    def session(self, name: str) -> Space:
+        """Return the namespace of a session, which is no other's."""
+        return self._with((name,), _SESSION)
+
+    def id_of(self, key: Any) -> str:
+        """Return the id of the object that a key is of; raises `InvalidOption`."""
+        if not isinstance(key, str):
+            raise InvalidOption("key", f"{shortened(key)} is no text")
+        return f"{self.path}{_KEY}{key}"
+
+    def key_of(self, id: str) -> str:
+        """Return the key of an object of this namespace."""
+        return id[len(self.path) + 1 :]
+
+    def keys(self, prefix: str = "", after: str | None = None) -> dict[str, Any]:
+        """Return the filter of the keys of this namespace that begin so, past a key."""
+        first = self.id_of(prefix)
+        asked = {"$gte": first} if after is None else {"$gte": first, "$gt": self.id_of(after)}
+        return {"$id": {**asked, "$lt": _following(first)}}
+
+    def everything(self) -> dict[str, Any]:
+        """Return the filter of the keys of this namespace and of all within it."""
+        return {"$id": {"$gte": f"{self.path}{_KEY}", "$lt": f"{self.path}:"}}
+
+    def _with(self, names: tuple[Any, ...], kind: str) -> Space:
+        if not names:
+            raise InvalidOption("namespace", "give it a name")
+        path = self.path
+        for name in names:
+            if not isinstance(name, str):
+                raise InvalidOption("namespace", f"{shortened(name)} is no text")
+            path += f"{len(name)}{kind}{name}"
+        return Space(path, (*self.names, *names))
+
+
+def _following(prefix: str) -> str:
+    """Return the first text past all that begin with `prefix`."""
+    last = ord(prefix[-1])
+    if last == 0x10FFFF:
+        return _following(prefix[:-1])
+    return prefix[:-1] + chr(0xE000 if last == 0xD7FF else last + 1)
+
+
+def collection_of(namespace: Any) -> str:
+    """Return the name of the collection that a memory is kept in; raises `InvalidOption`."""
+    if not isinstance(namespace, str) or not namespace:
+        raise InvalidOption("namespace", f"{shortened(namespace)} is no text, or an empty one")
+    name = spelled(namespace)
+    if len(name) > _LONGEST:  # two underscores at its beginning: no spelled text has that
+        name = f"__{hashlib.sha256(namespace.encode(errors='surrogatepass')).hexdigest()}"
+    return f"memory__{name}"

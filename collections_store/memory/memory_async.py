@@ -1,0 +1,455 @@
+"""A memory: values under keys, in namespaces, for a while or for ever; for asyncio."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
+
+from ..bell import Bell
+from ..change import Wanted
+from ..change_stream_async import AsyncChangeStream
+from ..codec import Codec
+from ..collection import Ttl
+from ..collection_async import AsyncCollection
+from ..collection_options import Changes, Settings
+from ..errors import DocumentNotFound
+from ..filter import Filter
+from ..operations import AS_IT_IS, Configure, Operation
+from ..watching import Watching, check_bell
+from .entries import ABSENT, adding, as_json, entry_of, left, read_limit, seen_by
+from .keys import Space
+from .memory import REQUEST_TTL, Entries, Strings
+from .values import from_json, to_json
+
+T = TypeVar("T")
+
+
+class AsyncScope(Protocol):
+    """What runs operations, and hands out transactions: a store, or a transaction."""
+
+    _codec: Codec
+    _bell: Bell | None
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result."""
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        """Return the context of a transaction, or of a part of one."""
+
+
+class AsyncMemory:
+    """Values under keys, in namespaces: `store.memory("bot")`.
+
+    A key is text, a value is JSON or one of Python's types `datetime` (with its zone), `date`, `time`, `timedelta`,
+    `UUID`, `Decimal`, `bytes`, `set`, `frozenset`, `tuple`, an integer of any size; it comes back as it was. `with`
+    a memory clears it at the end, which is what `session` and `request` are for.
+
+    `ttl` is seconds, or a timedelta, and `math.inf` for ever; a value written without one lives as long as the
+    memory says: for ever, but for those of a session that has a `ttl`. Each verb raises what a collection's does.
+
+    >>> from datetime import date
+    >>> async def main():
+    ...     async with AsyncStore("sqlite://") as store:
+    ...         room = store.memory("bot").namespace("room", "42")
+    ...         version = await room.put("topic", {"name": "tea", "since": date(2026, 11, 21)})
+    ...         return (await room.get("topic"))["since"].year, await room.get("nothing", "of the kind")
+    >>> asyncio.run(main())
+    (2026, 'of the kind')
+    """
+
+    def __init__(
+        self,
+        scope: AsyncScope,
+        collection: str,
+        space: Space = Space(),  # noqa: B008 - it is frozen
+        *,
+        ttl: Ttl = None,
+        sliding: bool = False,
+    ) -> None:
+        self._scope, self._space = scope, space
+        self._ttl, self._sliding = ttl, sliding
+        self._objects = AsyncCollection(scope.run, scope._codec, collection, scope._bell)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'/'.join((self._objects.name, *self._space.names))!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.end()
+
+    def namespace(self, *names: str) -> AsyncMemory:
+        """Return the memory of a namespace in this one; `namespace("a", "b")` is that of "b" in "a".
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return store.memory("bot").namespace("room", "42")
+        >>> asyncio.run(main())
+        AsyncMemory('memory__bot/room/42')
+        """
+        return self._at(self._space.within(*names), self._ttl, self._sliding)
+
+    def session(self, id: str, *, ttl: Ttl = None, sliding: bool = False) -> AsyncMemory:
+        """Return the memory of a session, which no namespace is the same as. What is written there lives for
+        `ttl`; with `sliding`, each time that it is read or written anew. `end` clears it.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         async with store.memory("bot").session("ada", ttl=1800, sliding=True) as session:
+        ...             version = await session.put("cart", ["tea"])
+        ...         return await store.memory("bot").session("ada").get("cart", "nothing")
+        >>> asyncio.run(main())
+        'nothing'
+        """
+        return self._at(self._space.session(id), ttl, sliding)
+
+    def request(self) -> AsyncMemory:
+        """Return a memory of its own, for one request: `with memory.request() as session:`. Should the process
+        be killed before its end, it lives for a day.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store, store.memory("bot").request() as session:
+        ...         version = await session.put("step", 1)
+        ...         return await session.get("step")
+        >>> asyncio.run(main())
+        1
+        """
+        return self.session(secrets.token_hex(16), ttl=REQUEST_TTL)
+
+    async def end(self) -> int:
+        """Delete all that is in this memory, and in the namespaces and sessions within it; returns how many
+        values.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         version = await store.memory("bot").namespace("room").put("topic", "tea")
+        ...         return await store.memory("bot").end()
+        >>> asyncio.run(main())
+        1
+        """
+        return (await self._objects.delete_many(self._space.everything())).deleted_count
+
+    async def get(self, key: str, default: Any = None) -> Any:
+        """Return the value under a key, or `default` where there is none; 0, "", None and False are values.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         version = await store.memory("bot").put("count", 0)
+        ...         return await store.memory("bot").get("count", 7)
+        >>> asyncio.run(main())
+        0
+        """
+        found, value = await self.fetch(key)
+        return value if found else default
+
+    async def fetch(self, key: str) -> tuple[bool, Any]:
+        """Return whether there is a value under a key, and the value.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store.memory("bot").fetch("name")
+        >>> asyncio.run(main())
+        (False, None)
+        """
+        id = self._space.id_of(key)
+        body = await self._objects.get(id, ABSENT)
+        if body is ABSENT:
+            return False, None
+        if self._sliding:
+            await self._objects.touch(id)
+        return True, from_json(body)
+
+    async def put(
+        self,
+        key: str,
+        value: Any,
+        *,
+        ttl: Ttl = None,
+        if_absent: bool = False,
+        if_version: int | None = None,
+    ) -> int:
+        """Write a value under a key; returns its version. `if_absent` writes only where there is none,
+        `if_version` only in the place of that version; else `VersionConflict` is raised.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store.memory("bot").put("name", "Ada", ttl=60, if_absent=True)
+        >>> asyncio.run(main())
+        1
+        """
+        life = self._ttl if ttl is None else ttl
+        how: dict[str, Any] = {"ttl": life, "if_absent": if_absent, "if_version": if_version}
+        return await self._objects.put(self._space.id_of(key), to_json(value), **how)
+
+    async def delete(self, key: str, default: Any = None) -> Any:
+        """Delete the value under a key, and return it; `default` where there is none.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         version = await store.memory("bot").put("name", "Ada")
+        ...         return await store.memory("bot").delete("name"), await store.memory("bot").delete("name", "nobody")
+        >>> asyncio.run(main())
+        ('Ada', 'nobody')
+        """
+        found = await self._objects.find_one_and_delete({"$id": self._space.id_of(key)})
+        return default if found is None else from_json(found.body)
+
+    async def pop(self, key: str) -> Any:
+        """Delete the value under a key, and return it; raises `DocumentNotFound`, a `KeyError`, where there is
+        none.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         version = await store.memory("bot").put("name", "Ada")
+        ...         return await store.memory("bot").pop("name")
+        >>> asyncio.run(main())
+        'Ada'
+        """
+        value = await self.delete(key, ABSENT)
+        if value is ABSENT:
+            raise DocumentNotFound(self._objects.name, self._space.id_of(key))
+        return value
+
+    async def increment(self, key: str, by: float = 1, initial: float = 0) -> Any:
+        """Add to the number under a key, which is `initial` where there is none; returns the new one. However
+        many do this at once, none is lost.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store.memory("bot").increment("visits"), await store.memory("bot").increment("visits", by=2)
+        >>> asyncio.run(main())
+        (1, 3)
+        """
+        return await self.change(key, adding(key, by), default=initial)
+
+    async def change(self, key: str, function: Callable[[Any], Any], *, default: Any = ...) -> Any:
+        """Load the value under a key, call a function with it, and write what that returns; returns it. If somebody
+        else changed the value meanwhile, all of it begins anew. `default` is what the function gets where
+        there is no value; without it, `DocumentNotFound` is raised.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store.memory("bot").change("names", lambda names: names | {"Ada"}, default=set())
+        >>> asyncio.run(main())
+        {'Ada'}
+        """
+        begun = default if default is ... else to_json(default)
+        id = self._space.id_of(key)
+        how: dict[str, Any] = {"default": begun, "ttl": self._ttl}
+        return from_json(await self._objects.change(id, as_json(function), **how))
+
+    async def keys(
+        self, prefix: str = "", *, after: str | None = None, limit: int = 100
+    ) -> Strings:
+        """Return the keys that begin with a prefix, in order, up to `limit`, past the key `after`: the last of
+        one page begins the next.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         result = await store.memory("bot").put_many({"user/ada": 1, "user/bob": 2, "room/1": 3})
+        ...         return await store.memory("bot").keys("user/"), await store.memory("bot").keys(limit=2, after="room/1")
+        >>> asyncio.run(main())
+        (['user/ada', 'user/bob'], ['user/ada', 'user/bob'])
+        """
+        return [each.key for each in await self.items(prefix, after=after, limit=limit)]
+
+    async def items(
+        self, prefix: str = "", *, after: str | None = None, limit: int = 100
+    ) -> Entries:
+        """Return what is under these keys: entries with `key`, `value`, `version` and `expires_at`. Each
+        unpacks as the pair of key and value.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         version = await store.memory("bot").put("name", "Ada")
+        ...         return dict(await store.memory("bot").items())
+        >>> asyncio.run(main())
+        {'name': 'Ada'}
+        """
+        asked = self._space.keys(prefix, after)
+        found = await self._objects.find(asked, sort="$id", limit=read_limit(limit))
+        return [entry_of(self._space, each) for each in found]
+
+    async def count(self, prefix: str = "") -> int:
+        """Return how many keys begin with a prefix.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store.memory("bot").count("user/")
+        >>> asyncio.run(main())
+        0
+        """
+        return await self._objects.count(self._space.keys(prefix))
+
+    async def find(
+        self, filter: Any = None, equals: Any = ..., *, limit: int | None = None
+    ) -> Entries:
+        """Return the entries of this namespace whose values match a filter, in the order in which they came
+        into being. A value that is no JSON object is `$body` to it, and a date a text in `$date`: see
+        the reference.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         result = await store.memory("bot").put_many({"ada": {"city": "Berlin"}, "bob": 3})
+        ...         return [each.key for each in await store.memory("bot").find("city", "Berlin")]
+        >>> asyncio.run(main())
+        ['ada']
+        """
+        asked = Filter.parse(self._space.keys()) & Filter.parse(filter, equals, self._scope._codec)
+        return [
+            entry_of(self._space, each) for each in await self._objects.find(asked, limit=limit)
+        ]
+
+    async def clear(self, prefix: str = "") -> int:
+        """Delete the values under the keys that begin with a prefix; returns how many. Namespaces and sessions
+        within this one stay: see `end`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         result = await store.memory("bot").put_many({"user/ada": 1, "user/bob": 2, "room/1": 3})
+        ...         return await store.memory("bot").clear("user/")
+        >>> asyncio.run(main())
+        2
+        """
+        return (await self._objects.delete_many(self._space.keys(prefix))).deleted_count
+
+    async def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
+        """Return the values under those keys that there are, in the order asked.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         result = await store.memory("bot").put_many({"a": 1, "b": 2})
+        ...         return await store.memory("bot").get_many(["b", "c"])
+        >>> asyncio.run(main())
+        {'b': 2}
+        """
+        found = await self._objects.get_many([self._space.id_of(key) for key in keys])
+        return {self._space.key_of(id): from_json(body) for id, body in found.items()}
+
+    async def put_many(self, values: Mapping[str, Any], *, ttl: Ttl = None) -> int:
+        """Write values under their keys, all or none; returns how many.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store.memory("bot").put_many({"a": 1, "b": 2})
+        >>> asyncio.run(main())
+        2
+        """
+        bodies = {self._space.id_of(key): to_json(value) for key, value in values.items()}
+        life = self._ttl if ttl is None else ttl
+        await self._objects.put_many(bodies, ttl=life, atomic=True)
+        return len(bodies)
+
+    async def delete_many(self, keys: Iterable[str]) -> int:
+        """Delete the values under those keys, all at once; returns how many there were.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store.memory("bot").delete_many(["a", "b"])
+        >>> asyncio.run(main())
+        0
+        """
+        return await self._objects.remove_many([self._space.id_of(key) for key in keys])
+
+    async def touch(self, key: str) -> bool:
+        """Have a value live from now on for as long as it was given; tells whether it is there.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store.memory("bot").touch("name")
+        >>> asyncio.run(main())
+        False
+        """
+        return await self._objects.touch(self._space.id_of(key))
+
+    async def expire(self, key: str, ttl: float | timedelta) -> bool:
+        """Have a value live for `ttl` from now on; tells whether it is there.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         version = await store.memory("bot").put("name", "Ada")
+        ...         return await store.memory("bot").expire("name", ttl=60)
+        >>> asyncio.run(main())
+        True
+        """
+        return await self._objects.touch(self._space.id_of(key), ttl=ttl)
+
+    async def ttl(self, key: str) -> float | None:
+        """Return for how many seconds a value will live; infinity: for ever; None: there is none.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         version = await store.memory("bot").put("name", "Ada")
+        ...         return await store.memory("bot").ttl("name")
+        >>> asyncio.run(main())
+        inf
+        """
+        return left(await self._objects.document(self._space.id_of(key)))
+
+    def watch(
+        self, prefix: str = "", *, after: str | None = None, timeout: float | None = None
+    ) -> AsyncChangeStream:
+        """Return the changes of the values whose keys begin with a prefix, as they come: as `Collection.watch`
+        does, with the key for `id` and the value for `body`. The memory must record them: see `configure`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         memory = store.memory("bot")
+        ...         await memory.configure(changes="after")
+        ...         version = await memory.put("name", "Ada")
+        ...         return [(each.id, each.body) async for each in memory.watch(after="oldest", timeout=0)]
+        >>> asyncio.run(main())
+        [('name', 'Ada')]
+        """
+        bell, codec = check_bell(self._scope._bell), self._scope._codec
+        wanted, how = Wanted.parse(self._space.keys(prefix), None, codec), seen_by(self._space)
+        watching = Watching(self._objects.name, wanted, after=after, timeout=timeout, shown=how)
+        return AsyncChangeStream(self._scope.run, bell, watching)
+
+    async def configure(
+        self, *, changes: Changes = None, changes_kept: int | None = None, changes_ttl: Ttl = None
+    ) -> None:
+        """Have the changes of this memory, and of all namespaces in it, recorded for `watch`: see
+        `Store.get_sync_collection`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         await store.memory("bot").configure(changes="after", changes_kept=1000)
+        >>> asyncio.run(main())
+        """
+        kept: dict[str, Any] = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
+        settings = Settings.parse(ttl=None, sliding=None, changes=changes, **kept)
+        if settings != AS_IT_IS:
+            await self._scope.run(Configure(self._objects.name, settings))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncMemory]:
+        """Return a context in which several verbs take place as one, or not at all: see
+        `Store.transaction`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         async with store.memory("bot").transaction() as memory:
+        ...             version = await memory.put("a", 1)
+        ...             version = await memory.put("b", 2)
+        ...         return await store.memory("bot").count()
+        >>> asyncio.run(main())
+        2
+        """
+        async with self._scope.transaction() as tx:
+            yield AsyncMemory(
+                tx, self._objects.name, self._space, ttl=self._ttl, sliding=self._sliding
+            )
+
+    def _at(self, space: Space, ttl: Ttl, sliding: bool) -> AsyncMemory:
+        return AsyncMemory(self._scope, self._objects.name, space, ttl=ttl, sliding=sliding)

@@ -1,0 +1,147 @@
+"""Python's values as JSON and back: what hosts keep besides what JSON has.
+
+What JSON has no type for is an object whose only key is a tag, such as `{"$date": "2026-11-21"}`. In a caller's own
+objects each key that begins with `$` gets another `$`, so no object of theirs is ever taken for a tag.
+"""
+
+from __future__ import annotations
+
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta, tzinfo
+from decimal import Decimal
+from typing import Any, Final
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+from ..codec import MAX_DEPTH
+from ..errors import InvalidBody
+
+_MARK: Final = "$"
+_LARGEST: Final = 2**63
+
+
+def to_json(value: Any, depth: int = 0) -> Any:
+    """Return a value as JSON; what is of none of the types that come back is left as it is.
+
+    >>> to_json({"when": date(2026, 11, 21), "$price": Decimal("1.50")})
+    {'when': {'$date': '2026-11-21'}, '$$price': {'$decimal': '1.50'}}
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if depth > MAX_DEPTH:
+        raise InvalidBody("", f"it is nested deeper than {MAX_DEPTH} levels")
+    if kind is dict:
+        return _of_dict(value, depth + 1)
+    if kind is list:
+        return [to_json(each, depth + 1) for each in value]
+    if kind in _GROUPS:
+        return {_GROUPS[kind]: _sorted(value, depth + 2)}
+    for known, (tag, encode) in _SCALARS.items():
+        if kind is known:
+            encoded = encode(value)
+            return encoded if encoded is value else {tag: encoded}
+    return value  # the store's codec refuses it, and tells where it is
+
+
+def from_json(json: Any) -> Any:
+    """Return the value that was made JSON of.
+
+    >>> from_json(to_json({"when": date(2026, 11, 21)}))
+    {'when': datetime.date(2026, 11, 21)}
+    """
+    if isinstance(json, list):
+        return [from_json(each) for each in json]
+    if not isinstance(json, dict):
+        return json
+    if len(json) == 1:
+        [(tag, inner)] = json.items()
+        if tag in _DECODERS:
+            return _DECODERS[tag](inner)
+    return {_unmarked(key): from_json(each) for key, each in json.items()}
+
+
+def _of_dict(value: dict[Any, Any], depth: int) -> Any:
+    if all(type(key) is str for key in value):
+        return {_marked(key): to_json(each, depth) for key, each in value.items()}
+    pairs = ([to_json(key, depth + 2), to_json(each, depth + 2)] for key, each in value.items())
+    return {"$map": list(pairs)}
+
+
+def _marked(key: str) -> str:
+    return _MARK + key if key.startswith(_MARK) else key
+
+
+def _unmarked(key: str) -> str:
+    return key[1:] if key.startswith(_MARK) else key
+
+
+def _sorted(value: Any, depth: int) -> list[Any]:
+    """Return the elements: of a set in an order that depends on nothing else."""
+    found = [to_json(each, depth) for each in value]
+    return found if isinstance(value, tuple) else sorted(found, key=repr)
+
+
+def _zone(zone: tzinfo | None) -> str | None:
+    return zone.key if isinstance(zone, ZoneInfo) else None
+
+
+def _moment(value: datetime | time) -> list[Any]:
+    """Return local time with its offset, the name of its zone if it has one, and which of two it is."""
+    return [value.isoformat(), _zone(value.tzinfo), value.fold]
+
+
+def _with_zone(value: Any, zone: str | None, fold: int) -> Any:
+    if zone is not None:
+        value = value.replace(tzinfo=ZoneInfo(zone))
+    return value.replace(fold=fold)
+
+
+def _datetime(json: list[Any]) -> datetime:
+    found: datetime = _with_zone(datetime.fromisoformat(json[0]), *json[1:])
+    return found
+
+
+def _time(json: list[Any]) -> time:
+    found: time = _with_zone(time.fromisoformat(json[0]), *json[1:])
+    return found
+
+
+def _integer(value: int) -> int | str:
+    return value if -_LARGEST <= value < _LARGEST else str(value)
+
+
+def _float(value: float) -> float | str:
+    return value if math.isfinite(value) else repr(value)
+
+
+_PLAIN: Final = frozenset({type(None), bool, str})
+_GROUPS: Final[dict[type, str]] = {tuple: "$tuple", set: "$set", frozenset: "$frozenset"}
+_SCALARS: Final[dict[type, tuple[str, Callable[[Any], Any]]]] = {
+    int: ("$integer", _integer),
+    float: ("$float", _float),
+    datetime: ("$datetime", _moment),
+    date: ("$date", date.isoformat),
+    time: ("$time", _moment),
+    timedelta: ("$timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
+    Decimal: ("$decimal", str),
+    UUID: ("$uuid", str),
+    bytes: ("$bytes", lambda value: b64encode(value).decode()),
+}
+_DECODERS: Final[dict[str, Callable[[Any], Any]]] = {
+    "$integer": int,
+    "$float": float,
+    "$datetime": _datetime,
+    "$date": date.fromisoformat,
+    "$time": _time,
+    "$timedelta": lambda json: timedelta(*json),
+    "$decimal": Decimal,
+    "$uuid": UUID,
+    "$bytes": b64decode,
+    "$tuple": lambda json: tuple(map(from_json, json)),
+    "$set": lambda json: set(map(from_json, json)),
+    "$frozenset": lambda json: frozenset(map(from_json, json)),
+    "$map": lambda json: {from_json(key): from_json(each) for key, each in json},
+}

@@ -1,0 +1,615 @@
+"""What skills remember, by the rules of their platform; on every backend, in both colours."""
+
+import asyncio
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from conftest import Clock, Opener, Place
+
+from collections_store import (
+    AsyncStore,
+    InvalidBody,
+    InvalidName,
+    InvalidOption,
+    NotTheCreator,
+    Store,
+    TransactionConflict,
+)
+
+S = "session 1"
+FALSY: list[Any] = [None, 0, "", [], {}, False, 0.0]
+
+
+def memory(name: str, value: Any, scope: str | None = None, session_id: str | None = None) -> Any:
+    return {"name": name, "value": value, "session_id": session_id, "scope": scope}
+
+
+def public(name: str, value: Any, session_id: str | None = None) -> Any:
+    return memory(name, value, "PUBLIC", session_id)
+
+
+def private(name: str, value: Any, session_id: str | None = None) -> Any:
+    return memory(name, value, "PRIVATE", session_id)
+
+
+@pytest.fixture
+def skills(store: Any) -> Any:
+    return store.skill_memory()
+
+
+# -- what is shown -------------------------------------------------------------------------------
+
+
+def test_a_skill_sees_what_is_private_to_it_and_all_that_is_public(skills: Any) -> None:
+    assert skills.load(S, "a") == []
+    skills.save(S, "a", [private("x", 1), public("y", 2)])
+    skills.save(S, "b", [private("x", 3), public("z", 4)])
+    assert skills.load(S, "a") == [private("x", 1), public("y", 2), public("z", 4)]
+    assert skills.load(S, "b") == [public("y", 2), private("x", 3), public("z", 4)]
+    assert skills.load(S, "c") == [public("y", 2), public("z", 4)]
+
+
+def test_without_a_scope_it_is_private(skills: Any) -> None:
+    assert skills.save(S, "a", [memory("x", 1), {"name": "y", "value": 2}]) == 2
+    assert skills.load(S, "a") == [private("x", 1), private("y", 2)]
+    assert skills.load(S, "b") == []
+    assert skills.save(S, "a", [private("x", 1), private("y", 2)]) == 0  # the same ones
+
+
+def test_name_session_id_and_scope_tell_which_it_is(skills: Any) -> None:
+    several = [
+        make(name, place, session_id)
+        for place, (make, name, session_id) in enumerate(
+            (make, name, session_id)
+            for make in (private, public)
+            for name in ("k", "", "k ", '["k"]')
+            for session_id in (None, "", "s1", "None")
+        )
+    ]
+    assert skills.save(S, "a", several) == len(several)
+    assert skills.load(S, "a") == several
+    assert skills.save(S, "a", several) == 0
+
+
+def test_the_last_of_those_that_are_the_same_counts(skills: Any) -> None:
+    given = [private("x", 1), public("y", 1), memory("x", 2), public("y", 2)]
+    assert skills.save(S, "a", given) == 2
+    assert skills.load(S, "a") == [private("x", 2), public("y", 2)]
+
+
+# -- what stays ----------------------------------------------------------------------------------
+
+
+def test_what_is_private_is_deleted_if_it_is_left_out(skills: Any) -> None:
+    skills.save(S, "a", [private("x", 1), private("y", 2)])
+    skills.save(S, "b", [private("x", 3)])
+    assert skills.save(S, "a", [private("y", 2)]) == 1
+    assert skills.load(S, "a") == [private("y", 2)]
+    assert skills.save(S, "a", []) == 1
+    assert skills.load(S, "a") == []
+    assert skills.load(S, "b") == [private("x", 3)]
+
+
+def test_what_is_public_stays_if_it_is_left_out(skills: Any) -> None:
+    skills.save(S, "a", [public("x", 1), public("y", 2)])
+    for skill in ("a", "b"):
+        assert skills.save(S, skill, []) == 0
+    skills.save(S, "a", [public("x", 5)])
+    assert skills.load(S, "c") == [public("x", 5), public("y", 2)]
+
+
+@pytest.mark.parametrize("value", FALSY, ids=repr)
+def test_a_falsy_value_is_a_value(skills: Any, value: Any) -> None:
+    skills.save(S, "a", [public("x", "long"), private("y", "long")])
+    assert skills.save(S, "a", [public("x", value), private("y", value)]) == 2
+    [x, y] = skills.load(S, "a")
+    assert (repr(x["value"]), repr(y["value"])) == (repr(value), repr(value))
+    assert skills.load(S, "b") == [x]
+
+
+def test_a_memory_may_change_its_scope(skills: Any) -> None:
+    skills.save(S, "a", [private("x", 1)])
+    skills.save(S, "a", [public("x", 1)])
+    assert skills.load(S, "a") == [public("x", 1)]
+    skills.save(S, "a", [private("x", 2)])  # what is public cannot be deleted
+    assert skills.load(S, "a") == [public("x", 1), private("x", 2)]
+
+
+def test_values_come_back_as_they_were(skills: Any) -> None:
+    value = {
+        "when": datetime(2026, 11, 21, 9, 30, tzinfo=UTC),
+        "day": date(2026, 11, 21),
+        "price": Decimal("1.50"),
+        "tags": {"a", "b"},
+        "pair": (1, [2.0, 10**30]),
+        "$date": "mine",
+        "raw": b"\x00\xff",
+    }
+    skills.save(S, "a", [public("x", value)])
+    assert skills.load(S, "b") == [public("x", value)]
+    assert skills.save(S, "b", skills.load(S, "b")) == 0
+
+
+# -- only the creator changes ----------------------------------------------------------------------
+
+
+def test_only_the_creator_changes_what_is_public(skills: Any) -> None:
+    skills.save(S, "a", [public("x", 1)])
+    assert skills.save(S, "b", [public("x", 2), public("own", 1)]) == 1
+    assert skills.load(S, "a") == [public("x", 1), public("own", 1)]
+    assert skills.save(S, "a", [public("x", 3)]) == 1
+    assert skills.load(S, "b") == [public("x", 3), public("own", 1)]
+
+
+def test_an_echo_makes_nobody_the_creator(skills: Any) -> None:
+    skills.save(S, "a", [public("x", 1)])
+    assert skills.save(S, "b", skills.load(S, "b")) == 0
+    skills.save(S, "b", [public("x", 2)])
+    assert skills.load(S, "b") == [public("x", 1)]
+    skills.save(S, "a", [public("x", 2)])
+    assert skills.load(S, "b") == [public("x", 2)]
+
+
+def test_anyone_may_change_where_the_policy_says_so(store: Any) -> None:
+    skills = store.skill_memory(policy="anyone")
+    skills.save(S, "a", [public("x", 1)])
+    assert skills.save(S, "b", [public("x", None)]) == 1
+    assert skills.load(S, "a") == [public("x", None)]
+    strict = store.skill_memory()
+    assert strict.save(S, "b", [public("x", 3)]) == 0  # the creator is who it was
+    assert strict.save(S, "a", [public("x", 4)]) == 1
+
+
+def test_a_change_of_anothers_is_an_error_where_the_policy_says_so(store: Any) -> None:
+    skills = store.skill_memory(policy="raise")
+    skills.save(S, "a", [public("x", 1)])
+    skills.save(S, "b", [private("mine", 1)])
+    with pytest.raises(NotTheCreator, match="'x': skill 'a' made it, so 'b' cannot") as caught:
+        skills.save(S, "b", [private("new", 1), public("x", 2), public("own", 1)])
+    assert (caught.value.name, caught.value.creator, caught.value.skill) == ("x", "a", "b")
+    assert isinstance(caught.value, PermissionError)
+    assert skills.load(S, "b") == [public("x", 1), private("mine", 1)]
+    assert skills.save(S, "b", [public("x", 2), *skills.load(S, "b")]) == 0  # the last counts
+
+
+@pytest.mark.parametrize(
+    "value", [*FALSY, 1.0, -0.0, 1e300, {"b": 1, "a": [1.0, {"d": 1, "c": 2}]}, {1, 2}], ids=repr
+)
+def test_an_unchanged_echo_is_no_error(store: Any, value: Any) -> None:
+    skills = store.skill_memory(policy="raise")
+    skills.save(S, "a", [public("x", value)])
+    assert skills.save(S, "b", skills.load(S, "b")) == 0
+    assert skills.save(S, "b", [public("x", value)]) == 0
+
+
+def test_an_echo_through_javascript_is_none_either(store: Any) -> None:
+    skills = store.skill_memory(policy="raise")
+    skills.save(S, "a", [public("x", {"n": 1.0})])
+    assert skills.save(S, "b", [public("x", {"n": 1})]) == 0
+    with pytest.raises(NotTheCreator):
+        skills.save(S, "b", [public("x", {"n": True})])
+
+
+class Rules:
+    """The platform's rules, told once more, with nothing but dictionaries."""
+
+    def __init__(self, policy: str) -> None:
+        self.policy = policy
+        self.private: dict[Any, dict[Any, Any]] = {}
+        self.public: dict[str, dict[Any, tuple[str, Any]]] = {}
+
+    def load(self, session: str, skill: str) -> list[Any]:
+        mine = self.private.get((session, skill), {}).items()
+        shared = self.public.get(session, {}).items()
+        return [
+            *(private(name, value, of) for (name, of), value in mine),
+            *(public(name, value, of) for (name, of), (_, value) in shared),
+        ]
+
+    def save(self, session: str, skill: str, memories: list[Any]) -> None:
+        shared = dict(self.public.get(session, {}))
+        changed = {}
+        for each in memories:
+            if each["scope"] == "PUBLIC":
+                changed[each["name"], each["session_id"]] = each["value"]
+        for key, value in changed.items():
+            creator, before = shared.get(key, (skill, object()))
+            if creator == skill or self.policy == "anyone":
+                shared[key] = creator, value
+            elif self.policy == "raise" and value != before:
+                raise NotTheCreator(key[0], creator, skill)
+        self.public[session] = shared
+        self.private[session, skill] = {
+            (each["name"], each["session_id"]): each["value"]
+            for each in memories
+            if each["scope"] != "PUBLIC"
+        }
+
+    def end_session(self, session: str) -> None:
+        self.public.pop(session, None)
+        for key in [key for key in self.private if key[0] == session]:
+            del self.private[key]
+
+
+@pytest.mark.parametrize("policy", ["creator", "anyone", "raise"])
+def test_it_does_what_the_rules_say(store: Any, policy: Any) -> None:
+    seed = random.SystemRandom().randrange(2**32)
+    print("seed", seed)
+    draw = random.Random(seed)
+    skills, rules = store.skill_memory(policy=policy), Rules(policy)
+
+    def outcome(call: Any, *arguments: Any) -> Any:
+        try:
+            call(*arguments)
+        except NotTheCreator as error:
+            return str(error)
+        return None
+
+    for _ in range(150):
+        session, skill = draw.choice(["1", "2"]), draw.choice(["a", "b", "c"])
+        if draw.random() < 0.05:
+            skills.end_session(session)
+            rules.end_session(session)
+        memories = [each for each in rules.load(session, skill) if draw.random() < 0.8]
+        for _ in range(draw.choice([0, 1, 1, 3])):
+            scope = draw.choice([None, "PRIVATE", "PUBLIC", "PUBLIC"])
+            of = draw.choice([None, "s"])
+            memories.append(
+                memory(draw.choice("xyz"), draw.choice(["v", 5, *FALSY[:5]]), scope, of)
+            )
+        draw.shuffle(memories)
+        told = outcome(skills.save, session, skill, memories)
+        assert told == outcome(rules.save, session, skill, memories), seed
+        for each in ("a", "b", "c"):
+            found, expected = skills.load(session, each), rules.load(session, each)
+            assert sorted(map(repr, found)) == sorted(map(repr, expected)), seed
+
+
+# -- sessions ------------------------------------------------------------------------------------
+
+SESSIONS = [
+    "",
+    " ",
+    "a",
+    "A",
+    "a/b",
+    "a/",
+    "/",
+    "a%",
+    "_",
+    "a\n",
+    "\u00e9",
+    "e\u0301",
+    "😀",
+    "s:1",
+    "0" * 2000,
+]
+
+
+def test_sessions_know_nothing_of_each_other(skills: Any) -> None:
+    for session in SESSIONS:
+        skills.save(session, "a", [private("x", session), public("y", session)])
+    for session in SESSIONS:
+        assert skills.load(session, "a") == [private("x", session), public("y", session)]
+        assert skills.load(session, "b") == [public("y", session)]
+
+
+def test_the_end_of_a_session_is_its_own(skills: Any) -> None:
+    for session in SESSIONS:
+        skills.save(session, "a", [private("x", session), public("y", session)])
+        skills.save(session, "b", [private("x", session)])
+    left = list(SESSIONS)
+    while left:
+        session = left.pop(0)
+        assert skills.end_session(session) == 3
+        assert skills.end_session(session) == 0
+        assert skills.load(session, "a") == skills.load(session, "b") == []
+        assert all(len(skills.load(other, "a")) == 2 for other in left)
+
+
+def test_nothing_is_left_of_sessions_that_ended(store: Any) -> None:
+    skills = store.skill_memory()
+    skills.save(S, "a", [public("x", 1)])
+    skills.end_session(S)
+    assert store["skill_memory"].count() == 0
+    skills.save(S, "b", [public("x", 2)])  # nobody's any more
+    assert skills.load(S, "a") == [public("x", 2)]
+    assert skills.save(S, "a", [public("x", 3)]) == 0
+
+
+def test_skills_with_odd_names_are_strangers(skills: Any) -> None:
+    for skill in SESSIONS:
+        skills.save(S, skill, [private("x", skill)])
+    for skill in SESSIONS:
+        assert skills.load(S, skill) == [private("x", skill)]
+
+
+def test_collections_are_strangers(store: Any) -> None:
+    one, other = store.skill_memory(), store.skill_memory(collection="others")
+    one.save(S, "a", [public("x", 1)])
+    assert other.load(S, "a") == []
+    other.save(S, "b", [public("x", 2)])
+    assert one.end_session(S) == 1
+    assert other.load(S, "a") == [public("x", 2)]
+    assert repr(other) == "SkillMemory('others', policy='creator')"
+
+
+def test_a_session_lives_as_long_as_it_is_saved_to(store: Any, clock: Clock) -> None:
+    skills = store.skill_memory(ttl=timedelta(minutes=30))
+    skills.save(S, "a", [private("x", 1), public("y", 1)])
+    clock.forward(1500)
+    skills.save(S, "b", [private("z", 1)])  # which keeps all of it
+    clock.forward(1500)
+    assert skills.load(S, "a") == [private("x", 1), public("y", 1)]
+    assert skills.save(S, "a", skills.load(S, "a")) == 0  # an echo does too
+    clock.forward(1500)
+    assert len(skills.load(S, "b")) == 2
+    clock.forward(301)
+    assert skills.load(S, "a") == skills.load(S, "b") == []
+    skills.save(S, "b", [public("y", 2)])  # nobody's any more
+    assert skills.load(S, "a") == [public("y", 2)]
+
+
+def test_what_lies_in_the_collection_can_be_asked_for(store: Any) -> None:
+    skills = store.skill_memory()
+    skills.save(S, "a", [public("x", 1), private("y", 2)])
+    skills.save("session 2", "b", [public("x", 3)])
+    found = store["skill_memory"].find({"session": S, "scope": {"$exists": True}})
+    assert [(each.body["creator"], each.body["name"], each.body["value"]) for each in found] == [
+        ("a", "x", 1),
+        ("a", "y", 2),
+    ]
+
+
+# -- objects -------------------------------------------------------------------------------------
+
+
+class Scope(Enum):
+    PRIVATE = "PRIVATE"
+    PUBLIC = "PUBLIC"
+
+
+@dataclass
+class Model:
+    name: str
+    value: Any
+    session_id: str | None = None
+    scope: Any = None
+
+
+def test_objects_of_a_class_are_taken_and_given(store: Any) -> None:
+    skills = store.skill_memory(model=Model)
+    skills.save(S, "a", [Model("x", 1), Model("y", 2, "s", Scope.PUBLIC), private("z", 3)])
+    expected = [
+        Model("x", 1, None, "PRIVATE"),
+        Model("y", 2, "s", "PUBLIC"),
+        Model("z", 3, None, "PRIVATE"),
+    ]
+    assert skills.load(S, "a") == expected
+    assert skills.save(S, "a", tuple(skills.load(S, "a"))) == 0
+    assert skills.save(S, "a", iter([])) == 2
+
+
+# -- what is refused -----------------------------------------------------------------------------
+
+
+def test_a_list_must_be_given(skills: Any) -> None:
+    skills.save(S, "a", [private("x", 1)])
+    with pytest.raises(InvalidOption, match="None is no list: give the list of all .* deletes all"):
+        skills.save(S, "a", None)
+    for memories in ({"x": 1}, "x", b"x", 5):
+        with pytest.raises(InvalidOption, match="memories: .* is no list"):
+            skills.save(S, "a", memories)
+    assert skills.load(S, "a") == [private("x", 1)]
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"value": 1}, r"memories\[1\]: .* has no 'name'"),
+        ({"name": "x"}, r"memories\[1\]: .* has no 'value'"),
+        (5, r"memories\[1\]: 5 has no 'name'"),
+        (("x", 1), r"memories\[1\]: .* has no 'name'"),
+        (memory("x", 1, "public"), r"memories\[1\]\.scope: 'public' is neither 'PRIVATE' nor"),
+        (memory("x", 1, scope=[]), r"memories\[1\]\.scope: \[\] is neither"),  # type: ignore[arg-type]
+        (memory(5, 1), r"memories\[1\]\.name: 5 is no text"),  # type: ignore[arg-type]
+        (memory("x", 1, session_id=5), r"memories\[1\]\.session_id: 5 is no text"),  # type: ignore[arg-type]
+        (memory("x", [object()]), r"memories\.1\.value\.0'?: object is not JSON"),
+        (memory("x\0", 1), r"memories\.1\.name'?: holds a NUL"),
+        (memory("x", "\ud800"), r"memories\.1\.value'?: a lone surrogate"),
+    ],
+)
+def test_what_is_no_memory_changes_nothing(skills: Any, bad: Any, message: str) -> None:
+    skills.save(S, "a", [private("x", 1)])
+    with pytest.raises((InvalidOption, InvalidBody), match=message):
+        skills.save(S, "a", [private("new", 1), bad])
+    assert skills.load(S, "a") == [private("x", 1)]
+
+
+@pytest.mark.parametrize("id", [None, 5, b"a", "a\0", "\ud800", "x" * 2001], ids=repr)
+def test_what_names_no_session_and_no_skill(skills: Any, id: Any) -> None:
+    for call in (skills.load, lambda *who: skills.save(*who, [])):
+        with pytest.raises(InvalidOption, match="session"):
+            call(id, "a")
+        with pytest.raises(InvalidOption, match="skill"):
+            call(S, id)
+    with pytest.raises(InvalidOption, match="session"):
+        skills.end_session(id)
+
+
+def test_a_name_is_the_one_that_is_stored(open_store: Opener) -> None:
+    skills = open_store(nul="replace").skill_memory()
+    assert skills.save(S, "a", [private("x\0", "\0"), private("x\ufffd", "2")]) == 1
+    assert skills.load(S, "a") == [private("x\ufffd", "2")]
+    assert skills.save(S, "a", [private("x\0", "2")]) == 0
+
+
+def test_options_are_checked(store: Any) -> None:
+    policies: list[Any] = ["everyone", None, 5, []]
+    for policy in policies:
+        with pytest.raises(InvalidOption, match="policy: .* is none of 'creator', 'anyone'"):
+            store.skill_memory(policy=policy)
+    with pytest.raises(InvalidOption, match="model"):
+        store.skill_memory(model=5)
+    with pytest.raises(InvalidOption, match="ttl"):
+        store.skill_memory(ttl=-1)
+    with pytest.raises(InvalidName):
+        store.skill_memory(collection="a-b")
+
+
+# -- at once -------------------------------------------------------------------------------------
+
+
+def test_it_takes_part_in_transactions(store: Any) -> None:
+    store.skill_memory().save(S, "a", [public("x", 1)])
+    with pytest.raises(LookupError), store.transaction() as tx:
+        skills = tx.skill_memory(policy="raise")
+        assert skills.save(S, "a", [public("x", 2), private("y", 1)]) == 2
+        assert skills.load(S, "a") == [public("x", 2), private("y", 1)]
+        with pytest.raises(NotTheCreator):
+            skills.save(S, "b", [public("x", 3), private("y", 1)])
+        assert skills.load(S, "b") == [public("x", 2)]
+        raise LookupError
+    assert store.skill_memory().load(S, "a") == [public("x", 1)]
+    with store.transaction() as tx:
+        assert tx.skill_memory().end_session(S) == 1
+    assert store.skill_memory().load(S, "a") == []
+
+
+def test_skills_that_save_at_once_lose_nothing(open_store: Opener, place: Place) -> None:
+    """Each makes a memory after the other, and all want to be the creator of the same public ones."""
+    names, turns = [f"skill {number}" for number in range(6)], 8
+
+    def given(skill: str, turn: int) -> list[Any]:
+        shared = [public(f"shared {number}", skill) for number in range(turn + 1)]
+        return [private("turn", turn), *[public(f"{skill}, {n}", n) for n in range(turn)], *shared]
+
+    store = _all_at_once(open_store, place, names, turns, given)
+    found = {name: store.skill_memory().load(S, name) for name in names}
+    shared = {each["name"]: each["value"] for each in found[names[0]] if "shared" in each["name"]}
+    assert len(shared) == turns
+    for name in names:
+        assert [each for each in found[name] if each["scope"] == "PRIVATE"] == [
+            private("turn", turns - 1)
+        ]
+        mine = {each["name"] for each in found[name] if each["name"].startswith(f"{name}, ")}
+        assert mine == {f"{name}, {n}" for n in range(turns - 1)}
+    for each, creator in shared.items():  # who was first is so for ever
+        assert store.skill_memory().save(S, creator, [public(each, "mine")]) > 0
+
+
+def _all_at_once(opener: Opener, place: Place, names: list[str], turns: int, given: Any) -> Any:
+    """Have skills save turn by turn, each in a thread or a task of its own; returns a store."""
+    if opener.colour == "async":
+        store = opener()
+        skills = store._twin.skill_memory()
+
+        async def talk(name: str) -> None:
+            for turn in range(turns):
+                await skills.save(S, name, given(name, turn))
+
+        async def main() -> None:
+            await asyncio.gather(*map(talk, names))
+
+        opener._runner.run(main())
+        return store
+    stores = [opener() for _ in range(1 if place.is_private else 2)]
+    barrier = threading.Barrier(len(names))
+
+    def speak(number: int) -> None:
+        skills = stores[number % len(stores)].skill_memory()
+        barrier.wait()
+        for turn in range(turns):
+            skills.save(S, names[number], given(names[number], turn))
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(speak, range(len(names))))
+    return stores[0]
+
+
+def test_requests_of_one_skill_at_once_come_to_one_of_them(shared_place: Place) -> None:
+    """What is PRIVATE is all of one response, never some of this one and some of that."""
+    with Store(shared_place.url, **shared_place.options) as store:
+        skills = store.skill_memory()
+
+        def respond(number: int) -> None:
+            skills.save(S, "a", [private(f"{number}.{part}", part) for part in range(3)])
+
+        for _ in range(10):
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(respond, range(4)))
+            found = skills.load(S, "a")
+            assert len(found) == 3
+            assert len({each["name"].partition(".")[0] for each in found}) == 1
+            skills.end_session(S)
+
+
+def test_a_session_that_ends_as_it_is_saved_to_is_whole_or_gone(shared_place: Place) -> None:
+    with Store(shared_place.url, **shared_place.options) as store:
+        skills = store.skill_memory()
+        for number in range(20):
+            skills.save(S, "a", [private("x", 0)])
+            with ThreadPoolExecutor(2) as pool:
+                ending = pool.submit(skills.end_session, S)
+                pool.submit(skills.save, S, "a", [private("x", 1), public("y", number)]).result()
+                ended = ending.result()
+            left = skills.load(S, "a")
+            assert (ended, left) in [
+                (1, [private("x", 1), public("y", number)]),
+                (2, []),
+            ]
+            assert store["skill_memory"].count() == (3 if left else 0)
+            skills.end_session(S)
+
+
+def test_a_cancelled_save_writes_all_or_nothing(shared_place: Place) -> None:
+    async def main() -> None:
+        async with AsyncStore(shared_place.url, **shared_place.options) as store:
+            skills = store.skill_memory()
+            for number in range(20):
+                given = [private("x", number), public("y", number)]
+                task = asyncio.ensure_future(skills.save(S, "a", given))
+                await asyncio.sleep(0.0001 * number)
+                task.cancel()
+                await asyncio.wait([task])
+                values = {each["value"] for each in await skills.load(S, "a")}
+                assert len(values) <= 1
+
+    asyncio.run(main())
+
+
+def test_in_a_transaction_of_ones_own_a_lost_race_is_a_conflict(postgres_place: Place) -> None:
+    """There, with "read committed", nothing else would tell; who owns the transaction runs it again."""
+    with Store(postgres_place.url, **postgres_place.options) as store:
+        skills = store.skill_memory()
+        skills.save(S, "a", [private("x", 0)])
+        engine = sa.create_engine(
+            sa.make_url(postgres_place.url).set(drivername="postgresql+psycopg"),
+            isolation_level="READ COMMITTED",
+        )
+        saved = threading.Event()
+
+        def save() -> None:
+            with engine.begin() as connection:
+                store.bind(connection).skill_memory().save(S, "a", [private("y", 1)])
+                saved.set()
+                time.sleep(0.2)  # so that the other one reads before, and writes after the COMMIT
+
+        with engine.connect() as connection, ThreadPoolExecutor(1) as pool:
+            store.bind(connection).skill_memory().load(S, "a")
+            saving = pool.submit(save)
+            saved.wait()
+            with pytest.raises(TransactionConflict, match="'session 1'"):
+                store.bind(connection).skill_memory().save(S, "a", [private("z", 1)])
+            saving.result()
+        engine.dispose()
+        assert skills.load(S, "a") == [private("y", 1)]
