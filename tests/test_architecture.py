@@ -1,6 +1,7 @@
 """The house rules: which room may know what (docs/explanation/architecture.md)."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -122,6 +123,7 @@ FLOORS = [
         "operations.changes",
         "operations.documents",
         "operations.explaining",
+        "operations.foreign",
         "operations.increments",
         "operations.indexing",
         "operations.locking",
@@ -142,6 +144,7 @@ FLOORS = [
     {"migrate"},
     {"opening"},
     {"execution"},
+    {"foreign"},
     {"turns"},
     {"blocks"},
     {"backend"},
@@ -156,6 +159,7 @@ FLOORS = [
     {
         "memory",
         "memory.entries",
+        "memory.importing",
         "memory.keys",
         "memory.memory",
         "memory.memory_async",
@@ -189,6 +193,7 @@ FLOORS = [
         "dialogues.settings",
         "dialogues.writing",
     },
+    {"integrations", "integrations.opsdroid"},
     {"cli"},
     {"__main__"},
 ]
@@ -350,7 +355,7 @@ def test_builders_never_see_a_connection(room: Room) -> None:
 def test_only_async_rooms_are_async(room: Room) -> None:
     kinds = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
     if any(isinstance(node, kinds) for node in ast.walk(room.tree)):
-        assert room.name.endswith("_async") or room.top == "cli"
+        assert room.name.endswith("_async") or room.top in {"cli", "integrations"}
 
 
 def test_no_sql_outside_the_dialects(room: Room) -> None:
@@ -393,6 +398,16 @@ def test_foreign_errors_are_named_in_the_dialects_only(room: Room) -> None:
             assert not re.search(r"sqlite3|psycopg|DBAPIError", ast.unparse(node.type)), room.name
 
 
+def test_an_integration_knows_the_front_door_and_its_framework(room: Room) -> None:
+    if room.top == "integrations" and room.name != "integrations":
+        doors = {f"collections_store{door}" for door in ("", ".memory", ".dialogues")}
+        public = {f"{d}.{name}" for d in doors for name in importlib.import_module(d).__all__}
+        named = {name for name, _ in room.imports() if name.startswith("collections_store")}
+        assert named <= doors | public
+        others = {name.split(".")[0] for name, _ in room.imports()} - {"collections_store"}
+        assert others <= sys.stdlib_module_names | {"__future__", room.name.split(".")[1]}
+
+
 def test_migrations_never_import_the_library() -> None:
     for path in (PROJECT / "migrations").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -404,7 +419,7 @@ def test_migrations_never_import_the_library() -> None:
 def test_the_front_door_is_light() -> None:
     script = (
         "import sys, collections_store; "
-        "heavy = {'alembic', 'click', 'rich', 'pydantic', 'psycopg', 'jsonschema', 'sqlalchemy.orm', 'mako'}; "
+        "heavy = {'alembic', 'click', 'rich', 'pydantic', 'opsdroid', 'psycopg', 'jsonschema', 'sqlalchemy.orm', 'mako'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )
     result = subprocess.run(

@@ -10,7 +10,8 @@
 """
 
 from .entries import Entry
+from .importing import import_kdeps, import_opsdroid
 from .memory import Memory
 from .memory_async import AsyncMemory
 
-__all__ = ["AsyncMemory", "Entry", "Memory"]
+__all__ = ["AsyncMemory", "Entry", "Memory", "import_kdeps", "import_opsdroid"]
