@@ -193,7 +193,7 @@ FLOORS = [
         "dialogues.settings",
         "dialogues.writing",
     },
-    {"integrations", "integrations.opsdroid"},
+    {"integrations", "integrations.kdeps", "integrations.opsdroid"},
     {"cli"},
     {"__main__"},
 ]

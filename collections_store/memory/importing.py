@@ -17,8 +17,8 @@ _OPSDROID: Final[dict[str, Callable[..., Any]]] = {
     "time": time,
 }
 """What opsdroid writes as an object with its class's name in `__class__`, and its fields beside that."""
-_KDEPS: Final[dict[str, str]] = {"memory": "key", "records": "id", "items": "id"}
-"""The tables in which kdeps keeps memories, the newest first, each with the column of the keys."""
+_KDEPS: Final[dict[str, str]] = {"items": "id", "records": "id", "memory": "key"}
+"""The tables in which kdeps keeps memories, the oldest first, each with the column of the keys."""
 
 
 def import_opsdroid(memory: Memory, file: File, *, table: str = "opsdroid") -> int:
@@ -36,7 +36,7 @@ def import_opsdroid(memory: Memory, file: File, *, table: str = "opsdroid") -> i
     """
     _check_table(file, table, {"key", "data"})
     rows = rows_of(file, table, "key", "data")
-    return _put_all(memory, ((key, _opsdroid_value(table, key, data)) for key, data in rows))
+    return memory.put_many({key: _opsdroid_value(table, key, data) for key, data in rows})
 
 
 def import_kdeps(memory: Memory, file: File) -> int:
@@ -52,18 +52,15 @@ def import_kdeps(memory: Memory, file: File) -> int:
     collections_store.errors.DatabaseUnavailable: there is no SQLite file 'memory.db'
     """
     tables = tables_of(file)
+    found = [each for each in _KDEPS if {_KDEPS[each], "value"} <= tables.get(each, frozenset())]
+    if not found:
+        wanted = ", ".join(f"{table} ({key}, value)" for table, key in _KDEPS.items())
+        raise _no_table(file, f"none of the tables {wanted}", tables)
     values: dict[str, Any] = {}
-    for table, key in reversed(_KDEPS.items()):
-        if {key, "value"} <= tables.get(table, frozenset()):
-            read = _kdeps_value if table == "memory" else str
-            values |= {id: read(value) for id, value in rows_of(file, table, key, "value")}
-    if not _KDEPS.keys() & tables.keys():
-        raise _no_table(file, f"none of the tables {', '.join(sorted(_KDEPS))}", tables)
-    return _put_all(memory, values.items())
-
-
-def _put_all(memory: Memory, values: Iterable[tuple[str, Any]]) -> int:
-    return memory.put_many(dict(values))
+    for table in found:
+        read = _kdeps_value if table == "memory" else str
+        values |= {key: read(value) for key, value in rows_of(file, table, _KDEPS[table], "value")}
+    return memory.put_many(values)
 
 
 def _check_table(file: File, table: str, columns: set[str]) -> None:
