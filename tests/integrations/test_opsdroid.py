@@ -301,6 +301,28 @@ def test_a_file_of_opsdroids_own_is_imported(shared_place: Place, tmp_path: Path
     assert sorted(each.name for each in tmp_path.glob("sqlite.db*")) == ["sqlite.db"]
 
 
+def test_a_file_may_be_called_anything(tmp_path: Path) -> None:
+    folder = tmp_path / "a b?mode=rw#c%20d"
+    folder.mkdir()
+    file = opsdroid_file(folder)
+    with Store("sqlite://") as store:
+        assert import_opsdroid(store.memory("opsdroid"), str(file)) == len(KEPT)
+    assert [each.name for each in folder.iterdir()] == ["sqlite.db"]
+    assert not list(folder.parent.glob("a b"))
+
+
+def test_many_values_are_imported(shared_place: Place, tmp_path: Path) -> None:
+    file = opsdroid_file(tmp_path)
+    with sqlite3.connect(file) as connection:
+        rows = [(f"key {n}", str(n)) for n in range(5_000)]
+        connection.executemany("INSERT INTO opsdroid VALUES (?, ?)", rows)
+    connection.close()
+    with Store(shared_place.url, **shared_place.options) as store:
+        memory = store.memory("opsdroid")
+        assert import_opsdroid(memory, file) == len(KEPT) + 5_000
+        assert import_opsdroid(memory, file) == memory.count() == len(KEPT) + 5_000
+
+
 def test_what_only_looks_like_a_date_stays_an_object(tmp_path: Path) -> None:
     file = opsdroid_file(tmp_path)
     odd = [{"__class__": "date"}, {"__class__": "date", "year": 0, "month": 1, "day": 1}]
@@ -453,6 +475,10 @@ class Bot:
             except aiohttp.ClientConnectorError:
                 await asyncio.sleep(0.1)
 
+    def ends_by_itself(self) -> int:
+        """Wait for its end, and return its exit code."""
+        return self._process.wait(60)
+
     def log(self) -> str:
         return (self._folder / "log").read_text()
 
@@ -465,16 +491,22 @@ def bot(folder: Path, database: dict[str, Any], environment: dict[str, str]) -> 
             (folder / block.title).write_text(block.text)
     given = folder / "configuration.yaml"
     url = next(line for line in given.read_text().splitlines() if "url:" in line)
-    options = "".join(f"    {name}: {json.dumps(value)}\n" for name, value in database.items())
+    named = {
+        "url": "$BOT_DATABASE_URL",
+        **{k: json.dumps(v) for k, v in database.items() if k != "url"},
+    }
+    options = "".join(f"    {name}: {value}\n" for name, value in named.items())
     web = f"\nweb: {{host: 127.0.0.1, port: {port}}}\n"
     given.write_text(given.read_text().replace(url + "\n", options) + web)
     start = [sys.executable, "-P", "-m", "opsdroid", "start", "-f", str(given)]
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(start, cwd=folder, env=environment, stdout=log, stderr=log)
+        env = {**environment, "BOT_DATABASE_URL": database["url"]}
+        process = subprocess.Popen(start, cwd=folder, env=env, stdout=log, stderr=log)
     try:
         yield Bot(folder, port, process)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0, (folder / "log").read_text()
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0, (folder / "log").read_text()
     finally:
         if process.poll() is None:
             process.kill()
@@ -498,3 +530,20 @@ def test_a_bot_keeps_its_memory_over_three_processes(
         assert heard == ["I know nothing of that.", "blue"]
     with Store(shared_place.url, **shared_place.options) as store:
         assert all_of(store) == {"cup": {"value": "blue", "by": "ada"}}
+
+
+def test_a_bot_without_its_database_does_not_start(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    with bot(tmp_path, {"url": "sqlite:////nowhere/bot.db"}, environment) as nobody:
+        assert nobody.ends_by_itself() != 0
+        assert "does the folder exist" in nobody.log()
+
+
+def test_without_opsdroid_the_extra_is_named() -> None:
+    script = f"import sys; sys.modules['opsdroid'] = None; import {MODULE}"
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, cwd=ROOT, capture_output=True, text=True
+    )
+    assert "MissingExtra: opsdroid is not installed" in done.stderr
+    assert done.stderr.endswith("pip install 'collections-store[opsdroid]'\n")
