@@ -70,7 +70,8 @@ class _Texts:
 
 class Items(_Texts):
     """The functions of kdeps 0.2 to 0.4: `Items(store.memory("agent"))` for its memory, and
-    `Items(store.memory("agent").request())` for a session, which is one request long.
+    `with Items(store.memory("agent").request()) as session:` for a session, which is one request long: the end of the block
+    clears what it stands on.
 
     Ids and values are texts, and not empty: else `InvalidOption` is raised. With `mode="source"`, `deleteItem` returns
     what the program returns, and not what its documentation says.
