@@ -65,6 +65,13 @@ def hosts_smskillsdk(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "tests/integrations/test_smskillsdk.py")
 
 
+@nox.session(python=PYTHONS, name="hosts-opsdroid")
+def hosts_opsdroid(session: nox.Session) -> None:
+    """The tests of the plug for opsdroid, which `tests` runs as well."""
+    _install(session)
+    session.run("python", "-m", "pytest", "tests/integrations/test_opsdroid.py", *session.posargs)
+
+
 @nox.session(python=PYTHONS)
 def package(session: nox.Session) -> None:
     """Build the sdist, from it the wheel, and run the demo from that in a fresh environment."""

@@ -9,6 +9,7 @@ from .database import db
 from .demo import demo
 from .exits import described
 from .indexes import index
+from .memories import kdeps, opsdroid
 from .objects import delete, find, get, list_, purge, put, remove
 from .program import Program
 from .questions import distinct, explain
@@ -54,6 +55,6 @@ def program(ctx: click.Context) -> None:
 
 for _command in (
     *(put, get, remove, find, list_, distinct, delete, explain, purge),
-    *(collections, drop, index, import_, export, info, db, demo),
+    *(collections, drop, index, import_, export, opsdroid, kdeps, info, db, demo),
 ):
     program.add_command(_command)

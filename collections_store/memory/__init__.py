@@ -11,9 +11,18 @@ memories of a session's skills, by the rules of their platform.
 """
 
 from .entries import Entry
+from .importing import import_kdeps, import_opsdroid
 from .memory import Memory
 from .memory_async import AsyncMemory
 from .skills import SkillMemory
 from .skills_async import AsyncSkillMemory
 
-__all__ = ["AsyncMemory", "AsyncSkillMemory", "Entry", "Memory", "SkillMemory"]
+__all__ = [
+    "AsyncMemory",
+    "AsyncSkillMemory",
+    "Entry",
+    "Memory",
+    "SkillMemory",
+    "import_kdeps",
+    "import_opsdroid",
+]

@@ -1,0 +1,139 @@
+"""opsdroid's memory, kept in a store.
+
+opsdroid finds this module by the entry point `collections_store`, or by `module:` in its configuration. Then it executes
+a copy of its own, and makes an object of each class of databases that it sees here: so there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from numbers import Real
+from pathlib import Path
+from typing import Any, Final
+
+from .. import AsyncStore, InvalidOption, MissingExtra, StoreClosed
+from ..memory import AsyncMemory
+
+try:
+    from opsdroid import const
+    from opsdroid import database as databases
+except ImportError as error:
+    raise MissingExtra("opsdroid", "opsdroid") from error
+
+_FILE: Final = "collections_store.db"
+_STORE_SCHEMA: Final[dict[str, Any]] = {
+    "pool_size": int,
+    "busy_timeout": Real,
+    "durability": str,
+    "max_body": int,
+    "nul": str,
+    "prefix": str,
+    "schema": str,
+    "upgrade": str,
+    "sweep_interval": Real,
+}
+CONFIG_SCHEMA: Final[dict[str, Any]] = {"url": str, "namespace": str, **_STORE_SCHEMA}
+"""What opsdroid checks the types of before it makes the database."""
+_LOADER: Final = frozenset({
+    "name", "module", "type", "enabled", "entrypoint", "is_builtin", "module_path", "install_path",
+    "branch", "no-cache", "no-dep",
+})  # fmt: skip
+"""What opsdroid itself keeps in a module's configuration."""
+_scopes: ContextVar[dict[Any, AsyncMemory]] = ContextVar("collections_store.opsdroid")
+"""The memory that a task is bound to, for each database. A task begins with what its maker is bound to."""
+
+
+class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
+    """A database of opsdroid's.
+
+    In the configuration: `url`, that of a store, or else there is a file `collections_store.db` in opsdroid's own folder;
+    `namespace`, that of the memory, "opsdroid" by default; and the options of `Store` but `engine` and `default`.
+    Its name is the one that it has in the configuration. Values come back as they were: see `Memory`.
+    """
+
+    client: AsyncStore | None
+    database: AsyncMemory | None
+
+    def __init__(self, config: dict[str, Any], opsdroid: Any = None) -> None:
+        super().__init__(config, opsdroid=opsdroid)
+        self.name = config.get("name", "collections_store")
+        for option in sorted(config.keys() - CONFIG_SCHEMA.keys() - _LOADER):
+            known = ", ".join(CONFIG_SCHEMA)
+            raise InvalidOption(option, f"the database {self.name!r} takes {known}")
+
+    async def connect(self) -> None:
+        """Open the store, and see that it answers; raises what `Store` does, and then opsdroid does not start."""
+        if self.client is not None:
+            return
+        options = {name: self.config[name] for name in _STORE_SCHEMA if name in self.config}
+        client = AsyncStore(self.config.get("url") or _own_file(), **options)
+        try:
+            memory = client.memory(self.config.get("namespace", "opsdroid"))
+            await memory.count()
+        except BaseException:
+            await client.aclose()
+            raise
+        self.client, self.database = client, memory
+
+    async def disconnect(self) -> None:
+        """Close the store; again, or before it was opened, this does nothing."""
+        client, self.client, self.database = self.client, None, None
+        if client is not None:
+            await client.aclose()
+
+    async def put(self, key: str, data: Any) -> bool:
+        """Write an object under a key; returns True."""
+        await self.memory.put(key, data)
+        return True
+
+    async def get(self, key: str) -> Any:
+        """Return the object under a key; None where there is none."""
+        return await self.memory.get(key)
+
+    async def delete(self, key: str) -> Any:
+        """Delete the object under a key, and return it; None where there is none."""
+        return await self.memory.delete(key)
+
+    @property
+    def memory(self) -> AsyncMemory:
+        """The memory that the running task is bound to, with all its verbs; raises `StoreClosed`."""
+        root = self._root()
+        return _bound().get(self, root)
+
+    @contextmanager
+    def memory_in(self, *names: str) -> Iterator[AsyncMemory]:
+        """Bind the running task to the memory of a namespace, such as `memory_in("room", "42", "user", "ada")`: in
+        the block it is what `opsdroid.memory` speaks to, for this task and for those that it makes, and for no
+        other. Also returns it. Raises `InvalidOption`, and `StoreClosed`.
+        """
+        memory = self._root().namespace(*names)
+        bound = _scopes.set({**_bound(), self: memory})
+        try:
+            yield memory
+        finally:
+            _scopes.reset(bound)
+
+    def memory_in_room(self, room: str) -> AbstractContextManager[AsyncMemory]:
+        """Bind the running task to the memory of a room: see `memory_in`."""
+        return self.memory_in("room", room)
+
+    def _root(self) -> AsyncMemory:
+        if self.database is None:
+            raise StoreClosed(
+                f"the database {self.name!r} is not connected: opsdroid does so when it starts, or "
+                "call connect()"
+            )
+        return self.database
+
+
+def _bound() -> dict[Any, AsyncMemory]:
+    return _scopes.get({})
+
+
+def _own_file() -> str:
+    """Return the URL of the file in the folder where opsdroid keeps what is its own."""
+    folder = Path(const.DEFAULT_ROOT_PATH)
+    folder.mkdir(parents=True, exist_ok=True)
+    return f"sqlite:///{folder / _FILE}"

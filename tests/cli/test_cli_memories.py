@@ -1,0 +1,36 @@
+"""Memories of other programs, from the command line."""
+
+import sqlite3
+from pathlib import Path
+
+from cli.cli_process import cli_for
+from conftest import Place
+
+from collections_store import Store
+
+
+def opsdroid_file(folder: Path) -> Path:
+    file = sqlite3.connect(folder / "sqlite.db")
+    with file:
+        file.execute("CREATE TABLE opsdroid (key text PRIMARY KEY, data text)")
+        file.execute("""INSERT INTO opsdroid VALUES ('name', '"Ada"'), ('visits', '3')""")
+    file.close()
+    return folder / "sqlite.db"
+
+
+def test_what_an_opsdroid_remembers(shared_place: Place, tmp_path: Path) -> None:
+    cli, file = cli_for(shared_place), opsdroid_file(tmp_path)
+    done = cli("import-opsdroid", str(file), "--namespace", "bot")
+    assert (done.exit_code, done.stderr) == (0, f"imported 2 values from '{file}' into bot\n")
+    with Store(shared_place.url, **shared_place.options) as store:
+        entries = store.memory("bot").items()
+        assert {each.key: each.value for each in entries} == {"name": "Ada", "visits": 3}
+
+
+def test_another_table_is_an_error_that_names_those_there_are(
+    shared_place: Place, tmp_path: Path
+) -> None:
+    cli, file = cli_for(shared_place), str(opsdroid_file(tmp_path))
+    message = cli.fails(2, "import-opsdroid", file, "--table", "bot")
+    assert message.endswith("no table 'bot' with the columns data, key; its tables are: 'opsdroid'")
+    assert "does not exist" in cli.fails(2, "import-opsdroid", str(tmp_path / "nothing"))

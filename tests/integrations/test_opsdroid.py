@@ -1,0 +1,549 @@
+"""opsdroid, the real one: its loader, its memory, its files, and a bot that runs in processes."""
+
+import asyncio
+import builtins
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import zipfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from conftest import Place
+from test_docs import DOCS, ROOT, blocks
+
+from collections_store import (
+    DatabaseUnavailable,
+    InvalidBody,
+    InvalidOption,
+    Store,
+    StoreClosed,
+)
+from collections_store.memory import import_opsdroid
+
+if not os.environ.get("CI"):
+    pytest.importorskip("opsdroid", reason="opsdroid is not installed: pip install -e '.[dev]'")
+
+import aiohttp
+from opsdroid.database.sqlite import DatabaseSqlite
+from opsdroid.memory import Memory
+
+from collections_store.integrations.opsdroid import DatabaseCollectionsStore
+
+PAGE = DOCS / "how-to" / "use-with-opsdroid.md"
+MODULE = "collections_store.integrations.opsdroid"
+SUMMER = datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin"))
+VALUES = [
+    None, False, 0, "", [], {}, 2**70, 1.5, "Ada", [1, [2]], {"a": {"b": None}}, {1: "a", "1": "b"},
+    SUMMER, datetime(2026, 11, 21, 9), date(2026, 11, 21), time(9, tzinfo=UTC), timedelta(1),
+    Decimal("1.50"), b"\x00", {1, 2}, (1, 2), {"__class__": "date"}, {"key": 1, "_id": 2},
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def translation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running opsdroid has this builtin."""
+    monkeypatch.setattr(builtins, "_", str, raising=False)
+
+
+@pytest.fixture
+def config(shared_place: Place) -> dict[str, Any]:
+    return {"name": "memory", "url": shared_place.url, **shared_place.options}
+
+
+@asynccontextmanager
+async def connected(config: dict[str, Any]) -> AsyncIterator[DatabaseCollectionsStore]:
+    database = DatabaseCollectionsStore(config)
+    await database.connect()
+    try:
+        yield database
+    finally:
+        await database.disconnect()
+
+
+def run(
+    config: dict[str, Any], function: Callable[[DatabaseCollectionsStore], Awaitable[Any]]
+) -> Any:
+    """Return what a function makes of a database that is connected, on an event loop of its own."""
+
+    async def main() -> Any:
+        async with connected(config) as database:
+            return await function(database)
+
+    return asyncio.run(main())
+
+
+# -- a database ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_value_comes_back_as_it_was(config: dict[str, Any], value: Any) -> None:
+    async def keep(database: DatabaseCollectionsStore) -> None:
+        assert await database.put("key", value) is True
+
+    async def find(database: DatabaseCollectionsStore) -> None:
+        found = [await database.get("key"), await database.delete("key")]
+        assert found == [value, value]
+        assert type(found[0]) is type(value)
+        assert [await database.get("key"), await database.delete("key")] == [None, None]
+
+    run(config, keep)
+    run(config, find)
+
+
+def test_a_datetime_keeps_its_zone(config: dict[str, Any]) -> None:
+    async def keep(database: DatabaseCollectionsStore) -> Any:
+        await database.put("then", SUMMER)
+        return await database.get("then")
+
+    found = run(config, keep)
+    assert (found.tzinfo, found.fold) == (SUMMER.tzinfo, 1)
+    assert found.utcoffset() == timedelta(hours=1)
+
+
+def test_it_may_be_made_on_another_loop_than_it_is_used_on(config: dict[str, Any]) -> None:
+    async def make() -> DatabaseCollectionsStore:
+        return DatabaseCollectionsStore(config)
+
+    database = asyncio.run(make())
+    assert asyncio.run(database.connect()) is None
+    assert asyncio.run(database.put("a", 1)) is True
+    assert asyncio.run(database.get("a")) == 1
+    asyncio.run(database.disconnect())
+
+
+def test_before_it_is_connected_it_says_so(config: dict[str, Any]) -> None:
+    database = DatabaseCollectionsStore(config)
+    for call in (database.put("a", 1), database.get("a"), database.delete("a")):
+        with pytest.raises(StoreClosed, match="the database 'memory' is not connected"):
+            asyncio.run(call)
+    with pytest.raises(StoreClosed), database.memory_in_room("kitchen"):
+        pass
+
+
+def test_connecting_and_disconnecting_again_does_nothing(config: dict[str, Any]) -> None:
+    async def main() -> None:
+        database = DatabaseCollectionsStore(config)
+        await database.disconnect()
+        await database.connect()
+        client = database.client
+        await database.connect()
+        assert database.client is client
+        await database.disconnect()
+        await database.disconnect()
+        await database.connect()
+        assert await database.put("a", 1)
+        await database.disconnect()
+
+    asyncio.run(main())
+
+
+def test_a_database_that_does_not_answer_is_an_error_at_once(tmp_path: Path) -> None:
+    database = DatabaseCollectionsStore({"url": f"sqlite:///{tmp_path}/nowhere/bot.db"})
+    with pytest.raises(DatabaseUnavailable):
+        asyncio.run(database.connect())
+    assert database.client is None
+
+
+def test_an_option_that_there_is_not_is_named(config: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption, match=r"path.*the database 'memory' takes url, namespace"):
+        DatabaseCollectionsStore({**config, "path": "/data/memory.db"})
+    with pytest.raises(InvalidOption, match="durability"):
+        asyncio.run(DatabaseCollectionsStore({**config, "durability": "half"}).connect())
+
+
+def test_namespaces_are_strangers(config: dict[str, Any]) -> None:
+    async def main() -> None:
+        other = {**config, "namespace": "other"}
+        async with connected(config) as one, connected(other) as two:
+            await one.put("a", 1)
+            assert await two.get("a") is None
+
+    asyncio.run(main())
+
+
+def test_eighty_puts_at_once_from_two_instances(config: dict[str, Any]) -> None:
+    async def main() -> None:
+        async with connected(config) as one, connected(config) as two:
+            puts = [each.put("key", n) for n in range(20) for each in (one, two)]
+            puts += [each.put(f"key {n}", n) for n in range(20) for each in (one, two)]
+            assert await asyncio.gather(*puts) == [True] * 80
+            assert await one.get("key") in range(20)
+            assert [await two.get(f"key {n}") for n in range(20)] == list(range(20))
+
+    asyncio.run(main())
+
+
+def test_a_reader_sees_no_gap_while_a_key_is_overwritten(config: dict[str, Any]) -> None:
+    async def main() -> None:
+        async with connected(config) as writer, connected(config) as reader:
+            await writer.put("key", {"n": 0})
+            done = asyncio.Event()
+
+            async def write() -> None:
+                for n in range(1, 101):
+                    await writer.put("key", {"n": n})
+                done.set()
+
+            async def read() -> list[Any]:
+                seen = []
+                while not done.is_set():
+                    seen.append(await reader.get("key"))
+                return seen
+
+            _, seen = await asyncio.gather(write(), read())
+            assert seen
+            assert None not in seen
+            assert [each["n"] for each in seen] == sorted(each["n"] for each in seen)
+
+    asyncio.run(main())
+
+
+# -- scopes ----------------------------------------------------------------------------------
+
+
+def test_skills_that_run_at_the_same_time_do_not_mix_up_their_rooms(config: dict[str, Any]) -> None:
+    async def skill(database: DatabaseCollectionsStore, memory: Any, room: str) -> None:
+        with database.memory_in_room(room) as view:
+            for n in range(5):
+                await memory.put("topic", [room, n])
+                await asyncio.sleep(0)
+                assert await memory.get("topic") == [room, n]
+                assert await view.get("topic") == [room, n]
+
+    async def main(database: DatabaseCollectionsStore) -> None:
+        memory = Memory()
+        memory.databases = [database]
+        await memory.put("topic", "no room's")
+        await asyncio.gather(*(skill(database, memory, f"room {n}") for n in range(8)))
+        assert await memory.get("topic") == "no room's"
+
+    run(config, main)
+
+
+def test_a_room_ends_with_its_block_also_by_an_error(config: dict[str, Any]) -> None:
+    async def main(database: DatabaseCollectionsStore) -> None:
+        with pytest.raises(ZeroDivisionError), database.memory_in_room("kitchen"):
+            await database.put("topic", 1 // 0)
+        with database.memory_in_room("kitchen"), database.memory_in_room("garden"):
+            await database.put("topic", "weeds")
+        with database.memory_in("room", "garden"):
+            assert await database.get("topic") == "weeds"
+            assert await asyncio.create_task(database.get("topic")) == "weeds"
+        assert await database.get("topic") is None
+
+    run(config, main)
+
+
+def test_a_room_is_bound_for_one_database_only(config: dict[str, Any]) -> None:
+    async def main() -> None:
+        async with connected(config) as one, connected({**config, "namespace": "two"}) as two:
+            with one.memory_in_room("kitchen"):
+                await one.put("a", 1)
+                await two.put("a", 2)
+            assert [await one.get("a"), await two.get("a")] == [None, 2]
+
+    asyncio.run(main())
+
+
+def test_a_room_without_a_name_is_an_error(config: dict[str, Any]) -> None:
+    async def main(database: DatabaseCollectionsStore) -> None:
+        nobody: Any = None
+        with pytest.raises(InvalidOption, match="None is no text"), database.memory_in_room(nobody):
+            pass
+
+    run(config, main)
+
+
+# -- files of opsdroid's own -----------------------------------------------------------------
+
+KEPT = {
+    "text": "Grüße", "number": 0, "nothing": None, "list": [1, "a"], "nested": {"at": [date(2026, 1, 2)]},
+    "datetime": datetime(2026, 11, 21, 9, 8, 7, 6), "time": time(1, 2, 3), "$key": {"$date": 1},
+}  # fmt: skip
+
+
+def opsdroid_file(folder: Path, table: str = "opsdroid") -> Path:
+    """Have opsdroid's own SQLite database write what it can."""
+
+    async def write() -> None:
+        database = DatabaseSqlite({"path": str(folder / "sqlite.db"), "table": table})
+        await database.connect()
+        for key, value in KEPT.items():
+            await database.put(key, value)
+        await database.disconnect()
+
+    asyncio.run(write())
+    return folder / "sqlite.db"
+
+
+def all_of(store: Any, namespace: str = "opsdroid") -> dict[str, Any]:
+    return dict(store.memory(namespace).items(limit=1000))
+
+
+def test_a_file_of_opsdroids_own_is_imported(shared_place: Place, tmp_path: Path) -> None:
+    file = opsdroid_file(tmp_path)
+    before = file.read_bytes()
+    with Store(shared_place.url, **shared_place.options) as store:
+        assert import_opsdroid(store.memory("opsdroid"), file) == len(KEPT)
+        assert all_of(store) == KEPT
+    assert file.read_bytes() == before
+    assert sorted(each.name for each in tmp_path.glob("sqlite.db*")) == ["sqlite.db"]
+
+
+def test_a_file_may_be_called_anything(tmp_path: Path) -> None:
+    folder = tmp_path / "a b?mode=rw#c%20d"
+    folder.mkdir()
+    file = opsdroid_file(folder)
+    with Store("sqlite://") as store:
+        assert import_opsdroid(store.memory("opsdroid"), str(file)) == len(KEPT)
+    assert [each.name for each in folder.iterdir()] == ["sqlite.db"]
+    assert not list(folder.parent.glob("a b"))
+
+
+def test_many_values_are_imported(shared_place: Place, tmp_path: Path) -> None:
+    file = opsdroid_file(tmp_path)
+    with sqlite3.connect(file) as connection:
+        rows = [(f"key {n}", str(n)) for n in range(5_000)]
+        connection.executemany("INSERT INTO opsdroid VALUES (?, ?)", rows)
+    connection.close()
+    with Store(shared_place.url, **shared_place.options) as store:
+        memory = store.memory("opsdroid")
+        assert import_opsdroid(memory, file) == len(KEPT) + 5_000
+        assert import_opsdroid(memory, file) == memory.count() == len(KEPT) + 5_000
+
+
+def test_what_only_looks_like_a_date_stays_an_object(tmp_path: Path) -> None:
+    file = opsdroid_file(tmp_path)
+    odd = [{"__class__": "date"}, {"__class__": "date", "year": 0, "month": 1, "day": 1}]
+    odd += [{"__class__": "Robot", "year": 1}, {"__class__": 3}, {"__class__": ["date"]}]
+    with sqlite3.connect(file) as connection:
+        connection.execute("INSERT INTO opsdroid VALUES ('odd', ?)", (json.dumps(odd),))
+    connection.close()
+    with Store("sqlite://") as store:
+        import_opsdroid(store.memory("opsdroid"), file)
+        assert store.memory("opsdroid").get("odd") == odd
+
+
+def test_a_file_that_cannot_be_imported_changes_nothing(tmp_path: Path) -> None:
+    file = opsdroid_file(tmp_path, table="bot")
+    with Store("sqlite://") as store:
+        memory = store.memory("opsdroid")
+        with pytest.raises(InvalidOption, match=r"no table 'opsdroid'.*its tables are: 'bot'"):
+            import_opsdroid(memory, file)
+        with pytest.raises(DatabaseUnavailable, match=r"no SQLite file '/nowhere/sqlite\.db'"):
+            import_opsdroid(memory, "/nowhere/sqlite.db")
+        (tmp_path / "text").write_text("no database, but long enough to look like one " * 50)
+        with pytest.raises(DatabaseUnavailable, match="no SQLite database"):
+            import_opsdroid(memory, tmp_path / "text")
+        with sqlite3.connect(file) as connection:
+            connection.execute("INSERT INTO bot VALUES ('bad', '{')")
+        connection.close()
+        with pytest.raises(InvalidBody, match=r"bot\.bad.*holds no JSON"):
+            import_opsdroid(memory, file, table="bot")
+        assert memory.count() == 0
+
+
+# -- the loader, and a bot -------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that this library is installed in, from its wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
+    subprocess.run([*build, str(ROOT)], check=True, capture_output=True)
+    [wheel] = folder.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(folder / "installed")
+    return folder / "installed"
+
+
+@pytest.fixture
+def environment(installed: Path, tmp_path: Path) -> dict[str, str]:
+    """The environment of a process of opsdroid's: a home of its own, and this library installed."""
+    home = {name: str(tmp_path / "home") for name in ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    quiet = {"PYTHONWARNINGS": "ignore", "PYTHONUNBUFFERED": "1"}
+    return {**kept, **home, **quiet, "PYTHONPATH": str(installed)}
+
+
+LOADING = """
+import asyncio, json, sys
+from opsdroid.cli.utils import configure_lang
+from opsdroid.core import OpsDroid
+from opsdroid.loader import Loader
+configure_lang({})
+with OpsDroid() as opsdroid:
+    configs = json.loads(sys.argv[1])
+    loaded = Loader(opsdroid).load_modules_from_config(
+        {"databases": configs, "connectors": {"websocket": {}}}
+    )["databases"]
+    asyncio.run(opsdroid.setup_databases(loaded))
+    for database in opsdroid.memory.databases:
+        kind = type(database)
+        assert opsdroid.get_database(database.name) is database
+        print(kind.__name__, kind.__module__, database.name, database.config.get("url"))
+"""
+
+
+def test_the_loader_finds_it_by_its_module_and_by_its_entry_point(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    configs = {
+        "bots": {"module": MODULE, "url": "sqlite:///bots.db"},
+        "collections_store": None,
+    }
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", LOADING, json.dumps(configs)],
+        check=False, cwd=tmp_path, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [
+        f"DatabaseCollectionsStore {MODULE} bots sqlite:///bots.db",
+        f"DatabaseCollectionsStore {MODULE} collections_store None",
+    ], done.stderr
+
+
+def test_a_wrong_type_ends_opsdroid(environment: dict[str, str], tmp_path: Path) -> None:
+    configs = {"collections_store": {"url": 5}}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", LOADING, json.dumps(configs)],
+        check=False, cwd=tmp_path, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "url" in done.stdout + done.stderr
+
+
+def test_without_a_url_there_is_a_file_in_opsdroids_own_folder(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    script = (
+        f"import asyncio; from {MODULE} import DatabaseCollectionsStore as Database; "
+        "database = Database({}); asyncio.run(database.connect()); "
+        "asyncio.run(database.put('a', 1)); asyncio.run(database.disconnect())"
+    )
+    subprocess.run([sys.executable, "-P", "-c", script], check=True, env=environment)
+    with Store(f"sqlite:///{tmp_path}/home/opsdroid/collections_store.db") as store:
+        assert all_of(store) == {"a": 1}
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Bot:
+    """A bot of the page's configuration and skill, in a process of its own."""
+
+    def __init__(self, folder: Path, port: int, process: subprocess.Popen[bytes]) -> None:
+        self._folder, self._process = folder, process
+        self._url = f"http://127.0.0.1:{port}/connector/websocket"
+
+    def hears(self, *texts: str) -> list[str]:
+        """Return its answers."""
+        return asyncio.run(self._talk(texts))
+
+    async def _talk(self, texts: tuple[str, ...]) -> list[str]:
+        answers = []
+        async with aiohttp.ClientSession() as session:
+            id = await self._socket(session)
+            async with session.ws_connect(f"{self._url}/{id}") as websocket:
+                for text in texts:
+                    await websocket.send_json({"message": text, "user": "ada", "socket": id})
+                    answers.append(await websocket.receive_str(timeout=30))
+        return answers
+
+    async def _socket(self, session: aiohttp.ClientSession) -> str:
+        """Wait for the bot, and return the id of a connection to it."""
+        while True:
+            assert self._process.poll() is None, self.log()
+            try:
+                async with session.post(self._url, json={}) as response:
+                    found: str = (await response.json(content_type=None))["socket"]
+                    return found
+            except aiohttp.ClientConnectorError:
+                await asyncio.sleep(0.1)
+
+    def ends_by_itself(self) -> int:
+        """Wait for its end, and return its exit code."""
+        return self._process.wait(60)
+
+    def log(self) -> str:
+        return (self._folder / "log").read_text()
+
+
+@contextmanager
+def bot(folder: Path, database: dict[str, Any], environment: dict[str, str]) -> Iterator[Bot]:
+    port = _free_port()
+    for block in blocks(PAGE):
+        if block.title is not None:
+            (folder / block.title).write_text(block.text)
+    given = folder / "configuration.yaml"
+    url = next(line for line in given.read_text().splitlines() if "url:" in line)
+    named = {
+        "url": "$BOT_DATABASE_URL",
+        **{k: json.dumps(v) for k, v in database.items() if k != "url"},
+    }
+    options = "".join(f"    {name}: {value}\n" for name, value in named.items())
+    web = f"\nweb: {{host: 127.0.0.1, port: {port}}}\n"
+    given.write_text(given.read_text().replace(url + "\n", options) + web)
+    start = [sys.executable, "-P", "-m", "opsdroid", "start", "-f", str(given)]
+    with (folder / "log").open("wb") as log:
+        env = {**environment, "BOT_DATABASE_URL": database["url"]}
+        process = subprocess.Popen(start, cwd=folder, env=env, stdout=log, stderr=log)
+    try:
+        yield Bot(folder, port, process)
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0, (folder / "log").read_text()
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def test_a_bot_keeps_its_memory_over_three_processes(
+    shared_place: Place, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    database = {"url": shared_place.url, **shared_place.options}
+    with bot(tmp_path, database, environment) as first:
+        assert first.hears("remember tea is Darjeeling", "remember cup is blue") == [
+            "I will remember tea.",
+            "I will remember cup.",
+        ]
+    with bot(tmp_path, database, environment) as second:
+        heard = second.hears("remind me of tea", "forget tea", "remind me of tea")
+        assert heard == ["Darjeeling", "Forgotten.", "I know nothing of that."]
+    with bot(tmp_path, database, environment) as third:
+        heard = third.hears("remind me of tea", "remind me of cup")
+        assert heard == ["I know nothing of that.", "blue"]
+    with Store(shared_place.url, **shared_place.options) as store:
+        assert all_of(store) == {"cup": {"value": "blue", "by": "ada"}}
+
+
+def test_a_bot_without_its_database_does_not_start(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    with bot(tmp_path, {"url": "sqlite:////nowhere/bot.db"}, environment) as nobody:
+        assert nobody.ends_by_itself() != 0
+        assert "does the folder exist" in nobody.log()
+
+
+def test_without_opsdroid_the_extra_is_named() -> None:
+    script = f"import sys; sys.modules['opsdroid'] = None; import {MODULE}"
+    done = subprocess.run(
+        [sys.executable, "-c", script], check=False, cwd=ROOT, capture_output=True, text=True
+    )
+    assert "MissingExtra: opsdroid is not installed" in done.stderr
+    assert done.stderr.endswith("pip install 'collections-store[opsdroid]'\n")
