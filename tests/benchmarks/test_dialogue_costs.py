@@ -1,6 +1,6 @@
 """What keeping dialogues costs: 10,000 of 20 messages, against the bare driver doing the same work.
 
-`nox -s bench -- tests/benchmarks/test_dialogues.py`. The floor inserts a row for each message, in a transaction of
+`nox -s bench -- tests/benchmarks/test_dialogue_costs.py`. The floor inserts a row for each message, in a transaction of
 its own, on a table like that of the messages. `DIALOGUES=1000` in the environment is quicker.
 """
 
