@@ -105,14 +105,17 @@ class Reading:
 def held(
     connection: Connection, collection: str, filter: Filter, found: list[Document]
 ) -> list[Document]:
-    """Return what was found as it is now and stays until the transaction ends, as far as it still matches."""
+    """Return what was found as it is now and stays until the transaction ends, as far as it still matches,
+    in the same order.
+    """
     database = connection.database
     if database.SINGLE_WRITER or not found:
         return found
     ids = {"ids": database.list_parameter([each.id for each in found]), "now": now()}
     rows = connection.rows(connection.collection(collection).by_id.hold_many, ids)
-    ordered = database.ORDERED_KEYS
-    return [each for each in map(as_document, rows) if matches(filter, each, ordered=ordered)]
+    there = {document.id: document for document in map(as_document, rows)}
+    same = (there[each.id] for each in found if each.id in there)
+    return [each for each in same if matches(filter, each, ordered=database.ORDERED_KEYS)]
 
 
 def matching(
