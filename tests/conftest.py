@@ -28,7 +28,8 @@ from collections_store.dialogues import (
 )
 from collections_store.memory import AsyncMemory, AsyncSkillMemory
 
-_seed = random.SystemRandom().randrange(2**32)
+_seed = int(os.environ.setdefault("COLLECTIONS_STORE_TEST_SEED", str(random.randrange(2**32))))
+"""In the environment, so that the processes among which xdist shares the tests have the same."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
