@@ -92,7 +92,7 @@ class InvalidId(CollectionsStoreError, ValueError):
 
     def __init__(self, id: object, problem: str) -> None:
         super().__init__(f"{shortened(id)} cannot be an object's id: {problem}")
-        self.id = id
+        self.id, self.problem = id, problem
 
 
 class InvalidBody(CollectionsStoreError, ValueError, TypeError):

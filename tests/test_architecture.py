@@ -167,6 +167,7 @@ FLOORS = [
         "memory.keys",
         "memory.memory",
         "memory.memory_async",
+        "memory.scope",
         "memory.skill_saving",
         "memory.skill_values",
         "memory.skills",

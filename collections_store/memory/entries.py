@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from ..change import Change
+from ..codec import Codec
+from ..collection import Ttl
 from ..document import Document
 from ..errors import InvalidOption, shortened
+from ..expiry import read_ttl
+from ..filter import Filter
+from ..operations import Touch, Work
+from ..options import check_flag
+from ..procedures import check_function
+from ..schema import now
 from .keys import Space
-from .values import from_json, to_json
+from .values import Default, from_json, to_json
 
 ABSENT: Final = object()
 """Where there is no value, as opposed to None, which is one."""
@@ -38,13 +46,55 @@ def entry_of(space: Space, document: Document) -> Entry:
     return Entry(space.key_of(document.id), value, document.version, document.expires_at)
 
 
+@dataclass(frozen=True, slots=True)
+class Life:
+    """How long what is written in a memory lives unless told otherwise, and whether `with` ends the memory."""
+
+    ttl: Ttl = None
+    sliding: bool = False
+    ends: bool = False
+
+    def chosen(self, ttl: Ttl) -> Ttl:
+        """Return how long a value lives that is written with this `ttl`."""
+        return self.ttl if ttl is None else ttl
+
+    def of_session(self, ttl: Ttl, sliding: bool) -> Life:
+        """Return that of a session, which without a `ttl` is as what it is in; raises `InvalidOption`."""
+        read_ttl(ttl)
+        check_flag("sliding", sliding)
+        if ttl is None:
+            return Life(self.ttl, sliding or self.sliding, ends=True)
+        return Life(ttl, sliding, ends=True)
+
+    def check_end(self) -> None:
+        """Raise `InvalidOption` for a memory that is there to stay: who takes `with` for a file's would lose it."""
+        if not self.ends:
+            problem = (
+                "it would delete this memory at its end: only session() and request() are used so"
+            )
+            raise InvalidOption("with", problem)
+
+
 def left(document: Document | None) -> float | None:
     """Return for how many seconds an object will live; None: there is none."""
     if document is None:
         return None
-    if document.expires_at is None:
+    if document.expires_us is None:
         return math.inf
-    return max(0.0, (document.expires_at - datetime.now(UTC)).total_seconds())
+    return max(0, document.expires_us - now()) / 1_000_000
+
+
+def touching(collection: str, ids: Iterable[str]) -> Work:
+    """Return the operation that has objects live from now on for as long as they were given."""
+    touches = [Touch(collection, id) for id in ids]
+    return Work((collection,), lambda run: [run(each) for each in touches])
+
+
+def asking(space: Space, filter: Any, equals: Any, codec: Codec) -> Filter:
+    """Return what is asked of the values of a namespace, a value as it is kept; raises `InvalidFilter`."""
+    of_value = not isinstance(filter, str) or not filter.startswith("$") or filter[:5] == "$body"
+    kept = to_json(equals, codec.default) if of_value and equals is not ... else equals
+    return Filter.parse(space.keys()) & Filter.parse(filter, kept, codec)
 
 
 def adding(key: str, by: Any) -> Callable[[Any], Any]:
@@ -58,15 +108,23 @@ def adding(key: str, by: Any) -> Callable[[Any], Any]:
     return add
 
 
-def as_json(function: Any) -> Callable[[Any], Any]:
+def as_json(function: Any, default: Default) -> Callable[[Any], Any]:
     """Return a function of values as one of JSON; raises `InvalidOption` for what cannot be called."""
-    if not callable(function):
-        raise InvalidOption("function", f"{shortened(function)} cannot be called")
-    return lambda json: to_json(function(from_json(json)))
+    called = check_function(function)
+    return lambda json: to_json(called(from_json(json)), default)
 
 
-def read_limit(limit: Any) -> int:
-    """Return a number of entries; raises `InvalidOption`."""
+def check_mapping(values: Any) -> Mapping[str, Any]:
+    """Return what has values under keys; raises `InvalidOption`."""
+    if isinstance(values, Mapping):
+        return values
+    raise InvalidOption("values", f"{shortened(values)} is no mapping of keys to values")
+
+
+def read_limit(limit: Any) -> int | None:
+    """Return a number of entries, or None for all; raises `InvalidOption`."""
+    if limit is None:
+        return None
     if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
         return limit
     raise InvalidOption("limit", f"{shortened(limit)} is not a whole number from 1 on")

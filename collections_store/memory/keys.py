@@ -6,8 +6,9 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ..document import spelled
-from ..errors import InvalidOption, shortened
+from ..document import check_id, spelled
+from ..errors import InvalidId, InvalidOption, shortened
+from ..procedures import check_many
 
 _KEY: Final = "/"
 """Before a key; a digit comes right after it, and begins what lies further within."""
@@ -38,11 +39,13 @@ class Space:
         """Return the namespace of a session, which is no other's."""
         return self._with((name,), _SESSION)
 
-    def id_of(self, key: Any) -> str:
+    def id_of(self, key: Any, option: str = "key") -> str:
         """Return the id of the object that a key is of; raises `InvalidOption`."""
-        if not isinstance(key, str):
-            raise InvalidOption("key", f"{shortened(key)} is no text")
-        return f"{self.path}{_KEY}{key}"
+        return _joined(option, self.path + _KEY, key)
+
+    def ids_of(self, keys: Any) -> list[str]:
+        """Return the ids of several keys; raises `InvalidOption`, for a single text too."""
+        return [self.id_of(key) for key in check_many("keys", keys)]
 
     def key_of(self, id: str) -> str:
         """Return the key of an object of this namespace."""
@@ -50,9 +53,9 @@ class Space:
 
     def keys(self, prefix: str = "", after: str | None = None) -> dict[str, Any]:
         """Return the filter of the keys of this namespace that begin so, past a key."""
-        first = self.id_of(prefix)
-        asked = {"$gte": first} if after is None else {"$gte": first, "$gt": self.id_of(after)}
-        return {"$id": {**asked, "$lt": _following(first)}}
+        first = self.id_of(prefix, "prefix")
+        past = {} if after is None else {"$gt": self.id_of(after, "after")}
+        return {"$id": {"$gte": first, **past, "$lt": _following(first)}}
 
     def everything(self) -> dict[str, Any]:
         """Return the filter of the keys of this namespace and of all within it."""
@@ -63,10 +66,20 @@ class Space:
             raise InvalidOption("namespace", "give it a name")
         path = self.path
         for name in names:
-            if not isinstance(name, str):
-                raise InvalidOption("namespace", f"{shortened(name)} is no text")
-            path += f"{len(name)}{kind}{name}"
-        return Space(path, (*self.names, *names))
+            plain = _joined("namespace", "", name)
+            path = _joined("namespace", f"{path}{len(plain)}{kind}", plain)
+        return Space(path, (*self.names, *map(str.__str__, names)))
+
+
+def _joined(option: str, path: str, text: Any) -> str:
+    """Return an id, or what one begins with: a path and a text, whatever kind of text; raises `InvalidOption`."""
+    if not isinstance(text, str):
+        raise InvalidOption(option, f"{shortened(text)} is no text")
+    try:
+        return check_id(path + str.__str__(text))
+    except InvalidId as error:
+        where = " with its namespaces" if path else ""
+        raise InvalidOption(option, f"{shortened(text)}{where}: {error.problem}") from None
 
 
 def _following(prefix: str) -> str:

@@ -4,54 +4,47 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Self
 
-from ..bell import Bell
 from ..change import Wanted
 from ..change_stream import ChangeStream
-from ..codec import Codec
 from ..collection import Collection, Ttl
 from ..collection_options import Changes, Settings
 from ..errors import DocumentNotFound
-from ..filter import Filter
-from ..operations import AS_IT_IS, Configure, Operation
+from ..operations import AS_IT_IS, Configure
 from ..watching import Watching, check_bell
-from .entries import ABSENT, Entry, adding, as_json, entry_of, left, read_limit, seen_by
+from .entries import (
+    ABSENT,
+    Life,
+    adding,
+    as_json,
+    asking,
+    check_mapping,
+    entry_of,
+    left,
+    read_limit,
+    seen_by,
+    touching,
+)
 from .keys import Space
+from .scope import REQUEST_TTL, Entries, Scope, Strings
 from .values import from_json, to_json
-
-T = TypeVar("T")
-Strings: TypeAlias = list[str]
-Entries: TypeAlias = list[Entry]
-REQUEST_TTL: Final = 86_400.0
-"""Seconds after which what a request leaves behind is gone, should its process be killed."""
-
-
-class Scope(Protocol):
-    """What runs operations, and hands out transactions: a store, or a transaction."""
-
-    _codec: Codec
-    _bell: Bell | None
-
-    def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result."""
-
-    def transaction(self) -> AbstractContextManager[Any]:
-        """Return the context of a transaction, or of a part of one."""
 
 
 class Memory:
     """Values under keys, in namespaces: `store.memory("bot")`.
 
     A key is text, a value is JSON or one of Python's types `datetime` (with its zone), `date`, `time`, `timedelta`,
-    `UUID`, `Decimal`, `bytes`, `set`, `frozenset`, `tuple`, an integer of any size; it comes back as it was. `with`
-    a memory clears it at the end, which is what `session` and `request` are for.
+    `UUID`, `Decimal`, `bytes`, `set`, `frozenset`, `tuple`, an integer of any size; it comes back as it was, and
+    what would not is refused. The store's `default` function makes values of others.
 
     `ttl` is seconds, or a timedelta, and `math.inf` for ever; a value written without one lives as long as the
-    memory says: for ever, but for those of a session that has a `ttl`. Each verb raises what a collection's does.
+    memory says: for ever, but for those of a session that has a `ttl`. Each verb raises what a collection's does, and
+    `InvalidOption` for what cannot be a key.
 
     >>> from datetime import date
     >>> with Store("sqlite://") as store:
@@ -66,18 +59,16 @@ class Memory:
         scope: Scope,
         collection: str,
         space: Space = Space(),  # noqa: B008 - it is frozen
-        *,
-        ttl: Ttl = None,
-        sliding: bool = False,
+        life: Life = Life(),  # noqa: B008 - so is this
     ) -> None:
-        self._scope, self._space = scope, space
-        self._ttl, self._sliding = ttl, sliding
+        self._scope, self._space, self._life = scope, space, life
         self._objects = Collection(scope.run, scope._codec, collection, scope._bell)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'/'.join((self._objects.name, *self._space.names))!r})"
 
     def __enter__(self) -> Self:
+        self._life.check_end()
         return self
 
     def __exit__(
@@ -95,11 +86,12 @@ class Memory:
         ...     store.memory("bot").namespace("room", "42")
         Memory('memory__bot/room/42')
         """
-        return self._at(self._space.within(*names), self._ttl, self._sliding)
+        return self._at(self._space.within(*names), replace(self._life, ends=False))
 
     def session(self, id: str, *, ttl: Ttl = None, sliding: bool = False) -> Memory:
         """Return the memory of a session, which no namespace is the same as. What is written there lives for
-        `ttl`; with `sliding`, each time that it is read or written anew. `end` clears it.
+        `ttl`; with `sliding`, it begins its time anew whenever it is read by its key, or changed. Without a
+        `ttl` it lives as it does in what the session is in. The end of `with`, or `end`, clears it.
 
         >>> with Store("sqlite://") as store:
         ...     with store.memory("bot").session("ada", ttl=1800, sliding=True) as session:
@@ -107,7 +99,7 @@ class Memory:
         ...     store.memory("bot").session("ada").get("cart", "nothing")
         'nothing'
         """
-        return self._at(self._space.session(id), ttl, sliding)
+        return self._at(self._space.session(id), self._life.of_session(ttl, sliding))
 
     def request(self) -> Memory:
         """Return a memory of its own, for one request: `with memory.request() as session:`. Should the process
@@ -153,7 +145,7 @@ class Memory:
         body = self._objects.get(id, ABSENT)
         if body is ABSENT:
             return False, None
-        if self._sliding:
+        if self._life.sliding:
             self._objects.touch(id)
         return True, from_json(body)
 
@@ -173,9 +165,9 @@ class Memory:
         ...     store.memory("bot").put("name", "Ada", ttl=60, if_absent=True)
         1
         """
-        life = self._ttl if ttl is None else ttl
+        life = self._life.chosen(ttl)
         how: dict[str, Any] = {"ttl": life, "if_absent": if_absent, "if_version": if_version}
-        return self._objects.put(self._space.id_of(key), to_json(value), **how)
+        return self._objects.put(self._space.id_of(key), self._json(value), **how)
 
     def delete(self, key: str, default: Any = None) -> Any:
         """Delete the value under a key, and return it; `default` where there is none.
@@ -221,14 +213,18 @@ class Memory:
         ...     store.memory("bot").change("names", lambda names: names | {"Ada"}, default=set())
         {'Ada'}
         """
-        begun = default if default is ... else to_json(default)
-        id = self._space.id_of(key)
-        how: dict[str, Any] = {"default": begun, "ttl": self._ttl}
-        return from_json(self._objects.change(id, as_json(function), **how))
+        begun = default if default is ... else self._json(default)
+        id, changed = self._space.id_of(key), as_json(function, self._scope._codec.default)
+        body = self._objects.change(id, changed, default=begun, ttl=self._life.ttl)
+        if self._life.sliding:
+            self._objects.touch(id)
+        return from_json(body)
 
-    def keys(self, prefix: str = "", *, after: str | None = None, limit: int = 100) -> Strings:
-        """Return the keys that begin with a prefix, in order, up to `limit`, past the key `after`: the last of
-        one page begins the next.
+    def keys(
+        self, prefix: str = "", *, after: str | None = None, limit: int | None = 100
+    ) -> Strings:
+        """Return the keys that begin with a prefix, in order, up to `limit` (None: all), past the key
+        `after`: the last of one page begins the next.
 
         >>> with Store("sqlite://") as store:
         ...     result = store.memory("bot").put_many({"user/ada": 1, "user/bob": 2, "room/1": 3})
@@ -237,8 +233,10 @@ class Memory:
         """
         return [each.key for each in self.items(prefix, after=after, limit=limit)]
 
-    def items(self, prefix: str = "", *, after: str | None = None, limit: int = 100) -> Entries:
-        """Return what is under these keys: entries with `key`, `value`, `version` and `expires_at`. Each
+    def items(
+        self, prefix: str = "", *, after: str | None = None, limit: int | None = 100
+    ) -> Entries:
+        """Return what is under these keys, as `keys` gives them: entries with `key`, `value`, `version` and `expires_at`. Each
         unpacks as the pair of key and value.
 
         >>> with Store("sqlite://") as store:
@@ -261,15 +259,15 @@ class Memory:
 
     def find(self, filter: Any = None, equals: Any = ..., *, limit: int | None = None) -> Entries:
         """Return the entries of this namespace whose values match a filter, in the order in which they came
-        into being. A value that is no JSON object is `$body` to it, and a date a text in `$date`: see
-        the reference.
+        into being. A value that is no JSON object is `$body` to it. `equals` may be any value; in a filter,
+        one of Python's types is asked for as it is kept: see the reference.
 
         >>> with Store("sqlite://") as store:
         ...     result = store.memory("bot").put_many({"ada": {"city": "Berlin"}, "bob": 3})
         ...     [each.key for each in store.memory("bot").find("city", "Berlin")]
         ['ada']
         """
-        asked = Filter.parse(self._space.keys()) & Filter.parse(filter, equals, self._scope._codec)
+        asked = asking(self._space, filter, equals, self._scope._codec)
         return [entry_of(self._space, each) for each in self._objects.find(asked, limit=limit)]
 
     def clear(self, prefix: str = "") -> int:
@@ -291,7 +289,9 @@ class Memory:
         ...     store.memory("bot").get_many(["b", "c"])
         {'b': 2}
         """
-        found = self._objects.get_many([self._space.id_of(key) for key in keys])
+        found = self._objects.get_many(self._space.ids_of(keys))
+        if found and self._life.sliding:
+            self._scope.run(touching(self._objects.name, found))
         return {self._space.key_of(id): from_json(body) for id, body in found.items()}
 
     def put_many(self, values: Mapping[str, Any], *, ttl: Ttl = None) -> int:
@@ -301,9 +301,9 @@ class Memory:
         ...     store.memory("bot").put_many({"a": 1, "b": 2})
         2
         """
-        bodies = {self._space.id_of(key): to_json(value) for key, value in values.items()}
-        life = self._ttl if ttl is None else ttl
-        self._objects.put_many(bodies, ttl=life, atomic=True)
+        given = check_mapping(values)
+        bodies = {self._space.id_of(key): self._json(value) for key, value in given.items()}
+        self._objects.put_many(bodies, ttl=self._life.chosen(ttl), atomic=True)
         return len(bodies)
 
     def delete_many(self, keys: Iterable[str]) -> int:
@@ -313,7 +313,7 @@ class Memory:
         ...     store.memory("bot").delete_many(["a", "b"])
         0
         """
-        return self._objects.remove_many([self._space.id_of(key) for key in keys])
+        return self._objects.remove_many(self._space.ids_of(keys))
 
     def touch(self, key: str) -> bool:
         """Have a value live from now on for as long as it was given; tells whether it is there.
@@ -389,7 +389,10 @@ class Memory:
         2
         """
         with self._scope.transaction() as tx:
-            yield Memory(tx, self._objects.name, self._space, ttl=self._ttl, sliding=self._sliding)
+            yield Memory(tx, self._objects.name, self._space, self._life)
 
-    def _at(self, space: Space, ttl: Ttl, sliding: bool) -> Memory:
-        return Memory(self._scope, self._objects.name, space, ttl=ttl, sliding=sliding)
+    def _at(self, space: Space, life: Life) -> Memory:
+        return Memory(self._scope, self._objects.name, space, life)
+
+    def _json(self, value: Any) -> Any:
+        return to_json(value, self._scope._codec.default)

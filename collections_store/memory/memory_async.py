@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
@@ -17,12 +18,23 @@ from ..collection import Ttl
 from ..collection_async import AsyncCollection
 from ..collection_options import Changes, Settings
 from ..errors import DocumentNotFound
-from ..filter import Filter
 from ..operations import AS_IT_IS, Configure, Operation
 from ..watching import Watching, check_bell
-from .entries import ABSENT, adding, as_json, entry_of, left, read_limit, seen_by
+from .entries import (
+    ABSENT,
+    Life,
+    adding,
+    as_json,
+    asking,
+    check_mapping,
+    entry_of,
+    left,
+    read_limit,
+    seen_by,
+    touching,
+)
 from .keys import Space
-from .memory import REQUEST_TTL, Entries, Strings
+from .scope import REQUEST_TTL, Entries, Strings
 from .values import from_json, to_json
 
 T = TypeVar("T")
@@ -45,11 +57,12 @@ class AsyncMemory:
     """Values under keys, in namespaces: `store.memory("bot")`.
 
     A key is text, a value is JSON or one of Python's types `datetime` (with its zone), `date`, `time`, `timedelta`,
-    `UUID`, `Decimal`, `bytes`, `set`, `frozenset`, `tuple`, an integer of any size; it comes back as it was. `with`
-    a memory clears it at the end, which is what `session` and `request` are for.
+    `UUID`, `Decimal`, `bytes`, `set`, `frozenset`, `tuple`, an integer of any size; it comes back as it was, and
+    what would not is refused. The store's `default` function makes values of others.
 
     `ttl` is seconds, or a timedelta, and `math.inf` for ever; a value written without one lives as long as the
-    memory says: for ever, but for those of a session that has a `ttl`. Each verb raises what a collection's does.
+    memory says: for ever, but for those of a session that has a `ttl`. Each verb raises what a collection's does, and
+    `InvalidOption` for what cannot be a key.
 
     >>> from datetime import date
     >>> async def main():
@@ -66,18 +79,16 @@ class AsyncMemory:
         scope: AsyncScope,
         collection: str,
         space: Space = Space(),  # noqa: B008 - it is frozen
-        *,
-        ttl: Ttl = None,
-        sliding: bool = False,
+        life: Life = Life(),  # noqa: B008 - so is this
     ) -> None:
-        self._scope, self._space = scope, space
-        self._ttl, self._sliding = ttl, sliding
+        self._scope, self._space, self._life = scope, space, life
         self._objects = AsyncCollection(scope.run, scope._codec, collection, scope._bell)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'/'.join((self._objects.name, *self._space.names))!r})"
 
     async def __aenter__(self) -> Self:
+        self._life.check_end()
         return self
 
     async def __aexit__(
@@ -97,11 +108,12 @@ class AsyncMemory:
         >>> asyncio.run(main())
         AsyncMemory('memory__bot/room/42')
         """
-        return self._at(self._space.within(*names), self._ttl, self._sliding)
+        return self._at(self._space.within(*names), replace(self._life, ends=False))
 
     def session(self, id: str, *, ttl: Ttl = None, sliding: bool = False) -> AsyncMemory:
         """Return the memory of a session, which no namespace is the same as. What is written there lives for
-        `ttl`; with `sliding`, each time that it is read or written anew. `end` clears it.
+        `ttl`; with `sliding`, it begins its time anew whenever it is read by its key, or changed. Without a
+        `ttl` it lives as it does in what the session is in. The end of `with`, or `end`, clears it.
 
         >>> async def main():
         ...     async with AsyncStore("sqlite://") as store:
@@ -111,7 +123,7 @@ class AsyncMemory:
         >>> asyncio.run(main())
         'nothing'
         """
-        return self._at(self._space.session(id), ttl, sliding)
+        return self._at(self._space.session(id), self._life.of_session(ttl, sliding))
 
     def request(self) -> AsyncMemory:
         """Return a memory of its own, for one request: `with memory.request() as session:`. Should the process
@@ -165,7 +177,7 @@ class AsyncMemory:
         body = await self._objects.get(id, ABSENT)
         if body is ABSENT:
             return False, None
-        if self._sliding:
+        if self._life.sliding:
             await self._objects.touch(id)
         return True, from_json(body)
 
@@ -187,9 +199,9 @@ class AsyncMemory:
         >>> asyncio.run(main())
         1
         """
-        life = self._ttl if ttl is None else ttl
+        life = self._life.chosen(ttl)
         how: dict[str, Any] = {"ttl": life, "if_absent": if_absent, "if_version": if_version}
-        return await self._objects.put(self._space.id_of(key), to_json(value), **how)
+        return await self._objects.put(self._space.id_of(key), self._json(value), **how)
 
     async def delete(self, key: str, default: Any = None) -> Any:
         """Delete the value under a key, and return it; `default` where there is none.
@@ -243,16 +255,18 @@ class AsyncMemory:
         >>> asyncio.run(main())
         {'Ada'}
         """
-        begun = default if default is ... else to_json(default)
-        id = self._space.id_of(key)
-        how: dict[str, Any] = {"default": begun, "ttl": self._ttl}
-        return from_json(await self._objects.change(id, as_json(function), **how))
+        begun = default if default is ... else self._json(default)
+        id, changed = self._space.id_of(key), as_json(function, self._scope._codec.default)
+        body = await self._objects.change(id, changed, default=begun, ttl=self._life.ttl)
+        if self._life.sliding:
+            await self._objects.touch(id)
+        return from_json(body)
 
     async def keys(
-        self, prefix: str = "", *, after: str | None = None, limit: int = 100
+        self, prefix: str = "", *, after: str | None = None, limit: int | None = 100
     ) -> Strings:
-        """Return the keys that begin with a prefix, in order, up to `limit`, past the key `after`: the last of
-        one page begins the next.
+        """Return the keys that begin with a prefix, in order, up to `limit` (None: all), past the key
+        `after`: the last of one page begins the next.
 
         >>> async def main():
         ...     async with AsyncStore("sqlite://") as store:
@@ -264,9 +278,9 @@ class AsyncMemory:
         return [each.key for each in await self.items(prefix, after=after, limit=limit)]
 
     async def items(
-        self, prefix: str = "", *, after: str | None = None, limit: int = 100
+        self, prefix: str = "", *, after: str | None = None, limit: int | None = 100
     ) -> Entries:
-        """Return what is under these keys: entries with `key`, `value`, `version` and `expires_at`. Each
+        """Return what is under these keys, as `keys` gives them: entries with `key`, `value`, `version` and `expires_at`. Each
         unpacks as the pair of key and value.
 
         >>> async def main():
@@ -295,8 +309,8 @@ class AsyncMemory:
         self, filter: Any = None, equals: Any = ..., *, limit: int | None = None
     ) -> Entries:
         """Return the entries of this namespace whose values match a filter, in the order in which they came
-        into being. A value that is no JSON object is `$body` to it, and a date a text in `$date`: see
-        the reference.
+        into being. A value that is no JSON object is `$body` to it. `equals` may be any value; in a filter,
+        one of Python's types is asked for as it is kept: see the reference.
 
         >>> async def main():
         ...     async with AsyncStore("sqlite://") as store:
@@ -305,7 +319,7 @@ class AsyncMemory:
         >>> asyncio.run(main())
         ['ada']
         """
-        asked = Filter.parse(self._space.keys()) & Filter.parse(filter, equals, self._scope._codec)
+        asked = asking(self._space, filter, equals, self._scope._codec)
         return [
             entry_of(self._space, each) for each in await self._objects.find(asked, limit=limit)
         ]
@@ -333,7 +347,9 @@ class AsyncMemory:
         >>> asyncio.run(main())
         {'b': 2}
         """
-        found = await self._objects.get_many([self._space.id_of(key) for key in keys])
+        found = await self._objects.get_many(self._space.ids_of(keys))
+        if found and self._life.sliding:
+            await self._scope.run(touching(self._objects.name, found))
         return {self._space.key_of(id): from_json(body) for id, body in found.items()}
 
     async def put_many(self, values: Mapping[str, Any], *, ttl: Ttl = None) -> int:
@@ -345,9 +361,9 @@ class AsyncMemory:
         >>> asyncio.run(main())
         2
         """
-        bodies = {self._space.id_of(key): to_json(value) for key, value in values.items()}
-        life = self._ttl if ttl is None else ttl
-        await self._objects.put_many(bodies, ttl=life, atomic=True)
+        given = check_mapping(values)
+        bodies = {self._space.id_of(key): self._json(value) for key, value in given.items()}
+        await self._objects.put_many(bodies, ttl=self._life.chosen(ttl), atomic=True)
         return len(bodies)
 
     async def delete_many(self, keys: Iterable[str]) -> int:
@@ -359,7 +375,7 @@ class AsyncMemory:
         >>> asyncio.run(main())
         0
         """
-        return await self._objects.remove_many([self._space.id_of(key) for key in keys])
+        return await self._objects.remove_many(self._space.ids_of(keys))
 
     async def touch(self, key: str) -> bool:
         """Have a value live from now on for as long as it was given; tells whether it is there.
@@ -447,9 +463,10 @@ class AsyncMemory:
         2
         """
         async with self._scope.transaction() as tx:
-            yield AsyncMemory(
-                tx, self._objects.name, self._space, ttl=self._ttl, sliding=self._sliding
-            )
+            yield AsyncMemory(tx, self._objects.name, self._space, self._life)
 
-    def _at(self, space: Space, ttl: Ttl, sliding: bool) -> AsyncMemory:
-        return AsyncMemory(self._scope, self._objects.name, space, ttl=ttl, sliding=sliding)
+    def _at(self, space: Space, life: Life) -> AsyncMemory:
+        return AsyncMemory(self._scope, self._objects.name, space, life)
+
+    def _json(self, value: Any) -> Any:
+        return to_json(value, self._scope._codec.default)

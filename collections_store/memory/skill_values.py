@@ -77,7 +77,7 @@ class Response:
         """
         bodies = {}
         for place, memory in enumerate(_listed(memories)):
-            body = {"session": skill.session, "creator": skill.name, **_read(place, memory)}
+            body = {"session": skill.session, "creator": skill.name, **_read(place, memory, codec)}
             body = decode(_encoded(codec, place, body))
             bodies[skill.id_of(body["scope"], body["name"], body["session_id"])] = body
         return cls(skill, bodies)
@@ -175,7 +175,7 @@ def _listed(memories: Any) -> Iterator[Any]:
     return iter(memories)
 
 
-def _read(place: int, memory: Any) -> dict[str, Any]:
+def _read(place: int, memory: Any, codec: Codec) -> dict[str, Any]:
     """Return the parts of a memory as a body has them; raises `InvalidOption`."""
     where = f"memories[{place}]"
     try:
@@ -188,7 +188,8 @@ def _read(place: int, memory: Any) -> dict[str, Any]:
     if not isinstance(session_id, str | None):
         raise InvalidOption(f"{where}.session_id", f"{shortened(session_id)} is no text")
     found = scope_of(scope, f"{where}.scope") or PRIVATE
-    return {"scope": found, "name": name, "session_id": session_id, "value": to_json(value)}
+    value = to_json(value, codec.default)
+    return {"scope": found, "name": name, "session_id": session_id, "value": value}
 
 
 def _encoded(codec: Codec, place: int, body: dict[str, Any]) -> str:

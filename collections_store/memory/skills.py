@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from ..collection import Ttl
-from .memory import Scope
+from .scope import Scope
 from .skill_saving import Keeping
 from .skill_values import Policy
 

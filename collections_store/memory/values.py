@@ -11,19 +11,22 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
-from typing import Any, Final
+from enum import Enum
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from ..codec import MAX_DEPTH
 from ..errors import InvalidBody
 
+Default: TypeAlias = Callable[[Any], Any] | None
 _MARK: Final = "$"
 _LARGEST: Final = 2**63
 
 
-def to_json(value: Any, depth: int = 0) -> Any:
-    """Return a value as JSON; what is of none of the types that come back is left as it is.
+def to_json(value: Any, default: Default = None, depth: int = 0) -> Any:
+    """Return a value as JSON; what is of none of the types that come back is left as it is, unless `default`,
+    the store's, makes another value of it.
 
     >>> to_json({"when": date(2026, 11, 21), "$price": Decimal("1.50")})
     {'when': {'$date': '2026-11-21'}, '$$price': {'$decimal': '1.50'}}
@@ -33,17 +36,17 @@ def to_json(value: Any, depth: int = 0) -> Any:
         return value
     if depth > MAX_DEPTH:
         raise InvalidBody("", f"it is nested deeper than {MAX_DEPTH} levels")
-    if kind is dict:
-        return _of_dict(value, depth + 1)
-    if kind is list:
-        return [to_json(each, depth + 1) for each in value]
+    if kind in _SCALARS:
+        tag, encode = _SCALARS[kind]
+        encoded = encode(value)
+        return encoded if encoded is value else {tag: encoded}
     if kind in _GROUPS:
-        return {_GROUPS[kind]: _sorted(value, depth + 2)}
-    for known, (tag, encode) in _SCALARS.items():
-        if kind is known:
-            encoded = encode(value)
-            return encoded if encoded is value else {tag: encoded}
-    return value  # the store's codec refuses it, and tells where it is
+        return {_GROUPS[kind]: _sorted(value, default, depth + 2)}
+    if isinstance(value, dict):
+        return _of_dict(value, default, depth + 1)
+    if isinstance(value, list):
+        return [to_json(each, default, depth + 1) for each in value]
+    return _foreign(value, default, depth)
 
 
 def from_json(json: Any) -> Any:
@@ -63,11 +66,25 @@ def from_json(json: Any) -> Any:
     return {_unmarked(key): from_json(each) for key, each in json.items()}
 
 
-def _of_dict(value: dict[Any, Any], depth: int) -> Any:
+def _of_dict(value: dict[Any, Any], default: Default, depth: int) -> Any:
     if all(type(key) is str for key in value):
-        return {_marked(key): to_json(each, depth) for key, each in value.items()}
-    pairs = ([to_json(key, depth + 2), to_json(each, depth + 2)] for key, each in value.items())
+        return {_marked(key): to_json(each, default, depth) for key, each in value.items()}
+    within = depth + 2
+    pairs = ([to_json(each, default, within) for each in pair] for pair in value.items())
     return {"$map": list(pairs)}
+
+
+def _foreign(value: Any, default: Default, depth: int) -> Any:
+    """Return what the store's function makes of a value: a value too, and so never taken for a tag."""
+    if default is None or (isinstance(value, str | int | float) and not isinstance(value, Enum)):
+        return (
+            value  # the store's codec refuses it, or takes it for the text or the number that it is
+        )
+    try:
+        made = default(value)
+    except TypeError:
+        return value  # the codec tells where it is, and what the function said
+    return to_json(made, default, depth + 1)
 
 
 def _marked(key: str) -> str:
@@ -78,9 +95,9 @@ def _unmarked(key: str) -> str:
     return key[1:] if key.startswith(_MARK) else key
 
 
-def _sorted(value: Any, depth: int) -> list[Any]:
+def _sorted(value: Any, default: Default, depth: int) -> list[Any]:
     """Return the elements: of a set in an order that depends on nothing else."""
-    found = [to_json(each, depth) for each in value]
+    found = [to_json(each, default, depth) for each in value]
     return found if isinstance(value, tuple) else sorted(found, key=repr)
 
 
@@ -110,7 +127,8 @@ def _time(json: list[Any]) -> time:
 
 
 def _integer(value: int) -> int | str:
-    return value if -_LARGEST <= value < _LARGEST else str(value)
+    """Spell large ones by 16, as Python refuses to spell thousands of digits by 10."""
+    return value if -_LARGEST <= value < _LARGEST else hex(value)
 
 
 def _float(value: float) -> float | str:
@@ -131,7 +149,7 @@ _SCALARS: Final[dict[type, tuple[str, Callable[[Any], Any]]]] = {
     bytes: ("$bytes", lambda value: b64encode(value).decode()),
 }
 _DECODERS: Final[dict[str, Callable[[Any], Any]]] = {
-    "$integer": int,
+    "$integer": lambda json: int(json, 16),
     "$float": float,
     "$datetime": _datetime,
     "$date": date.fromisoformat,

@@ -58,6 +58,12 @@ def test_a_skill_sees_what_is_private_to_it_and_all_that_is_public(skills: Any) 
     assert skills.load(S, "c") == [public("y", 2), public("z", 4)]
 
 
+def test_the_default_of_a_store_makes_values_not_tags(open_store: Opener) -> None:
+    skills = open_store(default=lambda value: {"$date": str(value)}).skill_memory()
+    skills.save(S, "a", [private("x", 1j)])
+    assert skills.load(S, "a") == [private("x", {"$date": "1j"})]
+
+
 def test_without_a_scope_it_is_private(skills: Any) -> None:
     assert skills.save(S, "a", [memory("x", 1), {"name": "y", "value": 2}]) == 2
     assert skills.load(S, "a") == [private("x", 1), private("y", 2)]

@@ -68,6 +68,18 @@ def increment_async(url: str, options: dict[str, Any], times: str) -> None:
     asyncio.run(main())
 
 
+def remember(url: str, options: dict[str, Any], times: str) -> None:
+    """Count in a memory, note that in a set, and try to be the first."""
+    with Store(url, **options) as store:
+        memory = store.memory("bot").namespace("counts")
+        for _ in range(int(times)):
+            name = f"{os.getpid()}/{memory.increment('n')}"
+            memory.change("names", {name}.union, default=set())
+        with suppress(VersionConflict):
+            memory.put("first", "won", if_absent=True)
+            memory.put(f"won/{os.getpid()}", True)
+
+
 def transact(url: str, options: dict[str, Any], times: str) -> None:
     """Increment a counter, each time in a transaction."""
 

@@ -1,0 +1,832 @@
+"""Memories: values under keys, in namespaces and sessions; on every backend, in both colours."""
+
+import asyncio
+import math
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum, IntEnum
+from typing import Any, NamedTuple
+from uuid import UUID
+from zoneinfo import ZoneInfo
+
+import pytest
+import sqlalchemy as sa
+from conftest import Clock, Opener, Place
+from faults.test_processes import end_what_was_started as end_what_was_started
+from faults.test_processes import finish, start
+
+from collections_store import (
+    AsyncStore,
+    DocumentNotFound,
+    InvalidBody,
+    InvalidOption,
+    Store,
+    VersionConflict,
+)
+from collections_store.memory import Entry
+
+HOSTILE = [
+    *("", " ", "a", "A", "é", "e\u0301", "0", "1", "007", "3:abc", "3;abc", "1/x", "/", "//", ":", ";"),
+    *("a:b", "a;b", "a/b", "a.b", "$id", "$date", "'", '"', "\\", "%", "_", "a%", "a_", "a'b", "--"),
+    *("'; DROP TABLE x; --", "\n", "\t", "\x01", "\x7f", "\u200b", "\ufffe", "\uffff", "😀", "\U0010ffff"),
+    *("\U0010ffff\U0010ffff", "a\U0010ffff", "a\U0010ffffb", "\ud7ff", "\ue000", "null", "None", "x" * 1999),
+]  # fmt: skip
+
+
+class Boom(Exception):
+    """What the tests end a block with."""
+
+
+@pytest.fixture
+def memory(store: Any) -> Any:
+    return store.memory("bot")
+
+
+# -- the verbs -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [0, "", None, False, [], {}, 0.0, (), set(), b""])
+def test_the_default_counts_only_where_there_is_no_value(memory: Any, value: Any) -> None:
+    assert memory.get("k", "default") == "default"
+    assert (memory.get("k"), memory.fetch("k")) == (None, (False, None))
+    assert memory.put("k", value) == 1
+    found = memory.get("k", "default")
+    assert (found, type(found)) == (value, type(value))
+    assert memory.fetch("k") == (True, value)
+    assert memory.get_many(["k"]) == {"k": value}
+    assert memory.delete("k", "default") == value
+    assert memory.delete("k", "default") == "default"
+    assert memory.delete("k") is None
+
+
+def test_put_tells_the_version_and_minds_it(memory: Any) -> None:
+    assert [memory.put("k", n) for n in range(3)] == [1, 2, 3]
+    with pytest.raises(VersionConflict):
+        memory.put("k", 9, if_absent=True)
+    with pytest.raises(VersionConflict):
+        memory.put("k", 9, if_version=2)
+    assert memory.get("k") == 2
+    assert memory.put("k", 3, if_version=3) == 4
+    assert memory.put("new", 1, if_absent=True) == 1
+    assert [(each.key, each.version) for each in memory.items()] == [("k", 4), ("new", 1)]
+
+
+def test_pop_raises_where_there_is_nothing(memory: Any) -> None:
+    memory.put("k", None)
+    assert memory.pop("k") is None
+    with pytest.raises(KeyError) as caught:
+        memory.pop("k")
+    assert isinstance(caught.value, DocumentNotFound)
+
+
+def test_numbers_are_added_to(memory: Any) -> None:
+    assert memory.increment("n") == 1
+    assert memory.increment("n", 5) == 6
+    assert memory.increment("n", -6) == 0
+    assert memory.increment("n", 0.5) == 0.5
+    assert memory.increment("m", initial=10) == 11
+    assert memory.increment("m", initial=10) == 12
+    assert memory.increment("large", 2**63) == 2**63
+    assert memory.increment("large", 2**63) == memory.get("large") == 2**64
+    assert memory.increment("endless", math.inf) == math.inf
+
+
+@pytest.mark.parametrize("value", ["1", None, True, [], Decimal(1), {"n": 1}])
+def test_what_is_no_number_is_not_added_to(memory: Any, value: Any) -> None:
+    memory.put("k", value)
+    with pytest.raises(InvalidOption, match="number"):
+        memory.increment("k")
+    with pytest.raises(InvalidOption, match="by"):
+        memory.increment("n", value)
+    with pytest.raises(InvalidOption, match="number"):
+        memory.increment("n", initial=value)
+    assert (memory.get("k"), memory.fetch("n")) == (value, (False, None))
+
+
+def test_a_value_is_changed_by_a_function(memory: Any) -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    assert memory.change("names", lambda names: names | {"ada"}, default=set()) == {"ada"}
+    assert memory.change("names", lambda names: names | {at}) == {"ada", at}
+    assert memory.get("names") == {"ada", at}
+    assert memory.change("names", lambda _: None) is None
+    assert memory.change("names", lambda found: [found], default=1) == [None]
+    assert memory.change("none", lambda found: [found], default=None) == [None]
+    with pytest.raises(DocumentNotFound):
+        memory.change("nobody", lambda found: found)
+    with pytest.raises(InvalidOption, match="function"):
+        memory.change("names", "no function")
+    with pytest.raises(InvalidBody):
+        memory.change("names", lambda _: object())
+    with pytest.raises(Boom):
+        memory.change("names", raising)
+    assert (memory.get("names"), memory.count()) == ([None], 2)
+
+
+def raising(_: Any) -> Any:
+    raise Boom
+
+
+def test_many_are_written_read_and_deleted_at_once(memory: Any) -> None:
+    assert memory.put_many({}) == 0
+    assert memory.put_many({"a": 1, "b": {2}, "": None}) == 3
+    assert memory.get_many(["b", "nobody", "", "b"]) == {"b": {2}, "": None}
+    assert list(memory.get_many(["b", "a"])) == ["b", "a"]
+    assert (memory.get_many([]), memory.get_many(iter(["a"]))) == ({}, {"a": 1})
+    with pytest.raises(InvalidBody):
+        memory.put_many({"a": 9, "c": object()})
+    assert (memory.get("a"), memory.count()) == (1, 3)
+    assert memory.delete_many(["a", "nobody", "a", ""]) == 2
+    assert memory.keys() == ["b"]
+
+
+@pytest.mark.parametrize("verb", ["get_many", "delete_many"])
+@pytest.mark.parametrize("keys", ["ab", b"ab", None, 7])
+def test_one_text_is_not_many_keys(memory: Any, verb: str, keys: Any) -> None:
+    memory.put_many({"a": 1, "b": 2, "ab": 3})
+    with pytest.raises(InvalidOption, match="keys"):
+        getattr(memory, verb)(keys)
+    assert memory.count() == 3
+
+
+@pytest.mark.parametrize("values", [[("a", 1)], "ab", None, 7])
+def test_put_many_wants_a_mapping(memory: Any, values: Any) -> None:
+    with pytest.raises(InvalidOption, match="values"):
+        memory.put_many(values)
+
+
+def test_entries_tell_all_and_unpack_as_pairs(memory: Any, clock: Clock) -> None:
+    memory.put("a", {1}, ttl=60)
+    memory.put("b", 2)
+    first, second = memory.items()
+    at = datetime.fromtimestamp(clock.now / 1_000_000 + 60, UTC)
+    assert (first, second) == (Entry("a", {1}, 1, at), Entry("b", 2, 1, None))
+    assert dict(memory.items()) == {"a": {1}, "b": 2}
+
+
+def test_thousands_of_keys_by_the_page(memory: Any) -> None:
+    keys = [f"user/{number}" for number in range(2500)]
+    memory.put_many({key: number for number, key in enumerate(keys)})
+    memory.put_many({"user": 1, "user0": 2, "usez": 3})
+    assert memory.count("user/") == 2500
+    assert memory.keys("user/") == sorted(keys)[:100]
+    found, after = [], None
+    while page := memory.keys("user/", after=after, limit=700):
+        found += page
+        after = page[-1]
+    assert found == sorted(keys)
+    assert memory.keys("user/", limit=None) == sorted(keys)
+    assert len(memory.items(limit=None)) == 2503
+    assert len(memory.get_many(keys)) == 2500
+    assert memory.delete_many(keys[:1200]) == 1200
+    assert memory.clear("user/") == 1300
+    assert memory.keys() == ["user", "user0", "usez"]
+
+
+@pytest.mark.parametrize("limit", [0, -1, 1.5, "1", True])
+def test_a_limit_is_a_number_of_entries(memory: Any, limit: Any) -> None:
+    with pytest.raises(InvalidOption, match="limit"):
+        memory.items(limit=limit)
+
+
+def test_pages_go_on_after_keys_that_are_gone(memory: Any) -> None:
+    memory.put_many(dict.fromkeys("abcd", 1))
+    page = memory.keys(limit=2)
+    memory.delete_many(page)
+    assert memory.keys(after=page[-1]) == ["c", "d"]
+    assert memory.keys("c", after="a") == ["c"]
+    assert memory.keys("c", after="x") == []
+
+
+def test_entries_are_found_by_a_filter(memory: Any) -> None:
+    memory.put_many({"ada": {"city": "Berlin", "age": 36}, "bob": {"city": "Bonn"}, "n": 3})
+    memory.put("when", {"at": date(2026, 11, 21), "$x": 1, "id": UUID(int=7)})
+    memory.namespace("x").put("eve", {"city": "Berlin"})
+    assert memory.find("city", "Berlin") == [Entry("ada", {"city": "Berlin", "age": 36})]
+    assert [each.key for each in memory.find({"age": {"$gt": 30}})] == ["ada"]
+    assert [each.key for each in memory.find("$body", 3)] == ["n"]
+    assert [each.key for each in memory.find()] == ["ada", "bob", "n", "when"]
+    assert [each.key for each in memory.find(limit=2)] == ["ada", "bob"]
+    assert [each.key for each in memory.find("at", date(2026, 11, 21))] == ["when"]
+    assert [each.key for each in memory.find("id", UUID(int=7))] == ["when"]
+    assert [each.key for each in memory.find({"at.$date": {"$gte": "2026"}})] == ["when"]
+
+
+# -- keys ----------------------------------------------------------------------------------------
+
+
+def test_any_text_is_a_key(memory: Any) -> None:
+    memory.put_many({key: key for key in HOSTILE})
+    assert memory.count() == len(HOSTILE)
+    assert memory.keys(limit=1000) == sorted(HOSTILE)
+    assert memory.get_many(HOSTILE) == {key: key for key in HOSTILE}
+    for key in HOSTILE:
+        assert memory.get(key) == key
+        begin = [each for each in sorted(HOSTILE) if each.startswith(key)]
+        assert memory.keys(key, limit=1000) == begin
+        assert memory.keys(after=key, limit=1000) == [k for k in sorted(HOSTILE) if k > key]
+    for key in HOSTILE:
+        assert memory.pop(key) == key
+    assert memory.count() == 0
+
+
+def test_any_text_is_a_name(memory: Any) -> None:
+    names = [name for name in HOSTILE if len(name) < 1000]
+    for name in names:
+        memory.namespace(name).put("k", ["namespace", name])
+        memory.session(name).put("k", ["session", name])
+    for name in names:
+        assert memory.namespace(name).get("k") == ["namespace", name]
+        assert memory.session(name).items() == [Entry("k", ["session", name])]
+        assert memory.session(name).end() == memory.namespace(name).clear() == 1
+    assert memory.end() == 0
+
+
+def test_any_text_names_a_memory(store: Any) -> None:
+    names = [*filter(None, HOSTILE), "\0", "\ud800", "bot", "Bot", "x" * 2000, "x" * 2001]
+    for number, name in enumerate(names):
+        store.memory(name).put("k", number)
+    assert [store.memory(name).get("k") for name in names] == list(range(len(names)))
+
+
+class Name(str, Enum):  # noqa: UP042 - whose str() and format() are not its text
+    ROOM = "room"
+
+
+class Text(str):
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "something else"
+
+    def __len__(self) -> int:
+        return 77
+
+
+@pytest.mark.parametrize("room", [Name.ROOM, Text("room")])
+def test_a_kind_of_text_is_the_text_that_it_is(memory: Any, room: Any) -> None:
+    memory.namespace(room).put(room, 1)
+    memory.session(room).put(room, 2)
+    assert memory.namespace("room").items() == [Entry("room", 1)]
+    assert memory.session("room").keys(room) == ["room"]
+    assert memory.namespace("room").get_many([room]) == {"room": 1}
+
+
+VERBS: list[Callable[[Any, Any], Any]] = [
+    lambda memory, key: memory.put(key, 1),
+    lambda memory, key: memory.get(key),
+    lambda memory, key: memory.delete(key),
+    lambda memory, key: memory.pop(key),
+    lambda memory, key: memory.increment(key),
+    lambda memory, key: memory.change(key, len, default=[]),
+    lambda memory, key: memory.put_many({"a": 1, key: 1}),
+    lambda memory, key: memory.get_many(["a", key]),
+    lambda memory, key: memory.delete_many(["a", key]),
+    lambda memory, key: memory.touch(key),
+    lambda memory, key: memory.expire(key, 1),
+    lambda memory, key: memory.ttl(key),
+    lambda memory, key: memory.keys(key),
+    lambda memory, key: memory.keys(after=key or 7),
+    lambda memory, key: memory.count(key),
+    lambda memory, key: memory.clear(key),
+    lambda memory, key: memory.watch(key),
+]
+
+
+@pytest.mark.parametrize("key", [7, None, b"a", ("a",), "a\0b", "\ud800", "x" * 2000, "é" * 1000])
+def test_what_is_no_key_is_refused(memory: Any, key: Any) -> None:
+    memory.put("kept", 1)
+    for verb in VERBS:
+        with pytest.raises(InvalidOption, match="key|prefix|after"):
+            verb(memory, key)
+    assert memory.keys() == ["kept"]
+
+
+@pytest.mark.parametrize("name", [7, None, b"a", ("a",), "a\0b", "\ud800"])
+def test_what_is_no_name_is_refused(memory: Any, store: Any, name: Any) -> None:
+    for make in (memory.namespace, memory.session):
+        with pytest.raises(InvalidOption, match=r"namespace|session"):
+            make(name)
+    with pytest.raises(InvalidOption, match="name"):
+        memory.namespace()
+    for wrong in (7, None, b"a", ""):
+        with pytest.raises(InvalidOption, match="namespace"):
+            store.memory(wrong)
+
+
+# -- namespaces and sessions ---------------------------------------------------------------------
+
+
+def test_namespaces_that_look_alike_are_strangers(store: Any) -> None:
+    memory = store.memory("bot")
+    places = [
+        memory,
+        store.memory("bot2"),
+        memory.namespace("a"),
+        memory.namespace("ab"),
+        memory.namespace("a", "b"),
+        memory.namespace("a:b"),
+        memory.namespace("1:a"),
+        memory.namespace("s"),
+        memory.session("s"),
+        memory.session("a"),
+        memory.session("a:b"),
+        memory.session("a;b"),
+        memory.session("a").session("b"),
+        memory.session("a").namespace("b"),
+        memory.namespace("a").session("b"),
+        memory.namespace(""),
+        memory.namespace("", ""),
+        memory.session(""),
+        memory.namespace("/"),
+        memory.namespace("/k"),
+    ]
+    for number, place in enumerate(places):
+        assert place.count() == 0
+        place.put_many({"k": number, "/k": number, "1:a/k": number, "": number})
+    for number, place in enumerate(places):
+        assert {each.value for each in place.items()} == {number}
+        assert (place.count(), place.get("k")) == (4, number)
+    for place in places:
+        assert place.clear() == 4
+    assert [place.count() for place in places] == [0] * len(places)
+
+
+def test_namespace_nests_one_by_one_or_at_once(memory: Any) -> None:
+    memory.namespace("room", "42").put("topic", "tea")
+    assert memory.namespace("room").namespace("42").get("topic") == "tea"
+    assert repr(memory.namespace("room", "42")) == "Memory('memory__bot/room/42')"
+
+
+def test_clear_leaves_what_is_within_and_end_does_not(memory: Any) -> None:
+    def fill() -> list[Any]:
+        room = memory.namespace("room")
+        places = [memory, room, room.namespace("42"), room.session("42"), memory.namespace("rooms")]
+        for place in places:
+            place.put_many({"k": 1, "0": 2})
+        return places
+
+    places = fill()
+    assert [place.clear() for place in places] == [2] * 5
+    places = fill()
+    assert places[1].clear() == 2
+    assert [place.count() for place in places] == [2, 0, 2, 2, 2]
+    assert places[1].end() == 4
+    assert [place.count() for place in places] == [2, 0, 0, 0, 2]
+    fill()
+    assert memory.end() == 10
+    assert [place.count() for place in places] == [0] * 5
+
+
+def test_a_session_is_cleared_at_its_end(memory: Any) -> None:
+    memory.put("kept", 1)
+    memory.session("b").put("kept", 2)
+    with memory.session("a") as session:
+        session.put("cart", ["tea"])
+        session.namespace("room").put("k", 1)
+        assert memory.session("a").get("cart") == ["tea"]
+    with pytest.raises(Boom), memory.session("a") as session:
+        session.put("cart", ["tea"])
+        raise Boom
+    assert memory.session("a").keys() == memory.session("a").namespace("room").keys() == []
+    assert (memory.keys(), memory.session("b").keys()) == (["kept"], ["kept"])
+
+
+def test_each_request_is_a_memory_of_its_own(memory: Any) -> None:
+    with memory.request() as first, memory.request() as second:
+        first.put("step", 1)
+        assert second.fetch("step") == (False, None)
+        assert 0 < first.ttl("step") <= 86_400
+        assert first.session("within").put("k", 1) == 1
+        assert first.session("within").ttl("k") <= 86_400
+        assert (memory.count(), memory.end()) == (0, 2)
+
+
+def test_only_what_ends_is_used_with_with(store: Any, memory: Any) -> None:
+    """Or who takes `with` for a file's or a store's would lose all that there is."""
+    memory.put("kept", 1)
+    for place in (memory, memory.namespace("room"), memory.session("a").namespace("room")):
+        place.put("kept", 1)
+        with pytest.raises(InvalidOption, match="session"), place:
+            pass
+        assert place.keys() == ["kept"]
+
+
+# -- time ----------------------------------------------------------------------------------------
+
+
+def test_values_expire(memory: Any, clock: Clock) -> None:
+    memory.put("brief", 1, ttl=10)
+    memory.put("long", 2, ttl=timedelta(minutes=1))
+    memory.put("ever", 3)
+    memory.put_many({"many": 4}, ttl=10)
+    assert [memory.ttl(key) for key in ("brief", "long", "ever", "nobody")] == [
+        10,
+        60,
+        math.inf,
+        None,
+    ]
+    clock.forward(10)
+    assert memory.fetch("brief") == memory.fetch("many") == (False, None)
+    assert memory.get("brief", "gone") == memory.delete("brief", "gone") == "gone"
+    assert memory.keys() == ["ever", "long"]
+    assert (memory.count(), memory.ttl("brief"), memory.ttl("long")) == (2, None, 50)
+    assert memory.get_many(["brief", "long"]) == {"long": 2}
+    assert [each.key for each in memory.find()] == ["long", "ever"]
+    assert memory.put("brief", 1, if_absent=True) == 1
+    assert memory.increment("many") == 1
+    clock.forward(10**9)
+    assert memory.keys() == ["brief", "ever", "many"]
+
+
+def test_touch_and_expire(memory: Any, clock: Clock) -> None:
+    memory.put("k", 1, ttl=10)
+    memory.put("ever", 1)
+    clock.forward(6)
+    assert memory.touch("k")
+    assert (memory.ttl("k"), memory.touch("ever"), memory.ttl("ever")) == (10, True, math.inf)
+    assert memory.expire("k", 60)
+    assert memory.expire("ever", timedelta(seconds=5))
+    assert (memory.ttl("k"), memory.ttl("ever")) == (60, 5)
+    clock.forward(5)
+    assert not memory.touch("ever")
+    assert not memory.expire("ever", 60)
+    assert memory.touch("k")
+    assert memory.expire("k", math.inf)
+    assert (memory.ttl("k"), memory.ttl("ever")) == (math.inf, None)
+    assert memory.items() == [Entry("k", 1)]
+
+
+def test_what_is_put_anew_lives_as_the_memory_says(memory: Any, clock: Clock) -> None:
+    memory.put("k", 1, ttl=10)
+    memory.put("k", 2)
+    assert memory.ttl("k") == math.inf
+    session = memory.session("a", ttl=10)
+    session.put("k", 1, ttl=60)
+    assert session.ttl("k") == 60
+    session.put("k", 2)
+    assert session.ttl("k") == 10
+    session.put("k", 3, ttl=math.inf)
+    assert session.ttl("k") == math.inf
+
+
+def test_changes_leave_a_value_s_time(memory: Any, clock: Clock) -> None:
+    session = memory.session("a", ttl=10)
+    session.increment("n")
+    clock.forward(6)
+    session.increment("n")
+    assert session.change("n", lambda n: n + 1) == 3
+    assert session.ttl("n") == 4
+    clock.forward(4)
+    assert (session.increment("n"), session.ttl("n")) == (1, 10)
+
+
+READS: dict[str, Callable[[Any], Any]] = {
+    "get": lambda session: session.get("k"),
+    "fetch": lambda session: session.fetch("k"),
+    "get_many": lambda session: session.get_many(["k", "nobody"]),
+    "increment": lambda session: session.increment("k", 0),
+    "change": lambda session: session.change("k", lambda value: value),
+    "put": lambda session: session.put("k", 1),
+    "put_many": lambda session: session.put_many({"k": 1}),
+    "touch": lambda session: session.touch("k"),
+}
+
+
+@pytest.mark.parametrize("verb", READS)
+def test_with_sliding_a_value_lives_anew_when_it_is_read_or_written(
+    memory: Any, clock: Clock, verb: str
+) -> None:
+    session = memory.session("a", ttl=10, sliding=True)
+    session.put_many({"k": 1, "other": 2})
+    for _ in range(3):
+        clock.forward(6)
+        READS[verb](session)
+    assert session.ttl("k") == 10
+    clock.forward(10)
+    assert session.fetch("k") == (False, None)
+
+
+@pytest.mark.parametrize("verb", ["count", "keys", "items", "ttl", "find"])
+def test_to_ask_what_there_is_keeps_nothing_alive(memory: Any, clock: Clock, verb: str) -> None:
+    session = memory.session("a", ttl=10, sliding=True)
+    session.put("k", 1)
+    clock.forward(6)
+    getattr(session, verb)(*(["$body", 1] if verb == "find" else ["k"]))
+    clock.forward(6)
+    assert session.fetch("k") == (False, None)
+
+
+def test_an_explicit_ttl_survives_reads(memory: Any, clock: Clock) -> None:
+    session = memory.session("a", ttl=1800, sliding=True)
+    session.put("k", 1, ttl=60)
+    session.put("ever", 2, ttl=math.inf)
+    for verb in ("get", "get_many", "change", "fetch"):
+        clock.forward(50)
+        READS[verb](session)
+        for _ in range(3):
+            assert (session.get("k"), session.get("ever")) == (1, 2)
+        assert (session.ttl("k"), session.ttl("ever")) == (60, math.inf)
+    clock.forward(60)
+    assert (session.fetch("k"), session.get("ever")) == ((False, None), 2)
+
+
+def test_what_is_within_a_session_lives_as_it_does(memory: Any, clock: Clock) -> None:
+    session = memory.session("a", ttl=10, sliding=True)
+    for place in (session.namespace("x", "y"), session.session("b")):
+        place.put("k", 1)
+        clock.forward(6)
+        place.get("k")
+        assert place.ttl("k") == 10
+    session.session("c", ttl=60).put("k", 1)
+    clock.forward(11)
+    assert session.session("c").get("k") == 1
+    assert session.end() == 1
+
+
+def test_a_session_s_time_is_its_memory_s_not_the_value_s(memory: Any, clock: Clock) -> None:
+    """Who opens it without says nothing: what is there keeps its time, what is written lives for ever."""
+    memory.session("a", ttl=10).put("k", 1)
+    plain = memory.session("a")
+    assert (plain.get("k"), plain.ttl("k")) == (1, 10)
+    plain.put("k", 1)
+    assert plain.ttl("k") == math.inf
+
+
+@pytest.mark.parametrize("ttl", [0, -1, math.nan, "1", True, 10**12, timedelta(0)])
+def test_a_time_that_cannot_be_honoured_is_refused(memory: Any, ttl: Any) -> None:
+    verbs: list[Callable[[], Any]] = [
+        lambda: memory.put("k", 1, ttl=ttl),
+        lambda: memory.put_many({"k": 1}, ttl=ttl),
+        lambda: memory.session("a", ttl=ttl),
+        lambda: memory.expire("k", ttl),
+    ]
+    for verb in verbs:
+        with pytest.raises(InvalidOption, match="ttl"):
+            verb()
+    with pytest.raises(InvalidOption, match="sliding"):
+        memory.session("a", ttl=1, sliding="yes")
+    assert memory.end() == 0
+
+
+# -- types ---------------------------------------------------------------------------------------
+
+TYPES: list[Any] = [
+    datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"), fold=1),
+    datetime(2026, 1, 1, tzinfo=timezone(-timedelta(hours=3, seconds=7))),
+    datetime(2026, 1, 1, tzinfo=UTC),
+    datetime(2026, 1, 1, 1, 2, 3, 4),
+    date(2026, 11, 21),
+    time(1, 2, 3, tzinfo=ZoneInfo("Europe/Berlin")),
+    timedelta(days=-1, microseconds=1),
+    UUID("12345678123456781234567812345678"),
+    Decimal("1.50"),
+    Decimal("-Infinity"),
+    b"\0\xff",
+    {1, "1", (2, 3), frozenset({4})},
+    frozenset(),
+    (),
+    (1, [2, (3,)]),
+    2**63,
+    -(10**50),
+    math.inf,
+    {"$date": "2026-11-21", "$$date": {"$set": [1]}},
+    {"$set": "no list"},
+    {"$map": 7},
+    {1: "a", "1": "b", (2, 3): None, None: {}, 1.5: [], b"k": {"$": 1}},
+    {},
+    {"": 0},
+]
+
+
+@pytest.mark.parametrize("value", TYPES, ids=repr)
+def test_python_s_types_come_back(memory: Any, value: Any) -> None:
+    for each in (value, [value], {"in": value}, (value,), {7: value}):
+        memory.put("k", each)
+        found = memory.get("k")
+        assert (found, repr(found)) == (each, repr(each)) or isinstance(
+            value, set | frozenset | dict
+        )
+        assert (found, type(found)) == (each, type(each))
+
+
+def test_a_dict_or_a_list_of_another_kind_is_what_it_holds(memory: Any) -> None:
+    tagged = {"$date": "no date"}
+    for value in (OrderedDict(tagged), defaultdict(str, tagged), [OrderedDict(tagged)]):
+        memory.put("k", value)
+        assert memory.get("k") == value
+    memory.put("k", Counter("aab"))
+    assert (memory.get("k"), type(memory.get("k"))) == ({"a": 2, "b": 1}, dict)
+    memory.put("k", OrderedDict({1: date(2026, 1, 1)}))
+    assert memory.get("k") == {1: date(2026, 1, 1)}
+
+
+class Pair(NamedTuple):
+    x: int
+
+
+class Colour(IntEnum):
+    RED = 1
+
+
+@pytest.mark.parametrize(
+    "value", [object(), Colour.RED, Name.ROOM, 1j, bytearray(b"a"), Pair(1), range(3)]
+)  # fmt: skip
+def test_what_would_come_back_as_something_else_is_refused(memory: Any, value: Any) -> None:
+    for each in (value, [value], {"a": {"b": value}}, (value,)):
+        with pytest.raises(InvalidBody, match=type(value).__name__):
+            memory.put("k", each)
+    assert memory.count() == 0
+
+
+def test_what_is_too_deep_or_holds_itself_is_refused(memory: Any) -> None:
+    endless: list[Any] = []
+    endless.append((endless, {"a": endless}))
+    with pytest.raises(InvalidBody, match="200 levels"):
+        memory.put("k", endless)
+
+
+def test_the_default_of_a_store_makes_values_not_tags(open_store: Opener) -> None:
+    def default(value: Any) -> Any:
+        if isinstance(value, complex):
+            return {"$date": [value.real, value.imag], "at": date(2026, 1, 1)}
+        if isinstance(value, bytearray):
+            return {"$bytes": value.hex()}
+        raise TypeError("no form for it")
+
+    memory = open_store(default=default).memory("bot")
+    memory.put("k", [1j, bytearray(b"a")])
+    assert memory.get("k") == [{"$date": [0.0, 1.0], "at": date(2026, 1, 1)}, {"$bytes": "61"}]
+    assert memory.change("k", lambda found: [*found, {1: 2j}])[-1] == {
+        1: {"$date": [0.0, 2.0], "at": date(2026, 1, 1)}
+    }
+    memory.put_many({"k": bytearray(b"b")})
+    assert memory.get("k") == {"$bytes": "62"}
+    with pytest.raises(InvalidBody, match="at '0': object is not JSON: no form for it"):
+        memory.put("k", [object()])
+
+
+def test_values_are_copies(memory: Any) -> None:
+    value = {"list": [1]}
+    memory.put("k", value)
+    value["list"].append(2)
+    memory.get("k")["list"].append(3)
+    assert memory.get("k") == {"list": [1]}
+
+
+# -- several at once -----------------------------------------------------------------------------
+
+
+def test_eight_threads_increment_and_lose_nothing(place: Place) -> None:
+    with Store(place.url, **place.options) as store, ThreadPoolExecutor(8) as threads:
+        session = store.memory("bot").session("a", ttl=60, sliding=True)
+        numbers = list(threads.map(lambda _: session.increment("n"), range(80)))
+        assert sorted(numbers) == list(range(1, 81))
+        assert session.get("n") == 80
+
+
+def test_sixty_four_tasks_increment_and_lose_nothing(place: Place) -> None:
+    async def main() -> list[int]:
+        async with AsyncStore(place.url, **place.options) as store:
+            memory = store.memory("bot").namespace("counts")
+            return list(await asyncio.gather(*(memory.increment("n") for _ in range(64))))
+
+    assert sorted(asyncio.run(main())) == list(range(1, 65))
+
+
+def test_two_processes_increment_and_lose_nothing(shared_place: Place) -> None:
+    finish(*(start("remember", shared_place, 60) for _ in range(2)))
+    with Store(shared_place.url, **shared_place.options) as store:
+        memory = store.memory("bot").namespace("counts")
+        assert memory.get("n") == 120
+        assert len(memory.get("names")) == 120
+        assert memory.get("first") in {"won", None}
+        assert memory.count("won/") == 1
+
+
+def test_one_of_many_is_the_first(place: Place) -> None:
+    with Store(place.url, **place.options) as store, ThreadPoolExecutor(8) as threads:
+
+        def put(number: int) -> int | None:
+            try:
+                store.memory("bot").put("leader", number, if_absent=True)
+            except VersionConflict:
+                return None
+            return number
+
+        [won] = [each for each in threads.map(put, range(40)) if each is not None]
+        assert store.memory("bot").get("leader") == won
+
+
+# -- transactions --------------------------------------------------------------------------------
+
+
+def test_a_transaction_is_all_or_nothing(memory: Any) -> None:
+    room = memory.namespace("room")
+    room.put("a", 1)
+    with pytest.raises(Boom), room.transaction() as within:
+        within.put("a", 2)
+        within.namespace("deeper").put("b", {3})
+        assert (within.get("a"), within.increment("n")) == (2, 1)
+        raise Boom
+    assert (room.items(), room.namespace("deeper").keys()) == ([Entry("a", 1)], [])
+    with room.transaction() as within:
+        assert within.put("a", within.get("a") + 1) == 2
+        assert within.delete("nobody", 7) == 7
+        with pytest.raises(Boom), within.transaction() as part:
+            part.put("lost", 1)
+            raise Boom
+    assert room.items() == [Entry("a", 2, 2)]
+
+
+def test_a_transaction_keeps_the_session(memory: Any, clock: Clock) -> None:
+    with memory.session("a", ttl=10, sliding=True).transaction() as within:
+        within.put("k", 1)
+        clock.forward(5)
+        within.get("k")
+        assert within.ttl("k") == 10
+    assert memory.session("a").ttl("k") == 10
+
+
+def test_memories_and_collections_share_a_transaction(store: Any) -> None:
+    with pytest.raises(Boom), store.transaction() as tx:
+        tx["things"].put("a", 1)
+        tx.memory("bot").put("a", {1})
+        with tx.memory("bot").request() as request:
+            request.put("step", 1)
+        with pytest.raises(InvalidOption, match="transaction"):
+            tx.memory("bot").watch()
+        raise Boom
+    assert (store["things"].count(), store.memory("bot").count()) == (0, 0)
+
+
+def test_memories_share_the_caller_s_transaction(shared_place: Place) -> None:
+    url = shared_place.url.replace("postgresql:", "postgresql+psycopg:")
+    engine = sa.create_engine(url)
+    with Store(engine=engine, **shared_place.options) as store:
+        with engine.connect() as connection:
+            store.bind(connection).memory("bot").put("a", 1)
+            connection.rollback()
+            assert store.memory("bot").count() == 0
+            store.bind(connection).memory("bot").namespace("x").put("a", {1})
+            connection.commit()
+        assert store.memory("bot").namespace("x").get("a") == {1}
+    engine.dispose()
+
+
+# -- changes -------------------------------------------------------------------------------------
+
+
+def told(changes: Iterator[Any]) -> list[Any]:
+    return [(each.kind, each.id, each.before, each.body) for each in changes]
+
+
+def test_a_prefix_of_a_namespace_is_watched(memory: Any) -> None:
+    memory.configure(changes="both")
+    room = memory.namespace("room", "42")
+    room.put("user/ada", {1})
+    room.put("user/ada", {"$set": [2]})
+    room.put("users", 1)
+    room.namespace("user/").put("user/eve", 1)
+    memory.put("user/ada", 1)
+    memory.session("42").put("user/ada", 1)
+    room.delete("user/ada")
+    everything = list(room.watch("user/", after="oldest", timeout=0))
+    assert told(iter(everything)) == [
+        ("insert", "user/ada", None, {1}),
+        ("update", "user/ada", {1}, {"$set": [2]}),
+        ("remove", "user/ada", {"$set": [2]}, None),
+    ]
+    later = room.watch("user/", after=everything[0].token, timeout=0)
+    assert [each.kind for each in later] == ["update", "remove"]
+    assert later.token
+    room.put("user/bob", date(2026, 1, 1))
+    rest = room.watch("user/", after=later.token, timeout=0)
+    assert told(rest) == [("insert", "user/bob", None, date(2026, 1, 1))]
+    assert len(list(room.watch(after="oldest", timeout=0))) == 5
+    room.end()
+    assert [each.id for each in room.watch("user/", after=rest.token, timeout=0)] == ["user/bob"]
+
+
+def test_a_memory_that_records_nothing_is_not_watched(memory: Any) -> None:
+    memory.put("a", 1)
+    with pytest.raises(InvalidOption, match="changes"):
+        list(memory.watch(timeout=0))
+
+
+def test_the_rest_of_a_process_is_seen_at_once(open_store: Opener) -> None:
+    store = open_store()
+    store.memory("bot").configure(changes="after")
+    with store.memory("bot").watch("a", timeout=30) as stream:
+        store.memory("bot").put_many({"b": 1, "a": b"2"})
+        assert told(iter([next(stream)])) == [("insert", "a", None, b"2")]
+
+
+def test_memories_outlive_their_store(open_store: Opener) -> None:
+    if open_store.place.is_private:
+        pytest.skip("it is gone with its store")
+    open_store().memory("bot").session("a").put("k", {"since": date(2026, 1, 1)})
+    open_store.close_stores()
+    assert open_store().memory("bot").session("a").get("k") == {"since": date(2026, 1, 1)}

@@ -1,0 +1,290 @@
+"""Every verb of memories, in namespaces, sessions and transactions, while time passes: a memory does what a dict
+would, on each database and in both colours.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pytest
+from conftest import Clock, Opener
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from collections_store import InvalidOption, VersionConflict
+from collections_store.memory import Entry
+
+Place: TypeAlias = tuple[str, ...]
+PLACES: dict[Place, tuple[float, bool]] = {
+    (): (math.inf, False),
+    (":a",): (math.inf, False),
+    (":a", ":b"): (math.inf, False),
+    (";a",): (10, True),
+    (";a", ":b"): (10, True),
+    (";a", ";b"): (10, True),
+    (";b",): (4, False),
+    (":a name that is long",): (math.inf, False),
+}
+"""Namespaces (:) and sessions (;), for how long what is written in them lives, and whether that slides."""
+WHERE = st.sampled_from([*PLACES, *[(";a",)] * 6])
+KEYS = st.sampled_from(["a", "a", "a", "a", "", "ab", "b", "1:a/a", "\U0010ffff"])
+PREFIXES = st.sampled_from(["", "a", "b", "/", "\U0010ffff"])
+VALUES = st.sampled_from([0, 1, 2, 2.5, "a", None, False, {1, 2}, {"$date": 1}, (1,), 2**64])
+TTLS = st.sampled_from([None, None, None, 1, 5, 20, math.inf])
+
+
+@dataclass
+class Kept:
+    """A value as the model has it; times are seconds."""
+
+    value: Any
+    version: int
+    ttl: float
+    until: float
+
+    def begin(self, now: float) -> None:
+        self.until = now + self.ttl
+
+
+Told: TypeAlias = tuple[str, Any]
+
+
+def told(call: Any) -> Told:
+    try:
+        found = call()
+    except (VersionConflict, KeyError, InvalidOption) as error:
+        return type(error).__name__, None
+    return type(found).__name__, found
+
+
+class Undone(Exception):
+    """What ends a transaction that is to leave nothing."""
+
+
+class Machine(RuleBasedStateMachine):
+    """A memory, and what a dict says of it."""
+
+    def __init__(self, opener: Opener, clock: Clock) -> None:
+        super().__init__()
+        self.clock, self.root = clock, opener().memory("bot")
+        self.root.end()
+        self.model: dict[tuple[Place, str], Kept] = {}
+        self.blocks: list[tuple[Any, Any, dict[tuple[Place, str], Kept]]] = []
+
+    @property
+    def now(self) -> float:
+        return self.clock.now / 1_000_000
+
+    def memory(self, place: Place) -> Any:
+        memory = self.blocks[-1][1] if self.blocks else self.root
+        for name in place:
+            if name == ";b" and len(place) == 1:
+                memory = memory.session("b", ttl=4)
+            elif name == ";a":
+                memory = memory.session("a", ttl=10, sliding=True)
+            else:
+                memory = memory.session(name[1:]) if name[0] == ";" else memory.namespace(name[1:])
+        return memory
+
+    def kept(self, place: Place, key: str) -> Kept | None:
+        found = self.model.get((place, key))
+        return found if found is not None and found.until > self.now else None
+
+    def read(self, place: Place, key: str) -> Kept | None:
+        found = self.kept(place, key)
+        if found is not None and PLACES[place][1]:
+            found.begin(self.now)
+        return found
+
+    def write(self, place: Place, key: str, value: Any, ttl: float | None) -> int:
+        found = self.kept(place, key)
+        life = PLACES[place][0] if ttl is None else ttl
+        version = 1 if found is None else found.version + 1
+        self.model[place, key] = Kept(value, version, life, self.now + life)
+        return version
+
+    def there(self, place: Place, prefix: str = "") -> list[str]:
+        keys = (key for where, key in self.model if where == place and key.startswith(prefix))
+        return sorted(key for key in keys if self.kept(place, key))
+
+    @initialize()
+    def begin(self) -> None:
+        assert self.root.count() == 0
+
+    @rule(place=WHERE, key=KEYS, value=VALUES, ttl=TTLS)
+    def put(self, place: Place, key: str, value: Any, ttl: float | None) -> None:
+        found = self.memory(place).put(key, value, ttl=ttl)
+        assert found == self.write(place, key, value, ttl)
+
+    @rule(place=WHERE, key=KEYS, value=VALUES, version=st.sampled_from([None, 1, 2]))
+    def put_if(self, place: Place, key: str, value: Any, version: int | None) -> None:
+        how = {"if_absent": True} if version is None else {"if_version": version}
+        found = told(lambda: self.memory(place).put(key, value, **how))
+        kept = self.kept(place, key)
+        if (kept and kept.version) == version:
+            assert found == ("int", self.write(place, key, value, None))
+        else:
+            assert found[0] == "VersionConflict"
+
+    @rule(place=WHERE, keys=st.lists(KEYS, max_size=3, unique=True), value=VALUES, ttl=TTLS)
+    def put_many(self, place: Place, keys: list[str], value: Any, ttl: float | None) -> None:
+        assert self.memory(place).put_many(dict.fromkeys(keys, value), ttl=ttl) == len(keys)
+        for key in keys:
+            self.write(place, key, value, ttl)
+
+    @rule(place=WHERE, key=KEYS)
+    def get(self, place: Place, key: str) -> None:
+        kept = self.read(place, key)
+        expected = (False, None) if kept is None else (True, kept.value)
+        assert self.memory(place).fetch(key) == expected
+        assert self.memory(place).get(key, "x") == (expected[1] if kept else "x")
+
+    @rule(place=WHERE, keys=st.lists(KEYS, max_size=3))
+    def get_many(self, place: Place, keys: list[str]) -> None:
+        kept = {key: self.read(place, key) for key in keys}
+        expected = {key: each.value for key, each in kept.items() if each is not None}
+        assert self.memory(place).get_many(keys) == expected
+
+    @rule(place=WHERE, key=KEYS, raises=st.booleans())
+    def delete(self, place: Place, key: str, raises: bool) -> None:
+        kept = self.kept(place, key)
+        self.model.pop((place, key), None)
+        if not raises:
+            assert self.memory(place).delete(key, "x") == (kept.value if kept else "x")
+        elif kept is not None:
+            assert self.memory(place).pop(key) == kept.value
+        else:
+            assert told(lambda: self.memory(place).pop(key))[0] == "DocumentNotFound"
+
+    @rule(place=WHERE, keys=st.lists(KEYS, max_size=3))
+    def delete_many(self, place: Place, keys: list[str]) -> None:
+        there = {key for key in keys if self.kept(place, key)}
+        assert self.memory(place).delete_many(keys) == len(there)
+        for key in keys:
+            self.model.pop((place, key), None)
+
+    @rule(place=WHERE, key=KEYS, by=st.sampled_from([1, -2, 0.5]))
+    def increment(self, place: Place, key: str, by: float) -> None:
+        found = told(lambda: self.memory(place).increment(key, by, 10))
+        kept = self.kept(place, key)
+        if kept is not None and type(kept.value) not in {int, float}:
+            assert found[0] == "InvalidOption"
+            return
+        value = (kept.value if kept else 10) + by
+        assert found == (type(value).__name__, value)
+        self.changed(place, key, value)
+
+    @rule(place=WHERE, key=KEYS, default=st.sampled_from([..., None, {1}]))
+    def change(self, place: Place, key: str, default: Any) -> None:
+        found = told(lambda: self.memory(place).change(key, lambda v: (v,), default=default))
+        kept = self.kept(place, key)
+        if kept is None and default is ...:
+            assert found[0] == "DocumentNotFound"
+            return
+        value = (kept.value if kept else default,)
+        assert found == ("tuple", value)
+        self.changed(place, key, value)
+
+    def changed(self, place: Place, key: str, value: Any) -> None:
+        kept = self.read(place, key)
+        if kept is None:
+            self.write(place, key, value, None)
+        else:
+            kept.value, kept.version = value, kept.version + 1
+
+    @rule(place=WHERE, key=KEYS, ttl=TTLS)
+    def touch(self, place: Place, key: str, ttl: float | None) -> None:
+        memory, kept = self.memory(place), self.kept(place, key)
+        found = memory.touch(key) if ttl is None else memory.expire(key, ttl)
+        assert found == (kept is not None)
+        if kept is not None:
+            kept.ttl = kept.ttl if ttl is None else ttl
+            kept.begin(self.now)
+
+    @rule(place=WHERE, prefix=PREFIXES)
+    def clear(self, place: Place, prefix: str) -> None:
+        there = self.there(place, prefix)
+        assert self.memory(place).clear(prefix) == len(there)
+        for key in there:
+            del self.model[place, key]
+
+    @rule(place=WHERE)
+    def end(self, place: Place) -> None:
+        within = [each for each in self.model if each[0][: len(place)] == place]
+        there = sum(self.kept(*each) is not None for each in within)
+        assert self.memory(place).end() == there
+        for each in within:
+            del self.model[each]
+
+    @rule(place=WHERE, prefix=PREFIXES, after=st.none() | KEYS, limit=st.integers(1, 3))
+    def page(self, place: Place, prefix: str, after: str | None, limit: int) -> None:
+        there = [key for key in self.there(place, prefix) if after is None or key > after]
+        memory = self.memory(place)
+        assert memory.keys(prefix, after=after, limit=limit) == there[:limit]
+        assert memory.count(prefix) == len(self.there(place, prefix))
+
+    @rule(seconds=st.sampled_from([1, 3, 6]))
+    def pass_time(self, seconds: float) -> None:
+        self.clock.forward(seconds)
+
+    @precondition(lambda self: len(self.blocks) < 2)
+    @rule()
+    def open_block(self) -> None:
+        context = self.memory(()).transaction()
+        within = context.__enter__()
+        copies = {each: Kept(**vars(kept)) for each, kept in self.model.items()}
+        self.blocks.append((context, within, copies))
+
+    @precondition(lambda self: self.blocks)
+    @rule(keep=st.booleans())
+    def close_block(self, keep: bool) -> None:
+        context, _, copies = self.blocks.pop()
+        if keep:
+            context.__exit__(None, None, None)
+        else:
+            with pytest.raises(Undone):
+                if not context.__exit__(Undone, error := Undone(), None):
+                    raise error
+            self.model = copies
+
+    @rule(place=WHERE)
+    def compare(self, place: Place) -> None:
+        memory, there = self.memory(place), self.there(place)
+        found = memory.items(limit=None)
+        kept = [(key, self.kept(place, key)) for key in there]
+        assert found == [
+            Entry(key, each.value, each.version, entry.expires_at)
+            for (key, each), entry in zip(kept, found, strict=True)
+            if each is not None
+        ]
+        lives = [each.until - self.now for _, each in kept if each is not None]
+        assert [memory.ttl(key) for key in there] == pytest.approx(lives, abs=1e-3)
+
+    def teardown(self) -> None:
+        while self.blocks:
+            self.close_block(keep=True)
+        for place in PLACES:
+            self.compare(place)
+        self.root.end()
+
+
+@pytest.mark.timeout(600)
+def test_a_memory_is_a_dict(open_store: Opener, clock: Clock) -> None:
+    quick = open_store.place.is_private and open_store.colour == "sync"
+    profile = settings(
+        max_examples=150 if quick else 15,
+        stateful_step_count=40,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
+        report_multiple_bugs=False,
+    )
+    new: Any = lambda: Machine(open_store, clock)  # noqa: E731 - it asks for a class
+    run_state_machine_as_test(new, settings=profile)
