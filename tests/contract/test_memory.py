@@ -601,7 +601,7 @@ TYPES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("value", TYPES, ids=repr)
+@pytest.mark.parametrize("value", TYPES, ids=lambda value: type(value).__name__)
 def test_python_s_types_come_back(memory: Any, value: Any) -> None:
     for each in (value, [value], {"in": value}, (value,), {7: value}):
         memory.put("k", each)
