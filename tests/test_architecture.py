@@ -1,6 +1,7 @@
 """The house rules: which room may know what (docs/explanation/architecture.md)."""
 
 import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -122,6 +123,7 @@ FLOORS = [
         "operations.changes",
         "operations.documents",
         "operations.explaining",
+        "operations.foreign",
         "operations.increments",
         "operations.indexing",
         "operations.locking",
@@ -142,6 +144,7 @@ FLOORS = [
     {"migrate"},
     {"opening"},
     {"execution"},
+    {"foreign"},
     {"turns"},
     {"blocks"},
     {"backend"},
@@ -180,6 +183,21 @@ FLOORS = [
         "dialogues.searching",
         "dialogues.settings",
         "dialogues.writing",
+    },
+    {
+        "integrations",
+        "integrations.aea",
+        "integrations.aea.adopting",
+        "integrations.aea.attaching",
+        "integrations.aea.backend",
+        "integrations.aea.codec",
+        "integrations.aea.dialogues",
+        "integrations.aea.encoding",
+        "integrations.aea.error_handler",
+        "integrations.aea.fields",
+        "integrations.aea.importing",
+        "integrations.aea.registering",
+        "integrations.aea.storage",
     },
     {"cli"},
     {"__main__"},
@@ -342,7 +360,7 @@ def test_builders_never_see_a_connection(room: Room) -> None:
 def test_only_async_rooms_are_async(room: Room) -> None:
     kinds = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
     if any(isinstance(node, kinds) for node in ast.walk(room.tree)):
-        assert room.name.endswith("_async") or room.top == "cli"
+        assert room.name.endswith("_async") or room.top in {"cli", "integrations"}
 
 
 def test_no_sql_outside_the_dialects(room: Room) -> None:
@@ -385,6 +403,25 @@ def test_foreign_errors_are_named_in_the_dialects_only(room: Room) -> None:
             assert not re.search(r"sqlite3|psycopg|DBAPIError", ast.unparse(node.type)), room.name
 
 
+def test_an_integration_knows_the_front_door_and_its_framework(room: Room) -> None:
+    if room.top != "integrations" or room.name == "integrations":
+        return
+    doors = {f"collections_store{door}" for door in ("", ".memory", ".dialogues", ".foreign")}
+    own = ".".join(["collections_store", *room.name.split(".")[:2]])
+    for name, _ in room.imports():
+        if name.startswith("collections_store") and name not in doors:
+            door = name.rpartition(".")[0]
+            inside = name == own or name.startswith(f"{own}.")
+            assert inside or (door in doors and name in _public(door)), name
+    others = {name.split(".")[0] for name, _ in room.imports()} - {"collections_store"}
+    assert others <= sys.stdlib_module_names | {"__future__", room.name.split(".")[1]}
+
+
+def _public(door: str) -> set[str]:
+    module = importlib.import_module(door)
+    return {f"{door}.{name}" for name in getattr(module, "__all__", vars(module))}
+
+
 def test_migrations_never_import_the_library() -> None:
     for path in (PROJECT / "migrations").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -396,7 +433,7 @@ def test_migrations_never_import_the_library() -> None:
 def test_the_front_door_is_light() -> None:
     script = (
         "import sys, collections_store; "
-        "heavy = {'alembic', 'click', 'rich', 'pydantic', 'psycopg', 'jsonschema', 'sqlalchemy.orm', 'mako'}; "
+        "heavy = {'alembic', 'click', 'rich', 'pydantic', 'psycopg', 'aea', 'jsonschema', 'sqlalchemy.orm', 'mako'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )
     result = subprocess.run(

@@ -44,6 +44,7 @@ from .documents import (
     check_version,
 )
 from .explaining import Explain
+from .foreign import ReadForeign
 from .increments import Increment, read_increment
 from .indexing import CreateIndex, DropIndex, FindDuplicate, ListIndexes
 from .purging import HasPrunable, ListPurgeable, Prune
@@ -170,6 +171,7 @@ __all__ = [
     "PutBatch",
     "ReadBatch",
     "ReadChanges",
+    "ReadForeign",
     "ReadRevision",
     "Reading",
     "Remove",

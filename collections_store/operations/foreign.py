@@ -1,0 +1,22 @@
+"""Reading the tables of other programs, which know nothing of this library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+
+@dataclass(frozen=True, slots=True)
+class ReadForeign:
+    """All rows of these columns, in the order in which they lie there."""
+
+    table: str
+    columns: tuple[str, ...]
+
+    def __call__(self, connection: sa.Connection) -> list[tuple[Any, ...]]:
+        """Return the rows."""
+        columns: list[sa.ColumnClause[Any]] = [sa.column(name) for name in self.columns]
+        asked = sa.select(*columns).select_from(sa.table(self.table))
+        return [tuple(row) for row in connection.execute(asked)]
