@@ -10,6 +10,10 @@ import nox
 PROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PROJECT)
 OLDEST = PYTHONS[0]
+AEA_TESTS = [
+    f"tests/integrations/test_aea_{part}.py"
+    for part in ("storage", "dialogues", "run", "importing")
+]
 
 nox.needs_version = ">=2025.2.9"
 nox.options.sessions = ["tests", "lint", "types", "docs", "package"]
@@ -56,6 +60,20 @@ def soak(session: nox.Session) -> None:
     """The tests that run for minutes."""
     _install(session)
     session.run("python", "-m", "pytest", "-m", "soak", *session.posargs)
+
+
+@nox.session(name="hosts-open-aea", python=PYTHONS)
+def hosts_open_aea(session: nox.Session) -> None:
+    """What plugs into AEA, with Valory's; `tests` runs these too."""
+    _install(session)
+    session.run("python", "-m", "pytest", *AEA_TESTS, *session.posargs)
+
+
+@nox.session(name="hosts-aea", python=OLDEST)
+def hosts_aea(session: nox.Session) -> None:
+    """The same with Fetch.ai's, in an environment of its own; `tests` runs that too."""
+    _install(session)
+    session.run("python", "-m", "pytest", "tests/integrations/test_fetchai.py", *session.posargs)
 
 
 @nox.session(python=PYTHONS)

@@ -23,7 +23,7 @@ EXPECTED = {
         "index create",
         "index drop",
     ),
-    *("demo", "db", "db upgrade", "db current", "db check", "db sql"),
+    *("demo", "import-aea", "db", "db upgrade", "db current", "db check", "db sql"),
 }
 
 

@@ -16,6 +16,7 @@ from aea.aea import AEA
 from aea.common import Address
 from aea.configurations.base import SkillConfig
 from aea.configurations.data_types import PublicId
+from aea.crypto.base import Crypto
 from aea.crypto.wallet import Wallet
 from aea.decision_maker.base import DecisionMakerHandler
 from aea.identity.base import Identity
@@ -132,6 +133,35 @@ class Undecided(DecisionMakerHandler):
 
     def handle(self, message: Message) -> None:
         pass
+
+
+class FakeCrypto(Crypto[str]):
+    """A key of no ledger."""
+
+    identifier = "fake"
+    private_key = public_key = "key"
+    address = ADDRESS
+
+    @classmethod
+    def generate_private_key(cls, extra_entropy: Any = "") -> str:  # noqa: ARG003
+        return "key"
+
+    @classmethod
+    def load_private_key_from_path(cls, file_name: str, password: Any = None) -> str:  # noqa: ARG003
+        return "key"
+
+    def sign_message(self, message: bytes, is_deprecated_mode: bool = False) -> str:
+        raise NotImplementedError
+
+    def sign_transaction(self, transaction: Any) -> Any:
+        raise NotImplementedError
+
+    def encrypt(self, password: str) -> str:
+        raise NotImplementedError
+
+    @classmethod
+    def decrypt(cls, keyfile_json: str, password: str) -> str:
+        raise NotImplementedError
 
 
 class Greeter(Behaviour):

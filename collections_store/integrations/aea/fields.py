@@ -20,8 +20,8 @@ def filter_of(field: Any, equals: Any) -> Filter:
     It takes AEA's spellings: `a.b`, `$.a.b`, `"a.b".c` with a key in quotes, `list[0]`, and `list[#-1]`, the last. What it
     finds is what the store finds: 1 is not true, and a list matches by each of its elements, too.
 
-    >>> filter_of("$.address.city", "Berlin")
-    Filter({'address.city': 'Berlin'})
+    >>> print(filter_of("$.address.city", "Berlin"))
+    {'address.city': 'Berlin'}
     """
     steps, value = read_field(field), encoded(equals)
     if all(isinstance(step, str) for step in steps):
