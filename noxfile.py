@@ -71,9 +71,16 @@ def hosts_open_aea(session: nox.Session) -> None:
 
 @nox.session(name="hosts-aea", python=OLDEST)
 def hosts_aea(session: nox.Session) -> None:
-    """The same with Fetch.ai's, in an environment of its own; `tests` runs that too."""
+    """The same with Fetch.ai's, in an environment of its own; `tests` runs a part of it."""
     _install(session)
-    session.run("python", "-m", "pytest", "tests/integrations/test_fetchai.py", *session.posargs)
+    session.run(
+        "python",
+        "-m",
+        "pytest",
+        "tests/integrations/test_fetchai.py",
+        *session.posargs,
+        env={"COLLECTIONS_STORE_TEST_HOSTS": "all"},
+    )
 
 
 @nox.session(python=PYTHONS)

@@ -94,8 +94,8 @@ def test_what_is_no_file_of_aeas_is_refused(tmp_path: Path, file: Path) -> None:
 
 def test_one_command_imports_it(file: Path, tmp_path: Path) -> None:
     done = Cli()("import-aea", str(file), "--url", f"sqlite:///{tmp_path / 'new.db'}")
-    assert done.exit_code == 0, done.stderr
-    assert "imported 16 objects of 2 collections" in done.stderr
+    assert done.exit_code == 0, done.output
+    assert "imported 16 objects of 2 collections" in done.output
     with Store(f"sqlite:///{tmp_path / 'new.db'}") as store:
         assert store["things"].get("number") == 12
 
