@@ -1,5 +1,6 @@
 """AEA's own dialogues, kept as they go: each weakness of AEA's own storage of dialogues, and what is in its place."""
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -364,3 +365,21 @@ def test_the_message_that_comes_back_is_the_one_that_was_said(tmp_path: Path) ->
         assert again.last_outgoing_message == message
         assert isinstance(again.last_outgoing_message, ShopMessage)
         assert json.loads(again.last_outgoing_message.encode())["wei"] == 10**40
+
+
+def test_an_agent_that_is_started_again_goes_on(tmp_path: Path) -> None:
+    register()
+    aea = agent(tmp_path, storage_uri=f"collections+sqlite:///{tmp_path / 'a.db'}?attach=dialogues")
+    bob, storage, dialogues = peer(), aea.runtime.storage, dialogues_of(aea)
+    for number in range(1, 4):  # as its runtime does
+        storage.start()
+        asyncio.run(storage.wait_connected())
+        dialogues.setup()
+        _, theirs = talk(dialogues, bob)
+        theirs.reply(TELL, text="more")
+        assert len(dialogues._dialogues_storage.dialogues_in_active_state) == 2 * number
+        dialogues.teardown()
+        storage.stop()
+        storage.wait_completed(sync=True, timeout=30)
+    with Store(f"sqlite:///{tmp_path / 'a.db'}") as store:
+        assert len(Killed(tmp_path, store).active) == 6

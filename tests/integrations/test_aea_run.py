@@ -139,11 +139,12 @@ def project(tmp_path: Path) -> Path:
 
 def started(project: Path, uri: str) -> Any:
     (project / "aea-config.yaml").write_text(AGENT.format(versions=VERSIONS, uri=uri))
+    home = {"HOME": str(project), "USERPROFILE": str(project)}  # AEA writes its settings there
     path = os.pathsep.join([str(ROOT / "tests"), str(ROOT)])
     return subprocess.Popen(
         [sys.executable, "run.py"],
         cwd=project,
-        env=os.environ | {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "LC_ALL": "C.UTF-8"},
+        env=os.environ | {"PYTHONPATH": path, "LC_ALL": "C.UTF-8"} | home,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

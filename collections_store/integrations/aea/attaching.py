@@ -38,8 +38,8 @@ def attach(
     """
     retention = Retention(terminal_ttl, terminal_kept)
     storage = _storage_of(aea, store)
-    storage.before_connected(lambda: _take_all(aea, storage, retention))
-    return _take_all(aea, storage, retention)
+    storage.before_connected(lambda: take_all(aea, storage, retention))
+    return take_all(aea, storage, retention)
 
 
 def component_of(component: SkillComponent, dialogues: Dialogues, attribute: str = "") -> str:
@@ -71,7 +71,7 @@ def _storage_of(aea: AEA, store: Store | None) -> Storage:
     return runtime._storage  # type: ignore[no-any-return]
 
 
-def _take_all(aea: AEA, storage: Storage, retention: Retention) -> int:
+def take_all(aea: AEA, storage: Storage, retention: Retention) -> int:
     """Have each `Dialogues` of the agent keep what is said in it."""
     count = 0
     for skill in aea.resources.get_all_skills():
@@ -85,9 +85,10 @@ def _take(
     dialogues: Dialogues, store: Store, agent: str, component: str, retention: Retention
 ) -> None:
     before = dialogues._dialogues_storage
-    if isinstance(before, KeptDialogues):
-        return
     kept = DialogueStore(store, agent, component, codec=AeaCodec(dialogues))
+    if isinstance(before, KeptDialogues):  # the storage was started again, over another store
+        before.store = kept
+        return
     changed: Any = dialogues
     written = Written.of(dialogues, before, store)
     changed._dialogues_storage = after = KeptDialogues(dialogues, kept, written, retention)

@@ -83,7 +83,7 @@ class KeptDialogues(BasicDialoguesStorage):
         self,
         dialogues: Dialogues,
         store: DialogueStore[Dialogue],
-        written: Written,
+        written: Written | None,
         retention: Retention,
     ) -> None:
         super().__init__(dialogues)
@@ -103,7 +103,9 @@ class KeptDialogues(BasicDialoguesStorage):
 
         What AEA itself wrote of them into the same store is taken over first.
         """
-        self._written.move_to(self.store)
+        if self._written is not None:
+            self._written.move_to(self.store)
+            self._written = None
         self._retention.purge(self.store)
         here = {label_of(each.dialogue_label).key for each in self.dialogues_in_active_state}
         for dialogue in self.store.restore():

@@ -7,8 +7,9 @@ from typing import Any
 from aea.helpers.storage import generic_storage
 from aea.runtime import BaseRuntime
 
-from .attaching import attach
+from .attaching import take_all
 from .backend import SCHEMES, CollectionsBackend, is_ours, read_uri
+from .dialogues import Retention
 from .storage import Storage
 
 _theirs = BaseRuntime._get_storage
@@ -32,5 +33,5 @@ def _storage_of(agent: Any) -> generic_storage.Storage | None:
         return _theirs(agent)
     storage = Storage(agent.storage_uri, threaded=True)
     if read_uri(agent.storage_uri)[1]:
-        storage.before_connected(lambda: attach(agent))
+        storage.before_connected(lambda: take_all(agent, storage, Retention()))
     return storage
