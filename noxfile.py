@@ -10,6 +10,10 @@ import nox
 PROJECT = nox.project.load_toml("pyproject.toml")
 PYTHONS = nox.project.python_versions(PROJECT)
 OLDEST = PYTHONS[0]
+AEA_TESTS = [
+    f"tests/integrations/test_aea_{part}.py"
+    for part in ("storage", "dialogues", "run", "importing")
+]
 
 nox.needs_version = ">=2025.2.9"
 nox.options.sessions = ["tests", "lint", "types", "docs", "package"]
@@ -70,6 +74,27 @@ def hosts_opsdroid(session: nox.Session) -> None:
     """The tests of the plug for opsdroid, which `tests` runs as well."""
     _install(session)
     session.run("python", "-m", "pytest", "tests/integrations/test_opsdroid.py", *session.posargs)
+
+
+@nox.session(name="hosts-open-aea", python=PYTHONS)
+def hosts_open_aea(session: nox.Session) -> None:
+    """What plugs into AEA, with Valory's; `tests` runs these too."""
+    _install(session)
+    session.run("python", "-m", "pytest", *AEA_TESTS, *session.posargs)
+
+
+@nox.session(name="hosts-aea", python=OLDEST)
+def hosts_aea(session: nox.Session) -> None:
+    """The same with Fetch.ai's, in an environment of its own; `tests` runs a part of it."""
+    _install(session)
+    session.run(
+        "python",
+        "-m",
+        "pytest",
+        "tests/integrations/test_fetchai.py",
+        *session.posargs,
+        env={"COLLECTIONS_STORE_TEST_HOSTS": "all"},
+    )
 
 
 @nox.session(python=PYTHONS)

@@ -207,6 +207,18 @@ FLOORS = [
         "integrations.kdeps",
         "integrations.opsdroid",
         "integrations.smskillsdk",
+        "integrations.aea",
+        "integrations.aea.adopting",
+        "integrations.aea.attaching",
+        "integrations.aea.backend",
+        "integrations.aea.codec",
+        "integrations.aea.dialogues",
+        "integrations.aea.encoding",
+        "integrations.aea.error_handler",
+        "integrations.aea.fields",
+        "integrations.aea.importing",
+        "integrations.aea.registering",
+        "integrations.aea.storage",
     },
     {"cli"},
     {"__main__"},
@@ -413,13 +425,22 @@ def test_foreign_errors_are_named_in_the_dialects_only(room: Room) -> None:
 
 
 def test_an_integration_knows_the_front_door_and_its_framework(room: Room) -> None:
-    if room.top == "integrations" and room.name != "integrations":
-        doors = {f"collections_store{door}" for door in ("", ".memory", ".dialogues")}
-        public = {f"{d}.{name}" for d in doors for name in importlib.import_module(d).__all__}
-        named = {name for name, _ in room.imports() if name.startswith("collections_store")}
-        assert named <= doors | public
-        others = {name.split(".")[0] for name, _ in room.imports()} - {"collections_store"}
-        assert others <= sys.stdlib_module_names | {"__future__", room.name.split(".")[1]}
+    if room.top != "integrations" or room.name == "integrations":
+        return
+    doors = {f"collections_store{door}" for door in ("", ".memory", ".dialogues", ".foreign")}
+    own = ".".join(["collections_store", *room.name.split(".")[:2]])
+    for name, _ in room.imports():
+        if name.startswith("collections_store") and name not in doors:
+            door = name.rpartition(".")[0]
+            inside = name == own or name.startswith(f"{own}.")
+            assert inside or (door in doors and name in _public(door)), name
+    others = {name.split(".")[0] for name, _ in room.imports()} - {"collections_store"}
+    assert others <= sys.stdlib_module_names | {"__future__", room.name.split(".")[1]}
+
+
+def _public(door: str) -> set[str]:
+    module = importlib.import_module(door)
+    return {f"{door}.{name}" for name in getattr(module, "__all__", vars(module))}
 
 
 def test_migrations_never_import_the_library() -> None:
@@ -433,7 +454,7 @@ def test_migrations_never_import_the_library() -> None:
 def test_the_front_door_is_light() -> None:
     script = (
         "import sys, collections_store; "
-        "heavy = {'alembic', 'click', 'rich', 'pydantic', 'opsdroid', 'psycopg', 'jsonschema', 'mako', "
+        "heavy = {'alembic', 'click', 'rich', 'pydantic', 'opsdroid', 'aea', 'psycopg', 'jsonschema', 'mako', "
         "'sqlalchemy.orm', 'collections_store.integrations'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )

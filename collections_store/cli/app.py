@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from .agents import aea
 from .catalogue import collections, drop, info, library_version
 from .database import db
 from .demo import demo
@@ -55,6 +56,6 @@ def program(ctx: click.Context) -> None:
 
 for _command in (
     *(put, get, remove, find, list_, distinct, delete, explain, purge),
-    *(collections, drop, index, import_, export, opsdroid, kdeps, info, db, demo),
+    *(collections, drop, index, import_, export, opsdroid, kdeps, aea, info, db, demo),
 ):
     program.add_command(_command)

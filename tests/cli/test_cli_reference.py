@@ -24,7 +24,7 @@ EXPECTED = {
         "index drop",
     ),
     *("demo", "db", "db upgrade", "db current", "db check", "db sql"),
-    *("import-opsdroid", "import-kdeps"),
+    *("import-opsdroid", "import-kdeps", "import-aea"),
 }
 
 

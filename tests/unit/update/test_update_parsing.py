@@ -27,7 +27,11 @@ INVALID: list[tuple[Any, str, str]] = [
     ({"$set": 5}, "$set", "needs a document of fields, as in {'$set': {'field': …}}, not 5"),
     ({"$set": [{"a": 1}]}, "$set", "needs a document of fields"),
     ({"$set": {"a": float("nan")}}, "$set.a", "nan is not JSON"),
-    ({"$set": {"a": {"b": [datetime(2026, 11, 21, tzinfo=UTC)]}}}, "$set.a.b.0", "datetime is not JSON"),
+    (
+        {"$set": {"a": {"b": [datetime(2026, 11, 21, tzinfo=UTC)]}}},
+        "$set.a.b.0",
+        "datetime is not JSON",
+    ),
     ({"$set": {"a": 2**63}}, "$set.a", "beyond 64 bit"),
     ({"$set": {"a": re.compile("x")}}, "$set.a", "not JSON"),
     ({"$push": {"a": {1, 2}}}, "$push.a", "set is not JSON"),

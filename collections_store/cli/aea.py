@@ -1,0 +1,20 @@
+"""What AEA's command line loads of this package: so it gets to know our storage, and `aea collections-store`."""
+
+from __future__ import annotations
+
+import click
+
+from ..integrations.aea import register
+from .agents import aea as import_aea
+from .target import program_options
+
+register()
+
+
+@click.group("collections-store")
+@program_options
+def command() -> None:
+    """Keep storage and dialogues in collections of SQLite or PostgreSQL."""
+
+
+command.add_command(import_aea)

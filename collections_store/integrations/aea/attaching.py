@@ -1,0 +1,108 @@
+"""Which dialogues an agent has, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from aea.aea import AEA
+from aea.protocols.dialogue.base import Dialogues
+from aea.skills.base import Skill, SkillComponent
+
+from ... import InvalidOption, Store
+from ...dialogues import DialogueStore
+from .adopting import Written
+from .codec import AeaCodec
+from .dialogues import KeptDialogues, Retention
+from .storage import Storage
+
+
+def attach(
+    aea: AEA,
+    store: Store | None = None,
+    *,
+    terminal_ttl: float | timedelta | None = None,
+    terminal_kept: int | None = None,
+) -> int:
+    """Have an agent's dialogues kept as they go, and its storage in the same store; returns how many
+    `Dialogues` there are by now.
+
+    Call it when the agent is built and has not been started. The `Dialogues` are those that are components of
+    its skills, or attributes of components; what comes before the start is found then. Each message is on the disk before
+    `create`, `update` or `reply` returns. Without a `store` it is that of the agent's `storage_uri`, which then has to
+    be one of ours. A store that is given stays open when the agent stops.
+
+    `terminal_ttl`, `terminal_kept`: how long, in seconds or as a timedelta, and how many dialogues are
+    kept that have ended. Raises `InvalidOption`.
+    """
+    retention = Retention(terminal_ttl, terminal_kept)
+    storage = _storage_of(aea, store)
+    storage.before_connected(lambda: take_all(aea, storage, retention))
+    return take_all(aea, storage, retention)
+
+
+def component_of(component: SkillComponent, dialogues: Dialogues, attribute: str = "") -> str:
+    """Return the name under which a component's dialogues are kept."""
+    skill, own = component.skill_id, type(component).__name__
+    parts = [skill.author, skill.name, component.name, own]
+    if attribute:
+        parts += [attribute, type(dialogues).__name__]
+    return "/".join(parts)
+
+
+def _storage_of(aea: AEA, store: Store | None) -> Storage:
+    runtime: Any = aea.runtime
+    storage = runtime.storage
+    if store is None:
+        if isinstance(storage, Storage):
+            return storage
+        raise InvalidOption(
+            "store", "give one, or the agent a storage_uri: collections+sqlite:///…"
+        )
+    given: Any = store
+    if not isinstance(given, Store):
+        raise InvalidOption("store", f"{given!r} is no Store")
+    if isinstance(storage, Storage) and storage.open() is store:
+        return storage
+    if storage is not None and storage.is_connected:
+        raise InvalidOption("aea", "it is running: attach before it is started")
+    runtime._storage = Storage(store, threaded=True)
+    return runtime._storage  # type: ignore[no-any-return]
+
+
+def take_all(aea: AEA, storage: Storage, retention: Retention) -> int:
+    """Have each `Dialogues` of the agent keep what is said in it."""
+    count = 0
+    for skill in aea.resources.get_all_skills():
+        for name, dialogues in _dialogues_in(skill):
+            _take(dialogues, storage.open(), aea.identity.address, name, retention)
+            count += 1
+    return count
+
+
+def _take(
+    dialogues: Dialogues, store: Store, agent: str, component: str, retention: Retention
+) -> None:
+    before = dialogues._dialogues_storage
+    kept = DialogueStore(store, agent, component, codec=AeaCodec(dialogues))
+    if isinstance(before, KeptDialogues):  # the storage was started again, over another store
+        before.store = kept
+        return
+    changed: Any = dialogues
+    written = Written.of(dialogues, before, store)
+    changed._dialogues_storage = after = KeptDialogues(dialogues, kept, written, retention)
+    for each in before.dialogues_in_active_state:
+        each._terminal_state_callbacks.discard(before.dialogue_terminal_state_callback)
+        after.add(each)
+        kept.save(each)
+
+
+def _dialogues_in(skill: Skill) -> Iterator[tuple[str, Dialogues]]:
+    components = {**skill.handlers, **skill.behaviours, **skill.models}
+    for component in components.values():
+        if isinstance(component, Dialogues):
+            yield component_of(component, component), component
+        for attribute, value in vars(component).items():
+            if isinstance(value, Dialogues):
+                yield component_of(component, value, attribute), value

@@ -1,0 +1,201 @@
+"""What AEA's storage stands on: a backend over a store."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+from ... import AsyncStore, Collection, InvalidUrl, MissingExtra, Store, StoreClosed
+from .encoding import decoded, encoded, name_of, text_of
+from .fields import filter_of
+
+try:
+    from aea.helpers.storage.backends.base import AbstractStorageBackend
+except ImportError as error:
+    raise MissingExtra("open-aea", "aea") from error
+
+SCHEMES: Final = ("collections", "collections+sqlite", "collections+postgresql")
+"""The schemes of `storage_uri`: AEA reads them with `urlparse`, to which an underscore belongs to none."""
+PATIENCE: Final = 30.0
+"""How many seconds a call waits for a storage that is about to connect."""
+
+_URI: Final = re.compile(r"collections[+:](?!//)(?P<url>.+)", re.IGNORECASE | re.DOTALL)
+_NAME: Final = re.compile(r"[a-zA-Z0-9_]+", re.ASCII)
+_MADE: Final = "attach"
+
+
+def is_ours(uri: object) -> bool:
+    """Is it the URI of a storage of ours?"""
+    return isinstance(uri, str) and uri.partition(":")[0].lower() in SCHEMES
+
+
+def read_uri(uri: str) -> tuple[str, bool]:
+    """Return the store's URL, and whether dialogues are kept as they go; raises `InvalidUrl`.
+
+    >>> read_uri("collections+sqlite:///agent.db?attach=dialogues")
+    ('sqlite:///agent.db', True)
+    """
+    found = _URI.fullmatch(uri)
+    if found is None or not is_ours(uri):
+        raise InvalidUrl(
+            "storage_uri: write collections+sqlite:///file.db, or collections+postgresql://…"
+        )
+    url, _, query = found["url"].partition("?")
+    options = parse_qsl(query, keep_blank_values=True)
+    attached = [value for name, value in options if name == _MADE]
+    if attached not in ([], ["dialogues"]):
+        raise InvalidUrl(f"storage_uri: {_MADE} is {attached[-1]!r}, and can only be 'dialogues'")
+    rest = urlencode([each for each in options if each[0] != _MADE])
+    return url + (f"?{rest}" if rest else ""), bool(attached)
+
+
+class CollectionsBackend(AbstractStorageBackend):
+    """A backend of AEA's storage, over a store of its own, or over one that is given.
+
+    Nothing is opened before `connect`, `open`, or the first call; what comes after `disconnect` waits for the next
+    `connect`, or raises `StoreClosed` if it comes from the loop that is about to end. It is used by any number of threads and
+    loops.
+    """
+
+    def __init__(self, uri: str | Store | AsyncStore) -> None:
+        super().__init__(uri if isinstance(uri, str) else "collections:")
+        self._given = None if isinstance(uri, str) else uri
+        self._url = read_uri(uri)[0] if isinstance(uri, str) else ""
+        self._store = self._given
+        self._lock = threading.Lock()
+        self._ended: Any = None
+        self._calls = 0
+        if self._given is None:
+            Store(self._url).close()  # opens nothing, and refuses a bad URL now
+
+    def __repr__(self) -> str:
+        return repr(self._store if self._store is not None else Store(self._url))
+
+    def open(self) -> Store | AsyncStore:
+        """Return the store, which may be used at once."""
+        with self._lock:
+            if self._store is None:
+                self._store = self._given or AsyncStore(self._url)
+            return self._store
+
+    async def connect(self) -> None:
+        """Open the database; raises what the store does."""
+        try:
+            await _looked_at(self.open())
+        except BaseException:
+            await self.disconnect()
+            raise
+        self._ended = None
+
+    async def disconnect(self) -> None:
+        """End: wait for the calls that run, and close a store of its own. Doing so again does nothing."""
+        with self._lock:
+            store, self._store = self._store, None
+            self._ended = asyncio.get_running_loop()
+        if isinstance(store, AsyncStore) and store is not self._given:
+            await store.aclose()
+        await self._drained()
+
+    async def ensure_collection(self, collection_name: str) -> None:
+        """Refuse a name that no collection can have; a collection comes into being by its first object."""
+        self._check_collection_name(collection_name)
+        async with self._collection(collection_name):
+            pass
+
+    async def put(self, collection_name: str, object_id: str, object_body: Any) -> None:
+        """Store an object."""
+        id, body = text_of(object_id), encoded(object_body)
+        async with self._collection(collection_name) as collection:
+            await collection.put(id, body)
+
+    async def get(self, collection_name: str, object_id: str) -> Any:
+        """Return an object, or None."""
+        id = text_of(object_id)
+        async with self._collection(collection_name) as collection:
+            return decoded(await collection.get(id))
+
+    async def remove(self, collection_name: str, object_id: str) -> None:
+        """Remove an object, if there is one."""
+        id = text_of(object_id)
+        async with self._collection(collection_name) as collection:
+            await collection.remove(id)
+
+    async def find(self, collection_name: str, field: str, equals: Any) -> list[tuple[str, Any]]:
+        """Return the objects whose field has the value, with their ids."""
+        asked = filter_of(field, equals)
+        async with self._collection(collection_name) as collection:
+            return [(id, decoded(body)) for id, body in await collection.find(asked)]
+
+    async def list(self, collection_name: str) -> list[tuple[str, Any]]:
+        """Return all objects with their ids."""
+        async with self._collection(collection_name) as collection:
+            return [(id, decoded(body)) for id, body in await collection.list()]
+
+    def sync_collection(self, name: str) -> Collection:
+        """Return a handle that touches no event loop; raises `StoreClosed`."""
+        self._check_collection_name(name)
+        store = self._store
+        if store is None:
+            raise StoreClosed("the storage is not running: it was stopped, or not started")
+        return store.get_sync_collection(name_of(name))
+
+    def _check_collection_name(self, collection_name: str) -> None:
+        if _NAME.fullmatch(collection_name) is None:
+            raise ValueError(
+                f"Invalid collection name: {collection_name}, should contain only alpha-numeric "
+                "characters and _"
+            )
+
+    @asynccontextmanager
+    async def _collection(self, name: str) -> AsyncIterator[Any]:
+        self._check_collection_name(name)
+        self._calls += 1
+        try:
+            yield _awaited(await self._ready(), name_of(name))
+        finally:
+            self._calls -= 1
+
+    async def _ready(self) -> Store | AsyncStore:
+        loop = asyncio.get_running_loop()
+        if self._ended is None:
+            return self.open()
+        until = loop.time() + PATIENCE
+        while self._store is None:
+            if self._ended is loop or loop.time() > until:
+                raise StoreClosed("the storage is not running: it was stopped, or not started")
+            await asyncio.sleep(0.01)
+        return self._store
+
+    async def _drained(self) -> None:
+        """Let the calls that run here end, and those that are about to begin be refused."""
+        rounds = 0
+        while rounds < 5 or self._calls:
+            await asyncio.sleep(0 if rounds < 100 else 0.001)
+            rounds += 1
+
+
+class _Threaded:
+    """An awaitable collection over a synchronous one."""
+
+    def __init__(self, collection: Collection) -> None:
+        self._collection = collection
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        return partial(asyncio.to_thread, getattr(self._collection, verb))
+
+
+def _awaited(store: Store | AsyncStore, name: str) -> Any:
+    return store[name] if isinstance(store, AsyncStore) else _Threaded(store[name])
+
+
+async def _looked_at(store: Store | AsyncStore) -> None:
+    if isinstance(store, AsyncStore):
+        await store["aea"].exists("")
+    else:
+        await asyncio.to_thread(store["aea"].exists, "")

@@ -1,0 +1,121 @@
+"""AEA's dialogues as the store of dialogues keeps them, and back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from aea.protocols.base import Message
+from aea.protocols.dialogue.base import Dialogue, Dialogues
+from aea.protocols.dialogue.base import DialogueLabel as AeaLabel
+
+from ...dialogues import DialogueLabel
+from .encoding import encoded
+
+ACTIVE: Final = "active"
+_ENVELOPE: Final = {"dialogue_reference", "message_id", "target", "performative"}
+_LONGEST: Final = 2_000
+"""Characters of a field of a message that is kept for finding it, besides the message as it was said."""
+
+
+def label_of(label: AeaLabel) -> DialogueLabel:
+    """Return our label for AEA's; raises `InvalidOption` where the other side sent none that makes sense."""
+    reference = tuple(label.dialogue_reference)
+    return DialogueLabel(reference, label.dialogue_opponent_addr, label.dialogue_starter_addr)  # type: ignore[arg-type]
+
+
+def ended_with(dialogue: Dialogue) -> str | None:
+    """Return the performative that ended the dialogue; None: it goes on. A message may still come after that."""
+    terminal = dialogue.rules.terminal_performatives
+    for message in (*dialogue._incoming_messages, *dialogue._outgoing_messages):
+        if message.performative in terminal:
+            return str(message.performative)
+    return None
+
+
+class AeaCodec:
+    """The codec of AEA's dialogues of one class."""
+
+    def __init__(self, dialogues: Dialogues) -> None:
+        self._dialogues = dialogues
+
+    def label(self, dialogue: Dialogue) -> DialogueLabel:
+        """Return the label."""
+        return label_of(dialogue.dialogue_label)
+
+    def is_terminal(self, dialogue: Dialogue) -> bool:
+        """Has the dialogue ended?"""
+        return ended_with(dialogue) is not None
+
+    def header(self, dialogue: Dialogue) -> Mapping[str, Any]:
+        """Return what is kept beside the messages."""
+        return {
+            "self_address": dialogue.self_address,
+            "role": dialogue.role.value,
+            "state": ended_with(dialogue) or ACTIVE,
+            "metadata": {},
+        }
+
+    def message_count(self, dialogue: Dialogue) -> int:
+        """Return how many messages there are."""
+        return len(dialogue._ordered_message_ids)
+
+    def messages(self, dialogue: Dialogue, after: int) -> Sequence[Any]:
+        """Return the messages in their order, but for the first `after`."""
+        new = dialogue._ordered_message_ids[after:]
+        return [_json(dialogue, id) for id in new]
+
+    def restore(
+        self, label: DialogueLabel, header: Mapping[str, Any], messages: Sequence[Any]
+    ) -> Dialogue:
+        """Return the dialogue. Its addresses are interned: fetchai's AEA compares them with `is not`."""
+        made = self._dialogues.dialogue_class
+        dialogue = made(
+            dialogue_label=_aea_label(label),
+            message_class=self._dialogues.message_class,
+            self_address=sys.intern(header["self_address"]),
+            role=made.Role(header["role"]),
+        )
+        for each in messages:
+            _add(dialogue, self._dialogues.message_class.from_json(each), each["is_incoming"])
+        return dialogue
+
+
+def _aea_label(label: DialogueLabel) -> AeaLabel:
+    starter, responder = map(sys.intern, label.dialogue_reference)
+    addresses = map(sys.intern, (label.dialogue_opponent_addr, label.dialogue_starter_addr))
+    return AeaLabel((starter, responder), *addresses)
+
+
+def _add(dialogue: Dialogue, message: Message, is_incoming: bool) -> None:
+    side = dialogue._incoming_messages if is_incoming else dialogue._outgoing_messages
+    side.append(message)
+    dialogue._ordered_message_ids.append(message.message_id)
+    dialogue._last_message_id = message.message_id
+
+
+def _json(dialogue: Dialogue, id: int) -> dict[str, Any]:
+    message = dialogue.get_message_by_id(id)
+    assert message is not None
+    return {
+        **message.json(),  # to, sender, and the bytes that AEA sends
+        "is_incoming": any(message is each for each in dialogue._incoming_messages),
+        "message_id": message.message_id,
+        "target": message.target,
+        "performative": str(message.performative),
+        "content": _content(message),
+    }
+
+
+def _content(message: Message) -> dict[str, Any]:
+    """Return those fields of a message which JSON can say: they are there to be found."""
+    fields = {}
+    for name, value in message._body.items():
+        if name not in _ENVELOPE:
+            with suppress(TypeError, ValueError, RecursionError):
+                if len(json.dumps(value)) <= _LONGEST:
+                    fields[name] = encoded(value)
+    return fields

@@ -1,0 +1,107 @@
+"""Between what AEA stores and what a body may hold.
+
+AEA writes whatever `json.dumps` does: whole numbers of any size (amounts in wei are beyond 64 bit), NaN, texts with a
+NUL. Each of these lies in an object with one key, `__aea__`, and its kind; an object that has that key lies in one, too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import sys
+from typing import Any, Final
+
+from ... import InvalidId
+
+MARK: Final = "__aea__"
+_LONGEST: Final = 200
+"""Characters of a collection's name."""
+_SMALLEST, _GREATEST = -(2**63), 2**63 - 1
+
+
+def encoded(value: Any) -> Any:
+    """Return a body for what AEA is given; raises what `json.dumps` raises: `TypeError`, `ValueError`.
+
+    >>> encoded({"wei": 10**19, 1: (True, "a")})
+    {'wei': {'__aea__': ['int', '10000000000000000000']}, '1': [True, 'a']}
+    """
+    return _encoded(json.loads(json.dumps(value)))
+
+
+def decoded(body: Any) -> Any:
+    """Return what AEA was given. Equal texts are one object: fetchai's `is_self_initiated` compares addresses
+    with `is not`.
+
+    >>> decoded(encoded({"wei": 10**19, "rate": float("inf")}))
+    {'wei': 10000000000000000000, 'rate': inf}
+    """
+    if isinstance(body, str):
+        return sys.intern(body)
+    if isinstance(body, list):
+        return [decoded(each) for each in body]
+    if not isinstance(body, dict):
+        return body
+    if body.keys() == {MARK}:
+        return _marked(*body[MARK])
+    return {sys.intern(key): decoded(value) for key, value in body.items()}
+
+
+def name_of(name: str) -> str:
+    """Return the name of the collection in the store: AEA's may be longer than ours."""
+    if len(name) <= _LONGEST:
+        return name
+    return f"{name[:130]}_{hashlib.sha256(name.encode()).hexdigest()}"
+
+
+def text_of(id: Any) -> str:
+    """Return an id as AEA's own backend keeps it; raises `InvalidId`.
+
+    >>> text_of(1), text_of(True), text_of("1")
+    ('1', '1', '1')
+    """
+    if isinstance(id, str):
+        return id
+    if isinstance(id, int | float):
+        return str(int(id) if isinstance(id, bool) else id)
+    raise InvalidId(id, f"it is {type(id).__name__}, not a string")
+
+
+def _encoded(value: Any) -> Any:
+    match value:
+        case bool() | None:
+            return value
+        case str():
+            return value if _is_plain(value) else {MARK: ["text", json.dumps(value)]}
+        case int():
+            return value if _SMALLEST <= value <= _GREATEST else {MARK: ["int", str(value)]}
+        case float():
+            return value if math.isfinite(value) else {MARK: ["float", repr(value)]}
+        case list():
+            return [_encoded(each) for each in value]
+    if MARK in value or not all(map(_is_plain, value)):
+        pairs = [[_encoded(key), _encoded(each)] for key, each in value.items()]
+        return {MARK: ["object", pairs]}
+    return {key: _encoded(each) for key, each in value.items()}
+
+
+def _marked(kind: str, what: Any) -> Any:
+    match kind:
+        case "int":
+            return int(what)
+        case "float":
+            return float(what)
+        case "text":
+            return json.loads(what)
+    return {decoded(key): decoded(value) for key, value in what}
+
+
+def _is_plain(text: str) -> bool:
+    """May a body hold the text?"""
+    if "\0" in text:
+        return False
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return True

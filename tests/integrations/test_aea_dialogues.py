@@ -1,0 +1,385 @@
+"""AEA's own dialogues, kept as they go: each weakness of AEA's own storage of dialogues, and what is in its place."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("aea", reason="the extra `aea` is not installed")
+
+from aea.exceptions import AEAEnforceError
+from integrations.aea_agents import (
+    ADDRESS,
+    ASK,
+    BYE,
+    PEER,
+    TELL,
+    ShopMessage,
+    agent,
+    closed_loops,
+    dialogues_of,
+    peer,
+    running,
+    sent,
+)
+
+from collections_store import InvalidOption, Store
+from collections_store.dialogues import DialogueStore
+from collections_store.integrations.aea import attach, register
+
+__all__ = ["closed_loops"]
+
+
+@pytest.fixture
+def store(shared_place: Any) -> Iterator[Store]:
+    with Store(shared_place.url, **shared_place.options) as store:
+        yield store
+
+
+class Killed:
+    """An agent that is built, and set up, but never torn down: its process was killed."""
+
+    def __init__(self, folder: Path, store: Store, **options: Any) -> None:
+        kept = {name: options.pop(name) for name in list(options) if name.startswith("terminal")}
+        self.aea = agent(folder, **options)
+        assert attach(self.aea, store, **kept) == 1
+        self.dialogues = dialogues_of(self.aea)
+        self.storage = self.dialogues._dialogues_storage
+        self.dialogues.setup()
+
+    @property
+    def active(self) -> Any:
+        return self.storage.dialogues_in_active_state
+
+    @property
+    def ended(self) -> Any:
+        return self.storage.dialogues_in_terminal_state
+
+
+def talk(dialogues: Any, other: Any) -> tuple[Any, Any]:
+    """Have a dialogue begun by this side, and one begun by the other; each has two messages."""
+    message, own = dialogues.create(other.self_address, ASK, text="hello")
+    answer = other.update(sent(message)).reply(TELL, text="hi")
+    assert dialogues.update(sent(answer)) is own
+    question, _ = other.create(dialogues.self_address, ASK, text="what?")
+    theirs = dialogues.update(sent(question))
+    other.update(sent(theirs.reply(TELL, text="this", wei=10**30)))
+    return own, theirs
+
+
+def test_killed_after_each_message_nothing_is_lost(store: Store, tmp_path: Path) -> None:
+    bob = peer()
+    own, theirs = talk(Killed(tmp_path, store).dialogues, bob)
+    for number in range(3):
+        again = Killed(tmp_path, store)
+        found = {each.dialogue_label: each for each in again.active}
+        assert found == {own.dialogue_label: own, theirs.dialogue_label: theirs}
+        assert found[own.dialogue_label].is_self_initiated
+        assert not found[theirs.dialogue_label].is_self_initiated
+        own, theirs = found[own.dialogue_label], found[theirs.dialogue_label]
+        for mine in (own, theirs):
+            other = bob.get_dialogue(sent(mine.last_outgoing_message))
+            assert other is not None
+            if number:
+                assert other.last_incoming_message is not None
+            reply = other.reply(TELL, text=str(number))
+            assert again.dialogues.update(sent(reply)) is mine
+            assert bob.update(sent(mine.reply(TELL, text=f"re {number}"))) is other
+
+
+def test_a_real_runtime_restores_too(store: Store, tmp_path: Path) -> None:
+    aea = agent(tmp_path)
+    attach(aea, store)
+    with running(aea) as dialogues:
+        own, theirs = talk(dialogues, peer())
+        aea.runtime.storage.get_sync_collection("c").put("n", 5)
+    aea = agent(tmp_path)
+    attach(aea, store)
+    with running(aea) as dialogues:
+        assert dialogues.get_dialogue_from_label(own.dialogue_label) == own
+        assert dialogues.get_dialogue_from_label(theirs.dialogue_label) == theirs
+    assert store["c"].get("n") == 5
+
+
+def test_an_incomplete_dialogue_is_completed_after_a_restart(store: Store, tmp_path: Path) -> None:
+    bob = peer()
+    message, _ = Killed(tmp_path, store).dialogues.create(PEER, ASK, text="hello")
+    again = Killed(tmp_path, store)
+    answer = bob.update(sent(message)).reply(TELL, text="hi")
+    (mine,) = again.active
+    assert again.dialogues.update(sent(answer)) is mine
+    (once_more,) = Killed(tmp_path, store).active
+    assert once_more == mine
+    assert once_more.dialogue_label.dialogue_responder_reference != ""
+
+
+def test_a_label_completed_by_a_refused_message_loses_nothing(store: Store, tmp_path: Path) -> None:
+    bob, ada = peer(), Killed(tmp_path, store)
+    message, mine = ada.dialogues.create(PEER, ASK, text="hello")
+    good = bob.update(sent(message)).reply(TELL, text="hi")
+    bad = sent(good)
+    bad.set("message_id", -7)
+    assert ada.dialogues.update(bad) is None
+    assert [each == mine or each.message_class for each in Killed(tmp_path, store).active]
+    ada.storage.teardown()
+    (again,) = Killed(tmp_path, store).active
+    assert again == mine
+
+
+def test_a_write_that_fails_takes_the_message_back(store: Store, tmp_path: Path) -> None:
+    bob, ada = peer(), Killed(tmp_path, store)
+    own, theirs = talk(ada.dialogues, bob)
+    before = theirs.json()
+    original = ada.storage.store.save
+
+    def full(*dialogues: Any) -> int:
+        raise OSError("disk is full")
+
+    ada.storage.store.save = full
+    with pytest.raises(OSError, match="disk is full"):
+        theirs.reply(TELL, text="lost")
+    with pytest.raises(OSError, match="disk is full"):
+        ada.dialogues.create(PEER, ASK)
+    assert theirs.json() == before
+    assert len(ada.active) == 2
+    ada.storage.store.save = original
+    theirs.reply(TELL, text="kept")
+    assert own in Killed(tmp_path, store).active
+    assert theirs in Killed(tmp_path, store).active
+
+
+def test_a_message_that_cannot_be_kept_is_refused(store: Store, tmp_path: Path) -> None:
+    ada, bob = Killed(tmp_path, store), peer("bob\0")
+    question, _ = bob.create(ADDRESS, ASK, text="x")
+    assert ada.dialogues.update(sent(question)) is None
+    assert ada.active == []
+
+
+def test_one_bad_record_is_put_aside(store: Store, tmp_path: Path) -> None:
+    ada = Killed(tmp_path, store)
+    own, theirs = talk(ada.dialogues, peer())
+    (place,) = [each.name for each in store.collections() if each.name.endswith("__active")]
+    (first, *_) = store[place].find({"dialogue_label.dialogue_starter_addr": ADDRESS})
+    store[place].put(first.id, {"an": "older program's"})
+    again = Killed(tmp_path, store)
+    assert again.active == [theirs]
+    aside, *_ = again.storage.store.quarantined()
+    assert aside.id == first.id
+    assert own not in again.active
+
+
+def test_stopping_writes_nothing(store: Store, tmp_path: Path) -> None:
+    ada, bob = Killed(tmp_path, store), peer()
+    for _ in range(3):
+        _, theirs = talk(ada.dialogues, bob)
+        theirs.reply(BYE)
+    before = [
+        (each.id, each.version) for info in store.collections() for each in store[info.name].list()
+    ]
+    ada.dialogues.teardown()
+    after = [
+        (each.id, each.version) for info in store.collections() for each in store[info.name].list()
+    ]
+    assert after == before
+
+
+def test_dialogues_that_ended_are_offloaded_and_found(store: Store, tmp_path: Path) -> None:
+    ada, bob = Killed(tmp_path, store), peer()
+    own, theirs = talk(ada.dialogues, bob)
+    for each in (own, theirs):
+        each.reply(BYE, text="bye")
+    assert ada.active == []
+    again = Killed(tmp_path, store)
+    assert again.active == []
+    assert sorted(str(each.dialogue_label) for each in again.ended) == sorted(
+        str(each.dialogue_label) for each in (own, theirs)
+    )
+    for each in (own, theirs):
+        label = each.dialogue_label
+        assert again.dialogues.get_dialogue_from_label(label) == each
+        assert again.dialogues.get_dialogue_from_label(label.get_incomplete_version()) == each
+    assert again.dialogues.get_dialogues_with_counterparty(PEER) == [own, theirs]
+    assert again.dialogues.get_dialogues_with_counterparty("nobody") == []
+
+
+def test_a_late_message_to_an_ended_dialogue_is_kept(store: Store, tmp_path: Path) -> None:
+    ada, bob = Killed(tmp_path, store), peer()
+    own, _ = talk(ada.dialogues, bob)
+    bob.update(sent(own.reply(BYE)))
+    again = Killed(tmp_path, store)
+    other = bob.get_dialogue(sent(own.last_outgoing_message))
+    last = other.reply(TELL, text="one more")
+    assert again.dialogues.update(sent(last)) is not None
+    found = Killed(tmp_path, store).dialogues.get_dialogue_from_label(own.dialogue_label)
+    assert found.last_incoming_message.get("text") == "one more"
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_finished_dialogue_is_not_replayed(store: Store, tmp_path: Path, keep: bool) -> None:
+    ada, bob = Killed(tmp_path, store, keep=keep), peer()
+    question, _ = bob.create(ADDRESS, ASK, text="pay me")
+    ada.dialogues.update(sent(question)).reply(BYE)
+    for each in (ada, Killed(tmp_path, store, keep=keep)):
+        with pytest.raises(AEAEnforceError):
+            each.dialogues.update(sent(question))
+        assert each.active == []
+        assert len(each.ended) == keep
+
+
+def test_removing_an_ended_dialogue_removes_it(store: Store, tmp_path: Path) -> None:
+    ada, bob = Killed(tmp_path, store), peer()
+    own, theirs = talk(ada.dialogues, bob)
+    own.reply(BYE)
+    again = Killed(tmp_path, store)
+    again.storage.remove(own.dialogue_label)
+    again.storage.remove(theirs.dialogue_label)
+    again.storage.remove(theirs.dialogue_label)
+    assert again.active == again.ended == []
+    assert Killed(tmp_path, store).ended == Killed(tmp_path, store).active == []
+
+
+def test_a_dialogue_begun_before_the_restored_ones_is_there(store: Store, tmp_path: Path) -> None:
+    bob = peer()
+    for _ in range(2):
+        aea = agent(tmp_path)
+        attach(aea, store)
+        (skill,) = aea.resources.get_all_skills()
+        skill.behaviours["greeter"].greets = True
+        with running(aea) as dialogues:
+            mine = dialogues._dialogues_storage.dialogues_in_active_state
+            for each in mine:
+                if each.last_incoming_message is None:
+                    answer = bob.update(sent(each.last_outgoing_message))
+                    assert dialogues.update(sent(answer.reply(TELL))) is each
+    assert len(Killed(tmp_path, store).active) == 2
+
+
+def test_agents_and_components_are_told_apart(store: Store, tmp_path: Path) -> None:
+    talk(Killed(tmp_path, store).dialogues, peer())
+    assert Killed(tmp_path, store, address="eve_address").active == []
+    assert Killed(tmp_path, store, name="my-dialogues").active == []
+    assert len(Killed(tmp_path, store).active) == 2
+
+
+def test_an_inactive_skill_overwrites_nothing(store: Store, tmp_path: Path) -> None:
+    talk(Killed(tmp_path, store).dialogues, peer())
+    aea = agent(tmp_path)
+    attach(aea, store)
+    dialogues_of(aea).teardown()  # and no setup
+    assert len(Killed(tmp_path, store).active) == 2
+
+
+def test_cleaning_up_cleans_the_disk(store: Store, tmp_path: Path) -> None:
+    ada, bob = Killed(tmp_path, store), peer()
+    own, theirs = talk(ada.dialogues, bob)
+    own.reply(BYE)
+    ada.storage.cleanup()
+    assert ada.active == ada.ended == []
+    again = Killed(tmp_path, store)
+    assert again.active == again.ended == []
+    with pytest.raises(AEAEnforceError):
+        again.dialogues.update(sent(theirs._incoming_messages[0]))
+
+
+def test_what_has_ended_is_kept_as_long_as_asked(store: Store, tmp_path: Path) -> None:
+    ada, bob = Killed(tmp_path, store), peer()
+    for _ in range(4):
+        own, _ = talk(ada.dialogues, bob)
+        own.reply(BYE)
+    assert len(Killed(tmp_path, store, terminal_kept=2).ended) == 2
+    assert len(Killed(tmp_path, store, terminal_ttl=3600).ended) == 2
+
+
+def test_messages_are_found_by_what_they_say(store: Store, tmp_path: Path) -> None:
+    ada = Killed(tmp_path, store)
+    _, theirs = talk(ada.dialogues, peer())
+    kept: DialogueStore[Any] = ada.storage.store
+    assert kept.find({"messages.content.text": "what?"}) == [theirs]
+    assert kept.find({"messages.performative": "bye"}) == []
+
+
+def test_two_processes_with_one_agent_are_told(store: Store, tmp_path: Path) -> None:
+    ada = Killed(tmp_path, store)
+    own, _ = talk(ada.dialogues, peer())
+    twin = Killed(tmp_path, store)
+    (same,) = [each for each in twin.active if each == own]
+    own.reply(TELL, text="one")
+    with pytest.raises(RuntimeError, match="somebody else wrote"):
+        same.reply(TELL, text="two")
+    assert same.last_outgoing_message.get("text") == "hello"
+
+
+def test_aeas_own_records_are_taken_over(shared_place: Any, tmp_path: Path) -> None:
+    register()
+    file = tmp_path / "agent.db"
+    aea = agent(tmp_path, storage_uri=f"collections+sqlite:///{file}")
+    bob = peer()
+    with running(aea) as dialogues:
+        own, theirs = talk(dialogues, bob)
+        ended, _ = talk(dialogues, bob)
+        ended.reply(BYE)
+    aea = agent(tmp_path, storage_uri=f"collections+sqlite:///{file}?attach=dialogues")
+    with running(aea) as dialogues:
+        storage = dialogues._dialogues_storage
+        assert own in storage.dialogues_in_active_state
+        assert theirs in storage.dialogues_in_active_state
+        assert storage.dialogues_in_terminal_state == [ended]
+    with Store(f"sqlite:///{file}") as store:
+        (left,) = [each for each in store.collections() if each.name.endswith("ShopDialogues")]
+        assert left.count == 0
+
+
+def test_aeas_own_persistence_goes_on_unchanged(tmp_path: Path) -> None:
+    register()
+    uri = f"collections+sqlite:///{tmp_path / 'agent.db'}"
+    bob = peer()
+    with running(agent(tmp_path, storage_uri=uri)) as dialogues:
+        own, theirs = talk(dialogues, bob)
+    with running(agent(tmp_path, storage_uri=uri)) as dialogues:
+        restored = dialogues.get_dialogue_from_label(theirs.dialogue_label)
+        assert restored == theirs
+        assert not restored.is_self_initiated
+        other = bob.get_dialogue(sent(theirs.last_outgoing_message))
+        assert dialogues.update(sent(other.reply(TELL))) is restored
+    name = "tests_shop_shop_dialogues_ShopDialogues_ShopDialogues"
+    with Store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
+        found = store[name].find("dialogue_label.dialogue_opponent_addr", PEER)
+        assert {each.id for each in found} >= {str(own.dialogue_label), str(theirs.dialogue_label)}
+
+
+def test_what_cannot_be_attached_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match="store"):
+        attach(agent(tmp_path))
+    with pytest.raises(InvalidOption, match="store"):
+        attach(agent(tmp_path), "sqlite://")  # type: ignore[arg-type]
+
+
+def test_the_message_that_comes_back_is_the_one_that_was_said(tmp_path: Path) -> None:
+    with Store("sqlite://") as store:
+        ada = Killed(tmp_path, store)
+        message, _ = ada.dialogues.create(PEER, ASK, text="a\0b", wei=10**40)
+        (again,) = Killed(tmp_path, store).active
+        assert again.last_outgoing_message == message
+        assert isinstance(again.last_outgoing_message, ShopMessage)
+        assert json.loads(again.last_outgoing_message.encode())["wei"] == 10**40
+
+
+def test_an_agent_that_is_started_again_goes_on(tmp_path: Path) -> None:
+    register()
+    aea = agent(tmp_path, storage_uri=f"collections+sqlite:///{tmp_path / 'a.db'}?attach=dialogues")
+    bob, storage, dialogues = peer(), aea.runtime.storage, dialogues_of(aea)
+    for number in range(1, 4):  # as its runtime does
+        storage.start()
+        asyncio.run(storage.wait_connected())
+        dialogues.setup()
+        _, theirs = talk(dialogues, bob)
+        theirs.reply(TELL, text="more")
+        assert len(dialogues._dialogues_storage.dialogues_in_active_state) == 2 * number
+        dialogues.teardown()
+        storage.stop()
+        storage.wait_completed(sync=True, timeout=30)
+    with Store(f"sqlite:///{tmp_path / 'a.db'}") as store:
+        assert len(Killed(tmp_path, store).active) == 6

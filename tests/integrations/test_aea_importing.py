@@ -1,0 +1,117 @@
+"""SQLite files that AEA wrote, into a store."""
+
+import asyncio
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.cli_process import Cli
+
+from collections_store import DatabaseUnavailable, InvalidBody, InvalidOption, Store
+from collections_store.integrations.aea import import_aea
+from collections_store.integrations.aea.encoding import decoded
+
+BODIES: dict[str, Any] = {
+    "dict": {"a": [1, 2.5, "é", None], "wei": 10**30, "nan": float("inf")},
+    "number": 12,
+    "float": 1.5,
+    "text": "12",
+    "true": True,
+    "null": None,
+    "list": [1],
+    "nul": "a\0b",
+}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file as AEA's own backend leaves it, which is told from its source: it has been the same since 2020."""
+    file = tmp_path / "agent.db"
+    connection = sqlite3.connect(file)
+    for name in ("things", "Others"):
+        columns = "(object_id TEXT PRIMARY KEY, object_body JSON1 NOT NULL)"
+        connection.execute(f"CREATE TABLE IF NOT EXISTS {name} {columns}")
+        rows: list[tuple[Any, str]] = [(id, json.dumps(body)) for id, body in BODIES.items()]
+        rows += [(None, "1"), (None, "2")]
+        connection.executemany(f"INSERT OR REPLACE INTO {name} VALUES (?, ?)", rows)
+    connection.execute("CREATE TABLE foreign_one (id TEXT)")
+    connection.commit()
+    connection.close()
+    return file
+
+
+def test_all_that_aea_wrote_is_there(file: Path, shared_place: Any) -> None:
+    with Store(shared_place.url, **shared_place.options) as store:
+        assert import_aea(store, file) == {"Others": 8, "things": 8}
+        assert import_aea(store, file) == {"Others": 8, "things": 8}
+        found = {id: decoded(body) for id, body in store["things"].list()}
+        assert found == BODIES
+        assert list(found) == list(BODIES)
+        assert type(found["number"]) is int
+        assert type(found["true"]) is bool
+
+
+def test_aeas_own_backend_wrote_it_so(tmp_path: Path) -> None:
+    pytest.importorskip("aea", reason="the extra `aea` is not installed")
+    from aea.helpers.storage.backends.sqlite import SqliteStorageBackend
+
+    async def main() -> None:
+        backend = SqliteStorageBackend(f"sqlite://{tmp_path / 'agent.db'}")
+        await backend.connect()
+        await backend.ensure_collection("things")
+        for id, body in BODIES.items():
+            await backend.put("things", id, body)
+        await backend.disconnect()
+        backend._executor.shutdown()
+
+    asyncio.run(main())
+    with Store("sqlite://") as store:
+        import_aea(store, tmp_path / "agent.db")
+        assert {id: decoded(body) for id, body in store["things"].list()} == BODIES
+
+
+def test_what_is_no_file_of_aeas_is_refused(tmp_path: Path, file: Path) -> None:
+    with Store("sqlite://") as store:
+        with pytest.raises(DatabaseUnavailable):
+            import_aea(store, tmp_path / "none.db")
+        other = tmp_path / "other.db"
+        sqlite3.connect(other).execute("CREATE TABLE t (id TEXT)").connection.close()
+        with pytest.raises(InvalidOption, match="its tables are: 't'"):
+            import_aea(store, other)
+        connection = sqlite3.connect(file)
+        connection.execute("INSERT INTO things VALUES ('bad', '{')")
+        connection.commit()
+        connection.close()
+        with pytest.raises(InvalidBody, match=r"things\.bad"):
+            import_aea(store, file)
+        assert store.collections() == []
+
+
+def test_one_command_imports_it(file: Path, tmp_path: Path) -> None:
+    done = Cli()("import-aea", str(file), "--url", f"sqlite:///{tmp_path / 'new.db'}")
+    assert done.exit_code == 0, done.output
+    assert "imported 16 objects of 2 collections" in done.output
+    with Store(f"sqlite:///{tmp_path / 'new.db'}") as store:
+        assert store["things"].get("number") == 12
+
+
+def test_what_needs_aea_says_so_and_the_import_does_without() -> None:
+    script = (
+        "import sys; sys.modules['aea'] = None\n"
+        "from collections_store.integrations.aea import import_aea\n"
+        "try:\n    from collections_store.integrations.aea import Storage\n"
+        "except ImportError as error:\n    print(type(error).__name__, error)"
+    )
+    command = [sys.executable, "-c", script]
+    path = str(Path(__file__).parents[2])
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}
+    )
+    assert done.stdout == (
+        "MissingExtra open-aea is not installed: pip install 'collections-store[aea]'\n"
+    )

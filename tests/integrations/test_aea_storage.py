@@ -1,0 +1,489 @@
+"""AEA's storage over a store: what AEA's own backend promises, and what it does not keep."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+pytest.importorskip("aea", reason="the extra `aea` is not installed")
+
+from aea.helpers.storage import generic_storage
+from aea.helpers.storage.backends.sqlite import SqliteStorageBackend
+from integrations.aea_agents import agent, closed_loops, running
+
+from collections_store import (
+    AsyncStore,
+    DatabaseUnavailable,
+    InvalidBody,
+    InvalidFilter,
+    InvalidId,
+    InvalidUrl,
+    Store,
+    StoreClosed,
+)
+from collections_store.integrations.aea import CollectionsBackend, Storage, register
+from collections_store.integrations.aea.encoding import MARK, decoded, encoded
+
+__all__ = ["closed_loops"]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'agent.db'}"
+    place = request.getfixturevalue("postgres_place")
+    schema = place.options["schema"]
+    engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        connection.execute(sa.schema.CreateSchema(schema))
+    engine.dispose()
+    made = sa.make_url(place.url).update_query_dict({"options": f"-csearch_path={schema}"})
+    return made.render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def storage(url: str) -> Iterator[Storage]:
+    """A storage that runs."""
+    storage = Storage(f"collections+{url}", threaded=True)
+    storage.start()
+    yield storage
+    end(storage)
+
+
+@pytest.fixture
+def things(storage: Storage) -> Any:
+    return storage.get_sync_collection("things")
+
+
+def end(storage: Any) -> None:
+    storage.stop()
+    storage.wait_completed(sync=True, timeout=30)
+
+
+# -- objects ---------------------------------------------------------------------------------
+
+BODIES: list[Any] = [
+    {"a": {"b": [1, 2.5, None, True, "é"]}},
+    [1, [2]],
+    "text",
+    True,
+    None,
+    12,
+    12.5,
+    10**30,
+    -(10**19),
+    float("inf"),
+    {"wei": 10**19, "nul": "a\0b", "half": "\ud800", "k\0y": 1},
+    {MARK: ["int", "5"]},
+    {MARK: {MARK: 1}, "other": MARK},
+    {},
+    "",
+]
+
+
+@pytest.mark.parametrize("body", BODIES, ids=repr)
+def test_every_body_that_aea_takes_comes_back(things: Any, body: Any) -> None:
+    things.put("id", body)
+    found = things.get("id")
+    assert found == body
+    assert type(found) is type(body)
+    assert [tuple(each) for each in things.list()] == [("id", body)]
+
+
+def test_bodies_are_what_json_makes_of_them(things: Any) -> None:
+    things.put("1", {1: (1, 2), None: float("nan")})
+    body = things.get("1")
+    assert body["1"] == [1, 2]
+    assert body["null"] != body["null"]
+    assert decoded(encoded({"a": (1,)})) == {"a": [1]}
+
+
+@pytest.mark.parametrize("body", [{1, 2}, b"bytes", object()], ids=repr)
+def test_what_is_no_json_is_refused_and_changes_nothing(things: Any, body: Any) -> None:
+    things.put("1", "old")
+    with pytest.raises(TypeError):
+        things.put("1", body)
+    assert things.get("1") == "old"
+
+
+def test_put_get_remove_and_list(things: Any) -> None:
+    assert things.put("1", {"a": 1}) is None
+    assert things.put("1", {"b": 2}) is None
+    things.put("2", "two")
+    assert things.get("1") == {"b": 2}
+    assert things.get("3") is None
+    assert [each[0] for each in things.list()] == ["1", "2"]
+    assert all(type(each) is tuple for each in things.list())
+    assert things.remove("1") is None
+    assert things.remove("1") is None
+    assert things.get("1") is None
+    fresh = things.get("2"), things.list()
+    assert fresh is not None
+
+
+def test_what_is_returned_is_the_callers_own(things: Any) -> None:
+    body = {"list": [1]}
+    things.put("1", body)
+    body["list"].append(2)
+    things.get("1")["list"].append(3)
+    assert things.get("1") == {"list": [1]}
+
+
+def test_ids_are_texts_as_in_aea(things: Any) -> None:
+    things.put(1, "one")
+    assert [things.get(each) for each in ("1", 1, True)] == ["one"] * 3
+    things.put("", "empty")
+    assert things.get("") == "empty"
+    for bad in (None, b"1", (1,), "a\0"):
+        with pytest.raises(InvalidId):
+            things.put(bad, 1)
+
+
+def test_equal_texts_are_one_object(things: Any) -> None:
+    things.put("1", {"opponent": "agent one", "starter": "agent one"})
+    found = things.get("1")
+    assert found["opponent"] is found["starter"]
+
+
+@pytest.mark.parametrize("name", ["1abc", "123", "order", "table", "select", "sqlite_x", "x" * 300])
+def test_names_that_are_words_of_sql_are_names(storage: Storage, name: str) -> None:
+    storage.get_sync_collection(name).put("1", name)
+    assert storage.get_sync_collection(name).get("1") == name
+
+
+def test_names_keep_their_case(storage: Storage) -> None:
+    storage.get_sync_collection("Foo").put("1", "Foo")
+    storage.get_sync_collection("foo").put("1", "foo")
+    assert storage.get_sync_collection("Foo").get("1") == "Foo"
+
+
+@pytest.mark.parametrize("name", ["a-b", "", "a b", "abc\n", "é", "a.b"])
+def test_a_bad_name_is_refused_in_aeas_words(storage: Storage, name: str) -> None:
+    with pytest.raises(ValueError, match="Invalid collection name"):
+        storage.get_sync_collection(name)
+
+
+def test_collections_and_storage_are_true(storage: Storage, things: Any) -> None:
+    assert things
+    assert bool(storage)
+
+
+# -- find ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("field", "equals"),
+    [
+        ("a.b", 1),
+        ("$.a.b", 1),
+        ('"d.ot"', 2),
+        ('$."d.ot"', 2),
+        ("list[0].k", 3),
+        ("list[#-1].k", 4),
+        ("matrix[#-1][0]", 7),
+        ("matrix[0][#-2]", 5),
+        ("é", 5),
+        ("a-b", 6),
+        ("$.$.x", 7),
+        ('""', 8),
+        ("wei", 10**20),
+        ("nul", "a\0b"),
+        ("json", '{"b":1}'),
+        ("flag", True),
+        ("a.b", 1.0),
+    ],
+)
+def test_find_takes_aeas_paths(things: Any, field: str, equals: Any) -> None:
+    body = {
+        "a": {"b": 1},
+        "d.ot": 2,
+        "list": [{"k": 3}, {"k": 4}],
+        "matrix": [[5, 6], [7, 8]],
+        "é": 5,
+        "a-b": 6,
+        "$": {"x": 7},
+        "": 8,
+        "wei": 10**20,
+        "nul": "a\0b",
+        "json": '{"b":1}',
+        "flag": True,
+    }
+    things.put("yes", body)
+    things.put("no", {"a": {"b": 9}, "list": [], "matrix": 3})
+    things.put("text", "text")
+    assert things.find(field, equals) == [("yes", body)]
+
+
+def test_find_keeps_types_apart(things: Any) -> None:
+    for number, value in enumerate([1, True, "1", None, {"b": 1}, '{"b":1}']):
+        things.put(str(number), {"x": value})
+    assert [id for id, _ in things.find("x", 1)] == ["0"]
+    assert [id for id, _ in things.find("x", True)] == ["1"]
+    assert [id for id, _ in things.find("x", "1")] == ["2"]
+    assert [id for id, _ in things.find("x", '{"b":1}')] == ["5"]
+
+
+def test_a_nan_disturbs_no_find(things: Any) -> None:
+    things.put("nan", {"x": float("nan")})
+    things.put("one", {"x": 1})
+    assert things.find("x", 1) == [("one", {"x": 1})]
+
+
+@pytest.mark.parametrize("field", ["", "a..b", "a.", ".a", "a[", "a[-1]", "a[*]", None, 5])
+def test_a_field_that_is_none_is_refused(things: Any, field: Any) -> None:
+    with pytest.raises(InvalidFilter):
+        things.find(field, 1)
+
+
+# -- start and stop --------------------------------------------------------------------------
+
+
+def test_nothing_races_at_start(tmp_path: Path) -> None:
+    storage = Storage(f"collections+sqlite:///{tmp_path / 'a.db'}", threaded=True)
+    with pytest.raises(ValueError, match="not started"):
+        storage.get_sync_collection("things")
+    for number in range(300):
+        storage.start()
+        storage.get_sync_collection("things").put("number", number)
+        end(storage)
+    storage.start()
+    assert storage.get_sync_collection("things").get("number") == 299
+    end(storage)
+
+
+def test_nothing_races_at_start_in_aeas_own_storage(tmp_path: Path) -> None:
+    register()
+    uri = f"collections+sqlite:///{tmp_path / 'a.db'}"
+    storage = generic_storage.Storage(uri, threaded=True)
+    for number in range(50):
+        storage.start()
+        storage.get_sync_collection("things").put("number", number)
+        end(storage)
+
+
+def test_no_caller_hangs_at_stop(url: str) -> None:
+    storage = Storage(f"collections+{url}", threaded=True)
+    errors: list[Any] = []
+    hung = 0
+    for _ in range(20):
+        storage.start()
+        things = storage.get_sync_collection("things")
+        begun = threading.Barrier(5)
+
+        def write(things: Any = things, begun: Any = begun) -> None:
+            begun.wait()
+            try:
+                for number in range(1_000_000):
+                    things.put(str(threading.get_ident()), number)
+            except Exception as error:  # noqa: BLE001 - whatever it is
+                errors.append(error)
+
+        threads = [threading.Thread(target=write, daemon=True) for _ in range(4)]
+        for each in threads:
+            each.start()
+        begun.wait()
+        things.get("x")
+        end(storage)
+        for each in threads:
+            each.join(20)
+        hung += sum(each.is_alive() for each in threads)
+    assert hung == 0
+    assert {type(each) for each in errors} == {StoreClosed}
+    assert len(errors) == 80
+
+
+def test_a_collection_outlives_a_restart(storage: Storage, things: Any) -> None:
+    things.put("1", 1)
+    end(storage)
+    with pytest.raises(StoreClosed):
+        things.get("1")
+    storage.start()
+    assert things.get("1") == 1
+
+
+def test_no_thread_is_left(tmp_path: Path) -> None:
+    before = threading.active_count()
+    for number in range(10):
+        storage = Storage(f"collections+sqlite:///{tmp_path / f'{number}.db'}", threaded=True)
+        storage.start()
+        storage.get_sync_collection("things").put("1", 1)
+        end(storage)
+    assert threading.active_count() == before
+
+
+def test_stop_before_start_and_twice(tmp_path: Path) -> None:
+    storage = Storage(f"collections+sqlite:///{tmp_path / 'a.db'}", threaded=True)
+    storage.stop()
+    storage.start()  # AEA's: the stop comes first
+    storage.start()
+    storage.get_sync_collection("things").put("1", 1)
+    end(storage)
+    end(storage)
+
+
+async def _async_side(uri: str) -> None:
+    storage: Any = Storage(uri, threaded=True)
+    storage.start()
+    await asyncio.wait_for(storage.wait_connected(), 30)
+    assert storage.is_connected
+    things = await storage.get_collection("things")  # from another loop than the storage's
+    await things.put("1", {"a": [10**30]})
+    assert await things.get("1") == {"a": [10**30]}
+    assert await things.find("a[#-1]", 10**30) == [("1", {"a": [10**30]})]
+    assert await things.list() == [("1", {"a": [10**30]})]
+    await things.remove("1")
+    assert await things.get("1") is None
+    storage.stop()
+    await asyncio.wait_for(storage.wait_completed(), 30)
+    assert not storage.is_connected
+    with pytest.raises(StoreClosed):
+        await asyncio.wait_for(storage.wait_connected(), 30)
+
+
+def test_the_async_side_works_from_any_loop(url: str) -> None:
+    asyncio.run(_async_side(f"collections+{url}"))
+
+
+def test_storage_that_is_not_threaded_does_not_lock_itself(url: str) -> None:
+    async def main() -> Any:
+        storage = Storage(f"collections+{url}", loop=asyncio.get_running_loop())
+        storage.start()
+        things = storage.get_sync_collection("things")  # in the storage's own loop
+        things.put("1", 1)
+        await storage.wait_connected()
+        found = things.get("1")
+        storage.stop()
+        await storage.wait_completed()
+        return found
+
+    assert asyncio.run(main()) == 1
+
+
+def test_a_storage_that_cannot_connect_says_so_to_everybody(tmp_path: Path) -> None:
+    storage = Storage(f"collections+sqlite:///{tmp_path / 'none' / 'a.db'}", threaded=True)
+
+    async def main() -> None:
+        storage.start()
+        waits: Any = storage.wait_completed(), storage.wait_connected()
+        told = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), 30)
+        assert [type(each) for each in told] == [DatabaseUnavailable] * 2
+
+    asyncio.run(main())
+
+
+def test_an_agent_whose_storage_cannot_connect_fails_and_does_not_hang(tmp_path: Path) -> None:
+    register()
+    for _ in range(8):
+        aea = agent(tmp_path, storage_uri=f"collections+sqlite:///{tmp_path / 'none' / 'a.db'}")
+        with pytest.raises(DatabaseUnavailable), running(aea):
+            raise AssertionError
+
+
+def test_a_backend_waits_for_its_connection_and_drains(tmp_path: Path) -> None:
+    backend = CollectionsBackend(f"collections+sqlite:///{tmp_path / 'a.db'}")
+
+    async def main() -> list[Any]:
+        early = asyncio.create_task(backend.ensure_collection("things"))
+        await asyncio.sleep(0)
+        await backend.connect()
+        await early
+        puts = [asyncio.create_task(backend.put("things", str(n), n)) for n in range(50)]
+        await asyncio.sleep(0)
+        await backend.disconnect()
+        await backend.disconnect()
+        return await asyncio.gather(*puts, return_exceptions=True)
+
+    for _ in range(3):  # under a new loop each time
+        results = asyncio.run(main())
+        assert len(results) == 50
+        assert all(each is None or isinstance(each, StoreClosed) for each in results)
+
+
+def test_threads_share_a_collection(things: Any) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(lambda n: things.put(str(n), n), range(200)))
+    assert sorted(body for _, body in things.list()) == list(range(200))
+
+
+# -- URIs ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "uri", ["collections+sqlite:///{}", "collections:sqlite:///{}", "COLLECTIONS+sqlite:///{}"]
+)
+def test_the_uri_names_the_store(tmp_path: Path, uri: str) -> None:
+    file = tmp_path / "a.db"
+    storage = Storage(uri.format(file), threaded=True)
+    storage.start()
+    storage.get_sync_collection("things").put("1", {"a": 1})
+    end(storage)
+    with Store(f"sqlite:///{file}") as store:
+        assert store["things"].get("1") == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "collections://x.db",
+        "collections+sqlite",
+        "collections:",
+        "collections+mysql://x/y",
+        "collections:nonsense",
+        "sqlite:///x.db",
+        "collections+sqlite:///x.db?attach=all",
+    ],
+)
+def test_a_bad_uri_is_refused_when_the_agent_is_built(uri: str) -> None:
+    with pytest.raises(InvalidUrl):
+        Storage(uri)
+
+
+def test_no_password_is_shown(postgres_url: str) -> None:
+    storage = Storage("collections+postgresql://me:secret@localhost/x", threaded=True)
+    assert "secret" not in repr(storage)
+
+
+def test_an_unknown_scheme_of_a_registered_agent_is_aeas_own(tmp_path: Path) -> None:
+    register()
+    register()
+    aea = agent(tmp_path, storage_uri=f"sqlite://{tmp_path / 'a.db'}")
+    assert isinstance(aea.runtime.storage._backend, SqliteStorageBackend)
+    assert agent(tmp_path).runtime.storage is None
+    ours = agent(tmp_path, storage_uri="collections+sqlite://")
+    assert isinstance(ours.runtime.storage, Storage)
+
+
+@pytest.mark.parametrize("colour", [Store, AsyncStore])
+def test_a_storage_over_a_given_store_leaves_it_open(tmp_path: Path, colour: Any) -> None:
+    store = colour(f"sqlite:///{tmp_path / 'a.db'}")
+    storage = Storage(store, threaded=True)
+
+    async def main() -> None:
+        storage.start()
+        things = await storage.get_collection("things")
+        await things.put("1", 1)
+        assert await things.find("x", 1) == []
+        storage.get_sync_collection("things").put("2", 2)
+        storage.stop()
+        await storage.wait_completed()
+        assert store.get_sync_collection("things").get("2") == 2
+        if colour is AsyncStore:
+            await store.aclose()
+        else:
+            store.close()
+
+    asyncio.run(main())
+
+
+def test_the_stores_limits_are_told(things: Any) -> None:
+    deep: Any = 1
+    for _ in range(300):
+        deep = [deep]
+    with pytest.raises(InvalidBody):
+        things.put("1", deep)

@@ -1,0 +1,92 @@
+"""The tests of what plugs into AEA, with Fetch.ai's package: it has open-aea's name, so it gets an environment."""
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+from postgres_server import URL_VARIABLE
+
+ROOT = Path(__file__).parents[2]
+AEA = "aea==1.2.5"
+BESIDE = [
+    *(
+        "base58<3",
+        "click<8.2",
+        "ecdsa<0.17",
+        "importlib-metadata<5",
+        "jsonschema<4.18",
+        "protobuf<4",
+    ),
+    *("pymultihash==0.8.2", "python-dotenv<0.18", "pyyaml>=6", "requests<3", "semver<3"),
+    *(
+        "setuptools<81",
+        "pytest",
+        "pytest-timeout",
+        "hypothesis",
+        "rich",
+        "psycopg[binary]",
+        "orjson",
+    ),
+]
+"""What it needs, without its own limits of what is too old for Python 3.11."""
+FEW = "not postgresql and not races and not SIGINT and not SIGTERM"
+"""What runs unless `nox -s hosts-aea` asks for all: the rest takes a minute more."""
+WHOLE = "COLLECTIONS_STORE_TEST_HOSTS"
+TESTS = ["test_aea_storage.py", "test_aea_dialogues.py", "test_aea_run.py", "test_aea_importing.py"]
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The interpreter of an environment that has Fetch.ai's AEA and this checkout."""
+    folder = tmp_path_factory.mktemp("fetchai")
+    venv.create(folder, with_pip=True, symlinks=os.name != "nt")
+    program = str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
+    source = folder / "source"
+    names = ["collections_store", "migrations", "pyproject.toml", "README.md", "LICENSE"]
+    source.mkdir()
+    for name in names:
+        (source / name).symlink_to(ROOT / name)
+    _pip(program, "--no-deps", "--ignore-requires-python", AEA)
+    _pip(program, *BESIDE, "-e", str(source))
+    return program
+
+
+def _pip(program: str, *arguments: str) -> None:
+    command = [program, "-m", "pip", "install", "-q", "--disable-pip-version-check", *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8")
+    unreachable = (
+        "No matching distribution",
+        "Max retries",
+        "Failed to establish",
+        "Name or service",
+    )
+    if done.returncode and any(each in done.stderr for each in unreachable):
+        pytest.skip(f"pip reaches no index that has it: {done.stderr.strip().splitlines()[-1]}")
+    assert not done.returncode, done.stderr
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="aea 1.2.5 goes as far as Python 3.11")
+@pytest.mark.timeout(400)
+def test_with_fetchais_aea(python: str, postgres_url: str, tmp_path: Path) -> None:
+    tests = tmp_path / "tests"
+    shutil.copytree(ROOT / "tests", tests, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("collections_store", "migrations"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = tests\ntimeout = 120\n")
+    files = [f"tests/integrations/{name}" for name in TESTS]
+    some = [] if os.environ.get(WHOLE) else ["-k", FEW]
+    done = subprocess.run(
+        [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *some, *files],
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {URL_VARIABLE: postgres_url, "PYTHONPATH": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
+    assert "skipped" not in done.stdout.splitlines()[-1], done.stdout[-2000:]
