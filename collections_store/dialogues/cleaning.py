@@ -41,6 +41,8 @@ def _forget(run: Run, names: Namespace, header: Document) -> None:
         label = label_of(Record(header, is_terminal=True, messages=()))
     except BadRecord:
         run(Remove(names.terminal, header.id))
+        for place, _ in record_of(run, names, header, is_terminal=True).messages:
+            run(Remove(names.messages, message_id(header.id, place)))
     else:
         erase(run, names, label, remember=by_opponent(label))
 

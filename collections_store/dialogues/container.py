@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from ..codec import decode
 from ..errors import (
     CollectionsStoreError,
+    DialogueConflict,
     DialogueNotFound,
     DialoguesNotSaved,
     InvalidDialogueMessage,
@@ -21,6 +23,7 @@ from ..errors import (
 )
 from ..filter import Filter
 from ..operations import Steps
+from ..schema import now
 from .cleaning import by_opponent
 from .dialogue import Dialogue, Step
 from .keeper import LOG, Keeper, Quarantined
@@ -68,7 +71,7 @@ class Container:
     def __init__(self, keeper: Keeper[Dialogue], self_address: str, options: Options) -> None:
         self.keeper, self.self_address, self.options = keeper, self_address, options
         self.memory = Memory(options.cached if options.offload else None)
-        self._ended = 0
+        self._ended = self._purged = 0
         self.is_set_up = self.is_torn_down = False
 
     def setup(self) -> Steps[Restored]:
@@ -157,19 +160,21 @@ class Container:
         self, label: DialogueLabel, performative: str, body: Any
     ) -> Steps[tuple[Message, Dialogue]]:
         """Begin a dialogue with a message of this side."""
-        message = Message(
-            performative,
-            body,
-            dialogue_reference=label.dialogue_reference,
-            sender=self.self_address,
-            to=label.dialogue_opponent_addr,
+        message = self._own(
+            Message(
+                performative,
+                body,
+                dialogue_reference=label.dialogue_reference,
+                sender=self.self_address,
+                to=label.dialogue_opponent_addr,
+            )
         )
         dialogue = yield from self._begin(label, message)
         return message, dialogue
 
     def update(self, message: Message) -> Steps[Dialogue]:
         """Take a message of the other side."""
-        self._check_incoming(message)
+        message = self._own(self._check_incoming(message))
         dialogue = yield from self._dialogue_of(message)
         if dialogue is not None:
             yield from self._go_on(dialogue, dialogue.read(message))
@@ -178,6 +183,8 @@ class Container:
             raise DialogueNotFound(message, "it belongs to no dialogue that is known here")
         label = DialogueLabel(message.dialogue_reference, message.sender, message.sender)
         if (yield from self.keeper.is_known(label)):
+            if (yield from self.keeper.get([label])) is not None:
+                raise DialogueConflict(label)  # it goes on, and is not in memory
             raise InvalidDialogueMessage(
                 message, "its dialogue has ended, and is not kept any more"
             )
@@ -187,7 +194,7 @@ class Container:
         self, dialogue: Dialogue, performative: str, body: Any, target: int | None
     ) -> Steps[Message]:
         """Say the next message of this side."""
-        message = self._mine(dialogue).reply(performative, body, target)
+        message = self._own(self._mine(dialogue).reply(performative, body, target))
         yield from self._go_on(dialogue, dialogue.read(message))
         return message
 
@@ -213,7 +220,8 @@ class Container:
         found = yield from self.get_dialogue_from_label(label)
         if found is None:
             return False
-        yield from self.keeper.remove(label, remember=by_opponent(label))
+        how: dict[str, Any] = {"remember": by_opponent(label), "known": found.message_count}
+        yield from self.keeper.remove(label, **how)
         self.memory.forget(label.key)
         return True
 
@@ -245,7 +253,7 @@ class Container:
         check_address(address)
         active = self.memory.with_counterparty(address)
         ended = yield from self.keeper.with_counterparty(address, is_terminal=True)
-        return active + list(filter(None, map(self._known, ended)))
+        return list(dict.fromkeys([*active, *filter(None, map(self._known, ended))]))
 
     def find(
         self, asked: Filter, is_terminal: bool | None, limit: int | None
@@ -257,7 +265,7 @@ class Container:
             if left != 0:
                 some = yield from self.keeper.find(asked, left, is_terminal=ended)
                 found += filter(None, map(self._known, some))
-        return found
+        return list(dict.fromkeys(found))  # one may have ended between the two
 
     def messages(self, label: DialogueLabel, after: int, limit: int) -> Steps[list[Message]]:
         """Return some messages of a dialogue past a place."""
@@ -303,12 +311,12 @@ class Container:
     def _go_on(self, dialogue: Dialogue, step: Step, *, new: bool = False) -> Steps[None]:
         """Have a step on the disk, then in memory."""
         if step.is_terminal and not self.options.keep_terminal_state_dialogues:
-            self._check(step)
-            yield from self.keeper.remove(step.label, remember=by_opponent(step.label))
+            how: dict[str, Any] = {"remember": by_opponent(step.label)}
+            yield from self.keeper.remove(step.label, known=dialogue.message_count, **how)
         elif self.options.saves_at_once or step.is_terminal:
             yield from self._write(dialogue, step)
         else:
-            self._check(step)
+            self.keeper.recorder.rules.encode(dialogue.header(step) if new else None)
             self.memory.unsaved.add(step.label.key)
         dialogue.take(step)
         if step.is_terminal:
@@ -316,10 +324,11 @@ class Container:
         elif new:
             self.memory.add(dialogue)
 
-    def _check(self, step: Step) -> None:
-        """Find out now whether a message that is not written now can be at all."""
-        if step.message is not None:
-            self.keeper.recorder.rules.encode(step.message.json)
+    def _own(self, message: Message) -> Message:
+        """Return a message as it comes back from the disk, which nobody else can change; raises
+        `InvalidBody` now, whenever it is written.
+        """
+        return Message.from_json(decode(self.keeper.recorder.rules.encode(message.json)))
 
     def _write(self, dialogue: Dialogue, step: Step) -> Steps[None]:
         kept = self.keeper.kept.get(step.label.key, NOTHING)
@@ -342,13 +351,20 @@ class Container:
         if self.options.keep_terminal_state_dialogues:
             self.memory.add(dialogue)
         self._ended += 1
-        if self._ended % PURGE_EVERY == 0:
+        ttl, kept = self.options.terminal_ttl, self.options.terminal_kept
+        often = self._ended % min(PURGE_EVERY, 1 + (PURGE_EVERY if kept is None else kept)) == 0
+        if often or (ttl is not None and now() - self._purged > ttl):
             yield from self._purge_some()
 
     def _purge_some(self) -> Steps[None]:
-        options = self.options
-        if options.terminal_ttl is not None or options.terminal_kept is not None:
+        """Delete what is kept no longer. It is done again later: no verb fails because of it."""
+        self._purged, options = now(), self.options
+        if options.terminal_ttl is None and options.terminal_kept is None:
+            return
+        try:
             yield from self.purge(options.terminal_ttl, options.terminal_kept)
+        except CollectionsStoreError:
+            LOG.exception("what has ended cannot be purged now")
 
     def _load(self, labels: list[DialogueLabel]) -> Steps[Dialogue | None]:
         found = yield from self.keeper.get(labels)
@@ -373,7 +389,7 @@ class Container:
             dialogue.dialogue_label, "it is not, or no longer, of these dialogues"
         )
 
-    def _check_incoming(self, message: Message) -> None:
+    def _check_incoming(self, message: Message) -> Message:
         given: Any = message
         if not isinstance(given, Message):
             raise InvalidDialogueMessage(given, "it is no Message")
@@ -383,3 +399,6 @@ class Container:
             )
         if not message.dialogue_reference[0]:
             raise InvalidDialogueMessage(message, "its dialogue_reference has no starter's part")
+        if "\0" in "".join((message.sender, *message.dialogue_reference)):
+            raise InvalidDialogueMessage(message, "its sender or dialogue_reference holds NUL")
+        return message

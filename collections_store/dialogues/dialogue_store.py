@@ -75,7 +75,7 @@ class DialogueStore(Generic[D]):
 
     def get(self, label: DialogueLabel) -> D | None:
         """Return the dialogue with a label, complete or not; None: there is none."""
-        return self._do(self._keeper.get([label]))
+        return self._do(self._keeper.get([label], note=True))
 
     def remove(self, label: DialogueLabel, *, remember: bool = False) -> bool:
         """Delete a dialogue; tells whether it was there. `remember` it: then `is_known` is true for

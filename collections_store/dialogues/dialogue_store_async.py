@@ -78,7 +78,7 @@ class AsyncDialogueStore(Generic[D]):
 
     async def get(self, label: DialogueLabel) -> D | None:
         """Return the dialogue with a label, complete or not; None: there is none."""
-        return await self._do(self._keeper.get([label]))
+        return await self._do(self._keeper.get([label], note=True))
 
     async def remove(self, label: DialogueLabel, *, remember: bool = False) -> bool:
         """Delete a dialogue; tells whether it was there. `remember` it: then `is_known` is true for

@@ -121,11 +121,11 @@ class Keeper(Generic[D]):
         full = len(records) == RESTORED_AT_ONCE
         return dialogues, records[-1].document.id if full else ""
 
-    def get(self, labels: Sequence[DialogueLabel]) -> Steps[D | None]:
-        """Return the dialogue that has one of the labels, complete or not."""
+    def get(self, labels: Sequence[DialogueLabel], *, note: bool = False) -> Steps[D | None]:
+        """Return the dialogue that has one of the labels, complete or not; `note` as `made` does."""
         keys = [check_label(label).key for label in labels]
         record = yield self._reads(lambda run: reading.load_any(run, self.names, keys))
-        found = yield from self.made([] if record is None else [record])
+        found = yield from self.made([] if record is None else [record], note=note)
         fitting = (each for each in found for label in labels if label.names(self._label(each)))
         return next(fitting, None)
 
@@ -169,12 +169,20 @@ class Keeper(Generic[D]):
         found: bool = yield self._reads(lambda run: reading.is_known(run, self.names, key))
         return found
 
-    def remove(self, label: DialogueLabel, *, remember: bool) -> Steps[bool]:
-        """Delete a dialogue; tells whether it was there."""
+    def remove(
+        self, label: DialogueLabel, *, remember: bool, known: int | None = None
+    ) -> Steps[bool]:
+        """Delete a dialogue; tells whether it was there. Raises `DialogueConflict` if it has more messages
+        than are `known`.
+        """
         check_label(label)
-        found: bool = yield self._writes(
-            lambda run: erase(run, self.names, label, remember=remember)
-        )
+
+        def delete(run: Run) -> bool:
+            if known is not None and reading.last_place(run, self.names, label.key) > known:
+                raise DialogueConflict(label)
+            return erase(run, self.names, label, remember=remember)
+
+        found: bool = yield self._writes(delete)
         self.kept.pop(label.key, None)
         return found
 
@@ -210,7 +218,7 @@ class Keeper(Generic[D]):
                 continue
             dialogues.append(dialogue)
             if note and not record.is_terminal:
-                self.kept.setdefault(record.document.id, kept)
+                self.kept[record.document.id] = kept
         return dialogues
 
     def ready(self) -> Steps[None]:
@@ -233,9 +241,9 @@ class Keeper(Generic[D]):
     ) -> Iterator[tuple[DialogueLabel, D]]:
         for dialogue in {id(each): each for each in dialogues}.values():
             try:
-                yield self.recorder.codec.label(dialogue), dialogue
+                yield check_label(self.recorder.codec.label(dialogue)), dialogue
             except Exception as error:  # noqa: BLE001 - of a host's class: it is raised in the end
-                errors[shortened(dialogue)] = error
+                errors[f"{type(dialogue).__qualname__} at {id(dialogue):#x}"] = error
 
     def _put_aside(self, record: Record, reason: str) -> Steps[None]:
         document, rules = record.document, self.recorder.rules

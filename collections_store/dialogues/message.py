@@ -10,6 +10,10 @@ from ..errors import InvalidOption, shortened
 _TEXT: Final = frozenset({str})
 
 
+MOST: Final = 10**10 - 1
+"""As many as there are places (see `names.message_id`)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """A message of a dialogue.
@@ -66,6 +70,8 @@ class Message:
         for name, number in (("message_id", self.message_id), ("target", self.target)):
             if not isinstance(number, int) or isinstance(number, bool):
                 raise InvalidOption(name, f"{shortened(number)} is no whole number")
+            if abs(number) > MOST:
+                raise InvalidOption(name, "no dialogue has so many messages")
 
     def _check_texts(self) -> None:
         names = ("performative", "sender", "to")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -95,7 +96,7 @@ class Recorder(Generic[D]):
         if self.codec.message_count(dialogue) < kept.messages:
             raise DialogueConflict(self.codec.label(dialogue))
         new = self.codec.messages(dialogue, kept.messages)
-        header, terminal = self.codec.header(dialogue), self.codec.is_terminal(dialogue)
+        header, terminal = self.codec.header(dialogue), bool(self.codec.is_terminal(dialogue))
         return self.drawn(self.codec.label(dialogue), header, new, kept, is_terminal=terminal)
 
     def drawn(
@@ -120,8 +121,9 @@ class Recorder(Generic[D]):
         if [place for place, _ in record.messages] != list(range(1, len(record.messages) + 1)):
             raise BadRecord("some of its messages are missing")
         count = len(record.messages)
-        try:
-            found = self.codec.restore(label, header, [each for _, each in record.messages])
+        given = deepcopy((header, [each for _, each in record.messages]))
+        try:  # a copy: what is put aside is as it was
+            found = self.codec.restore(label, *given)
             again = self.draft(found, Kept(count, None, record.is_terminal))
         except Exception as error:
             raise BadRecord(f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,162 @@
+"""What reviewers found in dialogues, on every backend and in both colours."""
+
+from typing import Any
+
+import pytest
+from conftest import Opener
+from contract.test_dialogues import begun, ended, on_disk, said
+
+from collections_store import (
+    DialogueConflict,
+    DialoguesNotSaved,
+    InvalidDialogueMessage,
+    InvalidOption,
+    RepeatedMessage,
+)
+from collections_store.dialogues import Dialogue, DialogueLabel, Message, PlainCodec
+
+
+@pytest.fixture
+def again(open_store: Opener, store: Any) -> Any:
+    return lambda **options: open_store.dialogues(store, **options)
+
+
+def test_what_is_said_is_not_changed_by_who_said_it(again: Any, store: Any) -> None:
+    for number, save in enumerate(("message", "teardown")):
+        ada = again(save=save, component=f"c{number}")
+        body = {"price": 1}
+        message, dialogue = ada.create("bob", "ask", body)
+        body["price"] = 99
+        first = Message("ask", {"n": [1]}, 1, 0, ("r", ""), "eve", "ada")
+        theirs = ada.update(first)
+        first.body["n"].append(2)
+        ada.teardown()
+        found = {each.role: each for each in again(component=f"c{number}").find()}
+        assert message.body == dialogue.messages[0].body == {"price": 1}
+        assert found["starter"].messages == dialogue.messages
+        assert found["responder"].messages[0].body == theirs.messages[0].body == {"n": [1]}
+
+
+def test_a_message_is_repeated_whatever_tuples_became(again: Any) -> None:
+    ada = again()
+    first = Message("ask", {"n": [1, 2]}, 1, 0, ("r", ""), "eve", "ada")
+    ada.update(first)
+    for again_sent in (first, Message("ask", {"n": (1, 2)}, 1, 0, ("r", ""), "eve", "ada")):
+        with pytest.raises((RepeatedMessage, InvalidDialogueMessage, TypeError, ValueError)):
+            ada.update(again_sent)
+    assert len(ada.dialogues_in_active_state) == 1
+
+
+def test_who_ends_or_removes_a_dialogue_deletes_no_message_that_it_never_saw(again: Any) -> None:
+    one, two = again(keep_terminal_state_dialogues=False), again()
+    dialogue = begun(two)
+    label = dialogue.dialogue_label
+    one.setup()
+    [theirs] = one.dialogues_in_active_state
+    two.reply(dialogue, "offer")
+    for failing in (lambda: one.finish(theirs), lambda: one.remove(label)):
+        with pytest.raises(DialogueConflict):
+            failing()
+    assert said(one.reload(label)) == said(dialogue)
+    assert one.remove(label)
+
+
+def test_hostile_numbers_and_texts_are_refused(again: Any, store: Any) -> None:
+    for number in (10**5000, -(10**10)):
+        with pytest.raises(InvalidOption, match="message_id"):
+            Message("ask", message_id=number)
+    with pytest.raises(InvalidOption):
+        DialogueLabel(("r\0", ""), "bob", "ada")
+    ada = again()
+    for bad in (
+        Message("ask", 1, 1, 0, ("r\0", ""), "bob", "ada"),
+        Message("ask", 1, 1, 0, ("r", ""), "b\0b", "ada"),
+    ):
+        with pytest.raises((InvalidDialogueMessage, ValueError)):
+            ada.update(bad)
+    assert ada.find() == []
+
+
+def test_a_dialogue_that_goes_on_elsewhere_is_not_said_to_have_ended(again: Any) -> None:
+    one, two = again(), again()
+    two.setup()
+    first = Message("ask", 1, 1, 0, ("r", ""), "bob", "ada")
+    label = one.update(first).dialogue_label
+    with pytest.raises(DialogueConflict):
+        two.update(first)
+    assert two.reload(label) is not None
+    with pytest.raises(RepeatedMessage):
+        two.update(first)
+
+
+def test_terminal_dialogues_are_purged_as_they_end(again: Any, store: Any) -> None:
+    ada = again(terminal_kept=2)
+    for number in range(9):
+        ended(ada, f"b{number}")
+    assert len(on_disk(store, "terminal")) <= 2 + 3
+
+
+class Odd(PlainCodec):
+    def is_terminal(self, dialogue: Dialogue) -> Any:
+        return "done" if dialogue.is_terminal else None
+
+
+class Spoiling(PlainCodec):
+    def restore(self, label: Any, header: Any, messages: Any) -> Any:
+        header.clear()
+        messages.clear()
+        raise LookupError("later")
+
+
+class Nameless(PlainCodec):
+    def label(self, dialogue: Dialogue) -> Any:
+        return None if dialogue.role == "nameless" else dialogue.dialogue_label
+
+
+def made(role: str, reference: str) -> Dialogue:
+    return Dialogue(DialogueLabel((reference, ""), "bob", "ada"), "ada", role)
+
+
+def test_a_truth_value_of_any_kind_tells_whether_it_has_ended(
+    open_store: Opener, store: Any
+) -> None:
+    kept = open_store.dialogue_store(store, "ada", codec=Odd())
+    kept.save(made("a", "1"))
+    assert [each.role for each in kept.restore()] == ["a"]
+    assert kept.quarantined() == []
+
+
+def test_what_is_put_aside_is_as_it_was(open_store: Opener, store: Any) -> None:
+    kept = open_store.dialogue_store(store, "ada", codec=PlainCodec())
+    kept.save(made("a", "1"))
+    spoiling = open_store.dialogue_store(store, "ada", codec=Spoiling())
+    assert list(spoiling.restore()) == []
+    [aside] = spoiling.quarantined()
+    assert (aside.body["role"], aside.body["self_address"]) == ("a", "ada")
+
+
+def test_one_without_a_label_keeps_no_other_from_being_saved(
+    open_store: Opener, store: Any
+) -> None:
+    kept = open_store.dialogue_store(store, "ada", codec=Nameless())
+    given = [made("nameless", "1"), made("a", "2"), made("nameless", "3")]
+    with pytest.raises(DialoguesNotSaved) as caught:
+        kept.save(*given)
+    assert len(caught.value.errors) == 2
+    assert [each.role for each in kept.restore()] == ["a"]
+
+
+def test_what_is_read_again_is_saved_again(open_store: Opener, store: Any) -> None:
+    one = open_store.dialogue_store(store, "ada", codec=PlainCodec())
+    two = open_store.dialogue_store(store, "ada", codec=PlainCodec())
+    dialogue = made("a", "1")
+    one.save(dialogue)
+    [theirs] = two.restore()
+    theirs.metadata["n"] = 1
+    two.save(theirs)
+    dialogue.metadata["n"] = 2
+    with pytest.raises(DialoguesNotSaved):
+        one.save(dialogue)
+    fresh = one.get(dialogue.dialogue_label)
+    fresh.metadata["n"] = 3
+    assert one.save(fresh) == 1
