@@ -152,7 +152,7 @@ class Container:
     def new_label(self, counterparty: str) -> DialogueLabel:
         """Return the label of a dialogue that this side is about to begin."""
         given: Any = counterparty
-        if not isinstance(given, str) or given in {"", self.self_address}:
+        if not isinstance(given, str) or given in {"", self.self_address} or "\0" in given:
             raise InvalidOption("counterparty", f"{shortened(given)} is no address of another")
         return DialogueLabel((secrets.token_hex(16), UNASSIGNED), counterparty, self.self_address)
 

@@ -42,9 +42,8 @@ class DialogueLabel:
             raise InvalidOption("dialogue_reference", f"{shortened(reference)} is no pair of texts")
         value: Any
         for name, value in self.json.items():
-            if not isinstance(value, str) or not (value or name == _FIELDS[1]) or "\0" in value:
-                problem = "is no text, or an empty one, or holds NUL"
-                raise InvalidOption(name, f"{shortened(value)} {problem}")
+            if not isinstance(value, str) or not (value or name == _FIELDS[1]):
+                raise InvalidOption(name, f"{shortened(value)} is no text, or an empty one")
 
     @property
     def dialogue_starter_reference(self) -> str:
