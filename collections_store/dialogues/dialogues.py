@@ -112,11 +112,7 @@ class Dialogues:
         aside (see `quarantined`), and the rest is restored. Any other verb does so too, once.
         """
         with self._locks:
-            try:
-                return self._follow(self._container.setup())
-            finally:
-                if self._container.is_set_up:
-                    self._begin_saving()
+            return self._set_up()
 
     def teardown(self) -> None:
         """Save what has changed, and only that, in one transaction; then forget all. The store calls it
@@ -252,10 +248,19 @@ class Dialogues:
     def _prepare(self) -> None:
         self._container.check()
         if not self._container.is_set_up:
-            self.setup()
+            with self._locks:
+                self._container.check()  # it may have been torn down meanwhile
+                self._set_up()
         if self._container.memory.crowd():
             with self._locks:
                 self._follow(self._container.make_room())
+
+    def _set_up(self) -> Restored:
+        try:
+            return self._follow(self._container.setup())
+        finally:
+            if self._container.is_set_up:
+                self._begin_saving()
 
     def _follow(self, steps: Steps[T]) -> T:
         return follow(self._store.run, steps)

@@ -116,11 +116,7 @@ class AsyncDialogues:
         aside (see `quarantined`), and the rest is restored. Any other verb does so too, once.
         """
         async with self._locks:
-            try:
-                return await self._follow(self._container.setup())
-            finally:
-                if self._container.is_set_up:
-                    self._begin_saving()
+            return await self._set_up()
 
     async def teardown(self) -> None:
         """Save what has changed, and only that, in one transaction; then forget all. The store calls it
@@ -265,10 +261,19 @@ class AsyncDialogues:
         self._container.check()
         with unwritten():
             if not self._container.is_set_up:
-                await self.setup()
+                async with self._locks:
+                    self._container.check()  # it may have been torn down meanwhile
+                    await self._set_up()
             if self._container.memory.crowd():
                 async with self._locks:
                     await self._follow(self._container.make_room())
+
+    async def _set_up(self) -> Restored:
+        try:
+            return await self._follow(self._container.setup())
+        finally:
+            if self._container.is_set_up:
+                self._begin_saving()
 
     async def _follow(self, steps: Steps[T]) -> T:
         return await whole(follow(self._store.run, steps))

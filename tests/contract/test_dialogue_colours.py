@@ -32,6 +32,7 @@ from collections_store.dialogues import (
     PlainCodec,
 )
 from collections_store.dialogues.locks_async import SharedLock
+from collections_store.operations import follow
 
 HOUR = 3600.0
 
@@ -229,6 +230,26 @@ def test_many_tear_down_at_once(open_store: Opener, store: Any) -> None:
         begun(ada)
         assert open_store.together([(ada, "teardown")] * 8) == [None] * 8
         assert open_store.dialogues(store, component=f"c{number}").setup().active == 1
+
+
+def test_a_verb_that_waits_while_all_is_torn_down_does_not_begin_anew(tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        ada = Dialogues(store, "ada", save="teardown")
+        outcomes: list[Any] = []
+
+        def verb() -> None:
+            with pytest.raises(StoreClosed):
+                ada.create("bob", "ask")
+            outcomes.append("refused")
+
+        thread = threading.Thread(target=verb)
+        with ada._locks:
+            thread.start()
+            thread.join(0.1)  # it gets as far as to wait
+            follow(store.run, ada._container.setup())
+            follow(store.run, ada._container.teardown())
+        thread.join(60)
+        assert outcomes == ["refused"]
 
 
 # -- what is attached to a store -------------------------------------------------------------------
