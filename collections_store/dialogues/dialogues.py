@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from ..background import Background
+from ..errors import StoreClosed
 from ..expiry import read_ttl
 from ..filter import Filter
 from ..operations import Steps, follow
@@ -247,6 +248,10 @@ class Dialogues:
 
     def _prepare(self) -> None:
         self._container.check()
+        if (
+            self._store._closed is not None
+        ):  # and not all could be saved: nothing more shall be lost
+            raise StoreClosed(self._store._closed)
         if not self._container.is_set_up:
             with self._locks:
                 self._container.check()  # it may have been torn down meanwhile

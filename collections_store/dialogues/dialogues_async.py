@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from ..background import Background
 from ..crossing_async import follow, unwritten, whole
+from ..errors import StoreClosed
 from ..expiry import read_ttl
 from ..filter import Filter
 from ..operations import Steps
@@ -259,6 +260,10 @@ class AsyncDialogues:
 
     async def _prepare(self) -> None:
         self._container.check()
+        if (
+            self._store._store._closed is not None
+        ):  # and not all could be saved: nothing more shall be lost
+            raise StoreClosed(self._store._store._closed)
         with unwritten():
             if not self._container.is_set_up:
                 async with self._locks:

@@ -224,6 +224,16 @@ def test_nobody_saves_any_more_when_the_store_is_closed(open_store: Opener) -> N
     open_store.wait_for(lambda: not [e for e in threads() if e.name.endswith("-dialogues")])
 
 
+def test_nothing_is_accepted_after_an_end_that_could_not_save_all(open_store: Opener) -> None:
+    store = open_store()
+    ada = open_store.dialogues(store, save="teardown")
+    begun(ada).metadata["x"] = object()
+    with pytest.raises(DialoguesNotSaved):
+        store.close()
+    with pytest.raises(StoreClosed):
+        ada.create("eve", "ask")
+
+
 def test_many_tear_down_at_once(open_store: Opener, store: Any) -> None:
     for number in range(5):
         ada = open_store.dialogues(store, save=HOUR, component=f"c{number}")
