@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import threading
 from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
+
+from .errors import InvalidOption, StoreClosed, shortened
+
+C = TypeVar("C")
 
 
 class Component(Protocol):
@@ -27,13 +33,65 @@ class AsyncComponent(Protocol):
         """End: the store is about to be closed."""
 
 
+class Components(Generic[C]):
+    """What is attached to a store. Any thread may attach something, until all were torn down."""
+
+    def __init__(self) -> None:
+        self._attached: list[C] = []
+        self._guard = threading.Lock()
+        self._have_ended = False
+
+    def __iter__(self) -> Iterator[C]:
+        return iter(list(self._attached))
+
+    def attach(self, component: C) -> None:
+        """Have one more; raises `InvalidOption` and `StoreClosed`."""
+        _check(component)
+        with self._guard:
+            if self._have_ended:
+                raise StoreClosed("the store is closed: nothing can be attached any more")
+            self._attached.append(component)
+
+    def taken(self) -> Iterator[C]:
+        """Take one after the other away, the last first, also what is attached meanwhile; when none is
+        left, none can be attached any more.
+        """
+        while (component := self._take()) is not None:
+            yield component
+
+    def _take(self) -> C | None:
+        with self._guard:
+            self._have_ended = not self._attached
+            return self._attached.pop() if self._attached else None
+
+
+def _check(component: Any) -> None:
+    verbs = [getattr(component, name, None) for name in ("setup", "teardown")]
+    if isinstance(component, type) or not all(map(callable, verbs)):
+        raise InvalidOption(
+            "component",
+            f"{shortened(component)} is no object with the methods setup() and teardown()",
+        )
+
+
+def check_synchronous(component: Any) -> None:
+    """Raise `InvalidOption` for a component that nobody would await."""
+    if any(
+        inspect.iscoroutinefunction(getattr(component, name, None))
+        for name in ("setup", "teardown")
+    ):
+        raise InvalidOption(
+            "component", f"{shortened(component)} is asynchronous: attach it to an AsyncStore"
+        )
+
+
 def tear_down(components: Iterable[Component]) -> None:
-    """Tear down all, the last first; then raise what they raised."""
-    errors: list[Exception] = []
-    for each in reversed(list(components)):
+    """Tear down all; then raise what they raised."""
+    errors: list[BaseException] = []
+    for each in components:
         try:
             each.teardown()
-        except Exception as error:  # noqa: BLE001 - it is raised when the others had their turn
+        except BaseException as error:  # noqa: BLE001 - it is raised when the others had their turn
             errors.append(error)
     raise_all(errors)
 
@@ -47,9 +105,15 @@ def noting(error: BaseException) -> Iterator[None]:
         error.add_note(f"and then it could not be closed either: {another!r}")
 
 
-def raise_all(errors: list[Exception]) -> None:
-    """Raise the only error as it is, several as a group."""
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise ExceptionGroup("several components could not be torn down", errors)
+def raise_all(errors: list[BaseException]) -> None:
+    """Raise the only error as it is, several as a group; what is to end the program as it is, too."""
+    ordinary = [each for each in errors if isinstance(each, Exception)]
+    urgent = [each for each in errors if not isinstance(each, Exception)]
+    if urgent:
+        for each in urgent[1:] + ordinary:
+            urgent[0].add_note(f"and another component could not be torn down: {each!r}")
+        raise urgent[0]
+    if len(ordinary) == 1:
+        raise ordinary[0]
+    if ordinary:
+        raise ExceptionGroup("several components could not be torn down", ordinary)

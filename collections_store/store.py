@@ -21,7 +21,7 @@ from .bell import Bell, ring
 from .blocks import Held
 from .change import Place
 from .codec import Codec
-from .components import Component, noting, tear_down
+from .components import Component, Components, check_synchronous, noting, tear_down
 from .dialects import Database, Durability, Isolation, TableVanished
 from .document import check_name
 from .errors import (
@@ -147,7 +147,7 @@ class Store(Collections):
         self._closed: str | None = None
         self._hand_over: Callable[[Job], None] | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
-        self._components: list[Component] = []
+        self._components: Components[Component] = Components()
         self._is_tearing_down = False
         _stores.add(self)
 
@@ -160,7 +160,7 @@ class Store(Collections):
         `component.setup()` is called when the store is entered (`with store:`); one that is attached
         later sets itself up. `component.teardown()` is called by `close()`, before the connections end:
         of the one attached last first, and also if one could not be set up. What they raise is raised,
-        when the others had their turn.
+        when the others had their turn. Raises `InvalidOption` and `StoreClosed`.
 
         >>> class Component:
         ...     def setup(self): print("ready")
@@ -172,11 +172,14 @@ class Store(Collections):
         ready
         done
         """
-        self._components.append(component)
+        if self._closed is not None:
+            raise StoreClosed(self._closed)
+        check_synchronous(component)
+        self._components.attach(component)
 
     def __enter__(self) -> Self:
         try:
-            for component in list(self._components):
+            for component in self._components:
                 component.setup()
         except BaseException as error:
             with noting(error):
@@ -199,11 +202,10 @@ class Store(Collections):
         with self._closing:  # whoever comes second waits for the first
             if self._is_tearing_down:
                 return  # it is what is torn down that closes it
-            components, self._components = self._components, []
             self._is_tearing_down = True
             try:
                 if self._closed is None:
-                    tear_down(components)
+                    tear_down(self._components.taken())
             finally:
                 self._is_tearing_down = False
                 self._close(None)

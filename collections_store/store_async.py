@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from itertools import count
@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from .blocks import Held
 from .collection import Collection, Ttl
 from .collection_options import Changes, Settings
-from .components import AsyncComponent, noting, raise_all
+from .components import AsyncComponent, Components, noting, raise_all
 from .crossing_async import Step, finished, note, run_step, settle, whole
 from .dialects import Durability, Isolation
 from .document import check_name
@@ -93,7 +93,7 @@ class AsyncStore(AsyncCollections):
         self._codec = self._store._codec
         self._bell = self._store._bell
         self._mailbox: Mailbox | None = None
-        self._components: list[AsyncComponent] = []
+        self._components: Components[AsyncComponent] = Components()
         self._closing = False
         self._finished = threading.Event()
         self._employ()
@@ -117,7 +117,7 @@ class AsyncStore(AsyncCollections):
         `component.setup()` is called when the store is entered (`with store:`); one that is attached
         later sets itself up. `component.teardown()` is called by `close()`, before the connections end:
         of the one attached last first, and also if one could not be set up. What they raise is raised,
-        when the others had their turn.
+        when the others had their turn. Raises `InvalidOption` and `StoreClosed`.
 
         >>> class Component:
         ...     async def setup(self): print("ready")
@@ -131,11 +131,13 @@ class AsyncStore(AsyncCollections):
         ready
         done
         """
-        self._components.append(component)
+        if self._store._closed is not None:
+            raise StoreClosed(self._store._closed)
+        self._components.attach(component)
 
     async def __aenter__(self) -> Self:
         try:
-            for component in list(self._components):
+            for component in self._components:
                 await component.setup()
         except BaseException as error:
             with noting(error):
@@ -159,10 +161,9 @@ class AsyncStore(AsyncCollections):
             await self._closed_by_another()
             return
         self._closing = True
-        components, self._components = self._components, []
         try:
-            if components and self._store._closed is None:
-                await whole(_tear_down(components, self))
+            if self._store._closed is None:
+                await whole(_tear_down(self._components.taken(), self))
         finally:
             await self._end()
 
@@ -382,14 +383,14 @@ class AsyncStore(AsyncCollections):
         return mailbox
 
 
-async def _tear_down(components: list[AsyncComponent], store: AsyncStore) -> None:
-    """Tear down all, the last first; then raise what they raised."""
+async def _tear_down(components: Iterable[AsyncComponent], store: AsyncStore) -> None:
+    """Tear down all; then raise what they raised."""
     _closing.set(store)
-    errors: list[Exception] = []
-    for each in reversed(components):
+    errors: list[BaseException] = []
+    for each in components:
         try:
             await each.teardown()
-        except Exception as error:  # noqa: BLE001 - it is raised when the others had their turn
+        except BaseException as error:  # noqa: BLE001 - it is raised when the others had their turn
             errors.append(error)
     raise_all(errors)
 

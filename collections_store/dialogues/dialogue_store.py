@@ -16,6 +16,7 @@ from .coding import DialogueCodec
 from .keeper import Keeper, Quarantined
 from .label import DialogueLabel
 from .names import Namespace
+from .settings import check_store
 
 D = TypeVar("D")
 T = TypeVar("T")
@@ -46,7 +47,7 @@ class DialogueStore(Generic[D]):
         *,
         codec: DialogueCodec[D],
     ) -> None:
-        self._store = store
+        self._store = check_store(store, Store)
         self._keeper = keeper_of(store, Namespace(agent, component), codec)
         self._lock = threading.Lock()
 
@@ -81,7 +82,8 @@ class DialogueStore(Generic[D]):
         """Delete a dialogue; tells whether it was there. `remember` it: then `is_known` is true for
         ever.
         """
-        return self._do(self._keeper.remove(label, remember=remember))
+        with self._lock:
+            return self._do(self._keeper.remove(label, remember=remember))
 
     def is_known(self, label: DialogueLabel) -> bool:
         """Is there a dialogue with that label, complete or not, or was there one that is remembered?"""

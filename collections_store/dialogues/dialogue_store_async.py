@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
@@ -17,7 +16,9 @@ from .coding import DialogueCodec
 from .dialogue_store import PAGE, keeper_of
 from .keeper import Quarantined
 from .label import DialogueLabel
+from .locks_async import SharedLock
 from .names import Namespace
+from .settings import check_store
 
 D = TypeVar("D")
 T = TypeVar("T")
@@ -48,9 +49,9 @@ class AsyncDialogueStore(Generic[D]):
         *,
         codec: DialogueCodec[D],
     ) -> None:
-        self._store = store
+        self._store = check_store(store, AsyncStore)
         self._keeper = keeper_of(store._store, Namespace(agent, component), codec)
-        self._lock = asyncio.Lock()
+        self._lock = SharedLock()
 
     async def save(self, *dialogues: D) -> int:
         """Write what is new of dialogues, in one transaction; returns of how many there was anything.
@@ -84,7 +85,8 @@ class AsyncDialogueStore(Generic[D]):
         """Delete a dialogue; tells whether it was there. `remember` it: then `is_known` is true for
         ever.
         """
-        return await self._do(self._keeper.remove(label, remember=remember))
+        async with self._lock:
+            return await self._do(self._keeper.remove(label, remember=remember))
 
     async def is_known(self, label: DialogueLabel) -> bool:
         """Is there a dialogue with that label, complete or not, or was there one that is remembered?"""

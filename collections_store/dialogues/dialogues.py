@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import threading
-import weakref
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from datetime import timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from ..background import Background
-from ..errors import CollectionsStoreError
+from ..errors import StoreClosed
 from ..expiry import read_ttl
 from ..filter import Filter
 from ..operations import Steps, follow
@@ -20,17 +17,16 @@ from .coding import PlainCodec
 from .container import Container, Restored, RoleOf, starter_or_responder
 from .dialogue import Dialogue
 from .dialogue_store import PAGE, keeper_of
-from .keeper import LOG, Quarantined
+from .keeper import Quarantined
 from .label import DialogueLabel
+from .locks import Lock, Locks
 from .message import Message
 from .names import Namespace
 from .rules import ENDED, Rules
-from .settings import Save, options_of, read_save
+from .saving import PATIENCE, saver, saving
+from .settings import Save, check_store, options_of, read_save
 
 T = TypeVar("T")
-STRIPES: Final = 64
-"""Dialogues are locked by groups: that many may be written to at the same time."""
-PATIENCE: Final = 30.0
 
 
 class Dialogues:
@@ -79,7 +75,8 @@ class Dialogues:
         terminal_ttl: float | timedelta | None = None,
         terminal_kept: int | None = None,
     ) -> None:
-        self._store, self._interval = store, read_save(save)
+        self._store = check_store(store, Store)
+        self._interval = read_save(save)
         options = options_of(
             keep_terminal_state_dialogues=keep_terminal_state_dialogues,
             offload=offload,
@@ -94,7 +91,7 @@ class Dialogues:
             store, Namespace(self_address, component), PlainCodec(rules, self_address)
         )
         self._container = Container(keeper, self_address, options)
-        self._locks = [threading.Lock() for _ in range(STRIPES)]
+        self._locks = Locks(threading.Lock)
         self._saver: Background | None = None
         store.attach(self)
 
@@ -115,12 +112,8 @@ class Dialogues:
         """Restore the dialogues that go on; tells how many, and what could not be read: such records are put
         aside (see `quarantined`), and the rest is restored. Any other verb does so too, once.
         """
-        with self._all():
-            restored = self._follow(self._container.setup())
-            if self._interval is not None and self._saver is None:
-                save = weakref.WeakMethod(self._save_again)
-                self._saver = Background("dialogues", self._interval, _calling(save))
-            return restored
+        with self._locks:
+            return self._set_up()
 
     def teardown(self) -> None:
         """Save what has changed, and only that, in one transaction; then forget all. The store calls it
@@ -128,13 +121,13 @@ class Dialogues:
 
         Raises `DialoguesNotSaved` if some could not be saved: the others were, and all stay in memory.
         """
-        if self._saver is not None:
-            self._saver.stop()
-            self._saver.join(PATIENCE)
-            self._saver = None
-        with self._all():
+        with self._locks:
             if self._container.is_set_up:
                 self._follow(self._container.teardown())
+            saver, self._saver = self._saver, None
+        if saver is not None:
+            saver.stop()
+            saver.join(PATIENCE)
 
     def create(
         self, counterparty: str, performative: str, body: Any = None
@@ -233,7 +226,8 @@ class Dialogues:
         them that are more than `kept`; returns how many.
         """
         many = None if kept is None else check_count("kept", kept)
-        return self._do(self._container.purge(read_ttl(ttl) or None, many))
+        steps = self._container.purge(read_ttl(ttl) or None, many)
+        return self._do_within(self._locks, steps)
 
     def quarantined(self) -> list[Quarantined]:
         """Return the records that could not be read and were put aside."""
@@ -241,52 +235,52 @@ class Dialogues:
 
     def _do(self, steps: Steps[T], about: Any = None) -> T:
         """Follow steps; those about a message, a label or a dialogue while nobody else writes to that."""
-        self._prepare()
         if about is None:
-            return self._follow(steps)
-        lock = self._locks[hash(self._container.family_of(about)) % STRIPES]
+            return self._do_within(self._locks.of_search(), steps)
+        return self._do_within(self._locks.of(self._container.family_of(about)), steps)
+
+    def _do_within(self, lock: Lock, steps: Steps[T]) -> T:
         while True:
+            self._prepare()
             with lock:
-                if self._container.is_set_up:
+                if self._container.is_set_up:  # it may have been torn down meanwhile
                     return self._follow(steps)
-            self._prepare()  # it was torn down meanwhile
 
     def _prepare(self) -> None:
         self._container.check()
+        if (
+            self._store._closed is not None
+        ):  # and not all could be saved: nothing more shall be lost
+            raise StoreClosed(self._store._closed)
         if not self._container.is_set_up:
-            self.setup()
+            with self._locks:
+                self._container.check()  # it may have been torn down meanwhile
+                self._set_up()
         if self._container.memory.crowd():
-            with self._all():
+            with self._locks:
                 self._follow(self._container.make_room())
+
+    def _set_up(self) -> Restored:
+        try:
+            return self._follow(self._container.setup())
+        finally:
+            if self._container.is_set_up:
+                self._begin_saving()
 
     def _follow(self, steps: Steps[T]) -> T:
         return follow(self._store.run, steps)
 
     def _flush(self) -> None:
         if self._container.memory.changed():
-            with self._all():
-                self._follow(self._container.flush())
+            with self._locks:
+                self._follow(saving(self._container))
+
+    def _begin_saving(self) -> None:
+        if self._interval is not None and self._saver is None:
+            self._saver = saver(self._interval, self._save_again)
 
     def _save_again(self) -> bool:
-        try:
+        """Save, in a thread; there is no more to be done when the store is closed."""
+        if self._store._closed is None:
             self._flush()
-        except CollectionsStoreError:
-            LOG.exception("%r: cannot save now, and will try again", self)
-        return True
-
-    @contextmanager
-    def _all(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            for lock in self._locks:
-                stack.enter_context(lock)
-            yield
-
-
-def _calling(method: weakref.WeakMethod[Callable[[], bool]]) -> Callable[[], bool]:
-    """Return what calls a method for as long as its object lives."""
-
-    def call() -> bool:
-        found = method()
-        return found is not None and found()
-
-    return call
+        return self._store._closed is None

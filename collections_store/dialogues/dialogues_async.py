@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from ..background import Background
 from ..crossing_async import follow, unwritten, whole
-from ..errors import CollectionsStoreError
+from ..errors import StoreClosed
 from ..expiry import read_ttl
 from ..filter import Filter
 from ..operations import Steps
+from ..operations import follow as follow_here
 from ..options import check_count
 from ..store_async import AsyncStore
 from .coding import PlainCodec
 from .container import Container, Restored, RoleOf, starter_or_responder
 from .dialogue import Dialogue
 from .dialogue_store import PAGE, keeper_of
-from .dialogues import STRIPES
-from .keeper import LOG, Quarantined
+from .keeper import Quarantined
 from .label import DialogueLabel
+from .locks_async import SharedLock, SharedLocks
 from .message import Message
 from .names import Namespace
 from .rules import ENDED, Rules
-from .settings import Save, options_of, read_save
+from .saving import PATIENCE, saver, saving
+from .settings import Save, check_store, options_of, read_save
 
 T = TypeVar("T")
 
@@ -46,12 +47,12 @@ class AsyncDialogues:
       disk, and remembers only that they were.
     * `offload`: True takes those that have ended out of memory, but for the `cached` ones that were last
       used; False keeps, and restores, all of them in memory.
-    * `save`: "message": as above; a number of seconds, or a timedelta: within that time, by a task;
+    * `save`: "message": as above; a number of seconds, or a timedelta: within that time, by a thread;
       "teardown": not before that. What ends a dialogue is saved at once in any case.
     * `terminal_ttl`, `terminal_kept`: how long, in seconds or as a timedelta, and how many of those that
       have ended are kept; None: without end. Older ones are deleted in setup and now and then.
 
-    It is used by any number of tasks of an event loop. Raises `InvalidOption`; each verb raises what the store does.
+    It is used by any number of tasks and event loops. Raises `InvalidOption`; each verb raises what the store does.
 
     >>> async def main():
     ...     async with AsyncStore("sqlite://") as store:
@@ -78,7 +79,8 @@ class AsyncDialogues:
         terminal_ttl: float | timedelta | None = None,
         terminal_kept: int | None = None,
     ) -> None:
-        self._store, self._interval = store, read_save(save)
+        self._store = check_store(store, AsyncStore)
+        self._interval = read_save(save)
         options = options_of(
             keep_terminal_state_dialogues=keep_terminal_state_dialogues,
             offload=offload,
@@ -93,8 +95,8 @@ class AsyncDialogues:
             store._store, Namespace(self_address, component), PlainCodec(rules, self_address)
         )
         self._container = Container(keeper, self_address, options)
-        self._locks = [asyncio.Lock() for _ in range(STRIPES)]
-        self._saver: asyncio.Task[None] | None = None
+        self._locks = SharedLocks()
+        self._saver: Background | None = None
         store.attach(self)
 
     def __repr__(self) -> str:
@@ -114,11 +116,8 @@ class AsyncDialogues:
         """Restore the dialogues that go on; tells how many, and what could not be read: such records are put
         aside (see `quarantined`), and the rest is restored. Any other verb does so too, once.
         """
-        async with self._all():
-            restored = await self._follow(self._container.setup())
-            if self._interval is not None and self._saver is None:
-                self._saver = asyncio.create_task(self._save_again(self._interval))
-            return restored
+        async with self._locks:
+            return await self._set_up()
 
     async def teardown(self) -> None:
         """Save what has changed, and only that, in one transaction; then forget all. The store calls it
@@ -126,13 +125,13 @@ class AsyncDialogues:
 
         Raises `DialoguesNotSaved` if some could not be saved: the others were, and all stay in memory.
         """
-        saver, self._saver = self._saver, None
-        if saver is not None:
-            saver.cancel()
-            await asyncio.wait([saver])
-        async with self._all():
+        async with self._locks:
             if self._container.is_set_up:
                 await self._follow(self._container.teardown())
+            saver, self._saver = self._saver, None
+        if saver is not None:
+            saver.stop()
+            await asyncio.to_thread(saver.join, PATIENCE)
 
     async def create(
         self, counterparty: str, performative: str, body: Any = None
@@ -235,7 +234,8 @@ class AsyncDialogues:
         them that are more than `kept`; returns how many.
         """
         many = None if kept is None else check_count("kept", kept)
-        return await self._do(self._container.purge(read_ttl(ttl) or None, many))
+        steps = self._container.purge(read_ttl(ttl) or None, many)
+        return await self._do_within(self._locks, steps)
 
     async def quarantined(self) -> list[Quarantined]:
         """Return the records that could not be read and were put aside."""
@@ -243,48 +243,60 @@ class AsyncDialogues:
 
     async def _do(self, steps: Steps[T], about: Any = None) -> T:
         """Follow steps; those about a message, a label or a dialogue while nobody else writes to that."""
-        await self._prepare()
         if about is None:
-            return await self._follow(steps)
-        lock = self._locks[hash(self._container.family_of(about)) % STRIPES]
+            return await self._do_within(self._locks.of_search(), steps)
+        return await self._do_within(self._locks.of(self._container.family_of(about)), steps)
+
+    async def _do_within(self, lock: SharedLock | SharedLocks, steps: Steps[T]) -> T:
         while True:
+            await self._prepare()
             with unwritten():
-                await lock.acquire()
+                await lock.__aenter__()
             try:
-                if self._container.is_set_up:
+                if self._container.is_set_up:  # it may have been torn down meanwhile
                     return await self._follow(steps)
             finally:
-                lock.release()
-            await self._prepare()  # it was torn down meanwhile
+                await lock.__aexit__()
 
     async def _prepare(self) -> None:
         self._container.check()
+        if (
+            self._store._store._closed is not None
+        ):  # and not all could be saved: nothing more shall be lost
+            raise StoreClosed(self._store._store._closed)
         with unwritten():
             if not self._container.is_set_up:
-                await self.setup()
+                async with self._locks:
+                    self._container.check()  # it may have been torn down meanwhile
+                    await self._set_up()
             if self._container.memory.crowd():
-                async with self._all():
+                async with self._locks:
                     await self._follow(self._container.make_room())
+
+    async def _set_up(self) -> Restored:
+        try:
+            return await self._follow(self._container.setup())
+        finally:
+            if self._container.is_set_up:
+                self._begin_saving()
 
     async def _follow(self, steps: Steps[T]) -> T:
         return await whole(follow(self._store.run, steps))
 
     async def _flush(self) -> None:
         if self._container.memory.changed():
-            async with self._all():
-                await self._follow(self._container.flush())
+            async with self._locks:
+                await self._follow(saving(self._container))
 
-    async def _save_again(self, interval: float) -> None:
-        while True:
-            await asyncio.sleep(interval)
-            try:
-                await self._flush()
-            except CollectionsStoreError:
-                LOG.exception("%r: cannot save now, and will try again", self)
+    def _begin_saving(self) -> None:
+        """Have a thread save: a task would end with its event loop."""
+        if self._interval is not None and self._saver is None:
+            self._saver = saver(self._interval, self._save_again)
 
-    @asynccontextmanager
-    async def _all(self) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            for lock in self._locks:
-                await stack.enter_async_context(lock)
-            yield
+    def _save_again(self) -> bool:
+        """Save, in a thread; there is no more to be done when the store is closed."""
+        store = self._store._store
+        if store._closed is None and self._container.memory.changed():
+            with self._locks:
+                follow_here(self._store._run_here, saving(self._container))
+        return store._closed is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from ..errors import InvalidOption, shortened
 from ..expiry import read_ttl
@@ -12,7 +12,15 @@ from .container import Options
 from .rules import Rules
 
 Save: TypeAlias = Literal["message", "teardown"] | float | timedelta
+S = TypeVar("S")
 LONGEST: Final = 86_400.0
+
+
+def check_store(store: Any, kind: type[S]) -> S:
+    """Return a store of the right colour; raises `InvalidOption`."""
+    if not isinstance(store, kind):
+        raise InvalidOption("store", f"{shortened(store)} is no {kind.__name__}")
+    return store
 
 
 def read_save(save: Any) -> float | None:
