@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from collections_store import InvalidOption
 from collections_store.dialogues import DialogueLabel, Message, Rules
+from collections_store.dialogues.message import MOST
 from collections_store.dialogues.names import Namespace, key_of, message_id
 from collections_store.document import check_id, check_name
 
@@ -129,8 +130,8 @@ def test_json_of_no_label_is_refused(wrong: Any) -> None:
         Message,
         st.text(),
         st.none() | st.text() | st.lists(st.integers()),
-        st.integers(),
-        st.integers(),
+        st.integers(-MOST, MOST),
+        st.integers(-MOST, MOST),
         st.tuples(st.text(), st.text()),
         st.text(),
         st.text(),
