@@ -52,7 +52,7 @@ def docs(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """Measure."""
     _install(session)
-    session.run("python", "-m", "pytest", "-m", "bench", *session.posargs)
+    session.run("python", "-m", "pytest", "-n", "0", "-m", "bench", *session.posargs)
 
 
 @nox.session(python=OLDEST)
