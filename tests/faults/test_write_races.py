@@ -208,3 +208,35 @@ def test_update_many_goes_on_beside_a_writer(two_stores: Any) -> None:
     assert result.modified_count == 3000
     [total] = changer["things"].aggregate([{"$group": {"_id": None, "m": {"$sum": "$m"}}}])
     assert (total["m"], changer["things"].count({"n": 1})) == (count, 3000)
+
+
+@pytest.mark.parametrize("changes", [False, "both"])
+def test_delete_many_by_the_matcher_leaves_what_no_longer_matches(
+    postgres_place: Place, monkeypatch: pytest.MonkeyPatch, changes: Any
+) -> None:
+    """In a caller's READ COMMITTED transaction others change objects between our reading and deleting."""
+    url = postgres_place.url.replace("postgresql:", "postgresql+psycopg:")
+    engine = sa.create_engine(url, isolation_level="READ COMMITTED")
+    remove_many, others = writing.Writer.remove_many, iter(["once"])
+    monkeypatch.setattr("collections_store.operations.queries.DELETED_AT_ONCE", 5)
+    with Store(postgres_place.url, **postgres_place.options) as store:
+        things = store.get_sync_collection("things", changes=changes)
+        things.put_many({f"{n:02}": {"x": 1} for n in range(40)})
+
+        def among_others(writer: writing.Writer, ids: Any) -> int:
+            removed = remove_many(writer, ids)
+            for _ in others:
+                things.put("20", {"x": -1})
+                things.remove("30")
+                things.put("30", {"x": -7})
+            return removed
+
+        with monkeypatch.context() as patched, engine.begin() as connection:
+            patched.setattr(writing.Writer, "remove_many", among_others)
+            matcher = {"$expr": {"$gt": ["$x", 0]}}
+            deleted = store.bind(connection)["things"].delete_many(matcher).deleted_count
+        assert (deleted, {each.id: each.body["x"] for each in things.list()}) == (
+            38,
+            {"20": -1, "30": -7},
+        )
+    engine.dispose()
