@@ -11,9 +11,9 @@ from ..filter import Filter
 from ..operations import Count, Find, Put, Remove
 from .label import DialogueLabel
 from .names import Namespace, message_id
-from .reading import record_of
+from .reading import Run, record_of
 from .records import BadRecord, Record, label_of
-from .writing import Run, erase
+from .writing import erase
 
 AT_ONCE: Final = 100
 """Dialogues that are purged in one transaction."""

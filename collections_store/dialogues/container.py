@@ -122,12 +122,16 @@ class Container:
             LOG.exception("what has ended cannot be saved now, and stays in memory")
         self.memory.let_go()
 
-    def _save(self, dialogues: list[Dialogue]) -> Steps[int]:
+    def _save(self, dialogues: list[Dialogue], *, asked: bool = False) -> Steps[int]:
+        """Save dialogues; unless one is `asked` for, those that have ended may have been purged by others."""
+        ended = [each for each in dialogues if each.is_terminal and not asked]
+        purgeable = {each.dialogue_label.key for each in ended}
         counts = {each.dialogue_label.key: each.message_count for each in dialogues}
+        there = counts.keys() - self.memory.new
         for each in dialogues:
             each.touched = False
         try:
-            saved: int = yield from self.keeper.save(dialogues)
+            saved: int = yield from self.keeper.save(dialogues, there, purgeable)
         except DialoguesNotSaved as error:
             for each in dialogues:
                 each.touched = each.touched or each.dialogue_label in error.errors
@@ -148,6 +152,8 @@ class Container:
             key = each.dialogue_label.key
             if each.dialogue_label not in but and each.message_count == counts[key]:
                 self.memory.unsaved.discard(key)
+            if each.dialogue_label not in but:
+                self.memory.new.discard(key)
 
     def new_label(self, counterparty: str) -> DialogueLabel:
         """Return the label of a dialogue that this side is about to begin."""
@@ -207,7 +213,7 @@ class Container:
 
     def save(self, dialogue: Dialogue) -> Steps[None]:
         """Save what changed of a dialogue."""
-        yield from self._save([self._mine(dialogue)])
+        yield from self._save([self._mine(dialogue)], asked=True)
 
     def reload(self, label: DialogueLabel) -> Steps[Dialogue | None]:
         """Forget what is in memory of a dialogue, and hold it as it is on the disk."""
@@ -318,6 +324,8 @@ class Container:
         else:
             self.keeper.recorder.rules.encode(dialogue.header(step) if new else None)
             self.memory.unsaved.add(step.label.key)
+            if new:
+                self.memory.new.add(step.label.key)
         dialogue.take(step)
         if step.is_terminal:
             yield from self._retire(dialogue)

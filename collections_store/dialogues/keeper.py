@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -25,8 +25,9 @@ from . import cleaning, reading, searching
 from .coding import DialogueCodec
 from .label import DialogueLabel, check_address, check_label
 from .names import Namespace
+from .reading import Run
 from .records import NOTHING, BadRecord, Draft, Kept, Record, Recorder
-from .writing import Run, conflict, erase, writing
+from .writing import conflict, erase, writing
 
 D = TypeVar("D")
 LOG: Final = logging.getLogger("collections_store")
@@ -56,16 +57,22 @@ class Keeper(Generic[D]):
         """What was put aside since somebody last looked."""
         self._ordered, self._is_ready = ordered, False
 
-    def save(self, dialogues: Iterable[D]) -> Steps[int]:
+    def save(
+        self, dialogues: Iterable[D], there: Container[str] = (), purgeable: Container[str] = ()
+    ) -> Steps[int]:
         """Write what is new of dialogues, in one transaction; returns of how many there was anything.
 
-        What cannot be taken apart, or is another's by now, keeps none of the others from being written.
+        What cannot be taken apart, or is another's by now, keeps none of the others from being written. Those
+        with the keys `there` are on the disk, unless somebody else took them away; he may do so with those
+        that are `purgeable`.
         """
         yield from self.ready()
         errors: dict[Any, Exception] = {}
         labelled = list(self._labelled(dialogues, errors))
         yield from self._look({label.key for label, _ in labelled} - self.kept.keys())
-        drafts = list(self._drafts(labelled, errors))
+        gone = {each for each, _ in labelled if each.key in there and each.key not in self.kept}
+        errors.update((each, DialogueConflict(each)) for each in gone if each.key not in purgeable)
+        drafts = list(self._drafts((each for each in labelled if each[0] not in gone), errors))
         new = yield from self._write_all([each for each in drafts if not each.is_written], errors)
         for draft in drafts:
             if draft.is_terminal:
@@ -176,13 +183,8 @@ class Keeper(Generic[D]):
         than are `known`.
         """
         check_label(label)
-
-        def delete(run: Run) -> bool:
-            if known is not None and reading.last_place(run, self.names, label.key) > known:
-                raise DialogueConflict(label)
-            return erase(run, self.names, label, remember=remember)
-
-        found: bool = yield self._writes(delete)
+        how: dict[str, Any] = {"remember": remember, "known": known}
+        found: bool = yield self._writes(lambda run: erase(run, self.names, label, **how))
         self.kept.pop(label.key, None)
         return found
 
@@ -262,7 +264,7 @@ class Keeper(Generic[D]):
         return Work(self.names.all, function, WRITES=False)
 
     def _writes(self, function: Callable[[Run], Any]) -> Work:
-        return Work(self.names.all, function)
+        return Work(self.names.all, function, SNAPSHOT=False)
 
 
 def _quarantined(body: Any) -> Quarantined:

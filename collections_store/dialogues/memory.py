@@ -20,6 +20,8 @@ class Memory:
     def __init__(self, cached: int | None) -> None:
         self.unsaved: set[str] = set()
         """The keys of those that hold messages which are not on the disk."""
+        self.new: set[str] = set()
+        """The keys of those that are not on the disk at all."""
         self._cached = cached
         self._active: dict[str, Dialogue] = {}
         self._terminal: OrderedDict[str, Dialogue] = OrderedDict()
@@ -71,6 +73,7 @@ class Memory:
             for some in (self._active, self._terminal, self._let_go, self._by_counterparty):
                 some.clear()
             self.unsaved.clear()
+            self.new.clear()
 
     def with_counterparty(self, address: str) -> list[Dialogue]:
         """Return those with an address that go on."""
@@ -132,6 +135,7 @@ class Memory:
         self._terminal.pop(key, None)
         self._let_go.pop(key, None)
         self.unsaved.discard(key)
+        self.new.discard(key)
         dialogue = self._active.pop(key, None)
         if dialogue is None:
             return

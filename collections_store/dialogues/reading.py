@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeAlias
 
 from ..codec import Codec
 from ..document import Document
@@ -12,8 +12,9 @@ from ..operations import Exists, Find, GetDocument
 from ..ordering import Sort
 from .names import Namespace, key_of, messages_of
 from .records import Kept, Record
-from .writing import Run
 
+Run: TypeAlias = Callable[[Any], Any]
+"""Runs operations, within a transaction."""
 _BY_ID: Final = Sort.parse("$id")
 _LAST: Final = Sort.parse({"$id": -1})
 _WIDTH: Final = 10

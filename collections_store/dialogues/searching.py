@@ -38,9 +38,8 @@ from ..matcher import matches
 from ..operations import Reading
 from ..path import Path, is_index
 from .names import Namespace, key_of
-from .reading import by_ids, record_of
+from .reading import Run, by_ids, record_of
 from .records import Record
-from .writing import Run
 
 MESSAGES: Final = "messages"
 _AT_ONCE: Final = 500

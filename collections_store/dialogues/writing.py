@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..errors import DialogueConflict, DuplicateKey, VersionConflict
 from ..filter import Filter
 from ..operations import (
     DeleteMany,
     Given,
+    HoldMany,
     Insert,
+    InsertBeside,
     Operation,
     Put,
     PutBatch,
@@ -22,9 +24,8 @@ from ..operations import (
 )
 from .label import DialogueLabel
 from .names import Namespace, message_id, messages_of
+from .reading import Run, last_place
 from .records import Draft
-
-Run: TypeAlias = Callable[[Any], Any]
 
 
 def writing(names: Namespace, drafts: Sequence[Draft]) -> Operation[Any]:
@@ -33,13 +34,17 @@ def writing(names: Namespace, drafts: Sequence[Draft]) -> Operation[Any]:
     """
     if len(drafts) == 1 and len(drafts[0].messages) == 1 and not drafts[0].has_new_header:
         draft = drafts[0]
-        id = message_id(draft.label.key, draft.kept.messages + 1)
-        return Insert(names.messages, id, draft.messages[0])
-    return Work(names.all[:3], lambda run: write(run, names, drafts))
+        key, place = draft.label.key, draft.kept.messages + 1
+        beside = names.place(is_terminal=draft.is_terminal), key
+        return InsertBeside(names.messages, message_id(key, place), draft.messages[0], beside)
+    return Work(names.all[:3], lambda run: write(run, names, drafts), SNAPSHOT=False)
 
 
 def write(run: Run, names: Namespace, drafts: Sequence[Draft]) -> None:
-    """Write drafts; raises `DialogueConflict` where the disk is not as they take it to be."""
+    """Write drafts; raises `DialogueConflict` where the disk is not as they take it to be. A header that does
+    not change is held, so that nobody takes it away meanwhile: each statement must see what was committed before it.
+    """
+    _hold(run, names, [each for each in drafts if not each.has_new_header])
     for draft in drafts:
         if draft.has_new_header:
             _write_header(run, names, draft)
@@ -48,6 +53,16 @@ def write(run: Run, names: Namespace, drafts: Sequence[Draft]) -> None:
             run(PutBatch(names.messages, batch, "insert", strict=True))
         except DuplicateKey as error:
             raise conflict(drafts, error) from error
+
+
+def _hold(run: Run, names: Namespace, drafts: Sequence[Draft]) -> None:
+    for is_terminal in (False, True):
+        some = [each for each in drafts if each.is_terminal is is_terminal]
+        keys = tuple(each.label.key for each in some)
+        there = run(HoldMany(names.place(is_terminal=is_terminal), keys)) if keys else ()
+        for each in some:
+            if each.label.key not in there:
+                raise DialogueConflict(each.label)
 
 
 def _write_header(run: Run, names: Namespace, draft: Draft) -> None:
@@ -63,6 +78,8 @@ def _write_header(run: Run, names: Namespace, draft: Draft) -> None:
             run(Replace(new, key, draft.header, kept.version))
         else:
             run(Remove(there, key, kept.version))
+            if last_place(run, names, key) > kept.messages:
+                raise DialogueConflict(draft.label)
             run(Insert(new, key, draft.header))
     except VersionConflict as error:
         raise DialogueConflict(draft.label) from error
@@ -74,12 +91,16 @@ def conflict(drafts: Sequence[Draft], error: VersionConflict | DuplicateKey) -> 
     return DialogueConflict(next(met, drafts[0].label))
 
 
-def erase(run: Run, names: Namespace, label: DialogueLabel, *, remember: bool) -> bool:
+def erase(
+    run: Run, names: Namespace, label: DialogueLabel, *, remember: bool, known: int | None = None
+) -> bool:
     """Delete a dialogue; `remember` that it was there, so that it does not begin again. Tells whether
-    it was there.
+    it was there. Raises `DialogueConflict` if it has more messages than are `known`.
     """
     key = label.key
     found = [run(Remove(place, key)) for place in (names.active, names.terminal)]
+    if known is not None and last_place(run, names, key) > known:  # nobody adds one any more
+        raise DialogueConflict(label)
     run(DeleteMany(names.messages, Filter.parse(messages_of(key))))
     if remember:
         run(Put(names.finished, key, "null"))

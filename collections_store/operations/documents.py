@@ -11,7 +11,7 @@ from ..document import Document
 from ..errors import DuplicateKey, InvalidOption, VersionConflict, shortened
 from ..expiry import FOREVER, chosen, expiry, is_gone
 from ..schema import now
-from .writing import Writer, Written
+from .writing import Beside, Writer, Written
 
 if TYPE_CHECKING:
     from .connection import Connection, Row
@@ -127,6 +127,36 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True)
+class InsertBeside:
+    """Write a body where there is none, if there is an object `beside` it in another collection; raises
+    `VersionConflict` for either.
+    """
+
+    collection: str
+    id: str
+    text: str = field(repr=False)
+    beside: Beside
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = True
+
+    @property
+    def collections(self) -> tuple[str, ...]:
+        """Both."""
+        return self.collection, self.beside[0]
+
+    def __call__(self, connection: Connection) -> int:
+        writer = Writer(connection, self.collection)
+        if writer.atomically(lambda: writer.insert(self.id, self.text, None, self.beside)):
+            return 1
+        raise VersionConflict(
+            self.collection, self.id, None, _version(connection, self.collection, self.id)
+        )
+
+    def written(self, _: Connection) -> Written:
+        return {self.id: self.text}.items()
+
+
+@dataclass(frozen=True, slots=True)
 class Replace:
     """Write a body in the place of a version; raises `VersionConflict`."""
 
@@ -230,6 +260,24 @@ class Touch:
 
     def nothing(self) -> bool:
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class HoldMany:
+    """Give the ids of those objects that are there, which nobody else changes until the transaction ends."""
+
+    collection: str
+    ids: tuple[str, ...]
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> set[str]:
+        listed = connection.database.list_parameter(self.ids)
+        sql = connection.collection(self.collection).by_id.versions
+        return {row[0] for row in connection.rows(sql, {"ids": listed, "now": now()})}
+
+    def nothing(self) -> set[str]:
+        return set()
 
 
 @dataclass(frozen=True, slots=True)

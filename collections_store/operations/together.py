@@ -36,12 +36,14 @@ class Together:
 @dataclass(frozen=True, slots=True)
 class Work:
     """Call a function with what runs operations, in one transaction. It may be called again, and ends
-    with the first operation that fails.
+    with the first operation that fails. `SNAPSHOT`: all of them see one moment; else each sees what was
+    committed before it.
     """
 
     collections: tuple[str, ...]
     function: Callable[[Callable[[Any], Any]], Any] = field(repr=False)
     WRITES: bool = True
+    SNAPSHOT: bool = True
     SINGLE: ClassVar = False
 
     @property

@@ -25,6 +25,8 @@ Rewritten: TypeAlias = tuple[Document, str]
 """An object, and the text of its new body."""
 Written: TypeAlias = Iterable[tuple[str, str]]
 """Ids, and the texts of the bodies that were to be written under them."""
+Beside: TypeAlias = tuple[str, str]
+"""Another collection, and an id there."""
 PURGED_AT_ONCE: Final = 1000
 WRITTEN_AT_ONCE: Final = 2**20
 """Characters of JSON, about, as long as no single body is larger."""
@@ -71,10 +73,14 @@ class Writer:
             self.purge([id])
         raise TransactionConflict(f"{id!r} expires again and again")
 
-    def insert(self, id: str, text: str, ttl: int | None) -> bool:
-        """Write a body where there is none."""
+    def insert(self, id: str, text: str, ttl: int | None, beside: Beside | None = None) -> bool:
+        """Write a body where there is none, and where something else is `beside`."""
+        sql, more = self._sql.insert, dict[str, Any]()
+        if beside is not None:
+            table = self._connection.collection(beside[0]).table
+            sql, more = self._sql.insert_beside(table), {"beside": beside[1]}
         for _ in range(MAX_ATTEMPTS):
-            if self._connection.rows(self._sql.insert, self.parameters(id, text, ttl)):
+            if self._connection.rows(sql, {**self.parameters(id, text, ttl), **more}):
                 self.note("insert", id, 1, None, text)
                 return True
             if not self.purge([id]):

@@ -20,6 +20,7 @@ from .rows import body_text, deleted_columns, document_columns, is_expired, is_l
 
 ONE: Final[sa.ColumnElement[Any]] = sa.literal_column("1")
 PATHS_KEPT: Final = 256
+TABLES_KEPT: Final = 8
 ZERO: Final[sa.ColumnElement[Any]] = sa.literal_column("0")
 """SQLAlchemy binds an offset of its own unless SQLite is given one."""
 
@@ -31,6 +32,9 @@ class IdStatements:
         self._table, self._options, self._database = table, options, database
         self._increment = lru_cache(maxsize=PATHS_KEPT)(
             lambda keys: self._sql(self._incremented(keys))
+        )
+        self._insert_beside = lru_cache(maxsize=TABLES_KEPT)(
+            lambda beside: self._sql(self._inserted_beside(beside))
         )
 
     @cached_property
@@ -93,6 +97,22 @@ class IdStatements:
         return self._sql(
             self._fresh().on_conflict_do_nothing(index_elements=[c.id]).returning(c.version)
         )
+
+    def insert_beside(self, beside: sa.Table) -> str:
+        """Write like `insert` if the table `beside` has the row `:beside`, which nobody deletes until this
+        transaction ends.
+        """
+        return self._insert_beside(beside)
+
+    def _inserted_beside(self, beside: sa.Table) -> Any:
+        columns = self._new()
+        chosen = sa.select(*(each.label(name) for name, each in columns.items()))
+        is_there = beside.c.id == sa.bindparam("beside", type_=sa.Text)
+        there = chosen.select_from(beside).where(is_there, is_live(beside))
+        held = there.with_for_update(read=True, key_share=True, of=beside)
+        insert = self._database.insert(self._table).from_select(list(columns), held)
+        c = self._table.c
+        return insert.on_conflict_do_nothing(index_elements=[c.id]).returning(c.version)
 
     @cached_property
     def insert_silently(self) -> str:
@@ -281,11 +301,15 @@ class IdStatements:
         return sa.func.coalesce(number("now") + c.ttl, c.expires_at)
 
     def _fresh(self) -> Any:
-        return self._database.insert(self._table).values(
-            id=sa.bindparam("id", type_=sa.Text),
-            body=BodyFromText(sa.bindparam("body", type_=sa.Text)),
+        return self._database.insert(self._table).values(**self._new())
+
+    def _new(self) -> dict[str, sa.ColumnElement[Any]]:
+        """The columns of `:id` and `:body`."""
+        return {
+            "id": sa.bindparam("id", type_=sa.Text),
+            "body": BodyFromText(sa.bindparam("body", type_=sa.Text)),
             **self._beginning(),
-        )
+        }
 
     def _beginning(self) -> dict[str, sa.ColumnElement[Any]]:
         """What is known of a new object."""
