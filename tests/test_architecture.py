@@ -203,6 +203,7 @@ FLOORS = [
         "dialogues.saving",
         "dialogues.searching",
         "dialogues.settings",
+        "dialogues.side",
         "dialogues.writing",
     },
     {

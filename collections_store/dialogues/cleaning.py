@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
-from ..codec import Codec
+from ..codec import Codec, decode
 from ..document import Document, new_id
 from ..errors import InvalidBody
 from ..filter import Filter
-from ..operations import Count, Find, Put, Remove
+from ..operations import Count, Find, Insert, Put, Remove
 from .label import DialogueLabel
 from .names import Namespace, message_id
+from .names import key_of as key_of_message
 from .reading import Run, record_of
 from .records import BadRecord, Record, label_of
 from .writing import erase
@@ -60,6 +62,28 @@ def put_aside(run: Run, names: Namespace, record: Record, reason: str, rules: Co
     for number, json in whole.messages:
         message = Document(message_id(record.document.id, number), json)
         _move(run, names, names.messages, message, reason=reason, rules=rules)
+
+
+def put_back(run: Run, names: Namespace, aside: Iterable[Document], rules: Codec) -> None:
+    """Put what was put aside back where it was; raises `VersionConflict` where something is in its place, or
+    somebody else did so.
+    """
+    for each in aside:
+        place, id = each.body["collection"], each.body["id"]
+        if place in names.all:
+            run(Remove(names.quarantine, each.id, each.version))
+            run(Insert(place, id, rules.encode(shown(each.body))))
+
+
+def shown(aside: dict[str, Any]) -> Any:
+    """Return the body of a record that was put aside."""
+    return aside["body"] if "body" in aside else decode(aside["text"])
+
+
+def key_of(aside: Document) -> str:
+    """Return the key of the dialogue that something put aside is of."""
+    is_message = aside.body["collection"].endswith("__messages")
+    return key_of_message(aside.body["id"]) if is_message else aside.body["id"]
 
 
 def _move(

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from .dialogue import Dialogue, Step
+from .dialogue import Dialogue
 from .label import DialogueLabel
 from .message import Message
-from .rules import ACTIVE, Rules
+from .rules import Rules
 
 D = TypeVar("D")
 
@@ -86,7 +86,7 @@ class PlainCodec:
             metadata=_metadata(header),
         )
         for each in map(Message.from_json, messages):
-            dialogue.take(Step(label, ACTIVE, is_terminal=False, message=each))
+            dialogue.take_back(each)
         dialogue.state = _text(header, "state")
         dialogue.is_terminal = header["is_terminal"]
         return dialogue

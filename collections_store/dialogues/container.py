@@ -32,6 +32,7 @@ from .memory import Memory
 from .message import Message
 from .records import NOTHING
 from .rules import Rules
+from .side import Side
 
 RoleOf: TypeAlias = Callable[[Message, str], str]
 PURGE_EVERY: Final = 1000
@@ -69,7 +70,8 @@ class Container:
     """The dialogues of one component, in memory and on the disk."""
 
     def __init__(self, keeper: Keeper[Dialogue], self_address: str, options: Options) -> None:
-        self.keeper, self.self_address, self.options = keeper, self_address, options
+        self.keeper, self.side, self.options = keeper, Side(self_address), options
+        self.self_address = self_address
         self.memory = Memory(options.cached if options.offload else None)
         self._ended = self._purged = 0
         self.is_set_up = self.is_torn_down = False
@@ -155,13 +157,6 @@ class Container:
             if each.dialogue_label not in but:
                 self.memory.new.discard(key)
 
-    def new_label(self, counterparty: str) -> DialogueLabel:
-        """Return the label of a dialogue that this side is about to begin."""
-        given: Any = counterparty
-        if not isinstance(given, str) or given in {"", self.self_address} or "\0" in given:
-            raise InvalidOption("counterparty", f"{shortened(given)} is no address of another")
-        return DialogueLabel((secrets.token_hex(16), UNASSIGNED), counterparty, self.self_address)
-
     def create(
         self, label: DialogueLabel, performative: str, body: Any
     ) -> Steps[tuple[Message, Dialogue]]:
@@ -180,7 +175,7 @@ class Container:
 
     def update(self, message: Message) -> Steps[Dialogue]:
         """Take a message of the other side."""
-        message = self._own(self._check_incoming(message))
+        message = self._own(self.side.check_incoming(message))
         dialogue = yield from self._dialogue_of(message)
         if dialogue is not None:
             yield from self._go_on(dialogue, dialogue.read(message))
@@ -241,7 +236,7 @@ class Container:
 
     def _dialogue_of(self, message: Message) -> Steps[Dialogue | None]:
         """Return the dialogue that a message is of if its responder's reference is right."""
-        labels = self.labels_of(message)
+        labels = self.side.labels_of(message)
         for label in labels:
             if (known := self.memory.find(label.key)) is not None:
                 return known
@@ -270,40 +265,30 @@ class Container:
             left = None if limit is None else limit - len(found)
             if left != 0:
                 some = yield from self.keeper.find(asked, left, is_terminal=ended)
-                found += filter(None, map(self._known, some))
+                if left is not None and not all(map(self._is_known, some)):
+                    some = yield from self.keeper.find(asked, None, is_terminal=ended)
+                found += list(filter(None, map(self._known, some)))[:left]
         return list(dict.fromkeys(found))  # one may have ended between the two
 
     def messages(self, label: DialogueLabel, after: int, limit: int) -> Steps[list[Message]]:
         """Return some messages of a dialogue past a place."""
         found = self.memory.find(check_label(label).key)
         if found is not None:
-            return found.messages_after(after)[:limit]
+            named = label.names(found.dialogue_label)
+            return found.messages_after(after)[:limit] if named else []
         json = yield from self.keeper.messages(label, after, limit)
         return list(map(Message.from_json, json))
+
+    def restore_quarantined(self) -> Steps[list[Dialogue]]:
+        """Put back what was put aside, and hold what can be made of it."""
+        found = yield from self.keeper.restore_quarantined()
+        return [self.memory.add(each) for each in found]
 
     def purge(self, age: int | None, kept: int | None) -> Steps[int]:
         """Delete terminal dialogues that are old, or many."""
         gone = yield from self.keeper.purge(age, kept)
         self.memory.forget_all(gone)
         return len(gone)
-
-    def family_of(self, thing: Any) -> tuple[Any, ...]:
-        """Return what all messages and labels of a dialogue have in common; it may be anything."""
-        label = thing.dialogue_label if isinstance(thing, Dialogue) else thing
-        if isinstance(label, DialogueLabel):
-            return label.dialogue_starter_reference, label.dialogue_opponent_addr
-        if isinstance(thing, Message):
-            own = thing.sender == self.self_address
-            return thing.dialogue_reference[0], thing.to if own else thing.sender
-        return ()
-
-    def labels_of(self, message: Message) -> list[DialogueLabel]:
-        """Return the labels, incomplete, that the dialogue of a message may have."""
-        reference = (message.dialogue_reference[0], UNASSIGNED)
-        other = message.to if message.sender == self.self_address else message.sender
-        if not reference[0] or not other:
-            return []
-        return [DialogueLabel(reference, other, starter) for starter in (other, self.self_address)]
 
     def _begin(self, label: DialogueLabel, message: Message) -> Steps[Dialogue]:
         options = self.options
@@ -378,6 +363,9 @@ class Container:
         found = yield from self.keeper.get(labels)
         return None if found is None else self._known(found)
 
+    def _is_known(self, dialogue: Dialogue) -> bool:
+        return dialogue.is_terminal or self._known(dialogue) is not None
+
     def _known(self, dialogue: Dialogue) -> Dialogue | None:
         """Return the dialogue that is in memory already, or put this one there. One that goes on and is
         not there is just about to begin, or to be removed: None.
@@ -396,17 +384,3 @@ class Container:
         raise DialogueNotFound(
             dialogue.dialogue_label, "it is not, or no longer, of these dialogues"
         )
-
-    def _check_incoming(self, message: Message) -> Message:
-        given: Any = message
-        if not isinstance(given, Message):
-            raise InvalidDialogueMessage(given, "it is no Message")
-        if message.to != self.self_address or message.sender in {"", self.self_address}:
-            raise InvalidDialogueMessage(
-                message, f"it is not from another to {self.self_address!r}"
-            )
-        if not message.dialogue_reference[0]:
-            raise InvalidDialogueMessage(message, "its dialogue_reference has no starter's part")
-        if "\0" in "".join((message.sender, *message.dialogue_reference)):
-            raise InvalidDialogueMessage(message, "its sender or dialogue_reference holds NUL")
-        return message

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InvalidDialogueMessage, RepeatedMessage
+from ..values import equal
 from .label import UNASSIGNED, DialogueLabel
 from .message import Message
 from .rules import ACTIVE, Rules
@@ -169,6 +170,13 @@ class Dialogue:
         if step.message is not None:
             self._add(step.message)
 
+    def take_back(self, message: Message) -> None:
+        """Take a message that was accepted before, by whatever rules; raises `ValueError`."""
+        problem = self._misplaced(message)
+        if problem is not None:
+            raise ValueError(f"message {len(self._messages) + 1}: {problem}")
+        self._add(message)
+
     def _add(self, message: Message) -> None:
         self._messages.append(message)
         self._by_id[message.message_id] = message
@@ -176,30 +184,46 @@ class Dialogue:
 
     def _problem(self, message: Message) -> str | None:
         """Tell why a message is not the next one; raises `RepeatedMessage`."""
-        if self._by_id.get(message.message_id) == message:
+        if self._is_there(message):
             raise RepeatedMessage(message, self)
+        if self.is_terminal:
+            return self._of_others(message) or f"the dialogue has ended: it is {self.state!r}"
+        return self._misplaced(message) or self._wrong_words(message)
+
+    def _is_there(self, message: Message) -> bool:
+        """Is it there already? To JSON, True is not 1."""
+        known = self._by_id.get(message.message_id)
+        return known == message and equal(known.json, message.json, ordered=False)
+
+    def _of_others(self, message: Message) -> str | None:
+        """Tell whose the message is if it is not of the two sides."""
+        outgoing = message.sender == self._self_address
+        sides = [self._self_address, self._label.dialogue_opponent_addr]
+        if [message.sender, message.to] == (sides if outgoing else sides[::-1]):
+            return None
+        return f"it is from {message.sender!r} to {message.to!r}, the dialogue between {sides}"
+
+    def _misplaced(self, message: Message) -> str | None:
+        """Tell why a message cannot be the next one, whatever it says."""
         outgoing = message.sender == self._self_address
         label, expected = self._label, self.next_message_id(outgoing=outgoing)
-        sides = [self._self_address, label.dialogue_opponent_addr]
-        if [message.sender, message.to] != (sides if outgoing else sides[::-1]):
-            return f"it is from {message.sender!r} to {message.to!r}, the dialogue between {sides}"
-        if self.is_terminal:
-            return f"the dialogue has ended: it is {self.state!r}"
+        if (problem := self._of_others(message)) is not None:
+            return problem
         if not self._has_reference(message.dialogue_reference, outgoing=outgoing):
             return f"its reference is not that of the dialogue, {label.dialogue_reference}"
         if message.message_id != expected:
             return f"its message_id is {message.message_id}, and {expected} comes next"
-        return self._wrong_words(message)
+        if not self._messages and message.target != 0:
+            return f"it is the first message, and answers {message.target}"
+        if self._messages and message.target not in self._by_id:
+            return f"it answers message {message.target}, which there is not"
+        return None
 
     def _wrong_words(self, message: Message) -> str | None:
-        target = self._by_id.get(message.target)
         if not self._messages:
-            if message.target != 0:
-                return f"it is the first message, and answers {message.target}"
             allowed = self.rules.begins(message.performative)
             return None if allowed else f"no dialogue begins with {message.performative!r}"
-        if target is None:
-            return f"it answers message {message.target}, which there is not"
+        target = self._by_id[message.target]
         if not self.rules.answers(message.performative, target.performative):
             return f"{message.performative!r} does not answer {target.performative!r}"
         return None

@@ -129,6 +129,14 @@ class AsyncDialogueStore(Generic[D]):
         many = None if kept is None else check_count("kept", kept)
         return len(await self._do(self._keeper.purge(read_ttl(ttl) or None, many)))
 
+    async def restore_quarantined(self) -> list[D]:
+        """Put the records that were put aside back where they were, and return the dialogues of those that can be
+        read by now: after an update, say. The others are put aside again, and one whose dialogue has begun
+        anew stays aside.
+        """
+        async with self._lock:
+            return await self._do(self._keeper.restore_quarantined())
+
     async def quarantined(self) -> list[Quarantined]:
         """Return the records that were put aside, in that order."""
         return await self._do(self._keeper.quarantined())

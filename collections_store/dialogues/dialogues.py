@@ -136,7 +136,7 @@ class Dialogues:
 
         Raises `InvalidDialogueMessage`, `InvalidOption` and `InvalidBody`; then there is no dialogue.
         """
-        label = self._container.new_label(counterparty)
+        label = self._container.side.new_label(counterparty)
         return self._do(self._container.create(label, performative, body), label)
 
     def update(self, message: Message) -> Dialogue:
@@ -175,7 +175,7 @@ class Dialogues:
 
     def remove(self, dialogue_label: DialogueLabel) -> bool:
         """Delete a dialogue from memory and disk; tells whether it was there."""
-        return self._do(self._container.remove(dialogue_label), dialogue_label)
+        return self._do_within(self._locks, self._container.remove(dialogue_label))
 
     def get_dialogue(self, message: Message) -> Dialogue | None:
         """Return the dialogue that a message belongs to, if there is one."""
@@ -229,6 +229,13 @@ class Dialogues:
         steps = self._container.purge(read_ttl(ttl) or None, many)
         return self._do_within(self._locks, steps)
 
+    def restore_quarantined(self) -> list[Dialogue]:
+        """Put the records that were put aside back where they were, and return the dialogues of those that can be
+        read by now: after an update, say. The others are put aside again, and one whose dialogue has begun
+        anew stays aside.
+        """
+        return self._do_within(self._locks, self._container.restore_quarantined())
+
     def quarantined(self) -> list[Quarantined]:
         """Return the records that could not be read and were put aside."""
         return self._do(self._container.keeper.quarantined())
@@ -237,7 +244,7 @@ class Dialogues:
         """Follow steps; those about a message, a label or a dialogue while nobody else writes to that."""
         if about is None:
             return self._do_within(self._locks.of_search(), steps)
-        return self._do_within(self._locks.of(self._container.family_of(about)), steps)
+        return self._do_within(self._locks.of(self._container.side.family_of(about)), steps)
 
     def _do_within(self, lock: Lock, steps: Steps[T]) -> T:
         while True:

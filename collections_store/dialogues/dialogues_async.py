@@ -140,7 +140,7 @@ class AsyncDialogues:
 
         Raises `InvalidDialogueMessage`, `InvalidOption` and `InvalidBody`; then there is no dialogue.
         """
-        label = self._container.new_label(counterparty)
+        label = self._container.side.new_label(counterparty)
         return await self._do(self._container.create(label, performative, body), label)
 
     async def update(self, message: Message) -> Dialogue:
@@ -179,7 +179,7 @@ class AsyncDialogues:
 
     async def remove(self, dialogue_label: DialogueLabel) -> bool:
         """Delete a dialogue from memory and disk; tells whether it was there."""
-        return await self._do(self._container.remove(dialogue_label), dialogue_label)
+        return await self._do_within(self._locks, self._container.remove(dialogue_label))
 
     async def get_dialogue(self, message: Message) -> Dialogue | None:
         """Return the dialogue that a message belongs to, if there is one."""
@@ -237,6 +237,13 @@ class AsyncDialogues:
         steps = self._container.purge(read_ttl(ttl) or None, many)
         return await self._do_within(self._locks, steps)
 
+    async def restore_quarantined(self) -> list[Dialogue]:
+        """Put the records that were put aside back where they were, and return the dialogues of those that can be
+        read by now: after an update, say. The others are put aside again, and one whose dialogue has begun
+        anew stays aside.
+        """
+        return await self._do_within(self._locks, self._container.restore_quarantined())
+
     async def quarantined(self) -> list[Quarantined]:
         """Return the records that could not be read and were put aside."""
         return await self._do(self._container.keeper.quarantined())
@@ -245,7 +252,7 @@ class AsyncDialogues:
         """Follow steps; those about a message, a label or a dialogue while nobody else writes to that."""
         if about is None:
             return await self._do_within(self._locks.of_search(), steps)
-        return await self._do_within(self._locks.of(self._container.family_of(about)), steps)
+        return await self._do_within(self._locks.of(self._container.side.family_of(about)), steps)
 
     async def _do_within(self, lock: SharedLock | SharedLocks, steps: Steps[T]) -> T:
         while True:

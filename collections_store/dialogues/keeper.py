@@ -164,16 +164,16 @@ class Keeper(Generic[D]):
 
     def messages(self, label: DialogueLabel, after: int, limit: int) -> Steps[list[Any]]:
         """Return some messages of a dialogue, past a place, as JSON."""
-        key = check_label(label).key
+        check_label(label)
         found: list[Any] = yield self._reads(
-            lambda run: reading.page(run, self.names, key, after, limit)
+            lambda run: reading.page(run, self.names, label, after, limit)
         )
         return found
 
     def is_known(self, label: DialogueLabel) -> Steps[bool]:
         """Is there, or was there, such a dialogue?"""
-        key = check_label(label).key
-        found: bool = yield self._reads(lambda run: reading.is_known(run, self.names, key))
+        check_label(label)
+        found: bool = yield self._reads(lambda run: reading.is_known(run, self.names, label))
         return found
 
     def remove(
@@ -184,7 +184,11 @@ class Keeper(Generic[D]):
         """
         check_label(label)
         how: dict[str, Any] = {"remember": remember, "known": known}
-        found: bool = yield self._writes(lambda run: erase(run, self.names, label, **how))
+        found: bool = yield self._writes(
+            lambda run: (
+                reading.is_of(run, self.names, label) and erase(run, self.names, label, **how)
+            )
+        )
         self.kept.pop(label.key, None)
         return found
 
@@ -206,6 +210,31 @@ class Keeper(Generic[D]):
         """Return the records that were put aside."""
         found: list[Document] = yield Find(self.names.quarantine, Filter())
         return [_quarantined(each.body) for each in found]
+
+    def restore_quarantined(self) -> Steps[list[D]]:
+        """Put back what was put aside, and return the dialogues that can be made of it; what cannot be read is
+        put aside again, and what has begun anew meanwhile stays where it is.
+        """
+        aside: list[Document] = yield Find(self.names.quarantine, Filter())
+        groups: dict[str, list[Document]] = {}
+        for each in aside:
+            groups.setdefault(cleaning.key_of(each), []).append(each)
+        records: list[Record] = []
+        for key, some in groups.items():
+            record = yield from self._put_back(key, some)
+            records += [] if record is None else [record]
+        return (yield from self.made(records, note=True))
+
+    def _put_back(self, key: str, aside: list[Document]) -> Steps[Record | None]:
+        def put_back(run: Run) -> Record | None:
+            cleaning.put_back(run, self.names, aside, self.recorder.rules)
+            return reading.load(run, self.names, key)
+
+        try:
+            record: Record | None = yield self._writes(put_back)
+        except VersionConflict:
+            return None
+        return record
 
     def made(self, records: Iterable[Record], *, note: bool = False) -> Steps[list[D]]:
         """Return the dialogues of records; those of which none can be made are put aside. `note` what
@@ -268,5 +297,4 @@ class Keeper(Generic[D]):
 
 
 def _quarantined(body: Any) -> Quarantined:
-    shown = body["body"] if "body" in body else body["text"]
-    return Quarantined(body["collection"], body["id"], body["reason"], shown)
+    return Quarantined(body["collection"], body["id"], body["reason"], cleaning.shown(body))

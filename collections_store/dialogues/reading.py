@@ -10,6 +10,7 @@ from ..document import Document
 from ..filter import Filter
 from ..operations import Exists, Find, GetDocument
 from ..ordering import Sort
+from .label import DialogueLabel
 from .names import Namespace, key_of, messages_of
 from .records import Kept, Record
 
@@ -41,9 +42,23 @@ def record_of(run: Run, names: Namespace, document: Document, *, is_terminal: bo
     return Record(document, is_terminal, tuple((place_of(each), each.body) for each in own))
 
 
-def page(run: Run, names: Namespace, key: str, after: int, limit: int) -> list[Any]:
+def is_of(run: Run, names: Namespace, label: DialogueLabel) -> bool:
+    """Is a label that of the dialogue with its key? A complete one may hold another reference."""
+    if not label.is_complete:
+        return True
+    places = (run(GetDocument(place, label.key)) for place in (names.active, names.terminal))
+    header = next(filter(None, places), None)
+    if header is None or not isinstance(header.body, dict):
+        return header is None
+    found = header.body.get("dialogue_label")
+    return found in (label.json, label.get_incomplete_version().json)
+
+
+def page(run: Run, names: Namespace, label: DialogueLabel, after: int, limit: int) -> list[Any]:
     """Return some messages of a dialogue past a place."""
-    asked = Filter.parse(messages_of(key, after))
+    if not is_of(run, names, label):
+        return []
+    asked = Filter.parse(messages_of(label.key, after))
     return [each.body for each in run(Find(names.messages, asked, _BY_ID, limit=limit))]
 
 
@@ -61,10 +76,10 @@ def last_place(run: Run, names: Namespace, key: str) -> int:
     return place_of(found[0]) if found else 0
 
 
-def is_known(run: Run, names: Namespace, key: str) -> bool:
-    """Is there, or was there, a dialogue with a key?"""
+def is_known(run: Run, names: Namespace, label: DialogueLabel) -> bool:
+    """Is there, or was there, a dialogue with a label?"""
     places = names.finished, names.terminal, names.active
-    return any(run(Exists(place, key)) for place in places)
+    return any(run(Exists(place, label.key)) for place in places) and is_of(run, names, label)
 
 
 def by_ids(run: Run, place: str, keys: Iterable[str]) -> list[Document]:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from ..codec import Codec, decode
 from ..document import Document
@@ -15,6 +15,8 @@ from .coding import DialogueCodec
 from .label import DialogueLabel
 
 D = TypeVar("D")
+_OF_THE_PROCESS: Final = (MemoryError, OSError, ImportError)
+"""What a process lacks says nothing of the record that it reads."""
 
 
 class BadRecord(ValueError):
@@ -125,6 +127,8 @@ class Recorder(Generic[D]):
         try:  # a copy: what is put aside is as it was
             found = self.codec.restore(label, *given)
             again = self.draft(found, Kept(count, None, record.is_terminal))
+        except _OF_THE_PROCESS:
+            raise
         except Exception as error:
             raise BadRecord(f"{type(error).__name__}: {error}") from error
         if again.label != label or again.messages or again.is_terminal != record.is_terminal:
