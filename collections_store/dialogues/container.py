@@ -74,6 +74,7 @@ class Container:
         self.self_address = self_address
         self.memory = Memory(options.cached if options.offload else None)
         self._ended = self._purged = 0
+        self._told = ""
         self.is_set_up = self.is_torn_down = False
 
     def setup(self) -> Steps[Restored]:
@@ -120,8 +121,10 @@ class Container:
         """Let go of what has ended and is too much in memory; what may have changed of it is saved first."""
         try:
             yield from self._save(self.memory.crowd())
-        except CollectionsStoreError:
-            LOG.exception("what has ended cannot be saved now, and stays in memory")
+        except CollectionsStoreError as error:
+            if str(error) != self._told:  # once, not with every verb
+                LOG.exception("what has ended cannot be saved now, and stays in memory")
+            self._told = str(error)
         self.memory.let_go()
 
     def _save(self, dialogues: list[Dialogue], *, asked: bool = False) -> Steps[int]:

@@ -40,7 +40,7 @@ class Dialogues:
 
     * `rules`: what may be said, and what ends a dialogue; anything may, unless they are given.
     * `role_from_first_message`: called with the first message and `self_address`, returns the role of
-      this side; "starter" or "responder".
+      this side; "starter" or "responder". It calls no verb of these dialogues.
     * `keep_terminal_state_dialogues`: True keeps those that have ended; False deletes them from memory and
       disk, and remembers only that they were.
     * `offload`: True takes those that have ended out of memory, but for the `cached` ones that were last
@@ -92,6 +92,7 @@ class Dialogues:
         )
         self._container = Container(keeper, self_address, options)
         self._locks = Locks(threading.Lock)
+        self._inside = threading.local()
         self._saver: Background | None = None
         store.attach(self)
 
@@ -247,11 +248,23 @@ class Dialogues:
         return self._do_within(self._locks.of(self._container.side.family_of(about)), steps)
 
     def _do_within(self, lock: Lock, steps: Steps[T]) -> T:
+        if getattr(self._inside, "a_verb", False):
+            raise RuntimeError(
+                "a verb of these dialogues was called within another, by role_from_first_message "
+                "for instance: it would wait for itself"
+            )
         while True:
             self._prepare()
             with lock:
                 if self._container.is_set_up:  # it may have been torn down meanwhile
-                    return self._follow(steps)
+                    return self._follow_alone(steps)
+
+    def _follow_alone(self, steps: Steps[T]) -> T:
+        self._inside.a_verb = True
+        try:
+            return self._follow(steps)
+        finally:
+            self._inside.a_verb = False
 
     def _prepare(self) -> None:
         self._container.check()

@@ -42,7 +42,7 @@ class AsyncDialogues:
 
     * `rules`: what may be said, and what ends a dialogue; anything may, unless they are given.
     * `role_from_first_message`: called with the first message and `self_address`, returns the role of
-      this side; "starter" or "responder".
+      this side; "starter" or "responder". It calls no verb of these dialogues.
     * `keep_terminal_state_dialogues`: True keeps those that have ended; False deletes them from memory and
       disk, and remembers only that they were.
     * `offload`: True takes those that have ended out of memory, but for the `cached` ones that were last

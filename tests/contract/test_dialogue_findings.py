@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from conftest import Opener
-from contract.test_dialogues import begun, ended, on_disk, said
+from contract.test_dialogues import RULES, begun, ended, on_disk, said
 
 from collections_store import (
     DialogueConflict,
@@ -13,8 +13,9 @@ from collections_store import (
     InvalidDialogueMessage,
     InvalidOption,
     RepeatedMessage,
+    Store,
 )
-from collections_store.dialogues import Dialogue, DialogueLabel, Message, PlainCodec
+from collections_store.dialogues import Dialogue, DialogueLabel, Dialogues, Message, PlainCodec
 
 
 @pytest.fixture
@@ -163,3 +164,31 @@ def test_what_is_read_again_is_saved_again(open_store: Opener, store: Any) -> No
     fresh = one.get(dialogue.dialogue_label)
     fresh.metadata["n"] = 3
     assert one.save(fresh) == 1
+
+
+def test_a_verb_within_a_verb_is_refused_and_never_waits_for_itself(store: Any) -> None:
+    if not isinstance(store, Store):
+        pytest.skip("a function that is called cannot await")
+
+    def role(message: Message, self_address: str) -> str:
+        return str(len(ada.find()))
+
+    ada = Dialogues(store, "ada", role_from_first_message=role)
+    with pytest.raises(RuntimeError, match="within another"):
+        ada.create("bob", "ask")
+    assert ada.find() == []
+
+
+def test_what_cannot_be_saved_is_told_once(
+    open_store: Opener, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store()
+    ada = open_store.dialogues(store, rules=RULES, cached=0)
+    dialogue = ended(ada)
+    dialogue.metadata["bad"] = object()
+    for number in range(5):
+        begun(ada, f"b{number}")
+        assert ada.get_dialogue_from_label(dialogue.dialogue_label) is dialogue
+    assert len([each for each in caplog.records if "stays in memory" in each.message]) == 1
+    with pytest.raises((DialoguesNotSaved, ExceptionGroup)):
+        store.close()
