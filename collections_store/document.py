@@ -56,6 +56,30 @@ class Document:
         return None if self.expires_us is None else moment(self.expires_us)
 
 
+class _Unfrozen:
+    """A document that is being made. A frozen class sets each of its slots by a call: this takes a fifth of the
+    time, which is most of what a row costs beside its body.
+    """
+
+    __slots__ = ("body", "created_us", "expires_us", "id", "updated_us", "version")
+
+    def __init__(  # noqa: PLR0917 - keywords take longer
+        self, id: str, body: Any, version: int, created: int, updated: int, expires: int | None
+    ) -> None:
+        self.id, self.body, self.version = id, body, version
+        self.created_us, self.updated_us, self.expires_us = created, updated, expires
+
+
+def made(  # noqa: PLR0917
+    id: str, body: Any, version: int, created: int, updated: int, expires: int | None
+) -> Document:
+    """Return `Document(...)`, sooner."""
+    document: Any = _Unfrozen(id, body, version, created, updated, expires)
+    document.__class__ = Document
+    found: Document = document
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """Some objects in order; `cursor` leads to the next page and is None when there is none.

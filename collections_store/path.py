@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .errors import InvalidFilter
 
+PATHS_KEPT = 1024
 MAX_KEYS = 200
 """As deep as a body may be (see `codec.MAX_DEPTH`)."""
 
@@ -36,7 +38,7 @@ class Path:
     @classmethod
     def parse(cls, dotted: str) -> Path:
         """Read a dotted path; every text is one, an empty component names the empty key."""
-        return cls(*dotted.split("."))
+        return _parsed(dotted)
 
     def __str__(self) -> str:
         return ".".join(self.keys)
@@ -61,6 +63,11 @@ def is_index(key: str) -> bool:
     No array has 10**9 elements (a body ends at 16 MiB), and SQLite counts modulo 2**32.
     """
     return len(key) < 10 and key.isascii() and key.isdigit() and (key == "0" or key[0] != "0")
+
+
+@lru_cache(maxsize=PATHS_KEPT)
+def _parsed(dotted: str) -> Path:
+    return Path(*dotted.split("."))
 
 
 def _check(key: object, keys: tuple[str, ...]) -> None:

@@ -62,6 +62,10 @@ class Database(Protocol):
         """Is counting the entries of an index, those of expired objects too, faster than its rows?"""
 
     @property
+    def UNITES_IN_ORDER(self) -> bool:
+        """Does UNION ALL give the rows of the one part first, and then those of the other in their order?"""
+
+    @property
     def ORDERED_KEYS(self) -> bool:
         """Does a stored object keep the order of its keys?"""
 

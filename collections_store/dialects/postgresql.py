@@ -55,6 +55,8 @@ DRIVERS: Final = frozenset({"psycopg", "psycopg_async"})
 SINGLE_WRITER: Final = False
 POISONED_BY_ERRORS: Final = True
 ORDERED_KEYS: Final = False
+UNITES_IN_ORDER: Final = False
+"""It may read both parts at the same time."""
 TAKES_LISTS: Final = True
 HAS_SCHEMAS: Final = True
 UPGRADES_ITSELF: Final = False

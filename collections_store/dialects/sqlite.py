@@ -61,6 +61,7 @@ DRIVERS: Final = frozenset({"pysqlite", "aiosqlite"})
 SINGLE_WRITER: Final = True
 POISONED_BY_ERRORS: Final = False
 ORDERED_KEYS: Final = True
+UNITES_IN_ORDER: Final = True
 TAKES_LISTS: Final = False
 COUNTS_IN_INDEX: Final = True
 HAS_SCHEMAS: Final = False

@@ -7,7 +7,7 @@ cached under; the values travel as parameters.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..codec import Codec
@@ -63,6 +63,15 @@ class Filter:
     """
 
     condition: Condition = EVERYTHING
+    _shape: Condition | None = field(default=None, init=False, compare=False, repr=False)
+
+    @property
+    def shape(self) -> Condition:
+        """The condition with slots in the place of its values."""
+        if self._shape is None:
+            object.__setattr__(self, "_shape", shape_of(self.condition))
+        assert self._shape is not None
+        return self._shape
 
     def __post_init__(self) -> None:
         if not isinstance(self.condition, Condition):

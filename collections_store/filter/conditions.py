@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from .. import codec
-from ..codec import Codec
+from ..codec import MAX_INTEGER, MIN_INTEGER, Codec
 from ..formula import Formula, key_of
 from ..path import Path
 
@@ -73,6 +73,8 @@ class Value:
     @classmethod
     def of(cls, value: Any, rules: Codec = Codec()) -> Value:  # noqa: B008 - it is frozen
         """Take a JSON value; raises `InvalidBody`."""
+        if type(value) is int and MIN_INTEGER <= value <= MAX_INTEGER:
+            return cls("number", str(value), value)  # as below, and far sooner
         text = rules.encode(value)
         value = codec.decode(text)
         return cls(_KINDS[type(value)], text, value)

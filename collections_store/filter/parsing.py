@@ -176,8 +176,7 @@ class Parser:
             parts = tuple(self._on(key, each, place) for each in test.tests)
             return parts[0] if len(parts) == 1 else Or(parts, single=bool(parts))
         target = read_target(key, InvalidFilter, place)
-        is_outside = key == Path() or (isinstance(key, str) and key.startswith("$"))
-        if self._within and is_outside:
+        if self._within and (key == Path() or (isinstance(key, str) and key.startswith("$"))):
             raise InvalidFilter(place, _NOT_THERE.format(str(key).split(".")[0] or "$body"))
         if isinstance(target, Path):
             return Field(target, test)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
-from typing import Any, TypeVar
+from collections.abc import Callable
+from dataclasses import fields
+from functools import cache
+from typing import Any, Final, TypeVar
 
 from ..path import Path
 from .conditions import Condition, Given, Slot, Test, Value
 
 T = TypeVar("T")
+_LEAVES: Final = frozenset({str, bool, Path})
 
 
 def shape_of(condition: Condition) -> Condition:
@@ -29,26 +31,36 @@ def spelled_out(test: Test, words: Callable[[Any], tuple[str, ...]]) -> Test:
 
 def values_of(condition: Condition | Test) -> list[Any]:
     """Return the values of a condition, or the slots of a shape, always in the same order."""
-    return list(_visit(condition))
+    found: list[Given] = []
+    _visit(condition, found)
+    return found
 
 
 def _mapped(node: T, change: Callable[[Given], Slot]) -> T:
-    if isinstance(node, Value | Slot):
-        return change(node)  # type: ignore[return-value]
-    if isinstance(node, tuple):
-        return tuple([_mapped(each, change) for each in node])  # type: ignore[return-value]
-    if isinstance(node, str | bool | Path):
+    kind: Any = type(node)
+    if kind is Value or kind is Slot:
+        return change(node)  # type: ignore[arg-type, return-value]
+    if kind is tuple:
+        return tuple([_mapped(each, change) for each in node])  # type: ignore[attr-defined, return-value]
+    if kind in _LEAVES:
         return node
-    changed = {f.name: _mapped(getattr(node, f.name), change) for f in fields(node)}  # type: ignore[arg-type]
-    return replace(node, **changed)  # type: ignore[type-var]
+    made: T = kind(*[_mapped(getattr(node, name), change) for name in _names(kind)])
+    return made
 
 
-def _visit(node: Any) -> Iterator[Given]:
-    if isinstance(node, Value | Slot):
-        yield node
-    elif isinstance(node, tuple):
+def _visit(node: Any, found: list[Given]) -> None:
+    kind: Any = type(node)
+    if kind is Value or kind is Slot:
+        found.append(node)
+    elif kind is tuple:
         for each in node:
-            yield from _visit(each)
-    elif not isinstance(node, str | bool | Path):
-        for f in fields(node):
-            yield from _visit(getattr(node, f.name))
+            _visit(each, found)
+    elif kind not in _LEAVES:
+        for name in _names(kind):
+            _visit(getattr(node, name), found)
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    """Return the names of what the nodes of a class are made of; there are a dozen classes."""
+    return tuple(each.name for each in fields(kind))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import codec
-from ..document import Document
+from ..document import Document, made
 from ..errors import DuplicateKey, InvalidOption, VersionConflict, shortened
 from ..expiry import FOREVER, chosen, expiry, is_gone
 from ..schema import now
@@ -335,7 +335,7 @@ class Purge:
 def as_document(row: Row) -> Document:
     """Return the object of a row: id, body, version, and three times."""
     id, body, version, created, updated, expires = row
-    return Document(id, codec.decode(body), version, created, updated, expires)
+    return made(id, codec.decode(body), version, created, updated, expires)
 
 
 def id_taken(collection: str, id: str) -> DuplicateKey:

@@ -32,7 +32,7 @@ class Explain:
     def __call__(self, connection: Connection) -> Explanation:
         statements = connection.collection(self.collection)
         query = statements.select(self.filter, self.sort)
-        arrays = query.doubtful and self._is_wrong(connection, query)
+        arrays = bool(query.doubtful) and self._is_wrong(connection, query)
         by_sql = statements.can_order(self.filter, self.sort) and not query.residual and not arrays
         if not by_sql:
             query = statements.select(self.filter, NATURAL, plain=False)

@@ -68,11 +68,11 @@ class Ordered:
 
     def _selected(self, skip: int, limit: int | None) -> list[Placed] | None:
         """Ask SQL for the window; None: it cannot tell."""
-        if not self._can_say or self._plain(None).residual:
+        if not self._can_say or (query := self._plain(None)).residual:
             return None
         window = {"skip": skip, "limit": NO_LIMIT if limit is None else min(limit + 1, NO_LIMIT)}
         try:
-            found = self._exact(self._plain(None), window)
+            found = self._exact(query, window)
         except (Inexact, Rough):
             return None
         if skip and any(map(self._connection.database.is_cut, self._keys_of(found[:1]))):

@@ -200,7 +200,9 @@ class ModifyMany:
         matched = modified = 0
         reading = Reading(self.collection, self.filter)
         while (read := reading.next()) is not None:
-            found = held(connection, self.collection, self.filter, reading.took(read(connection)))
+            found = held(
+                connection, self.collection, self.filter, list(reading.took(read(connection)))
+            )
             modified += writer.rewrite_all(self._changed(connection, found))
             matched += len(found)
         if matched or not self.modification.upsert:

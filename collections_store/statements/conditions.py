@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import sqlalchemy as sa
 
@@ -82,13 +82,14 @@ class Query:
 
     `bind` makes the parameters of a filter's values. What the conditions at the places `residual`
     ask runs in the matcher. `doubtful`: the first column of the first row tells whether the rest is
-    wrong, because an array is where none was expected; there is such a row always.
+    wrong, because an array is where none was expected; there is such a row always. What was found comes
+    after that row, which is "before" it, or, "beside" it, in the other columns of all rows.
     """
 
     sql: str
     bind: Bind
     residual: tuple[int, ...] = ()
-    doubtful: bool = False
+    doubtful: Literal["", "before", "beside"] = ""
 
     def parameters(self, filter: Filter, **others: Any) -> dict[str, Any]:
         """Return the statement's parameters for the values of `filter`."""

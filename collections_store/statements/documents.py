@@ -22,7 +22,7 @@ from ..expressions import (
     TableSize,
     ValueText,
 )
-from ..filter import EVERYTHING, Condition, Field, Filter, conjuncts, shape_of
+from ..filter import EVERYTHING, Condition, Field, Filter, conjuncts
 from ..index import Index, every_conjunct, parts_of
 from ..ordering import Sort
 from ..path import ways_to
@@ -92,8 +92,7 @@ class Statements:
         """Can SQL say an order, in not too many words?"""
         order = self.order(sort)
         return (
-            order.can_say()
-            and len(order.ways()) * (1 + len(conjuncts(filter.condition))) <= MAX_TESTS
+            order.can_say and len(order.ways) * (1 + len(conjuncts(filter.condition))) <= MAX_TESTS
         )
 
     def has_index(self, sort: Sort) -> bool:
@@ -147,7 +146,7 @@ class Statements:
 
     def arrays_at(self, filter: Filter, keys: tuple[str, ...]) -> Query:
         """Tell whether a matching row has an array on the way to a field."""
-        shape, _ = self._shape(filter)
+        shape = filter.shape
         some = self._array(shape, frozenset(ways_to(keys)))
         assert some is not None
         return Query(self._sql(sa.select(some)), self._conditions.exact(shape).bind)
@@ -160,7 +159,7 @@ class Statements:
 
     def _shape(self, filter: Filter, sort: Sort = NATURAL) -> tuple[Condition, Implied]:
         implied = [index.name for index in self._partial if _is_of_use(index, filter, sort)]
-        return shape_of(filter.condition), tuple(implied)
+        return filter.shape, tuple(implied)
 
     def _order(self, sort: Sort) -> Order:
         """Give the columns of a sort."""
@@ -201,19 +200,19 @@ class Statements:
         order = self.order(sort if plain else NATURAL)
         where = self._where(shape, implied, plain, partial_of(order.is_bounded, level=level))
         statement = self._in_order(where, order, level)
-        return self._with_doubt(shape, where, statement, order.ways())
+        return self._with_doubt(shape, where, statement, order.ways)
 
     def _select_apart(
         self, shape: Condition, implied: Implied, sort: Sort, level: int | None
     ) -> Query:
         order = self.order(sort)
         where = self._where(shape, implied, True, partial_of(order.is_bounded, level=level))
-        some = array_on(self.table.c.body, where.ways | order.ways())
+        some = array_on(self.table.c.body, where.ways | order.ways)
         statement = self._in_order(where, order, level).where(IsNot(some))
         return Query(self._sql(statement), where.bind, where.residual)
 
     def _wrong(self, shape: Condition, implied: Implied, sort: Sort) -> Query:
-        ways = self._where(shape, implied, plain=True).ways | self.order(sort).ways()
+        ways = self._where(shape, implied, plain=True).ways | self.order(sort).ways
         where, some = self._conditions.exact(shape), array_on(self.table.c.body, ways)
         statement = sa.select(self.table.c.seq, *document_columns(self.table)).where(
             *where.clauses, some
@@ -233,17 +232,20 @@ class Statements:
         self, shape: Condition, where: Where, statement: sa.Select[Any], ways: Ways
     ) -> Query:
         """Have a statement tell whether arrays at its own `ways`, or at those of the clauses, make it
-        wrong. Both see one moment. The one row on the left leaves the rows on the right in their
-        order: neither database has another way to join on nothing.
+        wrong. Both see one moment. The one row on the left leaves the rows on the right in their order; but SQLite
+        copies what it joins so, and is told to unite them.
         """
         doubt = self._array(shape, where.ways | ways)
         if doubt is None:
             return Query(self._sql(statement), where.bind, where.residual)
+        bind, found = self._also(shape, where), statement.subquery("found")
+        if self.database.UNITES_IN_ORDER:
+            told: Any = sa.select(doubt, *(sa.null() for _ in list(found.c)[1:]))
+            whole = told.union_all(sa.select(*found.c))
+            return Query(self._sql(whole), bind, where.residual, doubtful="before")
         known = sa.select(doubt.label("doubt")).subquery("known")
-        found = statement.subquery("found")
         either = sa.select(known.c.doubt, *found.c).select_from(known.outerjoin(found, sa.true()))
-        bind = self._also(shape, where)
-        return Query(self._sql(either), bind, where.residual, doubtful=True)
+        return Query(self._sql(either), bind, where.residual, doubtful="beside")
 
     def _group(self, shape: Condition, implied: Implied, paths: Paths) -> Query:
         where = self._where(shape, implied, plain=True)
@@ -269,7 +271,7 @@ class Statements:
         if doubt is None:
             return Query(self._sql(sa.select(count)), where.bind, where.residual)
         both = sa.select(doubt, count)
-        return Query(self._sql(both), self._also(shape, where), where.residual, doubtful=True)
+        return Query(self._sql(both), self._also(shape, where), where.residual, doubtful="beside")
 
     def _number(self, where: Where) -> sa.ColumnElement[int]:
         """How many objects there are: all rows, which databases count in an index without reading them,

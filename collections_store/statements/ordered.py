@@ -54,13 +54,12 @@ class Order:
         self._table, self._database, self.sort = table, database, sort
         seq = sa.bindparam("seq", type_=sa.BigInteger)
         self.columns = [*self._columns(), Column(table.c.seq, seq, False)]
-
-    def can_say(self) -> bool:
+        targets = [field.target for field in sort.fields]
+        self.can_say = all(isinstance(t, str) or database.can_order(t.keys) for t in targets)
         """Can SQL say it?"""
-        targets = (field.target for field in self.sort.fields)
-        return all(isinstance(t, str) or self._database.can_order(t.keys) for t in targets)
+        self.ways = self._ways()
 
-    def ways(self) -> frozenset[tuple[str, ...]]:
+    def _ways(self) -> frozenset[tuple[str, ...]]:
         """Return the places at which an array would make the columns wrong."""
         targets = (field.target for field in self.sort.fields)
         paths = (target for target in targets if isinstance(target, Path))
