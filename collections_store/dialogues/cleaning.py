@@ -26,8 +26,9 @@ def purge(run: Run, names: Namespace, before: int | None, kept: int | None) -> l
     """Delete some terminal dialogues that ended before a time, in microseconds since 1970, or are more
     than `kept`, the oldest first; returns their keys. None: there are none left.
     """
-    beyond = 0 if kept is None else max(0, run(Count(names.terminal, Filter())) - kept)
     oldest: list[Document] = run(Find(names.terminal, Filter(), limit=AT_ONCE))
+    # counted afterwards: what somebody else purged in between is one of the oldest, and counts no more
+    beyond = 0 if kept is None else max(0, run(Count(names.terminal, Filter())) - kept)
     doomed = [
         each
         for place, each in enumerate(oldest)
