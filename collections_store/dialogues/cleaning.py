@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final
 
 from ..codec import Codec, decode
 from ..document import Document, new_id
 from ..errors import InvalidBody
 from ..filter import Filter
-from ..operations import Count, Find, Insert, Put, Remove
+from ..operations import Count, Exists, Find, Insert, Put, Remove
 from .label import DialogueLabel
 from .names import Namespace, message_id
 from .names import key_of as key_of_message
@@ -26,8 +26,9 @@ def purge(run: Run, names: Namespace, before: int | None, kept: int | None) -> l
     """Delete some terminal dialogues that ended before a time, in microseconds since 1970, or are more
     than `kept`, the oldest first; returns their keys. None: there are none left.
     """
-    beyond = 0 if kept is None else max(0, run(Count(names.terminal, Filter())) - kept)
     oldest: list[Document] = run(Find(names.terminal, Filter(), limit=AT_ONCE))
+    # counted afterwards: what somebody else purged in between is one of the oldest, and counts no more
+    beyond = 0 if kept is None else max(0, run(Count(names.terminal, Filter())) - kept)
     doomed = [
         each
         for place, each in enumerate(oldest)
@@ -55,24 +56,47 @@ def by_opponent(label: DialogueLabel) -> bool:
 
 
 def put_aside(run: Run, names: Namespace, record: Record, reason: str, rules: Codec) -> None:
-    """Move a record that cannot be read, with its messages, where it does no harm."""
-    place = names.place(is_terminal=record.is_terminal)
-    _move(run, names, place, record.document, reason=reason, rules=rules)
-    whole = record_of(run, names, record.document, is_terminal=record.is_terminal)
-    for number, json in whole.messages:
-        message = Document(message_id(record.document.id, number), json)
-        _move(run, names, names.messages, message, reason=reason, rules=rules)
-
-
-def put_back(run: Run, names: Namespace, aside: Iterable[Document], rules: Codec) -> None:
-    """Put what was put aside back where it was; raises `VersionConflict` where something is in its place, or
-    somebody else did so.
+    """Move a record that cannot be read, with its messages, where it does no harm. Raises `VersionConflict` if
+    it is not there any more as it was read: somebody else put it aside, say.
     """
+    place, header = names.place(is_terminal=record.is_terminal), record.document
+    _move(run, names, place, header, header.version, reason=reason, rules=rules)
+    whole = record_of(run, names, header, is_terminal=record.is_terminal)
+    for number, json in whole.messages:
+        message = Document(message_id(header.id, number), json)
+        _move(run, names, names.messages, message, None, reason=reason, rules=rules)
+
+
+def was_put_aside(names: Namespace, aside: Document) -> bool:
+    """Is it what `put_aside` writes? Anybody may write there."""
+    body = aside.body
+    if not isinstance(body, dict) or body.get("collection") not in names.all[:3]:
+        return False
+    if not isinstance(body.get("id"), str) or not isinstance(body.get("reason"), str):
+        return False
+    return "body" in body or _is_json(body.get("text"))
+
+
+def _is_json(text: Any) -> bool:
+    try:
+        decode(text)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def put_back(run: Run, names: Namespace, key: str, aside: Sequence[Document]) -> bool:
+    """Put what was put aside of a dialogue back where it was, unless that has begun anew, or was ended or removed
+    since; tells whether. Raises `VersionConflict` if something is in its place, or somebody else put it back.
+    """
+    places = names.active, names.terminal, names.finished
+    is_headless = all(each.body["collection"] == names.messages for each in aside)
+    if is_headless or any(run(Exists(place, key)) for place in places):
+        return False
     for each in aside:
-        place, id = each.body["collection"], each.body["id"]
-        if place in names.all:
-            run(Remove(names.quarantine, each.id, each.version))
-            run(Insert(place, id, rules.encode(shown(each.body))))
+        run(Remove(names.quarantine, each.id, each.version))
+        run(Insert(each.body["collection"], each.body["id"], _TOLERANT.encode(shown(each.body))))
+    return True
 
 
 def shown(aside: dict[str, Any]) -> Any:
@@ -87,12 +111,19 @@ def key_of(aside: Document) -> str:
 
 
 def _move(
-    run: Run, names: Namespace, place: str, document: Document, *, reason: str, rules: Codec
+    run: Run,
+    names: Namespace,
+    place: str,
+    document: Document,
+    expected: int | None,
+    *,
+    reason: str,
+    rules: Codec,
 ) -> None:
     parts = {"collection": place, "id": document.id, "reason": reason}
     try:
         text = rules.encode({**parts, "body": document.body})
     except InvalidBody:  # one level deeper than a body may be
         text = rules.encode({**parts, "text": _TOLERANT.encode(document.body)})
-    run(Remove(place, document.id))
+    run(Remove(place, document.id, expected))
     run(Put(names.quarantine, new_id(), text))

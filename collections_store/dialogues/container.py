@@ -284,8 +284,7 @@ class Container:
 
     def restore_quarantined(self) -> Steps[list[Dialogue]]:
         """Put back what was put aside, and hold what can be made of it."""
-        found = yield from self.keeper.restore_quarantined()
-        return [self.memory.add(each) for each in found]
+        return (yield from self.keeper.restore_quarantined(self.memory.add))
 
     def purge(self, age: int | None, kept: int | None) -> Steps[int]:
         """Delete terminal dialogues that are old, or many."""

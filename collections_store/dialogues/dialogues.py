@@ -113,6 +113,7 @@ class Dialogues:
         """Restore the dialogues that go on; tells how many, and what could not be read: such records are put
         aside (see `quarantined`), and the rest is restored. Any other verb does so too, once.
         """
+        self._check_outside()
         with self._locks:
             return self._set_up()
 
@@ -122,6 +123,7 @@ class Dialogues:
 
         Raises `DialoguesNotSaved` if some could not be saved: the others were, and all stay in memory.
         """
+        self._check_outside()
         with self._locks:
             if self._container.is_set_up:
                 self._follow(self._container.teardown())
@@ -248,16 +250,19 @@ class Dialogues:
         return self._do_within(self._locks.of(self._container.side.family_of(about)), steps)
 
     def _do_within(self, lock: Lock, steps: Steps[T]) -> T:
-        if getattr(self._inside, "a_verb", False):
-            raise RuntimeError(
-                "a verb of these dialogues was called within another, by role_from_first_message "
-                "for instance: it would wait for itself"
-            )
+        self._check_outside()
         while True:
             self._prepare()
             with lock:
                 if self._container.is_set_up:  # it may have been torn down meanwhile
                     return self._follow_alone(steps)
+
+    def _check_outside(self) -> None:
+        if getattr(self._inside, "a_verb", False):
+            raise RuntimeError(
+                "a verb of these dialogues was called within another, by role_from_first_message "
+                "for instance: it would wait for itself"
+            )
 
     def _follow_alone(self, steps: Steps[T]) -> T:
         self._inside.a_verb = True
@@ -291,6 +296,7 @@ class Dialogues:
         return follow(self._store.run, steps)
 
     def _flush(self) -> None:
+        self._check_outside()
         if self._container.memory.changed():
             with self._locks:
                 self._follow(saving(self._container))

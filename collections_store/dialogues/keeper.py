@@ -209,26 +209,29 @@ class Keeper(Generic[D]):
     def quarantined(self) -> Steps[list[Quarantined]]:
         """Return the records that were put aside."""
         found: list[Document] = yield Find(self.names.quarantine, Filter())
-        return [_quarantined(each.body) for each in found]
+        return [self._quarantined(each) for each in found]
 
-    def restore_quarantined(self) -> Steps[list[D]]:
-        """Put back what was put aside, and return the dialogues that can be made of it; what cannot be read is
-        put aside again, and what has begun anew meanwhile stays where it is.
+    def restore_quarantined(self, hold: Callable[[D], D] = lambda each: each) -> Steps[list[D]]:
+        """Put back what was put aside, and return the dialogues that can be made of it, each given to `hold` as
+        soon as it is back; what cannot be read is put aside again, and what has begun anew meanwhile stays where
+        it is.
         """
         aside: list[Document] = yield Find(self.names.quarantine, Filter())
         groups: dict[str, list[Document]] = {}
         for each in aside:
-            groups.setdefault(cleaning.key_of(each), []).append(each)
-        records: list[Record] = []
+            if cleaning.was_put_aside(self.names, each):
+                groups.setdefault(cleaning.key_of(each), []).append(each)
+        found: list[D] = []
         for key, some in groups.items():
             record = yield from self._put_back(key, some)
-            records += [] if record is None else [record]
-        return (yield from self.made(records, note=True))
+            made = yield from self.made([] if record is None else [record], note=True)
+            found += map(hold, made)
+        return found
 
     def _put_back(self, key: str, aside: list[Document]) -> Steps[Record | None]:
         def put_back(run: Run) -> Record | None:
-            cleaning.put_back(run, self.names, aside, self.recorder.rules)
-            return reading.load(run, self.names, key)
+            is_back = cleaning.put_back(run, self.names, key, aside)
+            return reading.load(run, self.names, key) if is_back else None
 
         try:
             record: Record | None = yield self._writes(put_back)
@@ -286,6 +289,8 @@ class Keeper(Generic[D]):
             yield self._writes(
                 lambda run: cleaning.put_aside(run, self.names, record, reason, rules)
             )
+        except VersionConflict:
+            pass  # somebody else put it aside, or wrote it anew
         except CollectionsStoreError:
             LOG.exception("%r in %s could not be put aside", document.id, place)
 
@@ -295,6 +300,8 @@ class Keeper(Generic[D]):
     def _writes(self, function: Callable[[Run], Any]) -> Work:
         return Work(self.names.all, function, SNAPSHOT=False)
 
-
-def _quarantined(body: Any) -> Quarantined:
-    return Quarantined(body["collection"], body["id"], body["reason"], cleaning.shown(body))
+    def _quarantined(self, aside: Document) -> Quarantined:
+        body = aside.body
+        if not cleaning.was_put_aside(self.names, aside):
+            return Quarantined(self.names.quarantine, aside.id, "it was not put aside", body)
+        return Quarantined(body["collection"], body["id"], body["reason"], cleaning.shown(body))

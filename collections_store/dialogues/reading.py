@@ -72,8 +72,14 @@ def headers(run: Run, place: str, after: str, limit: int) -> list[Document]:
 
 def last_place(run: Run, names: Namespace, key: str) -> int:
     """Return how many messages of a dialogue there are."""
-    found = run(Find(names.messages, Filter.parse(messages_of(key)), _LAST, limit=1))
+    found = _last(run, names, key)
     return place_of(found[0]) if found else 0
+
+
+def _last(run: Run, names: Namespace, key: str) -> list[Document]:
+    asked = Filter.parse(messages_of(key))
+    found: list[Document] = run(Find(names.messages, asked, _LAST, limit=1))
+    return found
 
 
 def is_known(run: Run, names: Namespace, label: DialogueLabel) -> bool:
@@ -99,7 +105,8 @@ def kept(run: Run, names: Namespace, keys: Iterable[str], rules: Codec) -> dict[
     found: dict[str, Kept] = {}
     for is_terminal, place in enumerate((names.active, names.terminal)):
         for each in by_ids(run, place, keys):
-            count = last_place(run, names, each.id)
-            header = rules.encode(each.body)
-            found[each.id] = Kept(count, header, bool(is_terminal), each.version)
+            last = _last(run, names, each.id)
+            header, count = rules.encode(each.body), place_of(last[0]) if last else 0
+            text = rules.encode(last[0].body) if count else None
+            found[each.id] = Kept(count, header, bool(is_terminal), each.version, text)
     return found

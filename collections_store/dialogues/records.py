@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 from ..codec import Codec, decode
 from ..document import Document
 from ..errors import DialogueConflict
+from ..values import equal
 from .coding import DialogueCodec
 from .label import DialogueLabel
 
@@ -33,6 +34,14 @@ class Kept:
     header: str | None = None
     is_terminal: bool = False
     version: int = 0
+    last: str | None = field(default=None, repr=False)
+    """The JSON of the last message, if it is not known yet whether the dialogue has it too."""
+
+    def is_of(self, label: DialogueLabel) -> bool:
+        """Is it of the dialogue with a label, and not of another one with the same key?"""
+        found = None if self.header is None else decode(self.header)
+        json = found.get("dialogue_label") if isinstance(found, dict) else None
+        return json in (None, label.json, label.get_incomplete_version().json)
 
 
 NOTHING = Kept()
@@ -93,13 +102,21 @@ class Recorder(Generic[D]):
 
     def draft(self, dialogue: D, kept: Kept) -> Draft:
         """Return what shall be on the disk of a dialogue; raises what its codec raises, `InvalidBody`,
-        and `DialogueConflict` if there are more messages than it has.
+        and `DialogueConflict` if there are other messages than it has.
         """
-        if self.codec.message_count(dialogue) < kept.messages:
-            raise DialogueConflict(self.codec.label(dialogue))
+        label = self.codec.label(dialogue)
+        if self.codec.message_count(dialogue) < kept.messages or not kept.is_of(label):
+            raise DialogueConflict(label)
+        if kept.last is not None and not self._is_last(dialogue, kept.messages, kept.last):
+            raise DialogueConflict(label)
         new = self.codec.messages(dialogue, kept.messages)
         header, terminal = self.codec.header(dialogue), bool(self.codec.is_terminal(dialogue))
-        return self.drawn(self.codec.label(dialogue), header, new, kept, is_terminal=terminal)
+        return self.drawn(label, header, new, kept, is_terminal=terminal)
+
+    def _is_last(self, dialogue: D, count: int, last: str) -> bool:
+        """Is the last of the first `count` messages the one that is on the disk?"""
+        own = decode(self.rules.encode(self.codec.messages(dialogue, count - 1)[0]))
+        return equal(own, decode(last), ordered=False)
 
     def drawn(
         self,

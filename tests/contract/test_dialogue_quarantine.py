@@ -70,6 +70,66 @@ def test_what_has_begun_anew_is_not_overwritten(open_store: Opener, store: Any) 
     assert len(again.quarantined()) == 2
 
 
+@pytest.mark.parametrize("how", ["ended", "removed"])
+def test_what_has_begun_anew_and_is_over_does_not_begin_again(
+    open_store: Opener, store: Any, how: str
+) -> None:
+    old = calls_of(open_store, store, CallCodec())
+    old.save(call_to("bob", notes="unreadable"))
+    assert list(old.restore()) == []
+    again = calls_of(open_store, store, Newer())
+    anew = call_to("bob", is_over=True)
+    again.save(anew)
+    if how == "removed":
+        again.remove(anew.label, remember=True)
+    assert again.restore_quarantined() == []
+    assert list(again.restore()) == []
+    assert len(again.quarantined()) == 1
+
+
+def test_what_several_put_aside_and_back_at_once_is_there_once(
+    open_store: Opener, store: Any
+) -> None:
+    stores = [calls_of(open_store, store, CallCodec()) for _ in range(4)]
+    stores[0].save(*(call_to(f"bob{n}", "hello", "bye", notes="unreadable") for n in range(10)))
+    before = on_disk(store, "active", CALLS), on_disk(store, "messages", CALLS)
+    open_store.together((each, "find") for each in stores)
+    assert len(stores[0].quarantined()) == 30
+    newer = [calls_of(open_store, store, Newer()) for _ in stores]
+    found = open_store.together((each, "restore_quarantined") for each in newer)
+    assert sorted(call.label.dialogue_opponent_addr for some in found for call in some) == sorted(
+        f"bob{n}" for n in range(10)
+    )
+    after = on_disk(store, "active", CALLS), on_disk(store, "messages", CALLS)
+    assert [{each.id: each.body for each in some} for some in after] == [
+        {each.id: each.body for each in some} for some in before
+    ]
+
+
+def test_what_others_wrote_among_what_was_put_aside_stays_there(
+    open_store: Opener, store: Any
+) -> None:
+    old = calls_of(open_store, store, CallCodec())
+    old.save(call_to("bob", "hello", notes="unreadable"))
+    assert list(old.restore()) == []
+    foreign = [
+        5,
+        {},
+        {"collection": [], "id": "k", "reason": "", "body": 1},
+        {"collection": CALLS.messages, "id": 5, "reason": "", "body": 1},
+        {"collection": CALLS.messages, "id": "k0000000001", "reason": "", "body": 1},
+        {"collection": CALLS.finished, "id": "k", "reason": "", "body": 1},
+        {"collection": CALLS.active, "id": "k", "reason": "", "text": "{"},
+        {"collection": CALLS.active, "id": "k", "reason": ""},
+    ]
+    for number, body in enumerate(foreign):
+        store[CALLS.quarantine].put(f"foreign{number}", body)
+    new = calls_of(open_store, store, Newer())
+    assert [each.lines for each in new.restore_quarantined()] == [["hello"]]
+    assert len(new.quarantined()) == len(foreign)
+    assert len(on_disk(store, "messages", CALLS)) == 1
+
+
 def test_dialogues_take_back_what_can_be_read_by_now(open_store: Opener, store: Any) -> None:
     ada = open_store.dialogues(store, rules=RULES)
     going, over = begun(ada), ended(ada, "eve")

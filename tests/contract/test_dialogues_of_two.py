@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 from conftest import Opener
-from contract.test_dialogues import RULES, begun, ended, offer_to, on_disk, said
+from contract.test_dialogue_store import CallCodec, call_to
+from contract.test_dialogues import ADA, RULES, begun, ended, offer_to, on_disk, said
 
 from collections_store import DialogueConflict, DialoguesNotSaved
-from collections_store.dialogues import Dialogue, PlainCodec
+from collections_store.dialogues import Dialogue, Message, PlainCodec
+from collections_store.dialogues.cleaning import purge
 
 
 @pytest.fixture
@@ -136,3 +138,53 @@ def test_two_who_talk_and_end_at_the_same_time_leave_no_message_without_a_dialog
         assert isinstance(errors[0], DialogueConflict), errors
     headers, messages = on_disk(store, "active"), on_disk(store, "messages")
     assert {id[:32] for id, _ in messages} == {id for id, _ in headers}
+
+
+@pytest.mark.parametrize("says", [True, False], ids=["answered", "unanswered"])
+def test_who_began_the_same_dialogue_does_not_overwrite_it(
+    again: Any, store: Any, says: bool
+) -> None:
+    one, two = again(save="teardown"), again(save="teardown")
+    for each in (one, two):
+        each.setup()
+    for each in (one, two):
+        dialogue = each.update(Message("ask", {"n": 1}, 1, 0, ("r", ""), "eve", "ada"))
+        if says:
+            each.reply(dialogue, "x", repr(each))
+    one.teardown()
+    there = on_disk(store, "active"), on_disk(store, "messages")
+    with pytest.raises(DialoguesNotSaved) as caught:
+        two.teardown()
+    assert isinstance(caught.value.errors[dialogue.dialogue_label], DialogueConflict)
+    assert (on_disk(store, "active"), on_disk(store, "messages")) == there
+    two.reload(dialogue.dialogue_label)
+    two.teardown()
+
+
+def test_stores_of_two_who_began_the_same_dialogue_do_not_mix_them(
+    open_store: Opener, store: Any
+) -> None:
+    one, two = (open_store.dialogue_store(store, "ada", codec=CallCodec()) for _ in range(2))
+    one.save(call_to("bob", "hello", "one"))
+    with pytest.raises(DialoguesNotSaved):
+        two.save(call_to("bob", "hello", "two", "more"))
+    assert two.save(call_to("bob", "hello", "one", "more")) == 1
+    assert [each.lines for each in one.find()] == [["hello", "one", "more"]]
+
+
+def test_two_who_purge_at_the_same_time_keep_as_many_as_shall_be_kept(
+    again: Any, store: Any
+) -> None:
+    one = again(rules=RULES)
+    for _ in range(6):
+        ended(one)
+    meanwhile = [lambda: one.purge(kept=4)]
+
+    def run(operation: Any) -> Any:
+        found = store.run(operation)
+        while meanwhile:
+            meanwhile.pop()()
+        return found
+
+    purge(run, ADA, None, 4)
+    assert len(on_disk(store, "terminal")) == 4
