@@ -1,0 +1,97 @@
+"""The pictures of what was measured, as SVG: bars of ratios to the floor, and the table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
+
+if TYPE_CHECKING:
+    from benchmarks.measuring import Result
+
+WIDTH, LEFT, RIGHT, BAR, GAP = 760, 300, 90, 16, 6
+COLOURS = {"floor": "#9e9e9e", "ours": "#00897b"}
+OTHERS = "#c58a3a"
+BEGIN, END = "<!-- measured -->", "<!-- end -->"
+
+
+def write(folder: Path, results: Sequence[Result]) -> None:
+    """Write a picture for each group, and the table into the page beside the folder."""
+    groups = dict.fromkeys(each.group for each in results)
+    for group in groups:
+        some = [each for each in results if each.group == group]
+        (folder / f"{file_name(group)}.svg").write_text(bars(group, some), encoding="utf-8")
+    page = folder.with_suffix(".md")
+    if page.exists():
+        text = page.read_text(encoding="utf-8")
+        before, _, rest = text.partition(BEGIN)
+        _, _, after = rest.partition(END)
+        page.write_text(f"{before}{BEGIN}\n\n{tables(folder.name, results)}\n{END}{after}", "utf-8")
+
+
+def file_name(group: str) -> str:
+    """Return a group's name as that of a file."""
+    return "-".join("".join(c if c.isalnum() else " " for c in group.lower()).split())
+
+
+def tables(folder: str, results: Sequence[Result]) -> str:
+    """Return a table for each group, with its picture, in Markdown."""
+    parts = []
+    for group in dict.fromkeys(each.group for each in results):
+        lines = [
+            f"### {group}\n",
+            f"![{group}: times of the floor]({folder}/{file_name(group)}.svg)\n",
+            "| What | Who | Floor | Took | Times the floor | To reach |",
+            "| --- | --- | ---: | ---: | ---: | --- |",
+        ]
+        lines += [_line(each) for each in results if each.group == group]
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def _line(each: Result) -> str:
+    floor = f"{each.floor:,.1f} {each.unit}" if each.floor else ""
+    who = f"**{each.who}**" if each.who == "ours" else each.who
+    took, ratio = f"{each.took:,.1f} {each.unit}", f"{each.ratio:.2f}"
+    return f"| {each.what} | {who} | {floor} | {took} | {ratio} | {each.reach} |"
+
+
+def bars(title: str, results: Sequence[Result]) -> str:
+    """Return bars of the ratios, on a logarithmic scale that begins at a tenth of the floor."""
+    top = max([each.ratio for each in results] + [2.0])
+    room = WIDTH - LEFT - RIGHT
+
+    def width(ratio: float) -> float:
+        low = math.log10(0.1)
+        return room * (math.log10(max(ratio, 0.1)) - low) / (math.log10(top) - low)
+
+    height = 60 + len(results) * (BAR + GAP)
+    one = LEFT + width(1.0)
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+        f'<text x="10" y="20" font-size="14" fill="#212121">{escape(title)}: times the bare driver '
+        "(shorter is faster)</text>",
+    ]
+    for place, each in enumerate(results):
+        y = 36 + place * (BAR + GAP)
+        colour = COLOURS.get(each.who, OTHERS)
+        label = f"{each.what}, {each.who}"
+        lines += [
+            f'<text x="{LEFT - 8}" y="{y + 12}" text-anchor="end" fill="#424242">'
+            f"{escape(label)}</text>",
+            f'<rect x="{LEFT}" y="{y}" width="{width(each.ratio):.1f}" height="{BAR}" '
+            f'fill="{colour}"/>',
+            f'<text x="{LEFT + width(each.ratio) + 5:.1f}" y="{y + 12}" fill="#212121">'
+            f"{each.ratio:.2f}</text>",
+        ]
+    lines += [
+        f'<line x1="{one:.1f}" x2="{one:.1f}" y1="30" y2="{height - 18}" stroke="#616161" '
+        'stroke-dasharray="3 3"/>',
+        f'<text x="{one:.1f}" y="{height - 5}" text-anchor="middle" fill="#616161">the floor</text>',
+        "</svg>",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,89 @@
+"""What all that measures needs."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.measuring import REPORT, Table
+from conftest import Place
+
+from collections_store import AsyncStore, Store
+
+
+@dataclass(frozen=True)
+class Bed:
+    """A database that is measured, and the options of its stores."""
+
+    name: str
+    place: Place
+    options: dict[str, Any]
+
+    @property
+    def is_postgresql(self) -> bool:
+        """Is it PostgreSQL?"""
+        return self.place.is_postgresql
+
+    def store(self, **more: Any) -> Store:
+        """Open a store."""
+        return Store(self.place.url, **self.place.options, **self.options, **more)
+
+    def async_store(self, **more: Any) -> AsyncStore:
+        """Open an awaited one."""
+        return AsyncStore(self.place.url, **self.place.options, **self.options, **more)
+
+
+@pytest.fixture(autouse=True)
+def one_core(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Stay on one core: whether two threads share one or not changes a hop from 20 µs to 70, by
+    chance, and whose turn meets which would be all that is measured.
+    """
+    if not hasattr(os, "sched_setaffinity") or request.node.get_closest_marker("all_cores"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    yield
+    os.sched_setaffinity(0, cores)
+
+
+@pytest.fixture(scope="session")
+def kept() -> Iterator[list[Any]]:
+    """The results of all tests; they are written to the folder that `BENCH_REPORT` names."""
+    results: list[Any] = []
+    yield results
+    folder = os.environ.get(REPORT)
+    if folder and results:
+        table = Table(lambda _: None)
+        table.results = results
+        table.keep(Path(folder))
+
+
+@pytest.fixture
+def table(capsys: pytest.CaptureFixture[str], kept: list[Any]) -> Iterator[Table]:
+    """The table of what is measured."""
+
+    def tell(line: str) -> None:
+        with capsys.disabled():
+            print(f"\n{line}", end="")
+
+    told: Callable[[str], None] = tell
+    table = Table(told)
+    yield table
+    kept += table.results
+
+
+@pytest.fixture(params=["SQLite, full", "SQLite, normal", "PostgreSQL"])
+def bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
+    """Each database, and SQLite with each durability."""
+    yield bed_of(request, tmp_path, request.param)
+
+
+def bed_of(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> Bed:
+    """Return a database of a name."""
+    if name == "PostgreSQL":
+        return Bed(name, request.getfixturevalue("postgres_place"), {})
+    place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
+    return Bed(name, place, {"durability": name.split()[1]})

@@ -1,0 +1,170 @@
+"""How things are measured: rounds that alternate, medians, ratios, and the table of all of them.
+
+Rounds alternate between the floor and the others, so that whatever else the machine does meets all of them. The
+floor is the bare driver doing the same work. Only ratios are worth reading; nothing is asserted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import itertools
+import json
+import os
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+from benchmarks import charts
+from dialogues.scripts import DATA
+
+ROUNDS = int(os.environ.get("BENCH_ROUNDS", "15"))
+WARM_UP = 2
+SIZE = 1024
+"""Bytes of JSON that a document has, about."""
+REPORT = "BENCH_REPORT"
+"""The environment variable that names the folder where the table and its pictures are kept."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A line of the table: what was measured, how long the floor took and this one, and the ratio to reach."""
+
+    group: str
+    what: str
+    who: str
+    floor: float
+    took: float
+    ratio: float
+    reach: str = ""
+    unit: str = "µs"
+
+
+def documents(count: int) -> Iterator[dict[str, Any]]:
+    """Yield documents of about 1 KB: the real dialogues, cut; made-up ones where they are not there."""
+    bodies = itertools.cycle(cut_dialogues())
+    for number, body in zip(range(count), bodies, strict=False):
+        yield {"n": number, "bucket": number // 20, **body}
+
+
+def cut_dialogues() -> list[dict[str, Any]]:
+    """Return the dialogues without the turns that are too much."""
+    if not DATA.is_file():
+        turns = [
+            {"speaker": "USER", "utterance": f"I would like to eat at {n}."} for n in range(16)
+        ]
+        return [{"dialogue_id": f"made up {n}", "turns": turns} for n in range(50)]
+    with gzip.open(DATA) as lines:
+        return [_cut(json.loads(line)) for line in lines]
+
+
+def _cut(dialogue: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: each for name, each in dialogue.items() if name != "turns"}
+    left = SIZE - len(orjson.dumps(kept))
+    turns = []
+    for turn in dialogue["turns"]:
+        said = {"speaker": turn["speaker"], "utterance": turn["utterance"]}
+        left -= len(orjson.dumps(said))
+        if left < 0:
+            break
+        turns.append(said)
+    return {**kept, "turns": turns}
+
+
+def compare(
+    floor: Callable[[], Any], others: dict[str, Callable[[], Any]], *, per: int
+) -> dict[str, tuple[float, float, float]]:
+    """Return, for each of the others, the median microseconds of the floor and its own, and the median of the
+    ratios of all rounds. Each function does something `per` times.
+    """
+    everyone = {"": floor, **others}
+    rounds: list[dict[str, float]] = []
+    for number in range(ROUNDS + WARM_UP):
+        order = list(everyone) if number % 2 else list(everyone)[::-1]
+        times = {name: timed(everyone[name]) / per * 1e6 for name in order}
+        rounds.append(times)
+    counted = rounds[WARM_UP:]
+    low = statistics.median(each[""] for each in counted)
+    return {
+        name: (
+            low,
+            statistics.median(each[name] for each in counted),
+            statistics.median(each[name] / each[""] for each in counted),
+        )
+        for name in others
+    }
+
+
+def timed(function: Callable[[], Any]) -> float:
+    """Return how many seconds a call takes."""
+    begun = time.perf_counter()
+    function()
+    return time.perf_counter() - begun
+
+
+def again(function: Callable[[], Any], times: int) -> Callable[[], None]:
+    """Return what calls a function so many times."""
+
+    def all_times() -> None:
+        for _ in range(times):
+            function()
+
+    return all_times
+
+
+def awaited(
+    runner: asyncio.Runner, function: Callable[[], Awaitable[Any]], times: int
+) -> Callable[[], None]:
+    """Return what awaits a function so many times."""
+
+    async def all_times() -> None:
+        for _ in range(times):
+            await function()
+
+    return lambda: runner.run(all_times())
+
+
+class Table:
+    """All that was measured, as it is printed and kept."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self.results: list[Result] = []
+
+    def add(self, *results: Result) -> None:
+        """Print lines, and keep them."""
+        for each in results:
+            times = (
+                f"floor {each.floor:10.1f}   {each.took:10.1f} {each.unit}" if each.floor else ""
+            )
+            self._tell(f"  {each.group + ', ' + each.what + ': ' + each.who:<58} {times:<36}"
+                       f" {each.ratio:8.2f}   {each.reach}")  # fmt: skip
+            self.results.append(each)
+
+    def compare(
+        self,
+        group: str,
+        what: str,
+        floor: Callable[[], Any],
+        others: dict[str, Callable[[], Any]],
+        *,
+        per: int,
+        reach: str = "",
+    ) -> None:
+        """Measure a floor, us and perhaps others, each doing something `per` times."""
+        for who, (low, own, ratio) in compare(floor, others, per=per).items():
+            self.add(Result(group, what, who, low, own, ratio, reach if who == "ours" else ""))
+
+    def keep(self, folder: Path) -> None:
+        """Write the results, with those of earlier runs that were not measured again, and the pictures."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "results.json"
+        old = [Result(**each) for each in json.loads(path.read_text())] if path.exists() else []
+        new = {(each.group, each.what, each.who): each for each in [*old, *self.results]}
+        results = list(new.values())
+        path.write_text(json.dumps([asdict(each) for each in results], indent=1) + "\n")
+        charts.write(folder, results)

@@ -1,0 +1,102 @@
+"""What others do with the same documents, where they are installed: the extra `bench` brings them."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+
+class Peer(Protocol):
+    """A program that keeps objects under keys."""
+
+    def get(self, id: str) -> Any: ...
+    def put(self, id: str, body: Any) -> Any: ...
+    def close(self) -> None: ...
+
+
+class DiskCache:
+    """diskcache: a cache in an SQLite file."""
+
+    def __init__(self, folder: Path) -> None:
+        import diskcache
+
+        self._cache = diskcache.Cache(str(folder / "diskcache"))
+
+    def get(self, id: str) -> Any:
+        return orjson.loads(self._cache[id])
+
+    def put(self, id: str, body: Any) -> None:
+        self._cache[id] = orjson.dumps(body)
+
+    def close(self) -> None:
+        self._cache.close()
+
+
+class LangGraph:
+    """LangGraph's SqliteStore."""
+
+    def __init__(self, folder: Path) -> None:
+        from langgraph.store.sqlite import SqliteStore
+
+        self._connection = sqlite3.connect(
+            folder / "langgraph.db", isolation_level=None, check_same_thread=False
+        )
+        self._store = SqliteStore(self._connection)
+        self._store.setup()
+
+    def get(self, id: str) -> Any:
+        return self._store.get(("things",), id)
+
+    def put(self, id: str, body: Any) -> None:
+        self._store.put(("things",), id, body)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Aea:
+    """AEA's storage: a thread with an event loop, and another thread for SQLite."""
+
+    def __init__(self, folder: Path) -> None:
+        from aea.helpers.storage.generic_storage import Storage
+
+        self._storage = Storage(f"sqlite://{folder / 'aea.db'}", threaded=True)
+        self._storage.start()
+        while not self._storage.is_connected:
+            pass
+        self._things: Any = self._storage.get_sync_collection("things")
+
+    def get(self, id: str) -> Any:
+        return self._things.get(id)
+
+    def put(self, id: str, body: Any) -> None:
+        self._things.put(id, body)
+
+    def find(self, field: str, value: Any) -> Any:
+        return self._things.find(field, value)
+
+    def close(self) -> None:
+        self._storage.stop()
+        self._storage.wait_completed(sync=True)
+
+
+PEERS: dict[str, Callable[[Path], Peer]] = {
+    "diskcache": DiskCache,
+    "LangGraph SqliteStore": LangGraph,
+    "AEA's storage": Aea,
+}
+
+
+def installed(folder: Path) -> dict[str, Peer]:
+    """Return those that are installed."""
+    found: dict[str, Peer] = {}
+    for name, make in PEERS.items():
+        try:
+            found[name] = make(folder)
+        except ImportError:
+            continue
+    return found
