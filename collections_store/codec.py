@@ -141,7 +141,7 @@ def _is_plain(body: Any) -> bool:
         for values in level:
             for value in values:
                 kind = type(value)
-                if kind in _PLAIN_LEAVES:
+                if kind is str or kind in _PLAIN_LEAVES:  # most are texts
                     continue
                 if kind is dict:
                     below.append(value.values())

@@ -46,6 +46,16 @@ class AnyOf(FunctionElement[bool]):
         super().__init__(column, texts)
 
 
+class ListOf(FunctionElement[Any]):
+    """The parameter `name`: a list of texts, or of whole numbers, which is not empty."""
+
+    inherit_cache = False
+
+    def __init__(self, name: str, *, texts: bool) -> None:
+        super().__init__()
+        self.parameter, self.texts = name, texts
+
+
 class BodyMatches(FunctionElement[bool]):
     """A condition on nothing but `body` holds; its values are the `parameters`, in their order.
 

@@ -26,6 +26,7 @@ from ..expressions import (
     BodyText,
     HasInteger,
     Increased,
+    ListOf,
     SortValue,
     TableSize,
     TextFits,
@@ -208,6 +209,12 @@ def _body_from_text(element: BodyFromText, compiler: Any, **kw: Any) -> str:
 def _any_of(element: AnyOf, compiler: Any, **kw: Any) -> str:
     column, texts = (compiler.process(clause, **kw) for clause in element.clauses)
     return f"{column} = ANY (CAST({texts} AS TEXT[]))"
+
+
+@compiles(ListOf, NAME)
+def _list_of(element: ListOf, compiler: Any, **kw: Any) -> str:  # noqa: ARG001
+    """Spell a list in the driver's binary format: in text, psycopg escapes each quotation mark in Python."""
+    return f"CAST(%({element.parameter})b AS {'TEXT' if element.texts else 'BIGINT'}[])"
 
 
 @compiles(TableSize, NAME)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from ..errors import CollectionsStoreError, TransactionConflict, VersionConflict
 from ..results import PutManyResult, Refusal
@@ -21,15 +21,14 @@ MAX_ROWS: Final = 1000
 """Objects of a batch, at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class Given(NamedTuple):
     """An object to write: its place among all that are given, and the version that is expected to be
     there; None: none is.
     """
 
     position: int
     id: str
-    text: str = field(repr=False)
+    text: str
     expected: int | None = None
 
 
@@ -65,6 +64,8 @@ class PutBatch:
         [(some,)] = connection.rows(writer.statements.by_id.has_expired, {"now": life["now"]})
         if some:
             writer.purge(ids, life["now"])
+        if self.mode == "replace" and writer.knows_what_is_new:
+            return self._written_over(connection, writer, given, life), ()
         there = self._there(connection, ids, writer, life["now"])
         wanted, refused, unchanged = self._chosen(given, there)
         self._written.clear()
@@ -80,6 +81,19 @@ class PutBatch:
                 writer.note(kind, each.id, version + 1, before, each.text)
         result = PutManyResult(len(inserted), len(old), unchanged, tuple(refused))
         return result, [each for each in new if each.id not in inserted]
+
+    def _written_over(
+        self, connection: Connection, writer: Writer, given: Sequence[Given], life: dict[str, Any]
+    ) -> PutManyResult:
+        """Write objects over whatever is there: new ones are those whose places come after all others."""
+        self._written.clear()
+        self._written.update((each.id, each.text) for each in given)
+        sql = writer.statements.by_id
+        [(last,)] = connection.rows(sql.last_place)
+        if connection.each(sql.put_all, _rows(given), life) != len(given):
+            raise TransactionConflict("others write in this transaction too")
+        [(new,)] = connection.rows(sql.count_after, {"seq": last})
+        return PutManyResult(new, len(given) - new)
 
     def written(self, _: Connection) -> Written:
         return self._written.items()
@@ -147,7 +161,7 @@ def _insert(
     return {each.id for each in given}
 
 
-def _rows(given: list[Given]) -> list[dict[str, Any]]:
+def _rows(given: Iterable[Given]) -> list[dict[str, Any]]:
     return [{"id": each.id, "body": each.text} for each in given]
 
 

@@ -48,6 +48,11 @@ class Writer:
         bodies = None if self._feed is None else self._feed.feed.bodies
         self._keeps_after, self.keeps_before = bodies in {"after", "both"}, bodies == "both"
 
+    @property
+    def knows_what_is_new(self) -> bool:
+        """Nobody else puts anything there meanwhile, and nobody wants to be told of each object."""
+        return self._feed is None and self._connection.database.SINGLE_WRITER
+
     def atomically(self, work: Callable[[], T], *, always: bool = False) -> T:
         """Do work that writes by one statement: in a transaction where changes are recorded with it, or
         `always`.

@@ -91,6 +91,18 @@ class IdStatements:
         return self._sql(self._upsert() if self._one_by_one else self._or_updated(self._listed()))
 
     @cached_property
+    def last_place(self) -> str:
+        """Give the last place of all, 0 if there is none."""
+        return self._sql(sa.select(sa.func.coalesce(sa.func.max(self._table.c.seq), ZERO)))
+
+    @cached_property
+    def count_after(self) -> str:
+        """Give how many rows come after the place `:seq`."""
+        return self._sql(
+            sa.select(sa.func.count(self._table.c.seq)).where(self._table.c.seq > number("seq"))
+        )
+
+    @cached_property
     def insert(self) -> str:
         """Write like `put` where there is no `:id`; gives the version, or nothing if there was."""
         c = self._table.c

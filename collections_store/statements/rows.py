@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ..collection_options import CollectionOptions
-from ..expressions import BodyText
+from ..expressions import BodyText, ListOf
 
 
 def body_text(table: sa.Table) -> sa.ColumnElement[str]:
@@ -47,10 +47,7 @@ def listed(**types: type[sa.types.TypeEngine[Any]]) -> Any:
     """Return rows whose columns are parameters of their names, lists of values of these types; and, as
     `place`, their order. For databases that take lists.
     """
-    lists = [
-        sa.cast(sa.bindparam(name, type_=sa.types.NULLTYPE), sa.ARRAY(kind))
-        for name, kind in types.items()
-    ]
+    lists = [ListOf(name, texts=kind is sa.Text) for name, kind in types.items()]
     valued = sa.func.unnest(*lists).table_valued(*types, with_ordinality="place")
     return valued.render_derived(name="given")
 

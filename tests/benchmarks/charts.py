@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 WIDTH, LEFT, RIGHT, BAR, GAP = 760, 300, 90, 16, 6
 COLOURS = {"floor": "#9e9e9e", "ours": "#00897b"}
 OTHERS = "#c58a3a"
+FONT = 'font-family="sans-serif" font-size="12"'
 BEGIN, END = "<!-- measured -->", "<!-- end -->"
 
 
@@ -67,31 +68,33 @@ def bars(title: str, results: Sequence[Result]) -> str:
         low = math.log10(0.1)
         return room * (math.log10(max(ratio, 0.1)) - low) / (math.log10(top) - low)
 
-    height = 60 + len(results) * (BAR + GAP)
-    one = LEFT + width(1.0)
+    height, one = 60 + len(results) * (BAR + GAP), LEFT + width(1.0)
+    heading = f"{title}: times the bare driver (shorter is faster)"
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-        'font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        f'<text x="10" y="20" font-size="14" fill="#212121">{escape(title)}: times the bare driver '
-        "(shorter is faster)</text>",
+        _text(10, 20, heading, 'font-size="14" fill="#212121"'),
     ]
     for place, each in enumerate(results):
-        y = 36 + place * (BAR + GAP)
-        colour = COLOURS.get(each.who, OTHERS)
+        y, right = 36 + place * (BAR + GAP), LEFT + width(each.ratio)
+        size = f'width="{width(each.ratio):.1f}" height="{BAR}"'
         label = f"{each.what}, {each.who}"
         lines += [
-            f'<text x="{LEFT - 8}" y="{y + 12}" text-anchor="end" fill="#424242">'
-            f"{escape(label)}</text>",
-            f'<rect x="{LEFT}" y="{y}" width="{width(each.ratio):.1f}" height="{BAR}" '
-            f'fill="{colour}"/>',
-            f'<text x="{LEFT + width(each.ratio) + 5:.1f}" y="{y + 12}" fill="#212121">'
-            f"{each.ratio:.2f}</text>",
+            _text(LEFT - 8, y + 12, label, 'text-anchor="end" fill="#424242"'),
+            f'<rect x="{LEFT}" y="{y}" {size} fill="{COLOURS.get(each.who, OTHERS)}"/>',
+            _text(right + 5, y + 12, f"{each.ratio:.2f}", 'fill="#212121"'),
         ]
+    dashes = 'stroke="#616161" stroke-dasharray="3 3"'
     lines += [
-        f'<line x1="{one:.1f}" x2="{one:.1f}" y1="30" y2="{height - 18}" stroke="#616161" '
-        'stroke-dasharray="3 3"/>',
-        f'<text x="{one:.1f}" y="{height - 5}" text-anchor="middle" fill="#616161">the floor</text>',
-        "</svg>",
+        f'<line x1="{one:.1f}" x2="{one:.1f}" y1="30" y2="{height - 18}" {dashes}/>',
+        _text(one, height - 5, "the floor", 'text-anchor="middle" fill="#616161"'),
     ]
-    return "\n".join(lines) + "\n"
+    return _svg(height, lines)
+
+
+def _svg(height: float, lines: Sequence[str]) -> str:
+    begin = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" {FONT}>'
+    return "\n".join([begin, *lines, "</svg>"]) + "\n"
+
+
+def _text(x: float, y: float, words: str, style: str) -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(words)}</text>'

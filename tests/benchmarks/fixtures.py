@@ -76,9 +76,9 @@ def table(capsys: pytest.CaptureFixture[str], kept: list[Any]) -> Iterator[Table
 
 
 @pytest.fixture(params=["SQLite, full", "SQLite, normal", "PostgreSQL"])
-def bed(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bed]:
+def bed(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
     """Each database, and SQLite with each durability."""
-    yield bed_of(request, tmp_path, request.param)
+    return bed_of(request, tmp_path, request.param)
 
 
 def bed_of(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> Bed:

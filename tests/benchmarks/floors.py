@@ -57,7 +57,7 @@ class SqliteFloor:
         rows = self.connection.execute(asked, tuple(values)).fetchall()
         return [(row[1], orjson.loads(row[2]), row) for row in rows]
 
-    def list(self) -> list[Any]:
+    def all(self) -> list[Any]:
         asked = f"SELECT {self.columns} FROM {self.table} ORDER BY seq"
         return [(r[1], orjson.loads(r[2]), r) for r in self.connection.execute(asked).fetchall()]
 
