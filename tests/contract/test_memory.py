@@ -5,7 +5,7 @@ import math
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
@@ -577,6 +577,8 @@ TYPES: list[Any] = [
     datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"), fold=1),
     datetime(2026, 1, 1, tzinfo=timezone(-timedelta(hours=3, seconds=7))),
     datetime(2026, 1, 1, tzinfo=UTC),
+    datetime(2026, 1, 1, tzinfo=timezone(timedelta(microseconds=-1))),
+    time(1, 2, 3, tzinfo=timezone(timedelta(hours=1, microseconds=999_999)), fold=1),
     datetime(2026, 1, 1, 1, 2, 3, 4),
     date(2026, 11, 21),
     time(1, 2, 3, tzinfo=ZoneInfo("Europe/Berlin")),
@@ -623,6 +625,51 @@ def test_a_dict_or_a_list_of_another_kind_is_what_it_holds(memory: Any) -> None:
     assert memory.get("k") == {1: date(2026, 1, 1)}
 
 
+class Length(float):
+    """As NumPy's numbers are."""
+
+
+class Count(int):
+    """A number of one's own."""
+
+
+@pytest.mark.parametrize("value", [Length(1.5), Length("inf"), Count(7), Count(2**70), Text("a")])
+def test_a_kind_of_number_or_text_is_what_it_holds(memory: Any, value: Any) -> None:
+    plain = next(kind for kind in (int, float, str) if isinstance(value, kind))
+    for each in (value, [value], {1: value}, (value,)):
+        memory.put("k", each)
+        assert memory.get("k") == each
+    memory.put("k", value)
+    assert type(memory.get("k")) is plain
+    memory.put("k", {Text("$a"): value})
+    assert memory.get("k") == {"$a": value}
+    assert [each.key for each in memory.find("$body.$$a", value)] == ["k"]
+    assert {type(key) for key in memory.get("k")} == {str}
+
+
+class Elsewhere(tzinfo):
+    """A zone with an offset on days only, and no name that could be looked up; as those of dateutil."""
+
+    def utcoffset(self, when: datetime | None) -> timedelta | None:
+        return None if when is None or when.year == 1 else timedelta(hours=2)
+
+    def dst(self, when: datetime | None) -> timedelta | None:
+        return None
+
+    def tzname(self, when: datetime | None) -> str | None:
+        return None
+
+
+def test_a_zone_comes_back_as_its_offset_or_is_refused(memory: Any) -> None:
+    at = datetime(2026, 11, 21, 12, tzinfo=Elsewhere())
+    memory.put("k", at)
+    assert (memory.get("k"), memory.get("k").tzinfo) == (at, timezone(timedelta(hours=2)))
+    for value in (time(12, tzinfo=Elsewhere()), datetime(1, 1, 1, tzinfo=Elsewhere())):
+        with pytest.raises(InvalidBody, match=f"'a.0': {type(value).__name__} is not JSON"):
+            memory.put("k", {"a": [value]})
+    assert memory.get("k") == at
+
+
 class Pair(NamedTuple):
     x: int
 
@@ -666,6 +713,33 @@ def test_the_default_of_a_store_makes_values_not_tags(open_store: Opener) -> Non
     assert memory.get("k") == {"$bytes": "62"}
     with pytest.raises(InvalidBody, match="at '0': object is not JSON: no form for it"):
         memory.put("k", [object()])
+
+
+class Card(NamedTuple):
+    suit: str
+    rank: int
+
+
+def test_what_the_default_makes_stays_an_element_and_a_key(open_store: Opener) -> None:
+    """Else a set that could be written could never be read."""
+
+    def default(value: Any) -> Any:
+        return {"suit": value.suit} if value.rank else f"{value.suit}!"
+
+    memory = open_store(default=default).memory("bot")
+    cards = {Card("hearts", 0), Card("spades", 0)}
+    memory.put("k", [cards, dict.fromkeys(cards, 1), [Card("clubs", 7)]])
+    kept = memory.get("k")
+    assert kept == [{"hearts!", "spades!"}, {"hearts!": 1, "spades!": 1}, [{"suit": "clubs"}]]
+    bad: Any
+    for bad in ({Card("hearts", 7)}, {Card("hearts", 7): 1}, frozenset({Card("hearts", 7)})):
+        for each in (bad, [bad], (bad,)):
+            with pytest.raises(InvalidBody, match="'default' makes cannot be a key, or in a set"):
+                memory.put("k", each)
+    for bad in ({Card("hearts", 0), "hearts!"}, {Card("hearts", 0): 1, "hearts!": 2}):
+        with pytest.raises(InvalidBody, match="'default' makes one of two"):
+            memory.put("k", bad)
+    assert memory.get("k") == kept
 
 
 def test_values_are_copies(memory: Any) -> None:
