@@ -167,6 +167,8 @@ FLOORS = [
         "memory.keys",
         "memory.memory",
         "memory.memory_async",
+        "memory.namespace",
+        "memory.namespace_async",
         "memory.scope",
         "memory.skill_saving",
         "memory.skill_values",
