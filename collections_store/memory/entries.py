@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -12,7 +13,7 @@ from ..change import Change
 from ..codec import Codec
 from ..collection import Ttl
 from ..document import Document
-from ..errors import InvalidOption, shortened
+from ..errors import CollectionsStoreError, InvalidOption, shortened
 from ..expiry import read_ttl
 from ..filter import Filter
 from ..operations import Touch, Work
@@ -73,6 +74,17 @@ class Life:
                 "it would delete this memory at its end: only session() and request() are used so"
             )
             raise InvalidOption("with", problem)
+
+
+@contextmanager
+def beside(error: BaseException | None) -> Iterator[None]:
+    """Have what a block raised go on though its end fails: a cancellation above all must not be lost."""
+    try:
+        yield
+    except CollectionsStoreError as failed:
+        if error is None:
+            raise
+        error.add_note(f"what the memory held was not cleared: {failed}")
 
 
 def left(document: Document | None) -> float | None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
+from inspect import isawaitable
 from typing import Any
 
 from ..change import Wanted
 from ..change_stream_async import AsyncChangeStream
 from ..collection import Ttl
 from ..errors import DocumentNotFound
+from ..procedures import check_function
 from ..watching import Watching, check_bell
 from .entries import (
     ABSENT,
     adding,
-    as_json,
     asking,
     check_mapping,
     entry_of,
@@ -25,7 +26,7 @@ from .entries import (
 )
 from .namespace_async import AsyncNamespace
 from .scope import Entries, Strings
-from .values import from_json
+from .values import Default, from_json, to_json
 
 
 class AsyncMemory(AsyncNamespace):
@@ -154,7 +155,7 @@ class AsyncMemory(AsyncNamespace):
         {'Ada'}
         """
         begun = default if default is ... else self._json(default)
-        id, changed = self._space.id_of(key), as_json(function, self._scope._codec.default)
+        id, changed = self._space.id_of(key), _as_json(function, self._scope._codec.default)
         body = await self._objects.change(id, changed, default=begun, ttl=self._life.ttl)
         if self._life.sliding:
             await self._objects.touch(id)
@@ -329,3 +330,16 @@ class AsyncMemory(AsyncNamespace):
         wanted, how = Wanted.parse(self._space.keys(prefix), None, codec), seen_by(self._space)
         watching = Watching(self._objects.name, wanted, after=after, timeout=timeout, shown=how)
         return AsyncChangeStream(self._scope.run, bell, watching)
+
+
+def _as_json(function: Any, default: Default) -> Callable[[Any], Any]:
+    """Return a function of values, or what awaits one, as one of JSON; raises `InvalidOption` for what cannot be
+    called.
+    """
+    called = check_function(function)
+
+    async def changed(json: Any) -> Any:
+        result = called(from_json(json))
+        return to_json(await result if isawaitable(result) else result, default)
+
+    return changed

@@ -12,7 +12,7 @@ from typing import Any, Self
 from ..collection import Collection, Ttl
 from ..collection_options import Changes, Settings
 from ..operations import AS_IT_IS, Configure
-from .entries import Life
+from .entries import Life, beside
 from .keys import Space
 from .scope import REQUEST_TTL, Scope
 from .values import to_json
@@ -44,7 +44,8 @@ class Namespace:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.end()
+        with beside(error):
+            self.end()
 
     def namespace(self, *names: str) -> Self:
         """Return the memory of a namespace in this one; `namespace("a", "b")` is that of "b" in "a".

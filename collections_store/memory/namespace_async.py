@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -14,8 +15,9 @@ from ..codec import Codec
 from ..collection import Ttl
 from ..collection_async import AsyncCollection
 from ..collection_options import Changes, Settings
+from ..crossing_async import whole
 from ..operations import AS_IT_IS, Configure, Operation
-from .entries import Life
+from .entries import Life, beside
 from .keys import Space
 from .scope import REQUEST_TTL
 from .values import to_json
@@ -62,7 +64,12 @@ class AsyncNamespace:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self.end()
+        try:
+            with beside(error):
+                await whole(self.end())
+        except asyncio.CancelledError:
+            if not isinstance(error, asyncio.CancelledError):
+                raise
 
     def namespace(self, *names: str) -> Self:
         """Return the memory of a namespace in this one; `namespace("a", "b")` is that of "b" in "a".

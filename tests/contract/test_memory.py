@@ -24,6 +24,7 @@ from collections_store import (
     InvalidBody,
     InvalidOption,
     Store,
+    StoreClosed,
     VersionConflict,
 )
 from collections_store.memory import Entry
@@ -127,6 +128,22 @@ def test_a_value_is_changed_by_a_function(memory: Any) -> None:
 
 def raising(_: Any) -> Any:
     raise Boom
+
+
+def test_a_value_is_changed_by_an_asynchronous_function(place: Place) -> None:
+    async def befriend(found: Any) -> Any:
+        await asyncio.sleep(0)
+        return {"$date": "no date", "friends": {*found["friends"], "bob"}}
+
+    async def main() -> None:
+        async with AsyncStore(place.url, **place.options) as store:
+            memory = store.memory("bot")
+            default = {"friends": {"ada"}}
+            expected = {"$date": "no date", "friends": {"ada", "bob"}}
+            assert await memory.change("k", befriend, default=default) == expected
+            assert await memory.get("k") == expected
+
+    asyncio.run(main())
 
 
 def test_many_are_written_read_and_deleted_at_once(memory: Any) -> None:
@@ -402,6 +419,81 @@ def test_each_request_is_a_memory_of_its_own(memory: Any) -> None:
         assert first.session("within").put("k", 1) == 1
         assert first.session("within").ttl("k") <= 86_400
         assert (memory.count(), memory.end()) == (0, 2)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 10**6])
+def test_a_request_of_a_cancelled_task_is_cleared(place: Place, times: int) -> None:
+    """However often it is cancelled: what cancels a scope of anyio's does so again and again."""
+
+    async def serve(memory: Any, begun: asyncio.Event) -> None:
+        async with memory.request() as request:
+            await request.put("step", 1)
+            await request.namespace("form").put("name", "Ada")
+            begun.set()
+            await asyncio.sleep(60)
+
+    async def main() -> None:
+        async with AsyncStore(place.url, **place.options) as store:
+            memory, begun = store.memory("bot"), asyncio.Event()
+            task = asyncio.ensure_future(serve(memory, begun))
+            await begun.wait()
+            for _ in range(times):
+                if not task.done():
+                    task.cancel()
+                    await asyncio.sleep(0)
+            await asyncio.wait([task])
+            assert task.cancelled()
+            assert await memory.end() == 0
+
+    asyncio.run(main())
+
+
+def test_a_request_that_is_cancelled_at_its_end_is_cleared(place: Place) -> None:
+    async def serve(memory: Any) -> None:
+        async with memory.request() as request:
+            await request.put("step", 1)
+            asyncio.get_running_loop().call_soon(asyncio.current_task().cancel)  # type: ignore[union-attr]
+
+    async def main() -> None:
+        async with AsyncStore(place.url, **place.options) as store:
+            task = asyncio.ensure_future(serve(store.memory("bot")))
+            await asyncio.wait([task])
+            assert task.cancelled()
+            assert await store.memory("bot").end() == 0
+
+    asyncio.run(main())
+
+
+def test_what_ends_a_block_goes_on_though_its_end_fails(open_store: Opener) -> None:
+    store = open_store()
+    with pytest.raises(Boom) as caught, store.memory("bot").request() as request:
+        request.put("step", 1)
+        store.close()
+        raise Boom
+    assert "was not cleared: the store is closed" in caught.value.__notes__[0]
+    with pytest.raises(StoreClosed), store.memory("bot").request():
+        pass
+
+
+def test_a_cancelled_transaction_with_a_request_is_cancelled(place: Place) -> None:
+    async def main() -> None:
+        async with AsyncStore(place.url, **place.options) as store:
+            begun = asyncio.Event()
+
+            async def serve() -> None:
+                async with store.transaction() as tx, tx.memory("bot").request() as request:
+                    while True:
+                        await request.increment("step")
+                        begun.set()
+
+            task = asyncio.ensure_future(serve())
+            await begun.wait()
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            assert await store.memory("bot").end() == 0
+
+    asyncio.run(main())
 
 
 def test_only_what_ends_is_used_with_with(store: Any, memory: Any) -> None:
