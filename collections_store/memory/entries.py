@@ -16,7 +16,7 @@ from ..document import Document
 from ..errors import CollectionsStoreError, InvalidOption, shortened
 from ..expiry import read_ttl
 from ..filter import Filter
-from ..operations import Touch, Work
+from ..operations import FindIds, Touch, Work
 from ..options import check_flag
 from ..procedures import check_function
 from ..schema import now
@@ -100,6 +100,11 @@ def touching(collection: str, ids: Iterable[str]) -> Work:
     """Return the operation that has objects live from now on for as long as they were given."""
     touches = [Touch(collection, id) for id in ids]
     return Work((collection,), lambda run: [run(each) for each in touches])
+
+
+def listing(collection: str, asked: dict[str, Any], limit: int | None) -> FindIds:
+    """Return the operation that reads ids, and no values."""
+    return FindIds(collection, Filter.parse(asked), limit)
 
 
 def asking(space: Space, filter: Any, equals: Any, codec: Codec) -> Filter:

@@ -54,8 +54,10 @@ class Space:
     def keys(self, prefix: str = "", after: str | None = None) -> dict[str, Any]:
         """Return the filter of the keys of this namespace that begin so, past a key."""
         first = self.id_of(prefix, "prefix")
-        past = {} if after is None else {"$gt": self.id_of(after, "after")}
-        return {"$id": {"$gte": first, **past, "$lt": _following(first)}}
+        begin = {"$gte": first}
+        if after is not None and (past := self.id_of(after, "after")) >= first:
+            begin = {"$gt": past}
+        return {"$id": {**begin, "$lt": _following(first)}}
 
     def everything(self) -> dict[str, Any]:
         """Return the filter of the keys of this namespace and of all within it."""

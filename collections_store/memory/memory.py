@@ -19,6 +19,7 @@ from .entries import (
     check_mapping,
     entry_of,
     left,
+    listing,
     read_limit,
     seen_by,
     touching,
@@ -155,7 +156,8 @@ class Memory(Namespace):
         ...     store.memory("bot").keys("user/"), store.memory("bot").keys(limit=2, after="room/1")
         (['user/ada', 'user/bob'], ['user/ada', 'user/bob'])
         """
-        return [each.key for each in self.items(prefix, after=after, limit=limit)]
+        asked = listing(self._objects.name, self._space.keys(prefix, after), read_limit(limit))
+        return [self._space.key_of(id) for id in self._scope.run(asked)]
 
     def items(
         self, prefix: str = "", *, after: str | None = None, limit: int | None = 100

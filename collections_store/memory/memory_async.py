@@ -20,6 +20,7 @@ from .entries import (
     check_mapping,
     entry_of,
     left,
+    listing,
     read_limit,
     seen_by,
     touching,
@@ -174,7 +175,8 @@ class AsyncMemory(AsyncNamespace):
         >>> asyncio.run(main())
         (['user/ada', 'user/bob'], ['user/ada', 'user/bob'])
         """
-        return [each.key for each in await self.items(prefix, after=after, limit=limit)]
+        asked = listing(self._objects.name, self._space.keys(prefix, after), read_limit(limit))
+        return [self._space.key_of(id) for id in await self._scope.run(asked)]
 
     async def items(
         self, prefix: str = "", *, after: str | None = None, limit: int | None = 100

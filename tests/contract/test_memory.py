@@ -28,6 +28,7 @@ from collections_store import (
     VersionConflict,
 )
 from collections_store.memory import Entry
+from collections_store.memory.keys import Space
 
 HOSTILE = [
     *("", " ", "a", "A", "é", "e\u0301", "0", "1", "007", "3:abc", "3;abc", "1/x", "/", "//", ":", ";"),
@@ -204,8 +205,23 @@ def test_thousands_of_keys_by_the_page(memory: Any) -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, "1", True])
 def test_a_limit_is_a_number_of_entries(memory: Any, limit: Any) -> None:
-    with pytest.raises(InvalidOption, match="limit"):
-        memory.items(limit=limit)
+    for verb in (memory.keys, memory.items):
+        with pytest.raises(InvalidOption, match="limit"):
+            verb(limit=limit)
+
+
+def test_keys_are_told_without_their_values(memory: Any, store: Any) -> None:
+    memory.put_many({"a": 1, "c": 3})
+    store["memory__bot"].put("/b", {"$decimal": "no number"})
+    assert memory.keys() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("after", [None, "", "user", "user/", "user/5", "user/\U0010ffff", "v"])
+def test_a_page_has_one_bound_on_each_side(after: str | None) -> None:
+    """Of two on a side SQLite takes any, and reads all from there on: each page would take longer than the last."""
+    bounds = Space().within("room").keys("user/", after)["$id"]
+    assert len(bounds) == 2
+    assert "$lt" in bounds
 
 
 def test_pages_go_on_after_keys_that_are_gone(memory: Any) -> None:
