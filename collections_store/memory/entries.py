@@ -13,15 +13,21 @@ from ..change import Change
 from ..codec import Codec
 from ..collection import Ttl
 from ..document import Document
-from ..errors import CollectionsStoreError, InvalidOption, shortened
+from ..errors import (
+    CollectionsStoreError,
+    DocumentNotFound,
+    InvalidOption,
+    VersionConflict,
+    shortened,
+)
 from ..expiry import read_ttl
 from ..filter import Filter
-from ..operations import FindIds, Touch, Work
+from ..operations import FindAndDelete, FindIds, Touch, Work
 from ..options import check_flag
 from ..procedures import check_function
 from ..schema import now
 from .keys import Space
-from .values import Default, from_json, to_json
+from .values import Default, to_json, value_of
 
 ABSENT: Final = object()
 """Where there is no value, as opposed to None, which is one."""
@@ -43,8 +49,29 @@ class Entry:
 
 def entry_of(space: Space, document: Document) -> Entry:
     """Return an object of a namespace as its memory shows it."""
-    value = from_json(document.body)
-    return Entry(space.key_of(document.id), value, document.version, document.expires_at)
+    key = space.key_of(document.id)
+    return Entry(key, value_of(key, document.body), document.version, document.expires_at)
+
+
+def entries_of(space: Space, bodies: Mapping[str, Any]) -> dict[str, Any]:
+    """Return bodies under their ids as values under their keys."""
+    pairs = ((space.key_of(id), body) for id, body in bodies.items())
+    return {key: value_of(key, body) for key, body in pairs}
+
+
+@contextmanager
+def named(key: str, where: object) -> Iterator[None]:
+    """Have errors name the key of a memory, not the object that is of it."""
+    told: DocumentNotFound | VersionConflict
+    try:
+        yield
+        return
+    except DocumentNotFound as error:
+        told = DocumentNotFound(error.collection, key)
+    except VersionConflict as error:
+        told = VersionConflict(error.collection, key, error.expected, error.found)
+    told.add_note(repr(where))
+    raise told
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +134,19 @@ def listing(collection: str, asked: dict[str, Any], limit: int | None) -> FindId
     return FindIds(collection, Filter.parse(asked), limit)
 
 
+def taking(collection: str, space: Space, key: str) -> Work:
+    """Return the operation that deletes a value and gives it, `ABSENT` where there is none; what cannot be
+    read is not deleted.
+    """
+    asked = FindAndDelete(collection, Filter.parse({"$id": space.id_of(key)}))
+
+    def take(run: Callable[[Any], Any]) -> Any:
+        found = run(asked)
+        return ABSENT if found is None else value_of(key, found.body)
+
+    return Work((collection,), take)
+
+
 def asking(space: Space, filter: Any, equals: Any, codec: Codec) -> Filter:
     """Return what is asked of the values of a namespace, a value as it is kept; raises `InvalidFilter`."""
     of_value = not isinstance(filter, str) or not filter.startswith("$") or filter[:5] == "$body"
@@ -120,15 +160,20 @@ def adding(key: str, by: Any) -> Callable[[Any], Any]:
 
     def add(value: Any) -> Any:
         _check_number(key, value)
-        return value + by
+        try:
+            return value + by
+        except OverflowError as error:
+            raise InvalidOption(
+                key, f"the whole number is too large for {by!r}: {error}"
+            ) from error
 
     return add
 
 
-def as_json(function: Any, default: Default) -> Callable[[Any], Any]:
+def as_json(key: str, function: Any, default: Default) -> Callable[[Any], Any]:
     """Return a function of values as one of JSON; raises `InvalidOption` for what cannot be called."""
     called = check_function(function)
-    return lambda json: to_json(called(from_json(json)), default)
+    return lambda json: to_json(called(value_of(key, json)), default)
 
 
 def check_mapping(values: Any) -> Mapping[str, Any]:
@@ -136,6 +181,16 @@ def check_mapping(values: Any) -> Mapping[str, Any]:
     if isinstance(values, Mapping):
         return values
     raise InvalidOption("values", f"{shortened(values)} is no mapping of keys to values")
+
+
+def check_given(ttl: Any) -> Any:
+    """Return a time to live that is one; raises `InvalidOption` for None, which would be the one it has."""
+    if ttl is None:
+        problem = (
+            "None is no time to live: give seconds, or math.inf; touch begins the one it has anew"
+        )
+        raise InvalidOption("ttl", problem)
+    return ttl
 
 
 def read_limit(limit: Any) -> int | None:
@@ -151,8 +206,9 @@ def seen_by(space: Space) -> Callable[[Change], Change]:
     """Return what shows a recorded change as a namespace's memory has it."""
 
     def seen(change: Change) -> Change:
-        body, before = from_json(change.body), from_json(change.before)
-        return replace(change, id=space.key_of(change.id), body=body, before=before)
+        key = space.key_of(change.id)
+        body, before = value_of(key, change.body), value_of(key, change.before)
+        return replace(change, id=key, body=body, before=before)
 
     return seen
 

@@ -64,12 +64,13 @@ class Space:
         return {"$id": {"$gte": f"{self.path}{_KEY}", "$lt": f"{self.path}:"}}
 
     def _with(self, names: tuple[Any, ...], kind: str) -> Space:
+        option = "session" if kind == _SESSION else "namespace"
         if not names:
-            raise InvalidOption("namespace", "give it a name")
+            raise InvalidOption(option, "give it a name")
         path = self.path
         for name in names:
-            plain = _joined("namespace", "", name)
-            path = _joined("namespace", f"{path}{len(plain)}{kind}", plain)
+            plain = _joined(option, "", name)
+            path = _joined(option, f"{path}{len(plain)}{kind}", plain)
         return Space(path, (*self.names, *map(str.__str__, names)))
 
 

@@ -16,17 +16,21 @@ from .entries import (
     adding,
     as_json,
     asking,
+    check_given,
     check_mapping,
+    entries_of,
     entry_of,
     left,
     listing,
+    named,
     read_limit,
     seen_by,
+    taking,
     touching,
 )
 from .namespace import Namespace
 from .scope import Entries, Strings
-from .values import from_json
+from .values import from_json, value_of
 
 
 class Memory(Namespace):
@@ -72,7 +76,7 @@ class Memory(Namespace):
             return False, None
         if self._life.sliding:
             self._objects.touch(id)
-        return True, from_json(body)
+        return True, value_of(key, body)
 
     def put(
         self,
@@ -92,7 +96,8 @@ class Memory(Namespace):
         """
         life = self._life.chosen(ttl)
         how: dict[str, Any] = {"ttl": life, "if_absent": if_absent, "if_version": if_version}
-        return self._objects.put(self._space.id_of(key), self._json(value), **how)
+        with named(key, self):
+            return self._objects.put(self._space.id_of(key), self._json(value), **how)
 
     def delete(self, key: str, default: Any = None) -> Any:
         """Delete the value under a key, and return it; `default` where there is none.
@@ -102,8 +107,8 @@ class Memory(Namespace):
         ...     store.memory("bot").delete("name"), store.memory("bot").delete("name", "nobody")
         ('Ada', 'nobody')
         """
-        found = self._objects.find_one_and_delete({"$id": self._space.id_of(key)})
-        return default if found is None else from_json(found.body)
+        found = self._scope.run(taking(self._objects.name, self._space, key))
+        return default if found is ABSENT else found
 
     def pop(self, key: str) -> Any:
         """Delete the value under a key, and return it; raises `DocumentNotFound`, a `KeyError`, where there is
@@ -114,9 +119,10 @@ class Memory(Namespace):
         ...     store.memory("bot").pop("name")
         'Ada'
         """
-        value = self.delete(key, ABSENT)
-        if value is ABSENT:
-            raise DocumentNotFound(self._objects.name, self._space.id_of(key))
+        with named(key, self):
+            value = self.delete(key, ABSENT)
+            if value is ABSENT:
+                raise DocumentNotFound(self._objects.name, key)
         return value
 
     def increment(self, key: str, by: float = 1, initial: float = 0) -> Any:
@@ -139,8 +145,9 @@ class Memory(Namespace):
         {'Ada'}
         """
         begun = default if default is ... else self._json(default)
-        id, changed = self._space.id_of(key), as_json(function, self._scope._codec.default)
-        body = self._objects.change(id, changed, default=begun, ttl=self._life.ttl)
+        id, changed = self._space.id_of(key), as_json(key, function, self._scope._codec.default)
+        with named(key, self):
+            body = self._objects.change(id, changed, default=begun, ttl=self._life.ttl)
         if self._life.sliding:
             self._objects.touch(id)
         return from_json(body)
@@ -218,7 +225,7 @@ class Memory(Namespace):
         found = self._objects.get_many(self._space.ids_of(keys))
         if found and self._life.sliding:
             self._scope.run(touching(self._objects.name, found))
-        return {self._space.key_of(id): from_json(body) for id, body in found.items()}
+        return entries_of(self._space, found)
 
     def put_many(self, values: Mapping[str, Any], *, ttl: Ttl = None) -> int:
         """Write values under their keys, all or none; returns how many.
@@ -258,7 +265,7 @@ class Memory(Namespace):
         ...     store.memory("bot").expire("name", ttl=60)
         True
         """
-        return self._objects.touch(self._space.id_of(key), ttl=ttl)
+        return self._objects.touch(self._space.id_of(key), ttl=check_given(ttl))
 
     def ttl(self, key: str) -> float | None:
         """Return for how many seconds a value will live; infinity: for ever; None: there is none.

@@ -17,17 +17,21 @@ from .entries import (
     ABSENT,
     adding,
     asking,
+    check_given,
     check_mapping,
+    entries_of,
     entry_of,
     left,
     listing,
+    named,
     read_limit,
     seen_by,
+    taking,
     touching,
 )
 from .namespace_async import AsyncNamespace
 from .scope import Entries, Strings
-from .values import Default, from_json, to_json
+from .values import Default, from_json, to_json, value_of
 
 
 class AsyncMemory(AsyncNamespace):
@@ -79,7 +83,7 @@ class AsyncMemory(AsyncNamespace):
             return False, None
         if self._life.sliding:
             await self._objects.touch(id)
-        return True, from_json(body)
+        return True, value_of(key, body)
 
     async def put(
         self,
@@ -101,7 +105,8 @@ class AsyncMemory(AsyncNamespace):
         """
         life = self._life.chosen(ttl)
         how: dict[str, Any] = {"ttl": life, "if_absent": if_absent, "if_version": if_version}
-        return await self._objects.put(self._space.id_of(key), self._json(value), **how)
+        with named(key, self):
+            return await self._objects.put(self._space.id_of(key), self._json(value), **how)
 
     async def delete(self, key: str, default: Any = None) -> Any:
         """Delete the value under a key, and return it; `default` where there is none.
@@ -113,8 +118,8 @@ class AsyncMemory(AsyncNamespace):
         >>> asyncio.run(main())
         ('Ada', 'nobody')
         """
-        found = await self._objects.find_one_and_delete({"$id": self._space.id_of(key)})
-        return default if found is None else from_json(found.body)
+        found = await self._scope.run(taking(self._objects.name, self._space, key))
+        return default if found is ABSENT else found
 
     async def pop(self, key: str) -> Any:
         """Delete the value under a key, and return it; raises `DocumentNotFound`, a `KeyError`, where there is
@@ -127,9 +132,10 @@ class AsyncMemory(AsyncNamespace):
         >>> asyncio.run(main())
         'Ada'
         """
-        value = await self.delete(key, ABSENT)
-        if value is ABSENT:
-            raise DocumentNotFound(self._objects.name, self._space.id_of(key))
+        with named(key, self):
+            value = await self.delete(key, ABSENT)
+            if value is ABSENT:
+                raise DocumentNotFound(self._objects.name, key)
         return value
 
     async def increment(self, key: str, by: float = 1, initial: float = 0) -> Any:
@@ -156,8 +162,9 @@ class AsyncMemory(AsyncNamespace):
         {'Ada'}
         """
         begun = default if default is ... else self._json(default)
-        id, changed = self._space.id_of(key), _as_json(function, self._scope._codec.default)
-        body = await self._objects.change(id, changed, default=begun, ttl=self._life.ttl)
+        id, changed = self._space.id_of(key), _as_json(key, function, self._scope._codec.default)
+        with named(key, self):
+            body = await self._objects.change(id, changed, default=begun, ttl=self._life.ttl)
         if self._life.sliding:
             await self._objects.touch(id)
         return from_json(body)
@@ -251,7 +258,7 @@ class AsyncMemory(AsyncNamespace):
         found = await self._objects.get_many(self._space.ids_of(keys))
         if found and self._life.sliding:
             await self._scope.run(touching(self._objects.name, found))
-        return {self._space.key_of(id): from_json(body) for id, body in found.items()}
+        return entries_of(self._space, found)
 
     async def put_many(self, values: Mapping[str, Any], *, ttl: Ttl = None) -> int:
         """Write values under their keys, all or none; returns how many.
@@ -299,7 +306,7 @@ class AsyncMemory(AsyncNamespace):
         >>> asyncio.run(main())
         True
         """
-        return await self._objects.touch(self._space.id_of(key), ttl=ttl)
+        return await self._objects.touch(self._space.id_of(key), ttl=check_given(ttl))
 
     async def ttl(self, key: str) -> float | None:
         """Return for how many seconds a value will live; infinity: for ever; None: there is none.
@@ -334,14 +341,14 @@ class AsyncMemory(AsyncNamespace):
         return AsyncChangeStream(self._scope.run, bell, watching)
 
 
-def _as_json(function: Any, default: Default) -> Callable[[Any], Any]:
+def _as_json(key: str, function: Any, default: Default) -> Callable[[Any], Any]:
     """Return a function of values, or what awaits one, as one of JSON; raises `InvalidOption` for what cannot be
     called.
     """
     called = check_function(function)
 
     async def changed(json: Any) -> Any:
-        result = called(from_json(json))
+        result = called(value_of(key, json))
         return to_json(await result if isawaitable(result) else result, default)
 
     return changed

@@ -70,6 +70,17 @@ def from_json(json: Any) -> Any:
     return {_unmarked(key): from_json(each) for key, each in json.items()}
 
 
+def value_of(key: str, json: Any) -> Any:
+    """Return the value that is kept under a key; raises `InvalidBody` for what was written by hand, or where there
+    is another database of zones.
+    """
+    try:
+        return from_json(json)
+    except Exception as error:
+        problem = f"it cannot be read: {type(error).__name__}: {error}. It stays as it is"
+        raise InvalidBody(key, problem) from error
+
+
 def _of_dict(value: dict[Any, Any], default: Default, depth: int) -> Any:
     if all(type(key) is str or _is_text(key) for key in value):
         return {_marked(key): to_json(each, default, depth) for key, each in value.items()}

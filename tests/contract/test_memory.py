@@ -84,6 +84,26 @@ def test_pop_raises_where_there_is_nothing(memory: Any) -> None:
     assert isinstance(caught.value, DocumentNotFound)
 
 
+@pytest.mark.parametrize("names", [(), ("room", "42"), ("", "1:a/")])
+def test_errors_name_the_key_not_the_object(memory: Any, names: tuple[str, ...]) -> None:
+    place = memory.namespace(*names) if names else memory
+    place.put("there", 1)
+    for key in ("a/b", "", "1:a/k"):
+        for call in (place.pop, lambda key: place.change(key, len)):
+            with pytest.raises(DocumentNotFound) as missing:
+                call(key)
+            assert str(missing.value) == f"collection memory__bot: there is no object {key!r}"
+            assert (missing.value.collection, missing.value.id) == ("memory__bot", key)
+            assert [note.replace("Async", "") for note in missing.value.__notes__] == [repr(place)]
+        with pytest.raises(VersionConflict, match=f": '{key}' should have version 7, ") as conflict:
+            place.put(key, 1, if_version=7)
+        told = conflict.value
+        assert (told.id, told.expected, told.found) == (key, 7, None)
+        assert [note.replace("Async", "") for note in told.__notes__] == [repr(place)]
+    with pytest.raises(VersionConflict, match="'there' should not be there, but it has version 1"):
+        place.put("there", 2, if_absent=True)
+
+
 def test_numbers_are_added_to(memory: Any) -> None:
     assert memory.increment("n") == 1
     assert memory.increment("n", 5) == 6
@@ -94,6 +114,10 @@ def test_numbers_are_added_to(memory: Any) -> None:
     assert memory.increment("large", 2**63) == 2**63
     assert memory.increment("large", 2**63) == memory.get("large") == 2**64
     assert memory.increment("endless", math.inf) == math.inf
+    memory.put("huge", 10**400)
+    with pytest.raises(InvalidOption, match="huge: .* too large"):
+        memory.increment("huge", 0.5)
+    assert memory.increment("huge", 10**400) == memory.get("huge") == 2 * 10**400
 
 
 @pytest.mark.parametrize("value", ["1", None, True, [], Decimal(1), {"n": 1}])
@@ -216,7 +240,7 @@ def test_keys_are_told_without_their_values(memory: Any, store: Any) -> None:
     assert memory.keys() == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("after", [None, "", "user", "user/", "user/5", "user/\U0010ffff", "v"])
+@pytest.mark.parametrize("after", [None, "", "user", "user/", "user/5", "user/􏿿", "v"])
 def test_a_page_has_one_bound_on_each_side(after: str | None) -> None:
     """Of two on a side SQLite takes any, and reads all from there on: each page would take longer than the last."""
     bounds = Space().within("room").keys("user/", after)["$id"]
@@ -339,9 +363,9 @@ def test_what_is_no_key_is_refused(memory: Any, key: Any) -> None:
 
 @pytest.mark.parametrize("name", [7, None, b"a", ("a",), "a\0b", "\ud800"])
 def test_what_is_no_name_is_refused(memory: Any, store: Any, name: Any) -> None:
-    for make in (memory.namespace, memory.session):
-        with pytest.raises(InvalidOption, match=r"namespace|session"):
-            make(name)
+    for kind in ("namespace", "session"):
+        with pytest.raises(InvalidOption, match=f"option {kind}: "):
+            getattr(memory, kind)(name)
     with pytest.raises(InvalidOption, match="name"):
         memory.namespace()
     for wrong in (7, None, b"a", ""):
@@ -674,8 +698,12 @@ def test_a_time_that_cannot_be_honoured_is_refused(memory: Any, ttl: Any) -> Non
     for verb in verbs:
         with pytest.raises(InvalidOption, match="ttl"):
             verb()
+    memory.put("k", 1, ttl=60)
+    with pytest.raises(InvalidOption, match="ttl: None is .*; touch"):
+        memory.expire("k", None)
     with pytest.raises(InvalidOption, match="sliding"):
         memory.session("a", ttl=1, sliding="yes")
+    assert memory.pop("k") == 1
     assert memory.end() == 0
 
 
@@ -848,6 +876,49 @@ def test_what_the_default_makes_stays_an_element_and_a_key(open_store: Opener) -
         with pytest.raises(InvalidBody, match="'default' makes one of two"):
             memory.put("k", bad)
     assert memory.get("k") == kept
+
+
+READERS: list[Callable[[Any], Any]] = [
+    lambda memory: memory.get("bad"),
+    lambda memory: memory.fetch("bad"),
+    lambda memory: memory.get_many(["good", "bad"]),
+    lambda memory: memory.items(),
+    lambda memory: memory.find({"$body": {"$exists": True}}),
+    lambda memory: memory.change("bad", lambda value: value),
+    lambda memory: memory.increment("bad"),
+    lambda memory: memory.delete("bad"),
+    lambda memory: memory.pop("bad"),
+    lambda memory: list(memory.watch(after="oldest", timeout=0)),
+]
+
+
+@pytest.mark.parametrize(
+    "json",
+    [
+        {"$datetime": ["2026-01-01T00:00:00+00:00", "Mars/Olympus", 0]},
+        [{"$time": ["01:00:00", "Europe", 0]}],
+        {"in": {"$decimal": "no number"}},
+        {"$date": 5},
+        {"$set": [{"not": "hashable"}]},
+        {"$map": [[1]]},
+        {"$tuple": 5},
+    ],
+)
+def test_what_cannot_be_read_here_says_so_and_stays(store: Any, memory: Any, json: Any) -> None:
+    """It was written where there is another database of zones, or by hand."""
+    memory.configure(changes="both")
+    memory.put("good", 1)
+    store["memory__bot"].put("/bad", json)
+    for read in READERS:
+        with pytest.raises(InvalidBody, match="'bad': it cannot be read") as caught:
+            read(memory)
+        assert not isinstance(caught.value, KeyError)
+    assert memory.keys() == ["bad", "good"]
+    assert (memory.count(), memory.ttl("bad"), memory.touch("bad")) == (2, math.inf, True)
+    assert store["memory__bot"].get("/bad") == json
+    assert memory.put("bad", 1) == 2
+    store["memory__bot"].put("/bad", json)
+    assert (memory.delete_many(["bad"]), memory.clear()) == (1, 1)
 
 
 def test_values_are_copies(memory: Any) -> None:

@@ -459,6 +459,28 @@ def test_a_name_is_the_one_that_is_stored(open_store: Opener) -> None:
     assert skills.save(S, "a", [private("x\0", "2")]) == 0
 
 
+class Who(str, Enum):  # noqa: UP042 - whose str() and format() are not its text
+    SESSION = "session 1"
+    SKILL = "a"
+
+
+def test_a_kind_of_text_is_the_text_that_it_is(skills: Any) -> None:
+    assert skills.save(Who.SESSION, Who.SKILL, [private("x", 1)]) == 1
+    assert skills.load(S, "a") == skills.load(Who.SESSION, Who.SKILL) == [private("x", 1)]
+    assert skills.end_session(Who.SESSION) == 1
+
+
+def test_what_cannot_be_read_here_names_its_memory(store: Any) -> None:
+    skills = store.skill_memory()
+    skills.save(S, "a", [private("x", 1)])
+    zone = {"$datetime": ["2026-01-01T00:00:00+00:00", "Mars/Olympus", 0]}
+    store["skill_memory"].update_many({"name": "x"}, {"$set": {"value": {"at": 1}}})
+    store["skill_memory"].update_many({"name": "x"}, [{"$set": {"value": {"$literal": zone}}}])
+    with pytest.raises(InvalidBody, match="at 'x': it cannot be read: .* Mars/Olympus"):
+        skills.load(S, "a")
+    assert skills.save(S, "a", []) == 1
+
+
 def test_options_are_checked(store: Any) -> None:
     policies: list[Any] = ["everyone", None, 5, []]
     for policy in policies:
