@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ..change import Change
 from ..codec import Codec
@@ -134,17 +134,24 @@ def listing(collection: str, asked: dict[str, Any], limit: int | None) -> FindId
     return FindIds(collection, Filter.parse(asked), limit)
 
 
-def taking(collection: str, space: Space, key: str) -> Work:
-    """Return the operation that deletes a value and gives it, `ABSENT` where there is none; what cannot be
-    read is not deleted.
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Delete the value under a key and give it, `ABSENT` where there is none; what cannot be read is not
+    deleted.
     """
-    asked = FindAndDelete(collection, Filter.parse({"$id": space.id_of(key)}))
 
-    def take(run: Callable[[Any], Any]) -> Any:
-        found = run(asked)
-        return ABSENT if found is None else value_of(key, found.body)
+    collection: str
+    id: str
+    key: str
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
 
-    return Work((collection,), take)
+    def __call__(self, connection: Any) -> Any:
+        found = FindAndDelete(self.collection, Filter.parse({"$id": self.id}))(connection)
+        return ABSENT if found is None else value_of(self.key, found.body)
+
+    def nothing(self) -> Any:
+        return ABSENT
 
 
 def asking(space: Space, filter: Any, equals: Any, codec: Codec) -> Filter:
@@ -163,9 +170,7 @@ def adding(key: str, by: Any) -> Callable[[Any], Any]:
         try:
             return value + by
         except OverflowError as error:
-            raise InvalidOption(
-                key, f"the whole number is too large for {by!r}: {error}"
-            ) from error
+            raise InvalidOption(key, f"the whole number is too large: {error}") from error
 
     return add
 

@@ -13,6 +13,7 @@ from ..errors import DocumentNotFound
 from ..watching import Watching, check_bell
 from .entries import (
     ABSENT,
+    Take,
     adding,
     as_json,
     asking,
@@ -25,7 +26,6 @@ from .entries import (
     named,
     read_limit,
     seen_by,
-    taking,
     touching,
 )
 from .namespace import Namespace
@@ -107,7 +107,7 @@ class Memory(Namespace):
         ...     store.memory("bot").delete("name"), store.memory("bot").delete("name", "nobody")
         ('Ada', 'nobody')
         """
-        found = self._scope.run(taking(self._objects.name, self._space, key))
+        found = self._scope.run(Take(self._objects.name, self._space.id_of(key), key))
         return default if found is ABSENT else found
 
     def pop(self, key: str) -> Any:

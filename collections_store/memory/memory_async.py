@@ -15,6 +15,7 @@ from ..procedures import check_function
 from ..watching import Watching, check_bell
 from .entries import (
     ABSENT,
+    Take,
     adding,
     asking,
     check_given,
@@ -26,7 +27,6 @@ from .entries import (
     named,
     read_limit,
     seen_by,
-    taking,
     touching,
 )
 from .namespace_async import AsyncNamespace
@@ -118,7 +118,7 @@ class AsyncMemory(AsyncNamespace):
         >>> asyncio.run(main())
         ('Ada', 'nobody')
         """
-        found = await self._scope.run(taking(self._objects.name, self._space, key))
+        found = await self._scope.run(Take(self._objects.name, self._space.id_of(key), key))
         return default if found is ABSENT else found
 
     async def pop(self, key: str) -> Any:

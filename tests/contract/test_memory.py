@@ -38,6 +38,9 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+LARGE = pytest.param(10**5000, id="large")  # Python does not spell it
+
+
 class Boom(Exception):
     """What the tests end a block with."""
 
@@ -74,6 +77,21 @@ def test_put_tells_the_version_and_minds_it(memory: Any) -> None:
     assert memory.put("k", 3, if_version=3) == 4
     assert memory.put("new", 1, if_absent=True) == 1
     assert [(each.key, each.version) for each in memory.items()] == [("k", 4), ("new", 1)]
+
+
+def test_to_ask_for_what_is_not_there_makes_nothing(memory: Any, store: Any) -> None:
+    assert memory.delete("k", 7) == memory.get("k", 7) == 7
+    assert (memory.keys(), memory.items(), memory.count(), memory.find()) == ([], [], 0, [])
+    assert (memory.get_many(["k"]), memory.delete_many(["k"]), memory.clear(), memory.end()) == (
+        {},
+        0,
+        0,
+        0,
+    )
+    assert (memory.touch("k"), memory.expire("k", 1), memory.ttl("k")) == (False, False, None)
+    with memory.request():
+        pass
+    assert list(store.collections()) == []
 
 
 def test_pop_raises_where_there_is_nothing(memory: Any) -> None:
@@ -114,9 +132,12 @@ def test_numbers_are_added_to(memory: Any) -> None:
     assert memory.increment("large", 2**63) == 2**63
     assert memory.increment("large", 2**63) == memory.get("large") == 2**64
     assert memory.increment("endless", math.inf) == math.inf
-    memory.put("huge", 10**400)
+    memory.put("huge", 10**5000)
     with pytest.raises(InvalidOption, match="huge: .* too large"):
         memory.increment("huge", 0.5)
+    with pytest.raises(InvalidOption, match="n: .* too large"):
+        memory.increment("n", 10**5000, initial=0.5)
+    memory.put("huge", 10**400)
     assert memory.increment("huge", 10**400) == memory.get("huge") == 2 * 10**400
 
 
@@ -269,6 +290,9 @@ def test_entries_are_found_by_a_filter(memory: Any) -> None:
     assert [each.key for each in memory.find("at", date(2026, 11, 21))] == ["when"]
     assert [each.key for each in memory.find("id", UUID(int=7))] == ["when"]
     assert [each.key for each in memory.find({"at.$date": {"$gte": "2026"}})] == ["when"]
+    memory.put("price", {"$price": 3, "a": {"$price": 3}})
+    assert [each.key for each in memory.find("$body.$$price", 3)] == ["price"]
+    assert [each.key for each in memory.find("a.$$price", 3)] == ["price"]
 
 
 # -- keys ----------------------------------------------------------------------------------------
@@ -352,7 +376,9 @@ VERBS: list[Callable[[Any, Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("key", [7, None, b"a", ("a",), "a\0b", "\ud800", "x" * 2000, "é" * 1000])
+@pytest.mark.parametrize(
+    "key", [7, None, b"a", ("a",), "a\0b", "\ud800", "x" * 2000, "é" * 1000, LARGE]
+)
 def test_what_is_no_key_is_refused(memory: Any, key: Any) -> None:
     memory.put("kept", 1)
     for verb in VERBS:
