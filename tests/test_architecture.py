@@ -174,6 +174,7 @@ FLOORS = [
         "memory.skill_values",
         "memory.skills",
         "memory.skills_async",
+        "memory.telling",
         "memory.values",
     },
     {"transaction"},

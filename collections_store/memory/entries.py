@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar, Final
@@ -13,13 +12,7 @@ from ..change import Change
 from ..codec import Codec
 from ..collection import Ttl
 from ..document import Document
-from ..errors import (
-    CollectionsStoreError,
-    DocumentNotFound,
-    InvalidOption,
-    VersionConflict,
-    shortened,
-)
+from ..errors import InvalidOption, shortened
 from ..expiry import read_ttl
 from ..filter import Filter
 from ..operations import FindAndDelete, FindIds, Touch, Work
@@ -59,21 +52,6 @@ def entries_of(space: Space, bodies: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value_of(key, body) for key, body in pairs}
 
 
-@contextmanager
-def named(key: str, where: object) -> Iterator[None]:
-    """Have errors name the key of a memory, not the object that is of it."""
-    told: DocumentNotFound | VersionConflict
-    try:
-        yield
-        return
-    except DocumentNotFound as error:
-        told = DocumentNotFound(error.collection, key)
-    except VersionConflict as error:
-        told = VersionConflict(error.collection, key, error.expected, error.found)
-    told.add_note(repr(where))
-    raise told
-
-
 @dataclass(frozen=True, slots=True)
 class Life:
     """How long what is written in a memory lives unless told otherwise, and whether `with` ends the memory."""
@@ -101,17 +79,6 @@ class Life:
                 "it would delete this memory at its end: only session() and request() are used so"
             )
             raise InvalidOption("with", problem)
-
-
-@contextmanager
-def beside(error: BaseException | None) -> Iterator[None]:
-    """Have what a block raised go on though its end fails: a cancellation above all must not be lost."""
-    try:
-        yield
-    except CollectionsStoreError as failed:
-        if error is None:
-            raise
-        error.add_note(f"what the memory held was not cleared: {failed}")
 
 
 def left(document: Document | None) -> float | None:

@@ -9,7 +9,6 @@ from typing import Any
 from ..change import Wanted
 from ..change_stream import ChangeStream
 from ..collection import Ttl
-from ..errors import DocumentNotFound
 from ..watching import Watching, check_bell
 from .entries import (
     ABSENT,
@@ -23,13 +22,13 @@ from .entries import (
     entry_of,
     left,
     listing,
-    named,
     read_limit,
     seen_by,
     touching,
 )
 from .namespace import Namespace
 from .scope import Entries, Strings
+from .telling import bodies_of, missing, named, told_apart
 from .values import from_json, value_of
 
 
@@ -96,7 +95,7 @@ class Memory(Namespace):
         """
         life = self._life.chosen(ttl)
         how: dict[str, Any] = {"ttl": life, "if_absent": if_absent, "if_version": if_version}
-        with named(key, self):
+        with named(self._objects.name, self._space, key):
             return self._objects.put(self._space.id_of(key), self._json(value), **how)
 
     def delete(self, key: str, default: Any = None) -> Any:
@@ -119,10 +118,9 @@ class Memory(Namespace):
         ...     store.memory("bot").pop("name")
         'Ada'
         """
-        with named(key, self):
-            value = self.delete(key, ABSENT)
-            if value is ABSENT:
-                raise DocumentNotFound(self._objects.name, key)
+        value = self.delete(key, ABSENT)
+        if value is ABSENT:
+            raise missing(self._objects.name, self._space, key)
         return value
 
     def increment(self, key: str, by: float = 1, initial: float = 0) -> Any:
@@ -146,7 +144,7 @@ class Memory(Namespace):
         """
         begun = default if default is ... else self._json(default)
         id, changed = self._space.id_of(key), as_json(key, function, self._scope._codec.default)
-        with named(key, self):
+        with named(self._objects.name, self._space, key):
             body = self._objects.change(id, changed, default=begun, ttl=self._life.ttl)
         if self._life.sliding:
             self._objects.touch(id)
@@ -234,9 +232,10 @@ class Memory(Namespace):
         ...     store.memory("bot").put_many({"a": 1, "b": 2})
         2
         """
-        given = check_mapping(values)
-        bodies = {self._space.id_of(key): self._json(value) for key, value in given.items()}
-        self._objects.put_many(bodies, ttl=self._life.chosen(ttl), atomic=True)
+        codec, life = self._scope._codec, self._life.chosen(ttl)
+        bodies = bodies_of(self._space, check_mapping(values), codec)
+        with told_apart(self._space, bodies, codec):
+            self._objects.put_many(bodies, ttl=life, atomic=True)
         return len(bodies)
 
     def delete_many(self, keys: Iterable[str]) -> int:

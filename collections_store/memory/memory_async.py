@@ -10,7 +10,6 @@ from typing import Any
 from ..change import Wanted
 from ..change_stream_async import AsyncChangeStream
 from ..collection import Ttl
-from ..errors import DocumentNotFound
 from ..procedures import check_function
 from ..watching import Watching, check_bell
 from .entries import (
@@ -24,13 +23,13 @@ from .entries import (
     entry_of,
     left,
     listing,
-    named,
     read_limit,
     seen_by,
     touching,
 )
 from .namespace_async import AsyncNamespace
 from .scope import Entries, Strings
+from .telling import bodies_of, missing, named, told_apart
 from .values import Default, from_json, to_json, value_of
 
 
@@ -105,7 +104,7 @@ class AsyncMemory(AsyncNamespace):
         """
         life = self._life.chosen(ttl)
         how: dict[str, Any] = {"ttl": life, "if_absent": if_absent, "if_version": if_version}
-        with named(key, self):
+        with named(self._objects.name, self._space, key):
             return await self._objects.put(self._space.id_of(key), self._json(value), **how)
 
     async def delete(self, key: str, default: Any = None) -> Any:
@@ -132,10 +131,9 @@ class AsyncMemory(AsyncNamespace):
         >>> asyncio.run(main())
         'Ada'
         """
-        with named(key, self):
-            value = await self.delete(key, ABSENT)
-            if value is ABSENT:
-                raise DocumentNotFound(self._objects.name, key)
+        value = await self.delete(key, ABSENT)
+        if value is ABSENT:
+            raise missing(self._objects.name, self._space, key)
         return value
 
     async def increment(self, key: str, by: float = 1, initial: float = 0) -> Any:
@@ -163,7 +161,7 @@ class AsyncMemory(AsyncNamespace):
         """
         begun = default if default is ... else self._json(default)
         id, changed = self._space.id_of(key), _as_json(key, function, self._scope._codec.default)
-        with named(key, self):
+        with named(self._objects.name, self._space, key):
             body = await self._objects.change(id, changed, default=begun, ttl=self._life.ttl)
         if self._life.sliding:
             await self._objects.touch(id)
@@ -269,9 +267,10 @@ class AsyncMemory(AsyncNamespace):
         >>> asyncio.run(main())
         2
         """
-        given = check_mapping(values)
-        bodies = {self._space.id_of(key): self._json(value) for key, value in given.items()}
-        await self._objects.put_many(bodies, ttl=self._life.chosen(ttl), atomic=True)
+        codec, life = self._scope._codec, self._life.chosen(ttl)
+        bodies = bodies_of(self._space, check_mapping(values), codec)
+        with told_apart(self._space, bodies, codec):
+            await self._objects.put_many(bodies, ttl=life, atomic=True)
         return len(bodies)
 
     async def delete_many(self, keys: Iterable[str]) -> int:

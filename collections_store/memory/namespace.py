@@ -12,9 +12,10 @@ from typing import Any, Self
 from ..collection import Collection, Ttl
 from ..collection_options import Changes, Settings
 from ..operations import AS_IT_IS, Configure
-from .entries import Life, beside
+from .entries import Life
 from .keys import Space
 from .scope import REQUEST_TTL, Scope
+from .telling import beside
 from .values import to_json
 
 

@@ -17,9 +17,10 @@ from ..collection_async import AsyncCollection
 from ..collection_options import Changes, Settings
 from ..crossing_async import whole
 from ..operations import AS_IT_IS, Configure, Operation
-from .entries import Life, beside
+from .entries import Life
 from .keys import Space
 from .scope import REQUEST_TTL
+from .telling import beside
 from .values import to_json
 
 T = TypeVar("T")

@@ -106,20 +106,28 @@ def test_pop_raises_where_there_is_nothing(memory: Any) -> None:
 def test_errors_name_the_key_not_the_object(memory: Any, names: tuple[str, ...]) -> None:
     place = memory.namespace(*names) if names else memory
     place.put("there", 1)
+    where = f"in the memory {'/'.join(('memory__bot', *names))!r}"
     for key in ("a/b", "", "1:a/k"):
         for call in (place.pop, lambda key: place.change(key, len)):
             with pytest.raises(DocumentNotFound) as missing:
                 call(key)
             assert str(missing.value) == f"collection memory__bot: there is no object {key!r}"
             assert (missing.value.collection, missing.value.id) == ("memory__bot", key)
-            assert [note.replace("Async", "") for note in missing.value.__notes__] == [repr(place)]
+            assert missing.value.__notes__ == [where]
         with pytest.raises(VersionConflict, match=f": '{key}' should have version 7, ") as conflict:
             place.put(key, 1, if_version=7)
         told = conflict.value
         assert (told.id, told.expected, told.found) == (key, 7, None)
-        assert [note.replace("Async", "") for note in told.__notes__] == [repr(place)]
+        assert told.__notes__ == [where]
     with pytest.raises(VersionConflict, match="'there' should not be there, but it has version 1"):
         place.put("there", 2, if_absent=True)
+
+    def fail(_: Any) -> Any:
+        raise DocumentNotFound("others", "another's")
+
+    with pytest.raises(DocumentNotFound, match="collection others: .*another's") as missing:
+        place.change("there", fail)
+    assert not hasattr(missing.value, "__notes__")
 
 
 def test_numbers_are_added_to(memory: Any) -> None:
@@ -198,8 +206,10 @@ def test_many_are_written_read_and_deleted_at_once(memory: Any) -> None:
     assert memory.get_many(["b", "nobody", "", "b"]) == {"b": {2}, "": None}
     assert list(memory.get_many(["b", "a"])) == ["b", "a"]
     assert (memory.get_many([]), memory.get_many(iter(["a"]))) == ({}, {"a": 1})
-    with pytest.raises(InvalidBody):
-        memory.put_many({"a": 9, "c": object()})
+    for bad, where in ((object(), "c"), ({"x": [object()]}, "c.x.0"), ("a\0", "c")):
+        with pytest.raises(InvalidBody, match=f"at '{where}': ") as caught:
+            memory.put_many({"a": 9, "c": bad})
+        assert caught.value.path == where
     assert (memory.get("a"), memory.count()) == (1, 3)
     assert memory.delete_many(["a", "nobody", "a", ""]) == 2
     assert memory.keys() == ["b"]
@@ -898,6 +908,8 @@ def test_what_the_default_makes_stays_an_element_and_a_key(open_store: Opener) -
         for each in (bad, [bad], (bad,)):
             with pytest.raises(InvalidBody, match="'default' makes cannot be a key, or in a set"):
                 memory.put("k", each)
+    with pytest.raises(InvalidBody, match="at 'b': what the store's 'default' makes"):
+        memory.put_many({"a": 1, "b": {Card("hearts", 7)}})
     for bad in ({Card("hearts", 0), "hearts!"}, {Card("hearts", 0): 1, "hearts!": 2}):
         with pytest.raises(InvalidBody, match="'default' makes one of two"):
             memory.put("k", bad)

@@ -5,6 +5,7 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -195,6 +196,20 @@ def test_an_unchanged_echo_is_no_error(store: Any, value: Any) -> None:
     skills.save(S, "a", [public("x", value)])
     assert skills.save(S, "b", skills.load(S, "b")) == 0
     assert skills.save(S, "b", [public("x", value)]) == 0
+
+
+@pytest.mark.parametrize(("policy", "left"), [("creator", 2), ("anyone", 1), ("raise", 2)])
+def test_an_echo_of_what_was_changed_meanwhile(store: Any, policy: Any, left: int) -> None:
+    """Nothing tells it from a change, as a memory has no version. To leave it out is always safe."""
+    skills = store.skill_memory(policy=policy)
+    skills.save(S, "a", [public("x", 1)])
+    seen = skills.load(S, "b")
+    skills.save(S, "a", [public("x", 2)])
+    assert skills.save(S, "b", [private("mine", 1)]) == 1
+    assert skills.load(S, "b")[0] == public("x", 2)
+    with pytest.raises(NotTheCreator) if policy == "raise" else nullcontext():
+        skills.save(S, "b", seen)
+    assert skills.load(S, "a") == [public("x", left)]
 
 
 def test_an_echo_through_javascript_is_none_either(store: Any) -> None:
