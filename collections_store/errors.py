@@ -483,6 +483,8 @@ def shortened(value: object, limit: int = 80) -> str:
         text = repr(value)
     except RecursionError:
         return f"a {type(value).__name__} nested too deep to be shown"
+    except ValueError:  # Python spells no integer of more than 4,300 digits
+        return f"a {type(value).__name__} too large to be shown"
     return cut(text, limit)
 
 

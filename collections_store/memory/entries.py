@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ..change import Change
 from ..codec import Codec
@@ -15,12 +15,12 @@ from ..document import Document
 from ..errors import InvalidOption, shortened
 from ..expiry import read_ttl
 from ..filter import Filter
-from ..operations import Touch, Work
+from ..operations import FindAndDelete, FindIds, Touch, Work
 from ..options import check_flag
 from ..procedures import check_function
 from ..schema import now
 from .keys import Space
-from .values import Default, from_json, to_json
+from .values import Default, to_json, value_of
 
 ABSENT: Final = object()
 """Where there is no value, as opposed to None, which is one."""
@@ -42,8 +42,14 @@ class Entry:
 
 def entry_of(space: Space, document: Document) -> Entry:
     """Return an object of a namespace as its memory shows it."""
-    value = from_json(document.body)
-    return Entry(space.key_of(document.id), value, document.version, document.expires_at)
+    key = space.key_of(document.id)
+    return Entry(key, value_of(key, document.body), document.version, document.expires_at)
+
+
+def entries_of(space: Space, bodies: Mapping[str, Any]) -> dict[str, Any]:
+    """Return bodies under their ids as values under their keys."""
+    pairs = ((space.key_of(id), body) for id, body in bodies.items())
+    return {key: value_of(key, body) for key, body in pairs}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,31 @@ def touching(collection: str, ids: Iterable[str]) -> Work:
     return Work((collection,), lambda run: [run(each) for each in touches])
 
 
+def listing(collection: str, asked: dict[str, Any], limit: int | None) -> FindIds:
+    """Return the operation that reads ids, and no values."""
+    return FindIds(collection, Filter.parse(asked), limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Delete the value under a key and give it, `ABSENT` where there is none; what cannot be read is not
+    deleted.
+    """
+
+    collection: str
+    id: str
+    key: str
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Any) -> Any:
+        found = FindAndDelete(self.collection, Filter.parse({"$id": self.id}))(connection)
+        return ABSENT if found is None else value_of(self.key, found.body)
+
+    def nothing(self) -> Any:
+        return ABSENT
+
+
 def asking(space: Space, filter: Any, equals: Any, codec: Codec) -> Filter:
     """Return what is asked of the values of a namespace, a value as it is kept; raises `InvalidFilter`."""
     of_value = not isinstance(filter, str) or not filter.startswith("$") or filter[:5] == "$body"
@@ -103,15 +134,18 @@ def adding(key: str, by: Any) -> Callable[[Any], Any]:
 
     def add(value: Any) -> Any:
         _check_number(key, value)
-        return value + by
+        try:
+            return value + by
+        except OverflowError as error:
+            raise InvalidOption(key, f"the whole number is too large: {error}") from error
 
     return add
 
 
-def as_json(function: Any, default: Default) -> Callable[[Any], Any]:
+def as_json(key: str, function: Any, default: Default) -> Callable[[Any], Any]:
     """Return a function of values as one of JSON; raises `InvalidOption` for what cannot be called."""
     called = check_function(function)
-    return lambda json: to_json(called(from_json(json)), default)
+    return lambda json: to_json(called(value_of(key, json)), default)
 
 
 def check_mapping(values: Any) -> Mapping[str, Any]:
@@ -119,6 +153,16 @@ def check_mapping(values: Any) -> Mapping[str, Any]:
     if isinstance(values, Mapping):
         return values
     raise InvalidOption("values", f"{shortened(values)} is no mapping of keys to values")
+
+
+def check_given(ttl: Any) -> Any:
+    """Return a time to live that is one; raises `InvalidOption` for None, which would be the one it has."""
+    if ttl is None:
+        problem = (
+            "None is no time to live: give seconds, or math.inf; touch begins the one it has anew"
+        )
+        raise InvalidOption("ttl", problem)
+    return ttl
 
 
 def read_limit(limit: Any) -> int | None:
@@ -134,8 +178,9 @@ def seen_by(space: Space) -> Callable[[Change], Change]:
     """Return what shows a recorded change as a namespace's memory has it."""
 
     def seen(change: Change) -> Change:
-        body, before = from_json(change.body), from_json(change.before)
-        return replace(change, id=space.key_of(change.id), body=body, before=before)
+        key = space.key_of(change.id)
+        body, before = value_of(key, change.body), value_of(key, change.before)
+        return replace(change, id=key, body=body, before=before)
 
     return seen
 

@@ -43,7 +43,8 @@ def import_kdeps(memory: Memory, file: File) -> int:
     """Copy the memory that kdeps keeps in an SQLite file into a memory, in one transaction; returns how many values.
 
     Which version of kdeps wrote it is seen from its table: `items` (0.2 to 0.4), `records` (0.5 to 0.6), or `memory`
-    (from 1.9 on). Of several, the newest one has the value of a key. Raises as `import_opsdroid` does.
+    (from 1.9 on). Of several, the newest one has the value of a key. Raises as `import_opsdroid` does, and
+    `InvalidBody` where a row holds no text.
 
     >>> with Store("sqlite://") as store:
     ...     import_kdeps(store.memory("kdeps"), "memory.db")
@@ -58,8 +59,9 @@ def import_kdeps(memory: Memory, file: File) -> int:
         raise _no_table(file, f"none of the tables {wanted}", tables)
     values: dict[str, Any] = {}
     for table in found:
-        read = _kdeps_value if table == "memory" else str
-        values |= {key: read(value) for key, value in rows_of(file, table, _KDEPS[table], "value")}
+        for key, data in rows_of(file, table, _KDEPS[table], "value"):
+            text = _text(table, key, data)
+            values[key] = _kdeps_value(text) if table == "memory" else text
     return memory.put_many(values)
 
 
@@ -92,6 +94,14 @@ def _opsdroid_object(json: dict[str, Any]) -> Any:
         return _OPSDROID[kind](**fields)
     except (TypeError, ValueError):
         return json
+
+
+def _text(table: str, key: str, data: Any) -> str:
+    """Return text, also where it was written as bytes; raises `InvalidBody`."""
+    try:
+        return data if isinstance(data, str) else bytes.decode(data)
+    except (TypeError, UnicodeDecodeError) as error:
+        raise InvalidBody(f"{table}.{key}", f"the row holds no text: {error}") from error
 
 
 def _kdeps_value(text: str) -> Any:

@@ -54,20 +54,23 @@ class Space:
     def keys(self, prefix: str = "", after: str | None = None) -> dict[str, Any]:
         """Return the filter of the keys of this namespace that begin so, past a key."""
         first = self.id_of(prefix, "prefix")
-        past = {} if after is None else {"$gt": self.id_of(after, "after")}
-        return {"$id": {"$gte": first, **past, "$lt": _following(first)}}
+        begin = {"$gte": first}
+        if after is not None and (past := self.id_of(after, "after")) >= first:
+            begin = {"$gt": past}
+        return {"$id": {**begin, "$lt": _following(first)}}
 
     def everything(self) -> dict[str, Any]:
         """Return the filter of the keys of this namespace and of all within it."""
         return {"$id": {"$gte": f"{self.path}{_KEY}", "$lt": f"{self.path}:"}}
 
     def _with(self, names: tuple[Any, ...], kind: str) -> Space:
+        option = "session" if kind == _SESSION else "namespace"
         if not names:
-            raise InvalidOption("namespace", "give it a name")
+            raise InvalidOption(option, "give it a name")
         path = self.path
         for name in names:
-            plain = _joined("namespace", "", name)
-            path = _joined("namespace", f"{path}{len(plain)}{kind}", plain)
+            plain = _joined(option, "", name)
+            path = _joined(option, f"{path}{len(plain)}{kind}", plain)
         return Space(path, (*self.names, *map(str.__str__, names)))
 
 

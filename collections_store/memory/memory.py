@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ..change import Wanted
 from ..change_stream import ChangeStream
-from ..collection import Collection, Ttl
-from ..collection_options import Changes, Settings
-from ..errors import DocumentNotFound
-from ..operations import AS_IT_IS, Configure
+from ..collection import Ttl
 from ..watching import Watching, check_bell
 from .entries import (
     ABSENT,
-    Life,
+    Take,
     adding,
     as_json,
     asking,
+    check_given,
     check_mapping,
+    entries_of,
     entry_of,
     left,
+    listing,
     read_limit,
     seen_by,
     touching,
 )
-from .keys import Space
-from .scope import REQUEST_TTL, Entries, Scope, Strings
-from .values import from_json, to_json
+from .namespace import Namespace
+from .scope import Entries, Strings
+from .telling import bodies_of, missing, named, told_apart
+from .values import from_json, value_of
 
 
-class Memory:
+class Memory(Namespace):
     """Values under keys, in namespaces: `store.memory("bot")`.
 
     A key is text, a value is JSON or one of Python's types `datetime` (with its zone), `date`, `time`, `timedelta`,
@@ -53,75 +50,6 @@ class Memory:
     ...     room.get("topic")["since"].year, room.get("nothing", "of the kind")
     (2026, 'of the kind')
     """
-
-    def __init__(
-        self,
-        scope: Scope,
-        collection: str,
-        space: Space = Space(),  # noqa: B008 - it is frozen
-        life: Life = Life(),  # noqa: B008 - so is this
-    ) -> None:
-        self._scope, self._space, self._life = scope, space, life
-        self._objects = Collection(scope.run, scope._codec, collection, scope._bell)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({'/'.join((self._objects.name, *self._space.names))!r})"
-
-    def __enter__(self) -> Self:
-        self._life.check_end()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.end()
-
-    def namespace(self, *names: str) -> Memory:
-        """Return the memory of a namespace in this one; `namespace("a", "b")` is that of "b" in "a".
-
-        >>> with Store("sqlite://") as store:
-        ...     store.memory("bot").namespace("room", "42")
-        Memory('memory__bot/room/42')
-        """
-        return self._at(self._space.within(*names), replace(self._life, ends=False))
-
-    def session(self, id: str, *, ttl: Ttl = None, sliding: bool = False) -> Memory:
-        """Return the memory of a session, which no namespace is the same as. What is written there lives for
-        `ttl`; with `sliding`, it begins its time anew whenever it is read by its key, or changed. Without a
-        `ttl` it lives as it does in what the session is in. The end of `with`, or `end`, clears it.
-
-        >>> with Store("sqlite://") as store:
-        ...     with store.memory("bot").session("ada", ttl=1800, sliding=True) as session:
-        ...         version = session.put("cart", ["tea"])
-        ...     store.memory("bot").session("ada").get("cart", "nothing")
-        'nothing'
-        """
-        return self._at(self._space.session(id), self._life.of_session(ttl, sliding))
-
-    def request(self) -> Memory:
-        """Return a memory of its own, for one request: `with memory.request() as session:`. Should the process
-        be killed before its end, it lives for a day.
-
-        >>> with Store("sqlite://") as store, store.memory("bot").request() as session:
-        ...     version = session.put("step", 1)
-        ...     session.get("step")
-        1
-        """
-        return self.session(secrets.token_hex(16), ttl=REQUEST_TTL)
-
-    def end(self) -> int:
-        """Delete all that is in this memory, and in the namespaces and sessions within it; returns how many
-        values.
-
-        >>> with Store("sqlite://") as store:
-        ...     version = store.memory("bot").namespace("room").put("topic", "tea")
-        ...     store.memory("bot").end()
-        1
-        """
-        return self._objects.delete_many(self._space.everything()).deleted_count
 
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value under a key, or `default` where there is none; 0, "", None and False are values.
@@ -147,7 +75,7 @@ class Memory:
             return False, None
         if self._life.sliding:
             self._objects.touch(id)
-        return True, from_json(body)
+        return True, value_of(key, body)
 
     def put(
         self,
@@ -167,7 +95,8 @@ class Memory:
         """
         life = self._life.chosen(ttl)
         how: dict[str, Any] = {"ttl": life, "if_absent": if_absent, "if_version": if_version}
-        return self._objects.put(self._space.id_of(key), self._json(value), **how)
+        with named(self._objects.name, self._space, key):
+            return self._objects.put(self._space.id_of(key), self._json(value), **how)
 
     def delete(self, key: str, default: Any = None) -> Any:
         """Delete the value under a key, and return it; `default` where there is none.
@@ -177,8 +106,8 @@ class Memory:
         ...     store.memory("bot").delete("name"), store.memory("bot").delete("name", "nobody")
         ('Ada', 'nobody')
         """
-        found = self._objects.find_one_and_delete({"$id": self._space.id_of(key)})
-        return default if found is None else from_json(found.body)
+        found = self._scope.run(Take(self._objects.name, self._space.id_of(key), key))
+        return default if found is ABSENT else found
 
     def pop(self, key: str) -> Any:
         """Delete the value under a key, and return it; raises `DocumentNotFound`, a `KeyError`, where there is
@@ -191,7 +120,7 @@ class Memory:
         """
         value = self.delete(key, ABSENT)
         if value is ABSENT:
-            raise DocumentNotFound(self._objects.name, self._space.id_of(key))
+            raise missing(self._objects.name, self._space, key)
         return value
 
     def increment(self, key: str, by: float = 1, initial: float = 0) -> Any:
@@ -214,8 +143,9 @@ class Memory:
         {'Ada'}
         """
         begun = default if default is ... else self._json(default)
-        id, changed = self._space.id_of(key), as_json(function, self._scope._codec.default)
-        body = self._objects.change(id, changed, default=begun, ttl=self._life.ttl)
+        id, changed = self._space.id_of(key), as_json(key, function, self._scope._codec.default)
+        with named(self._objects.name, self._space, key):
+            body = self._objects.change(id, changed, default=begun, ttl=self._life.ttl)
         if self._life.sliding:
             self._objects.touch(id)
         return from_json(body)
@@ -231,7 +161,8 @@ class Memory:
         ...     store.memory("bot").keys("user/"), store.memory("bot").keys(limit=2, after="room/1")
         (['user/ada', 'user/bob'], ['user/ada', 'user/bob'])
         """
-        return [each.key for each in self.items(prefix, after=after, limit=limit)]
+        asked = listing(self._objects.name, self._space.keys(prefix, after), read_limit(limit))
+        return [self._space.key_of(id) for id in self._scope.run(asked)]
 
     def items(
         self, prefix: str = "", *, after: str | None = None, limit: int | None = 100
@@ -292,7 +223,7 @@ class Memory:
         found = self._objects.get_many(self._space.ids_of(keys))
         if found and self._life.sliding:
             self._scope.run(touching(self._objects.name, found))
-        return {self._space.key_of(id): from_json(body) for id, body in found.items()}
+        return entries_of(self._space, found)
 
     def put_many(self, values: Mapping[str, Any], *, ttl: Ttl = None) -> int:
         """Write values under their keys, all or none; returns how many.
@@ -301,9 +232,10 @@ class Memory:
         ...     store.memory("bot").put_many({"a": 1, "b": 2})
         2
         """
-        given = check_mapping(values)
-        bodies = {self._space.id_of(key): self._json(value) for key, value in given.items()}
-        self._objects.put_many(bodies, ttl=self._life.chosen(ttl), atomic=True)
+        codec, life = self._scope._codec, self._life.chosen(ttl)
+        bodies = bodies_of(self._space, check_mapping(values), codec)
+        with told_apart(self._space, bodies, codec):
+            self._objects.put_many(bodies, ttl=life, atomic=True)
         return len(bodies)
 
     def delete_many(self, keys: Iterable[str]) -> int:
@@ -332,7 +264,7 @@ class Memory:
         ...     store.memory("bot").expire("name", ttl=60)
         True
         """
-        return self._objects.touch(self._space.id_of(key), ttl=ttl)
+        return self._objects.touch(self._space.id_of(key), ttl=check_given(ttl))
 
     def ttl(self, key: str) -> float | None:
         """Return for how many seconds a value will live; infinity: for ever; None: there is none.
@@ -361,38 +293,3 @@ class Memory:
         wanted, how = Wanted.parse(self._space.keys(prefix), None, codec), seen_by(self._space)
         watching = Watching(self._objects.name, wanted, after=after, timeout=timeout, shown=how)
         return ChangeStream(self._scope.run, bell, watching)
-
-    def configure(
-        self, *, changes: Changes = None, changes_kept: int | None = None, changes_ttl: Ttl = None
-    ) -> None:
-        """Have the changes of this memory, and of all namespaces in it, recorded for `watch`: see
-        `Store.get_sync_collection`.
-
-        >>> with Store("sqlite://") as store:
-        ...     store.memory("bot").configure(changes="after", changes_kept=1000)
-        """
-        kept: dict[str, Any] = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
-        settings = Settings.parse(ttl=None, sliding=None, changes=changes, **kept)
-        if settings != AS_IT_IS:
-            self._scope.run(Configure(self._objects.name, settings))
-
-    @contextmanager
-    def transaction(self) -> Iterator[Memory]:
-        """Return a context in which several verbs take place as one, or not at all: see
-        `Store.transaction`.
-
-        >>> with Store("sqlite://") as store:
-        ...     with store.memory("bot").transaction() as memory:
-        ...         version = memory.put("a", 1)
-        ...         version = memory.put("b", 2)
-        ...     store.memory("bot").count()
-        2
-        """
-        with self._scope.transaction() as tx:
-            yield Memory(tx, self._objects.name, self._space, self._life)
-
-    def _at(self, space: Space, life: Life) -> Memory:
-        return Memory(self._scope, self._objects.name, space, life)
-
-    def _json(self, value: Any) -> Any:
-        return to_json(value, self._scope._codec.default)

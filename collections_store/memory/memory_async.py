@@ -2,58 +2,38 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from inspect import isawaitable
+from typing import Any
 
-from ..bell import Bell
 from ..change import Wanted
 from ..change_stream_async import AsyncChangeStream
-from ..codec import Codec
 from ..collection import Ttl
-from ..collection_async import AsyncCollection
-from ..collection_options import Changes, Settings
-from ..errors import DocumentNotFound
-from ..operations import AS_IT_IS, Configure, Operation
+from ..procedures import check_function
 from ..watching import Watching, check_bell
 from .entries import (
     ABSENT,
-    Life,
+    Take,
     adding,
-    as_json,
     asking,
+    check_given,
     check_mapping,
+    entries_of,
     entry_of,
     left,
+    listing,
     read_limit,
     seen_by,
     touching,
 )
-from .keys import Space
-from .scope import REQUEST_TTL, Entries, Strings
-from .values import from_json, to_json
-
-T = TypeVar("T")
-
-
-class AsyncScope(Protocol):
-    """What runs operations, and hands out transactions: a store, or a transaction."""
-
-    _codec: Codec
-    _bell: Bell | None
-
-    async def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result."""
-
-    def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """Return the context of a transaction, or of a part of one."""
+from .namespace_async import AsyncNamespace
+from .scope import Entries, Strings
+from .telling import bodies_of, missing, named, told_apart
+from .values import Default, from_json, to_json, value_of
 
 
-class AsyncMemory:
+class AsyncMemory(AsyncNamespace):
     """Values under keys, in namespaces: `store.memory("bot")`.
 
     A key is text, a value is JSON or one of Python's types `datetime` (with its zone), `date`, `time`, `timedelta`,
@@ -73,83 +53,6 @@ class AsyncMemory:
     >>> asyncio.run(main())
     (2026, 'of the kind')
     """
-
-    def __init__(
-        self,
-        scope: AsyncScope,
-        collection: str,
-        space: Space = Space(),  # noqa: B008 - it is frozen
-        life: Life = Life(),  # noqa: B008 - so is this
-    ) -> None:
-        self._scope, self._space, self._life = scope, space, life
-        self._objects = AsyncCollection(scope.run, scope._codec, collection, scope._bell)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({'/'.join((self._objects.name, *self._space.names))!r})"
-
-    async def __aenter__(self) -> Self:
-        self._life.check_end()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.end()
-
-    def namespace(self, *names: str) -> AsyncMemory:
-        """Return the memory of a namespace in this one; `namespace("a", "b")` is that of "b" in "a".
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return store.memory("bot").namespace("room", "42")
-        >>> asyncio.run(main())
-        AsyncMemory('memory__bot/room/42')
-        """
-        return self._at(self._space.within(*names), replace(self._life, ends=False))
-
-    def session(self, id: str, *, ttl: Ttl = None, sliding: bool = False) -> AsyncMemory:
-        """Return the memory of a session, which no namespace is the same as. What is written there lives for
-        `ttl`; with `sliding`, it begins its time anew whenever it is read by its key, or changed. Without a
-        `ttl` it lives as it does in what the session is in. The end of `with`, or `end`, clears it.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         async with store.memory("bot").session("ada", ttl=1800, sliding=True) as session:
-        ...             version = await session.put("cart", ["tea"])
-        ...         return await store.memory("bot").session("ada").get("cart", "nothing")
-        >>> asyncio.run(main())
-        'nothing'
-        """
-        return self._at(self._space.session(id), self._life.of_session(ttl, sliding))
-
-    def request(self) -> AsyncMemory:
-        """Return a memory of its own, for one request: `with memory.request() as session:`. Should the process
-        be killed before its end, it lives for a day.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store, store.memory("bot").request() as session:
-        ...         version = await session.put("step", 1)
-        ...         return await session.get("step")
-        >>> asyncio.run(main())
-        1
-        """
-        return self.session(secrets.token_hex(16), ttl=REQUEST_TTL)
-
-    async def end(self) -> int:
-        """Delete all that is in this memory, and in the namespaces and sessions within it; returns how many
-        values.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         version = await store.memory("bot").namespace("room").put("topic", "tea")
-        ...         return await store.memory("bot").end()
-        >>> asyncio.run(main())
-        1
-        """
-        return (await self._objects.delete_many(self._space.everything())).deleted_count
 
     async def get(self, key: str, default: Any = None) -> Any:
         """Return the value under a key, or `default` where there is none; 0, "", None and False are values.
@@ -179,7 +82,7 @@ class AsyncMemory:
             return False, None
         if self._life.sliding:
             await self._objects.touch(id)
-        return True, from_json(body)
+        return True, value_of(key, body)
 
     async def put(
         self,
@@ -201,7 +104,8 @@ class AsyncMemory:
         """
         life = self._life.chosen(ttl)
         how: dict[str, Any] = {"ttl": life, "if_absent": if_absent, "if_version": if_version}
-        return await self._objects.put(self._space.id_of(key), self._json(value), **how)
+        with named(self._objects.name, self._space, key):
+            return await self._objects.put(self._space.id_of(key), self._json(value), **how)
 
     async def delete(self, key: str, default: Any = None) -> Any:
         """Delete the value under a key, and return it; `default` where there is none.
@@ -213,8 +117,8 @@ class AsyncMemory:
         >>> asyncio.run(main())
         ('Ada', 'nobody')
         """
-        found = await self._objects.find_one_and_delete({"$id": self._space.id_of(key)})
-        return default if found is None else from_json(found.body)
+        found = await self._scope.run(Take(self._objects.name, self._space.id_of(key), key))
+        return default if found is ABSENT else found
 
     async def pop(self, key: str) -> Any:
         """Delete the value under a key, and return it; raises `DocumentNotFound`, a `KeyError`, where there is
@@ -229,7 +133,7 @@ class AsyncMemory:
         """
         value = await self.delete(key, ABSENT)
         if value is ABSENT:
-            raise DocumentNotFound(self._objects.name, self._space.id_of(key))
+            raise missing(self._objects.name, self._space, key)
         return value
 
     async def increment(self, key: str, by: float = 1, initial: float = 0) -> Any:
@@ -256,8 +160,9 @@ class AsyncMemory:
         {'Ada'}
         """
         begun = default if default is ... else self._json(default)
-        id, changed = self._space.id_of(key), as_json(function, self._scope._codec.default)
-        body = await self._objects.change(id, changed, default=begun, ttl=self._life.ttl)
+        id, changed = self._space.id_of(key), _as_json(key, function, self._scope._codec.default)
+        with named(self._objects.name, self._space, key):
+            body = await self._objects.change(id, changed, default=begun, ttl=self._life.ttl)
         if self._life.sliding:
             await self._objects.touch(id)
         return from_json(body)
@@ -275,7 +180,8 @@ class AsyncMemory:
         >>> asyncio.run(main())
         (['user/ada', 'user/bob'], ['user/ada', 'user/bob'])
         """
-        return [each.key for each in await self.items(prefix, after=after, limit=limit)]
+        asked = listing(self._objects.name, self._space.keys(prefix, after), read_limit(limit))
+        return [self._space.key_of(id) for id in await self._scope.run(asked)]
 
     async def items(
         self, prefix: str = "", *, after: str | None = None, limit: int | None = 100
@@ -350,7 +256,7 @@ class AsyncMemory:
         found = await self._objects.get_many(self._space.ids_of(keys))
         if found and self._life.sliding:
             await self._scope.run(touching(self._objects.name, found))
-        return {self._space.key_of(id): from_json(body) for id, body in found.items()}
+        return entries_of(self._space, found)
 
     async def put_many(self, values: Mapping[str, Any], *, ttl: Ttl = None) -> int:
         """Write values under their keys, all or none; returns how many.
@@ -361,9 +267,10 @@ class AsyncMemory:
         >>> asyncio.run(main())
         2
         """
-        given = check_mapping(values)
-        bodies = {self._space.id_of(key): self._json(value) for key, value in given.items()}
-        await self._objects.put_many(bodies, ttl=self._life.chosen(ttl), atomic=True)
+        codec, life = self._scope._codec, self._life.chosen(ttl)
+        bodies = bodies_of(self._space, check_mapping(values), codec)
+        with told_apart(self._space, bodies, codec):
+            await self._objects.put_many(bodies, ttl=life, atomic=True)
         return len(bodies)
 
     async def delete_many(self, keys: Iterable[str]) -> int:
@@ -398,7 +305,7 @@ class AsyncMemory:
         >>> asyncio.run(main())
         True
         """
-        return await self._objects.touch(self._space.id_of(key), ttl=ttl)
+        return await self._objects.touch(self._space.id_of(key), ttl=check_given(ttl))
 
     async def ttl(self, key: str) -> float | None:
         """Return for how many seconds a value will live; infinity: for ever; None: there is none.
@@ -432,41 +339,15 @@ class AsyncMemory:
         watching = Watching(self._objects.name, wanted, after=after, timeout=timeout, shown=how)
         return AsyncChangeStream(self._scope.run, bell, watching)
 
-    async def configure(
-        self, *, changes: Changes = None, changes_kept: int | None = None, changes_ttl: Ttl = None
-    ) -> None:
-        """Have the changes of this memory, and of all namespaces in it, recorded for `watch`: see
-        `Store.get_sync_collection`.
 
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         await store.memory("bot").configure(changes="after", changes_kept=1000)
-        >>> asyncio.run(main())
-        """
-        kept: dict[str, Any] = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
-        settings = Settings.parse(ttl=None, sliding=None, changes=changes, **kept)
-        if settings != AS_IT_IS:
-            await self._scope.run(Configure(self._objects.name, settings))
+def _as_json(key: str, function: Any, default: Default) -> Callable[[Any], Any]:
+    """Return a function of values, or what awaits one, as one of JSON; raises `InvalidOption` for what cannot be
+    called.
+    """
+    called = check_function(function)
 
-    @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncMemory]:
-        """Return a context in which several verbs take place as one, or not at all: see
-        `Store.transaction`.
+    async def changed(json: Any) -> Any:
+        result = called(value_of(key, json))
+        return to_json(await result if isawaitable(result) else result, default)
 
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         async with store.memory("bot").transaction() as memory:
-        ...             version = await memory.put("a", 1)
-        ...             version = await memory.put("b", 2)
-        ...         return await store.memory("bot").count()
-        >>> asyncio.run(main())
-        2
-        """
-        async with self._scope.transaction() as tx:
-            yield AsyncMemory(tx, self._objects.name, self._space, self._life)
-
-    def _at(self, space: Space, life: Life) -> AsyncMemory:
-        return AsyncMemory(self._scope, self._objects.name, space, life)
-
-    def _json(self, value: Any) -> Any:
-        return to_json(value, self._scope._codec.default)
+    return changed

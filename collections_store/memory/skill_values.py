@@ -16,7 +16,7 @@ from ..codec import Codec, decode
 from ..document import Document, check_id
 from ..errors import InvalidBody, InvalidId, InvalidOption, NotTheCreator, shortened
 from ..values import equal, identical
-from .values import from_json, to_json
+from .values import to_json, value_of
 
 Policy: TypeAlias = Literal["creator", "anyone", "raise"]
 PRIVATE: Final = "PRIVATE"
@@ -38,8 +38,8 @@ class Skill:
     name: str
 
     def __post_init__(self) -> None:
-        check_named("session", self.session)
-        check_named("skill", self.name)
+        object.__setattr__(self, "session", check_named("session", self.session))
+        object.__setattr__(self, "name", check_named("skill", self.name))
 
     def id_of(self, scope: str, name: str, session_id: str | None) -> str:
         """Return the id of the memory that is this to the skill: one that is PUBLIC is so to all."""
@@ -115,7 +115,7 @@ def shown(document: Document, model: Callable[..., Any] | None) -> Any:
     """Return a memory as a skill has it: a dict, or what a class makes of its parts."""
     body = document.body
     parts = {name: body[name] for name in _PARTS}
-    return (model or dict)(**{**parts, "value": from_json(body["value"])})
+    return (model or dict)(**{**parts, "value": value_of(body["name"], body["value"])})
 
 
 def header_of(session: str) -> str:
@@ -151,9 +151,9 @@ def part_of(memory: Any, name: str) -> Any:
 
 
 def check_named(option: str, id: Any) -> str:
-    """Return the id of a session or a skill; raises `InvalidOption`."""
+    """Return the id of a session or a skill, whatever kind of text; raises `InvalidOption`."""
     try:
-        return check_id(id)
+        return str.__str__(check_id(id))
     except InvalidId as error:
         raise InvalidOption(option, str(error)) from error
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..collection import Ttl
-from .memory_async import AsyncScope
+from .namespace_async import AsyncScope
 from .skill_saving import Keeping
 from .skill_values import Policy
 from .skills import COLLECTION

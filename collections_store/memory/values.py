@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta, tzinfo
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
 from typing import Any, Final, TypeAlias
@@ -22,6 +22,7 @@ from ..errors import InvalidBody
 Default: TypeAlias = Callable[[Any], Any] | None
 _MARK: Final = "$"
 _LARGEST: Final = 2**63
+_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def to_json(value: Any, default: Default = None, depth: int = 0) -> Any:
@@ -39,9 +40,12 @@ def to_json(value: Any, default: Default = None, depth: int = 0) -> Any:
     if kind in _SCALARS:
         tag, encode = _SCALARS[kind]
         encoded = encode(value)
+        if encoded is None:
+            return _foreign(value, default, depth)
         return encoded if encoded is value else {tag: encoded}
     if kind in _GROUPS:
-        return {_GROUPS[kind]: _sorted(value, default, depth + 2)}
+        made = {_GROUPS[kind]: _sorted(value, default, depth + 2)}
+        return made if kind is tuple or default is None else _unique(made, value)
     if isinstance(value, dict):
         return _of_dict(value, default, depth + 1)
     if isinstance(value, list):
@@ -66,29 +70,62 @@ def from_json(json: Any) -> Any:
     return {_unmarked(key): from_json(each) for key, each in json.items()}
 
 
+def value_of(key: str, json: Any) -> Any:
+    """Return the value that is kept under a key; raises `InvalidBody` for what was written by hand, or where there
+    is another database of zones.
+    """
+    try:
+        return from_json(json)
+    except Exception as error:
+        problem = f"it cannot be read: {type(error).__name__}: {error}. It stays as it is"
+        raise InvalidBody(key, problem) from error
+
+
 def _of_dict(value: dict[Any, Any], default: Default, depth: int) -> Any:
-    if all(type(key) is str for key in value):
+    if all(type(key) is str or _is_text(key) for key in value):
         return {_marked(key): to_json(each, default, depth) for key, each in value.items()}
     within = depth + 2
     pairs = ([to_json(each, default, within) for each in pair] for pair in value.items())
-    return {"$map": list(pairs)}
+    made = {"$map": list(pairs)}
+    return made if default is None else _unique(made, value)
 
 
 def _foreign(value: Any, default: Default, depth: int) -> Any:
     """Return what the store's function makes of a value: a value too, and so never taken for a tag."""
-    if default is None or (isinstance(value, str | int | float) and not isinstance(value, Enum)):
-        return (
-            value  # the store's codec refuses it, or takes it for the text or the number that it is
-        )
+    if not isinstance(value, Enum):
+        for kind, plain in _PLAINLY.items():
+            if isinstance(value, kind):
+                return to_json(plain(value))
+    if default is None:
+        return value  # the codec refuses it, and tells where it is
     try:
         made = default(value)
     except TypeError:
-        return value  # the codec tells where it is, and what the function said
+        return value  # the codec tells what the function said, too
     return to_json(made, default, depth + 1)
 
 
+def _unique(made: Any, value: set[Any] | frozenset[Any] | dict[Any, Any]) -> Any:
+    """Return a set or a dict as JSON if it can be read: raises `InvalidBody` if the store's function made of
+    its elements or keys what cannot be one, or the same of two.
+    """
+    try:
+        count = len(from_json(made))
+    except TypeError as error:
+        problem = f"what the store's 'default' makes cannot be a key, or in a set: {error}"
+        raise InvalidBody("", problem) from error
+    if count < len(value):
+        raise InvalidBody("", "the store's 'default' makes one of two keys, or elements of a set")
+    return made
+
+
+def _is_text(key: Any) -> bool:
+    return isinstance(key, str) and not isinstance(key, Enum)
+
+
 def _marked(key: str) -> str:
-    return _MARK + key if key.startswith(_MARK) else key
+    plain = str.__str__(key)
+    return _MARK + plain if plain.startswith(_MARK) else plain
 
 
 def _unmarked(key: str) -> str:
@@ -101,17 +138,24 @@ def _sorted(value: Any, default: Default, depth: int) -> list[Any]:
     return found if isinstance(value, tuple) else sorted(found, key=repr)
 
 
-def _zone(zone: tzinfo | None) -> str | None:
-    return zone.key if isinstance(zone, ZoneInfo) else None
+def _moment(value: datetime | time) -> list[Any] | None:
+    """Return local time with its offset, the name of its zone if it has one, and which of two it is; None:
+    of its zone nothing would come back. Python does not read all offsets that are no whole seconds: those are
+    there in microseconds, too.
+    """
+    zone: str | int | None = value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) else None
+    if zone is None and value.tzinfo is not None:
+        offset = value.utcoffset()
+        if offset is None:
+            return None
+        zone = offset // _MICROSECOND if offset.microseconds else None
+    return [value.isoformat(), zone, value.fold]
 
 
-def _moment(value: datetime | time) -> list[Any]:
-    """Return local time with its offset, the name of its zone if it has one, and which of two it is."""
-    return [value.isoformat(), _zone(value.tzinfo), value.fold]
-
-
-def _with_zone(value: Any, zone: str | None, fold: int) -> Any:
-    if zone is not None:
+def _with_zone(value: Any, zone: str | int | None, fold: int) -> Any:
+    if isinstance(zone, int):
+        value = value.replace(tzinfo=timezone(zone * _MICROSECOND))
+    elif zone is not None:
         value = value.replace(tzinfo=ZoneInfo(zone))
     return value.replace(fold=fold)
 
@@ -136,6 +180,12 @@ def _float(value: float) -> float | str:
 
 
 _PLAIN: Final = frozenset({type(None), bool, str})
+_PLAINLY: Final[dict[type, Callable[[Any], Any]]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+}
+"""What a value of a subclass of these is taken for."""
 _GROUPS: Final[dict[type, str]] = {tuple: "$tuple", set: "$set", frozenset: "$frozenset"}
 _SCALARS: Final[dict[type, tuple[str, Callable[[Any], Any]]]] = {
     int: ("$integer", _integer),

@@ -84,6 +84,31 @@ class FindPage:
 
 
 @dataclass(frozen=True, slots=True)
+class FindIds:
+    """Read the ids of the objects that match, in their order, and no body that is not asked for."""
+
+    collection: str
+    filter: Filter
+    limit: int | None = None
+    WRITES: ClassVar = False
+    SINGLE: ClassVar = True
+
+    def __call__(self, connection: Connection) -> list[str]:
+        query = connection.collection(self.collection).ids(self.filter)
+        if query.residual:
+            with connection.transaction(write=False):
+                found = matching(connection, self.collection, self.filter)
+                return sorted(document.id for _, document in found)[: self.limit]
+        limit = NO_LIMIT if self.limit is None else self.limit
+        return [
+            id for (id,) in connection.rows(query.sql, query.parameters(self.filter, limit=limit))
+        ]
+
+    def nothing(self) -> list[str]:
+        return []
+
+
+@dataclass(frozen=True, slots=True)
 class Count:
     """Tell how many objects match."""
 

@@ -74,7 +74,7 @@ class Statements:
         self._select_cached, self._count_cached = cached(self._select), cached(self._count)
         self._delete_cached, self._distinct_cached = cached(self._delete), cached(self._distinct)
         self._apart_cached, self._wrong_cached = cached(self._select_apart), cached(self._wrong)
-        self._group_cached = cached(self._group)
+        self._group_cached, self._ids_cached = cached(self._group), cached(self._ids)
         self._doubt_cached, self._with_array_cached = cached(self._doubt), cached(self._with_array)
 
     def select(
@@ -115,6 +115,10 @@ class Statements:
     def count(self, filter: Filter, *, plain: bool = True) -> Query:
         """Give the number of rows and, if `doubtful`, first whether it is wrong."""
         return self._count_cached(*self._shape(filter), plain)
+
+    def ids(self, filter: Filter) -> Query:
+        """Give the ids of rows, in order, `:limit` at most."""
+        return self._ids_cached(*self._shape(filter))
 
     def doubt(self, filter: Filter) -> Query | None:
         """Tell whether `delete` would be wrong in plain words; None: it is not."""
@@ -286,6 +290,12 @@ class Statements:
         gone = rows.where(*where.asked, self.table.c.seq.in_(expired)).scalar_subquery()
         some_gone = sa.case((sa.exists(expired), gone), else_=nothing)
         return rows.where(*where.asked).scalar_subquery() - some_gone
+
+    def _ids(self, shape: Condition, implied: Implied) -> Query:
+        where = self._where(shape, implied, plain=False)
+        statement = sa.select(self.table.c.id).where(*where.clauses).order_by(self.table.c.id)
+        limited = statement.limit(number("limit")).offset(ZERO)
+        return Query(self._sql(limited), where.bind, where.residual)
 
     def _doubt(self, shape: Condition, implied: Implied) -> Query | None:
         where = self._where(shape, implied, plain=True)

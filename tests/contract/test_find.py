@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from collections_store import Filter, InvalidFilter, Path
+from collections_store.operations import FindIds
 
 BODIES: dict[str, Any] = {
     "one": {"a": 1},
@@ -196,3 +197,27 @@ def test_a_filter_is_a_value(filled: Any) -> None:
     assert str(Filter.parse("a", {"$x": 1})) == "{'a': {'$eq': {'$x': 1}}}"
     assert filled.find(asked) == filled.find("a", 1)
     assert filled.find(Path("a"), 1) == filled.find("a", 1)
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        {},
+        {"$id": {"$gte": "b", "$lt": "d"}},
+        {"n": {"$gt": 1}},
+        {"name": {"$regex": "^(x|y)+$"}},
+        {"$jsonSchema": {"required": ["n"], "properties": {"n": {"multipleOf": 2}}}},
+        {"n": "nobody"},
+    ],
+)
+def test_ids_are_found_in_their_order(store: Any, filter: Any) -> None:
+    """Whether SQL or the matcher tells which."""
+    asked = Filter.parse(filter)
+    assert store.run(FindIds("things", asked)) == []
+    store["things"].put("old", {"n": 2, "name": "xyx"}, ttl=0.000_001)
+    for number, id in enumerate(["e", "b", "\U0001f600", "\uffff", "d", "a", "c", "B"]):
+        store["things"].put(id, {"n": number, "name": "xy" * (number % 3)})
+    expected = sorted(each.id for each in store["things"].find(filter))
+    assert store.run(FindIds("things", asked)) == expected
+    for limit in (1, 2, 3, 100):
+        assert store.run(FindIds("things", asked, limit)) == expected[:limit]

@@ -5,7 +5,7 @@ import math
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
@@ -24,9 +24,11 @@ from collections_store import (
     InvalidBody,
     InvalidOption,
     Store,
+    StoreClosed,
     VersionConflict,
 )
 from collections_store.memory import Entry
+from collections_store.memory.keys import Space
 
 HOSTILE = [
     *("", " ", "a", "A", "é", "e\u0301", "0", "1", "007", "3:abc", "3;abc", "1/x", "/", "//", ":", ";"),
@@ -34,6 +36,9 @@ HOSTILE = [
     *("'; DROP TABLE x; --", "\n", "\t", "\x01", "\x7f", "\u200b", "\ufffe", "\uffff", "😀", "\U0010ffff"),
     *("\U0010ffff\U0010ffff", "a\U0010ffff", "a\U0010ffffb", "\ud7ff", "\ue000", "null", "None", "x" * 1999),
 ]  # fmt: skip
+
+
+LARGE = pytest.param(10**5000, id="large")  # Python does not spell it
 
 
 class Boom(Exception):
@@ -74,12 +79,55 @@ def test_put_tells_the_version_and_minds_it(memory: Any) -> None:
     assert [(each.key, each.version) for each in memory.items()] == [("k", 4), ("new", 1)]
 
 
+def test_to_ask_for_what_is_not_there_makes_nothing(memory: Any, store: Any) -> None:
+    assert memory.delete("k", 7) == memory.get("k", 7) == 7
+    assert (memory.keys(), memory.items(), memory.count(), memory.find()) == ([], [], 0, [])
+    assert (memory.get_many(["k"]), memory.delete_many(["k"]), memory.clear(), memory.end()) == (
+        {},
+        0,
+        0,
+        0,
+    )
+    assert (memory.touch("k"), memory.expire("k", 1), memory.ttl("k")) == (False, False, None)
+    with memory.request():
+        pass
+    assert list(store.collections()) == []
+
+
 def test_pop_raises_where_there_is_nothing(memory: Any) -> None:
     memory.put("k", None)
     assert memory.pop("k") is None
     with pytest.raises(KeyError) as caught:
         memory.pop("k")
     assert isinstance(caught.value, DocumentNotFound)
+
+
+@pytest.mark.parametrize("names", [(), ("room", "42"), ("", "1:a/")])
+def test_errors_name_the_key_not_the_object(memory: Any, names: tuple[str, ...]) -> None:
+    place = memory.namespace(*names) if names else memory
+    place.put("there", 1)
+    where = f"in the memory {'/'.join(('memory__bot', *names))!r}"
+    for key in ("a/b", "", "1:a/k"):
+        for call in (place.pop, lambda key: place.change(key, len)):
+            with pytest.raises(DocumentNotFound) as missing:
+                call(key)
+            assert str(missing.value) == f"collection memory__bot: there is no object {key!r}"
+            assert (missing.value.collection, missing.value.id) == ("memory__bot", key)
+            assert missing.value.__notes__ == [where]
+        with pytest.raises(VersionConflict, match=f": '{key}' should have version 7, ") as conflict:
+            place.put(key, 1, if_version=7)
+        told = conflict.value
+        assert (told.id, told.expected, told.found) == (key, 7, None)
+        assert told.__notes__ == [where]
+    with pytest.raises(VersionConflict, match="'there' should not be there, but it has version 1"):
+        place.put("there", 2, if_absent=True)
+
+    def fail(_: Any) -> Any:
+        raise DocumentNotFound("others", "another's")
+
+    with pytest.raises(DocumentNotFound, match="collection others: .*another's") as missing:
+        place.change("there", fail)
+    assert not hasattr(missing.value, "__notes__")
 
 
 def test_numbers_are_added_to(memory: Any) -> None:
@@ -92,6 +140,13 @@ def test_numbers_are_added_to(memory: Any) -> None:
     assert memory.increment("large", 2**63) == 2**63
     assert memory.increment("large", 2**63) == memory.get("large") == 2**64
     assert memory.increment("endless", math.inf) == math.inf
+    memory.put("huge", 10**5000)
+    with pytest.raises(InvalidOption, match="huge: .* too large"):
+        memory.increment("huge", 0.5)
+    with pytest.raises(InvalidOption, match="n: .* too large"):
+        memory.increment("n", 10**5000, initial=0.5)
+    memory.put("huge", 10**400)
+    assert memory.increment("huge", 10**400) == memory.get("huge") == 2 * 10**400
 
 
 @pytest.mark.parametrize("value", ["1", None, True, [], Decimal(1), {"n": 1}])
@@ -129,14 +184,32 @@ def raising(_: Any) -> Any:
     raise Boom
 
 
+def test_a_value_is_changed_by_an_asynchronous_function(place: Place) -> None:
+    async def befriend(found: Any) -> Any:
+        await asyncio.sleep(0)
+        return {"$date": "no date", "friends": {*found["friends"], "bob"}}
+
+    async def main() -> None:
+        async with AsyncStore(place.url, **place.options) as store:
+            memory = store.memory("bot")
+            default = {"friends": {"ada"}}
+            expected = {"$date": "no date", "friends": {"ada", "bob"}}
+            assert await memory.change("k", befriend, default=default) == expected
+            assert await memory.get("k") == expected
+
+    asyncio.run(main())
+
+
 def test_many_are_written_read_and_deleted_at_once(memory: Any) -> None:
     assert memory.put_many({}) == 0
     assert memory.put_many({"a": 1, "b": {2}, "": None}) == 3
     assert memory.get_many(["b", "nobody", "", "b"]) == {"b": {2}, "": None}
     assert list(memory.get_many(["b", "a"])) == ["b", "a"]
     assert (memory.get_many([]), memory.get_many(iter(["a"]))) == ({}, {"a": 1})
-    with pytest.raises(InvalidBody):
-        memory.put_many({"a": 9, "c": object()})
+    for bad, where in ((object(), "c"), ({"x": [object()]}, "c.x.0"), ("a\0", "c")):
+        with pytest.raises(InvalidBody, match=f"at '{where}': ") as caught:
+            memory.put_many({"a": 9, "c": bad})
+        assert caught.value.path == where
     assert (memory.get("a"), memory.count()) == (1, 3)
     assert memory.delete_many(["a", "nobody", "a", ""]) == 2
     assert memory.keys() == ["b"]
@@ -187,8 +260,23 @@ def test_thousands_of_keys_by_the_page(memory: Any) -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, "1", True])
 def test_a_limit_is_a_number_of_entries(memory: Any, limit: Any) -> None:
-    with pytest.raises(InvalidOption, match="limit"):
-        memory.items(limit=limit)
+    for verb in (memory.keys, memory.items):
+        with pytest.raises(InvalidOption, match="limit"):
+            verb(limit=limit)
+
+
+def test_keys_are_told_without_their_values(memory: Any, store: Any) -> None:
+    memory.put_many({"a": 1, "c": 3})
+    store["memory__bot"].put("/b", {"$decimal": "no number"})
+    assert memory.keys() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("after", [None, "", "user", "user/", "user/5", "user/􏿿", "v"])
+def test_a_page_has_one_bound_on_each_side(after: str | None) -> None:
+    """Of two on a side SQLite takes any, and reads all from there on: each page would take longer than the last."""
+    bounds = Space().within("room").keys("user/", after)["$id"]
+    assert len(bounds) == 2
+    assert "$lt" in bounds
 
 
 def test_pages_go_on_after_keys_that_are_gone(memory: Any) -> None:
@@ -212,6 +300,9 @@ def test_entries_are_found_by_a_filter(memory: Any) -> None:
     assert [each.key for each in memory.find("at", date(2026, 11, 21))] == ["when"]
     assert [each.key for each in memory.find("id", UUID(int=7))] == ["when"]
     assert [each.key for each in memory.find({"at.$date": {"$gte": "2026"}})] == ["when"]
+    memory.put("price", {"$price": 3, "a": {"$price": 3}})
+    assert [each.key for each in memory.find("$body.$$price", 3)] == ["price"]
+    assert [each.key for each in memory.find("a.$$price", 3)] == ["price"]
 
 
 # -- keys ----------------------------------------------------------------------------------------
@@ -295,7 +386,9 @@ VERBS: list[Callable[[Any, Any], Any]] = [
 ]
 
 
-@pytest.mark.parametrize("key", [7, None, b"a", ("a",), "a\0b", "\ud800", "x" * 2000, "é" * 1000])
+@pytest.mark.parametrize(
+    "key", [7, None, b"a", ("a",), "a\0b", "\ud800", "x" * 2000, "é" * 1000, LARGE]
+)
 def test_what_is_no_key_is_refused(memory: Any, key: Any) -> None:
     memory.put("kept", 1)
     for verb in VERBS:
@@ -306,9 +399,9 @@ def test_what_is_no_key_is_refused(memory: Any, key: Any) -> None:
 
 @pytest.mark.parametrize("name", [7, None, b"a", ("a",), "a\0b", "\ud800"])
 def test_what_is_no_name_is_refused(memory: Any, store: Any, name: Any) -> None:
-    for make in (memory.namespace, memory.session):
-        with pytest.raises(InvalidOption, match=r"namespace|session"):
-            make(name)
+    for kind in ("namespace", "session"):
+        with pytest.raises(InvalidOption, match=f"option {kind}: "):
+            getattr(memory, kind)(name)
     with pytest.raises(InvalidOption, match="name"):
         memory.namespace()
     for wrong in (7, None, b"a", ""):
@@ -402,6 +495,81 @@ def test_each_request_is_a_memory_of_its_own(memory: Any) -> None:
         assert first.session("within").put("k", 1) == 1
         assert first.session("within").ttl("k") <= 86_400
         assert (memory.count(), memory.end()) == (0, 2)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 10**6])
+def test_a_request_of_a_cancelled_task_is_cleared(place: Place, times: int) -> None:
+    """However often it is cancelled: what cancels a scope of anyio's does so again and again."""
+
+    async def serve(memory: Any, begun: asyncio.Event) -> None:
+        async with memory.request() as request:
+            await request.put("step", 1)
+            await request.namespace("form").put("name", "Ada")
+            begun.set()
+            await asyncio.sleep(60)
+
+    async def main() -> None:
+        async with AsyncStore(place.url, **place.options) as store:
+            memory, begun = store.memory("bot"), asyncio.Event()
+            task = asyncio.ensure_future(serve(memory, begun))
+            await begun.wait()
+            for _ in range(times):
+                if not task.done():
+                    task.cancel()
+                    await asyncio.sleep(0)
+            await asyncio.wait([task])
+            assert task.cancelled()
+            assert await memory.end() == 0
+
+    asyncio.run(main())
+
+
+def test_a_request_that_is_cancelled_at_its_end_is_cleared(place: Place) -> None:
+    async def serve(memory: Any) -> None:
+        async with memory.request() as request:
+            await request.put("step", 1)
+            asyncio.get_running_loop().call_soon(asyncio.current_task().cancel)  # type: ignore[union-attr]
+
+    async def main() -> None:
+        async with AsyncStore(place.url, **place.options) as store:
+            task = asyncio.ensure_future(serve(store.memory("bot")))
+            await asyncio.wait([task])
+            assert task.cancelled()
+            assert await store.memory("bot").end() == 0
+
+    asyncio.run(main())
+
+
+def test_what_ends_a_block_goes_on_though_its_end_fails(open_store: Opener) -> None:
+    store = open_store()
+    with pytest.raises(Boom) as caught, store.memory("bot").request() as request:
+        request.put("step", 1)
+        store.close()
+        raise Boom
+    assert "was not cleared: the store is closed" in caught.value.__notes__[0]
+    with pytest.raises(StoreClosed), store.memory("bot").request():
+        pass
+
+
+def test_a_cancelled_transaction_with_a_request_is_cancelled(place: Place) -> None:
+    async def main() -> None:
+        async with AsyncStore(place.url, **place.options) as store:
+            begun = asyncio.Event()
+
+            async def serve() -> None:
+                async with store.transaction() as tx, tx.memory("bot").request() as request:
+                    while True:
+                        await request.increment("step")
+                        begun.set()
+
+            task = asyncio.ensure_future(serve())
+            await begun.wait()
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            assert await store.memory("bot").end() == 0
+
+    asyncio.run(main())
 
 
 def test_only_what_ends_is_used_with_with(store: Any, memory: Any) -> None:
@@ -566,8 +734,12 @@ def test_a_time_that_cannot_be_honoured_is_refused(memory: Any, ttl: Any) -> Non
     for verb in verbs:
         with pytest.raises(InvalidOption, match="ttl"):
             verb()
+    memory.put("k", 1, ttl=60)
+    with pytest.raises(InvalidOption, match="ttl: None is .*; touch"):
+        memory.expire("k", None)
     with pytest.raises(InvalidOption, match="sliding"):
         memory.session("a", ttl=1, sliding="yes")
+    assert memory.pop("k") == 1
     assert memory.end() == 0
 
 
@@ -577,6 +749,8 @@ TYPES: list[Any] = [
     datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"), fold=1),
     datetime(2026, 1, 1, tzinfo=timezone(-timedelta(hours=3, seconds=7))),
     datetime(2026, 1, 1, tzinfo=UTC),
+    datetime(2026, 1, 1, tzinfo=timezone(timedelta(microseconds=-1))),
+    time(1, 2, 3, tzinfo=timezone(timedelta(hours=1, microseconds=999_999)), fold=1),
     datetime(2026, 1, 1, 1, 2, 3, 4),
     date(2026, 11, 21),
     time(1, 2, 3, tzinfo=ZoneInfo("Europe/Berlin")),
@@ -623,6 +797,51 @@ def test_a_dict_or_a_list_of_another_kind_is_what_it_holds(memory: Any) -> None:
     assert memory.get("k") == {1: date(2026, 1, 1)}
 
 
+class Length(float):
+    """As NumPy's numbers are."""
+
+
+class Count(int):
+    """A number of one's own."""
+
+
+@pytest.mark.parametrize("value", [Length(1.5), Length("inf"), Count(7), Count(2**70), Text("a")])
+def test_a_kind_of_number_or_text_is_what_it_holds(memory: Any, value: Any) -> None:
+    plain = next(kind for kind in (int, float, str) if isinstance(value, kind))
+    for each in (value, [value], {1: value}, (value,)):
+        memory.put("k", each)
+        assert memory.get("k") == each
+    memory.put("k", value)
+    assert type(memory.get("k")) is plain
+    memory.put("k", {Text("$a"): value})
+    assert memory.get("k") == {"$a": value}
+    assert [each.key for each in memory.find("$body.$$a", value)] == ["k"]
+    assert {type(key) for key in memory.get("k")} == {str}
+
+
+class Elsewhere(tzinfo):
+    """A zone with an offset on days only, and no name that could be looked up; as those of dateutil."""
+
+    def utcoffset(self, when: datetime | None) -> timedelta | None:
+        return None if when is None or when.year == 1 else timedelta(hours=2)
+
+    def dst(self, when: datetime | None) -> timedelta | None:
+        return None
+
+    def tzname(self, when: datetime | None) -> str | None:
+        return None
+
+
+def test_a_zone_comes_back_as_its_offset_or_is_refused(memory: Any) -> None:
+    at = datetime(2026, 11, 21, 12, tzinfo=Elsewhere())
+    memory.put("k", at)
+    assert (memory.get("k"), memory.get("k").tzinfo) == (at, timezone(timedelta(hours=2)))
+    for value in (time(12, tzinfo=Elsewhere()), datetime(1, 1, 1, tzinfo=Elsewhere())):
+        with pytest.raises(InvalidBody, match=f"'a.0': {type(value).__name__} is not JSON"):
+            memory.put("k", {"a": [value]})
+    assert memory.get("k") == at
+
+
 class Pair(NamedTuple):
     x: int
 
@@ -666,6 +885,78 @@ def test_the_default_of_a_store_makes_values_not_tags(open_store: Opener) -> Non
     assert memory.get("k") == {"$bytes": "62"}
     with pytest.raises(InvalidBody, match="at '0': object is not JSON: no form for it"):
         memory.put("k", [object()])
+
+
+class Card(NamedTuple):
+    suit: str
+    rank: int
+
+
+def test_what_the_default_makes_stays_an_element_and_a_key(open_store: Opener) -> None:
+    """Else a set that could be written could never be read."""
+
+    def default(value: Any) -> Any:
+        return {"suit": value.suit} if value.rank else f"{value.suit}!"
+
+    memory = open_store(default=default).memory("bot")
+    cards = {Card("hearts", 0), Card("spades", 0)}
+    memory.put("k", [cards, dict.fromkeys(cards, 1), [Card("clubs", 7)]])
+    kept = memory.get("k")
+    assert kept == [{"hearts!", "spades!"}, {"hearts!": 1, "spades!": 1}, [{"suit": "clubs"}]]
+    bad: Any
+    for bad in ({Card("hearts", 7)}, {Card("hearts", 7): 1}, frozenset({Card("hearts", 7)})):
+        for each in (bad, [bad], (bad,)):
+            with pytest.raises(InvalidBody, match="'default' makes cannot be a key, or in a set"):
+                memory.put("k", each)
+    with pytest.raises(InvalidBody, match="at 'b': what the store's 'default' makes"):
+        memory.put_many({"a": 1, "b": {Card("hearts", 7)}})
+    for bad in ({Card("hearts", 0), "hearts!"}, {Card("hearts", 0): 1, "hearts!": 2}):
+        with pytest.raises(InvalidBody, match="'default' makes one of two"):
+            memory.put("k", bad)
+    assert memory.get("k") == kept
+
+
+READERS: list[Callable[[Any], Any]] = [
+    lambda memory: memory.get("bad"),
+    lambda memory: memory.fetch("bad"),
+    lambda memory: memory.get_many(["good", "bad"]),
+    lambda memory: memory.items(),
+    lambda memory: memory.find({"$body": {"$exists": True}}),
+    lambda memory: memory.change("bad", lambda value: value),
+    lambda memory: memory.increment("bad"),
+    lambda memory: memory.delete("bad"),
+    lambda memory: memory.pop("bad"),
+    lambda memory: list(memory.watch(after="oldest", timeout=0)),
+]
+
+
+@pytest.mark.parametrize(
+    "json",
+    [
+        {"$datetime": ["2026-01-01T00:00:00+00:00", "Mars/Olympus", 0]},
+        [{"$time": ["01:00:00", "Europe", 0]}],
+        {"in": {"$decimal": "no number"}},
+        {"$date": 5},
+        {"$set": [{"not": "hashable"}]},
+        {"$map": [[1]]},
+        {"$tuple": 5},
+    ],
+)
+def test_what_cannot_be_read_here_says_so_and_stays(store: Any, memory: Any, json: Any) -> None:
+    """It was written where there is another database of zones, or by hand."""
+    memory.configure(changes="both")
+    memory.put("good", 1)
+    store["memory__bot"].put("/bad", json)
+    for read in READERS:
+        with pytest.raises(InvalidBody, match="'bad': it cannot be read") as caught:
+            read(memory)
+        assert not isinstance(caught.value, KeyError)
+    assert memory.keys() == ["bad", "good"]
+    assert (memory.count(), memory.ttl("bad"), memory.touch("bad")) == (2, math.inf, True)
+    assert store["memory__bot"].get("/bad") == json
+    assert memory.put("bad", 1) == 2
+    store["memory__bot"].put("/bad", json)
+    assert (memory.delete_many(["bad"]), memory.clear()) == (1, 1)
 
 
 def test_values_are_copies(memory: Any) -> None:

@@ -5,6 +5,7 @@ import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -195,6 +196,20 @@ def test_an_unchanged_echo_is_no_error(store: Any, value: Any) -> None:
     skills.save(S, "a", [public("x", value)])
     assert skills.save(S, "b", skills.load(S, "b")) == 0
     assert skills.save(S, "b", [public("x", value)]) == 0
+
+
+@pytest.mark.parametrize(("policy", "left"), [("creator", 2), ("anyone", 1), ("raise", 2)])
+def test_an_echo_of_what_was_changed_meanwhile(store: Any, policy: Any, left: int) -> None:
+    """Nothing tells it from a change, as a memory has no version. To leave it out is always safe."""
+    skills = store.skill_memory(policy=policy)
+    skills.save(S, "a", [public("x", 1)])
+    seen = skills.load(S, "b")
+    skills.save(S, "a", [public("x", 2)])
+    assert skills.save(S, "b", [private("mine", 1)]) == 1
+    assert skills.load(S, "b")[0] == public("x", 2)
+    with pytest.raises(NotTheCreator) if policy == "raise" else nullcontext():
+        skills.save(S, "b", seen)
+    assert skills.load(S, "a") == [public("x", left)]
 
 
 def test_an_echo_through_javascript_is_none_either(store: Any) -> None:
@@ -457,6 +472,28 @@ def test_a_name_is_the_one_that_is_stored(open_store: Opener) -> None:
     assert skills.save(S, "a", [private("x\0", "\0"), private("x\ufffd", "2")]) == 1
     assert skills.load(S, "a") == [private("x\ufffd", "2")]
     assert skills.save(S, "a", [private("x\0", "2")]) == 0
+
+
+class Who(str, Enum):  # noqa: UP042 - whose str() and format() are not its text
+    SESSION = "session 1"
+    SKILL = "a"
+
+
+def test_a_kind_of_text_is_the_text_that_it_is(skills: Any) -> None:
+    assert skills.save(Who.SESSION, Who.SKILL, [private("x", 1)]) == 1
+    assert skills.load(S, "a") == skills.load(Who.SESSION, Who.SKILL) == [private("x", 1)]
+    assert skills.end_session(Who.SESSION) == 1
+
+
+def test_what_cannot_be_read_here_names_its_memory(store: Any) -> None:
+    skills = store.skill_memory()
+    skills.save(S, "a", [private("x", 1)])
+    zone = {"$datetime": ["2026-01-01T00:00:00+00:00", "Mars/Olympus", 0]}
+    store["skill_memory"].update_many({"name": "x"}, {"$set": {"value": {"at": 1}}})
+    store["skill_memory"].update_many({"name": "x"}, [{"$set": {"value": {"$literal": zone}}}])
+    with pytest.raises(InvalidBody, match="at 'x': it cannot be read: .* Mars/Olympus"):
+        skills.load(S, "a")
+    assert skills.save(S, "a", []) == 1
 
 
 def test_options_are_checked(store: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from cli.cli_process import cli_for
 from conftest import Clock, Place
 
-from collections_store import InvalidOption, Store
+from collections_store import InvalidBody, InvalidOption, Store
 from collections_store.integrations.kdeps import Items, MemoryStorage, Records, SessionStorage
 from collections_store.memory import Memory, import_kdeps
 
@@ -237,7 +237,7 @@ TABLES = {
 }
 
 
-def kdeps_file(folder: Path, **rows: dict[str, str]) -> Path:
+def kdeps_file(folder: Path, **rows: dict[str, Any]) -> Path:
     """Write a file as kdeps does: in WAL mode, as it has done since 1.9."""
     connection = sqlite3.connect(folder / "memory.db")
     connection.execute("PRAGMA journal_mode = WAL")
@@ -268,6 +268,19 @@ def test_a_file_from_1_9_on_is_imported(memory: Memory, tmp_path: Path) -> None:
     storage = MemoryStorage(memory)
     expected = {"number": 3, "null": None, "json": {"a": [1.5]}, "text": "Ada", "bare": "Ada"}
     assert {key: storage.get(key, "nothing") for key in rows} == expected
+
+
+@pytest.mark.parametrize("table", ["items", "records", "memory"])
+def test_what_is_no_text_changes_nothing(memory: Memory, tmp_path: Path, table: str) -> None:
+    """Where a program writes bytes they are text; nothing else is taken for what it looks like in Python."""
+    file = kdeps_file(tmp_path, **{table: {"bytes": '"é"'.encode(), "text": '"é"'}})
+    assert import_kdeps(memory, file) == 2
+    assert memory.get("bytes") == memory.get("text") == ("é" if table == "memory" else '"é"')
+    (tmp_path / "bad").mkdir()
+    file = kdeps_file(tmp_path / "bad", **{table: {"text": "new", "bad": b"\xff"}})
+    with pytest.raises(InvalidBody, match=f"'{table}.bad': the row holds no text"):
+        import_kdeps(memory, file)
+    assert (memory.get("text") != "new", memory.count()) == (True, 2)
 
 
 def test_of_several_tables_the_newest_counts(memory: Memory, tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ from collections_store.memory.values import from_json, to_json
 
 QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
 NAMES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Pacific/Apia", "Etc/GMT+5"]
+DAY = 86_400_000_000
 OFFSETS = st.integers(-86_399, 86_399).map(lambda seconds: timezone(timedelta(seconds=seconds)))
-FINE_OFFSETS = st.integers(-(10**6), 10**6).map(  # Python itself loses those of less than a second
-    lambda n: timezone(timedelta(hours=1, microseconds=n))
+FINE_OFFSETS = st.one_of(st.integers(-(10**6), 10**6), st.integers(1 - DAY, DAY - 1)).map(
+    lambda n: timezone(timedelta(microseconds=n))
 )
 ZONES = st.one_of(st.none(), st.sampled_from(NAMES).map(ZoneInfo), OFFSETS, FINE_OFFSETS)
 TEXTS = st.one_of(

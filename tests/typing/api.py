@@ -26,7 +26,7 @@ from collections_store import (
     UpdateResult,
 )
 from collections_store.integrations import smskillsdk
-from collections_store.memory import AsyncSkillMemory, SkillMemory
+from collections_store.memory import AsyncMemory, AsyncSkillMemory, Memory, SkillMemory
 
 
 def sync(store: Store, connection: Any) -> None:
@@ -65,6 +65,10 @@ def sync(store: Store, connection: Any) -> None:
     assert_type(store.skill_memory(policy="raise"), SkillMemory)
     assert_type(smskillsdk.skill_memory(store), SkillMemory)
     assert_type(store.skill_memory().save("session", "skill", []), int)
+    assert_type(store.memory("bot").namespace("room", "42").session("a", ttl=60), Memory)
+    with store.memory("bot").request() as request, request.transaction() as within:
+        assert_type(request, Memory)
+        assert_type(within, Memory)
     with store.transaction() as tx, tx.transaction() as inner:
         assert_type(tx, Transaction)
         assert_type(smskillsdk.skill_memory(tx), SkillMemory)
@@ -89,6 +93,10 @@ async def awaited(store: AsyncStore) -> None:
     await store.get_collection("things", ttl=60, changes="after")
     assert_type(smskillsdk.skill_memory(store), AsyncSkillMemory)
     assert_type(await store.skill_memory(ttl=60).end_session("session"), int)
+    assert_type(store.memory("bot").namespace("room", "42").session("a", ttl=60), AsyncMemory)
+    async with store.memory("bot").request() as request, request.transaction() as within:
+        assert_type(request, AsyncMemory)
+        assert_type(within, AsyncMemory)
     async with store.transaction() as tx, tx.transaction() as inner:
         assert_type(tx, AsyncTransaction)
         assert_type(tx.skill_memory(), AsyncSkillMemory)
