@@ -5,6 +5,7 @@ import inspect
 import itertools
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -33,10 +34,14 @@ _seed = int(os.environ.setdefault("COLLECTIONS_STORE_TEST_SEED", str(random.rand
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the property tests one seed, unless the command line does, so that it can be told."""
+    """Give the property tests one seed, unless the command line does, so that it can be told. And have processes that
+    the tests start hear SIGINT: a shell's job in the background begets such as ignore it.
+    """
     given = config.getoption("--hypothesis-seed", None)
     if given is None:
         core.global_force_seed = _seed  # type: ignore[assignment]
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
