@@ -44,7 +44,7 @@ from .documents import (
     check_version,
 )
 from .explaining import Explain
-from .foreign import ReadForeign
+from .foreign import HoldStill, ReadForeign
 from .increments import Increment, read_increment
 from .indexing import CreateIndex, DropIndex, FindDuplicate, ListIndexes
 from .purging import HasPrunable, ListPurgeable, Prune
@@ -153,6 +153,7 @@ __all__ = [
     "GetMany",
     "Given",
     "HasPrunable",
+    "HoldStill",
     "Increment",
     "Insert",
     "LastChange",

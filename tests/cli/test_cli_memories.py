@@ -32,5 +32,5 @@ def test_another_table_is_an_error_that_names_those_there_are(
 ) -> None:
     cli, file = cli_for(shared_place), str(opsdroid_file(tmp_path))
     message = cli.fails(2, "import-opsdroid", file, "--table", "bot")
-    assert message.endswith("no table 'bot' with the columns data, key; its tables are: 'opsdroid'")
+    assert message.endswith("no table 'bot' (key, data); its tables are: 'opsdroid'")
     assert "does not exist" in cli.fails(2, "import-opsdroid", str(tmp_path / "nothing"))

@@ -281,7 +281,7 @@ def test_a_file_of_something_else_changes_nothing(memory: Memory, tmp_path: Path
     connection.execute("CREATE TABLE memory (user TEXT, data TEXT)")
     connection.close()
     with pytest.raises(
-        InvalidOption, match=r"none of the tables items \(id, value\).*are: 'memory'"
+        InvalidOption, match=r"no table 'items' \(id, value\) and no.*are: 'memory'"
     ):
         import_kdeps(memory, tmp_path / "other.db")
     assert memory.count() == 0

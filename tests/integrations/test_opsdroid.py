@@ -323,6 +323,21 @@ def test_many_values_are_imported(shared_place: Place, tmp_path: Path) -> None:
         assert import_opsdroid(memory, file) == memory.count() == len(KEPT) + 5_000
 
 
+def test_what_opsdroid_has_under_no_key_is_left_out(tmp_path: Path) -> None:
+    async def write() -> None:
+        database = DatabaseSqlite({"path": str(tmp_path / "sqlite.db")})
+        await database.connect()
+        for key in (None, 1, "name"):
+            await database.put(key, "Ada")
+        assert await database.get(None) is None
+        await database.disconnect()
+
+    asyncio.run(write())
+    with Store("sqlite://") as store:
+        assert import_opsdroid(store.memory("opsdroid"), tmp_path / "sqlite.db") == 2
+        assert all_of(store) == {"1": "Ada", "name": "Ada"}
+
+
 def test_what_only_looks_like_a_date_stays_an_object(tmp_path: Path) -> None:
     file = opsdroid_file(tmp_path)
     odd = [{"__class__": "date"}, {"__class__": "date", "year": 0, "month": 1, "day": 1}]
