@@ -6,8 +6,7 @@ a copy of its own, and makes an object of each class of databases that it sees h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from numbers import Real
 from pathlib import Path
@@ -59,7 +58,7 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
     def __init__(self, config: dict[str, Any], opsdroid: Any = None) -> None:
         super().__init__(config, opsdroid=opsdroid)
         self.name = config.get("name", "collections_store")
-        for option in sorted(config.keys() - CONFIG_SCHEMA.keys() - _LOADER):
+        for option in sorted(config.keys() - CONFIG_SCHEMA.keys() - _LOADER, key=str):
             known = ", ".join(CONFIG_SCHEMA)
             raise InvalidOption(option, f"the database {self.name!r} takes {known}")
 
@@ -68,14 +67,15 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
         if self.client is not None:
             return
         options = {name: self.config[name] for name in _STORE_SCHEMA if name in self.config}
-        client = AsyncStore(self.config.get("url") or _own_file(), **options)
         try:
-            memory = client.memory(self.config.get("namespace", "opsdroid"))
-            await memory.count()
-        except BaseException:
-            await client.aclose()
+            url = self.config["url"] if "url" in self.config else _own_file()
+            self.client = AsyncStore(url, **options)
+            self.database = self.client.memory(self.config.get("namespace", "opsdroid"))
+            await self.database.fetch("")
+        except BaseException as error:
+            error.add_note(f"of opsdroid's database {self.name!r}")
+            await self.disconnect()
             raise
-        self.client, self.database = client, memory
 
     async def disconnect(self) -> None:
         """Close the store; again, or before it was opened, this does nothing."""
@@ -102,18 +102,12 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
         root = self._root()
         return _bound().get(self, root)
 
-    @contextmanager
-    def memory_in(self, *names: str) -> Iterator[AsyncMemory]:
+    def memory_in(self, *names: str) -> AbstractContextManager[AsyncMemory]:
         """Bind the running task to the memory of a namespace, such as `memory_in("room", "42", "user", "ada")`: in
-        the block it is what `opsdroid.memory` speaks to, for this task and for those that it makes, and for no
-        other. Also returns it. Raises `InvalidOption`, and `StoreClosed`.
+        the block of `with` it is what `opsdroid.memory` speaks to, for this task and for those that it makes, and for
+        no other. `with` also gives it. Raises `InvalidOption`, and `StoreClosed`.
         """
-        memory = self._root().namespace(*names)
-        bound = _scopes.set({**_bound(), self: memory})
-        try:
-            yield memory
-        finally:
-            _scopes.reset(bound)
+        return _Bound(self, self._root().namespace(*names))
 
     def memory_in_room(self, room: str) -> AbstractContextManager[AsyncMemory]:
         """Bind the running task to the memory of a room: see `memory_in`."""
@@ -126,6 +120,20 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
                 "call connect()"
             )
         return self.database
+
+
+class _Bound(AbstractContextManager[AsyncMemory]):
+    """Binds a task, once. Those of `contextmanager` also decorate functions: a coroutine function runs after that."""
+
+    def __init__(self, database: DatabaseCollectionsStore, memory: AsyncMemory) -> None:
+        self._database, self._memory = database, memory
+
+    def __enter__(self) -> AsyncMemory:
+        self._before = _scopes.set({**_bound(), self._database: self._memory})
+        return self._memory
+
+    def __exit__(self, *error: object) -> None:
+        _scopes.reset(self._before)
 
 
 def _bound() -> dict[Any, AsyncMemory]:
