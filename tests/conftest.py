@@ -27,6 +27,7 @@ from collections_store.dialogues import (
     Dialogues,
     DialogueStore,
 )
+from collections_store.integrations import kdeps
 from collections_store.memory import AsyncMemory, AsyncSkillMemory
 
 _seed = int(os.environ.setdefault("COLLECTIONS_STORE_TEST_SEED", str(random.randrange(2**32))))
@@ -217,6 +218,11 @@ class Opener:
     def dialogue_store(self, store: Any, agent: str = "ada", *component: str, codec: Any) -> Any:
         """Return a store of dialogues in a store of this colour."""
         return self._on(store, DialogueStore, AsyncDialogueStore, agent, *component, codec=codec)
+
+    def kdeps(self, name: str, memory: Any, *arguments: Any, **options: Any) -> Any:
+        """Return one of kdeps' classes on a memory of this colour."""
+        sync, twin = getattr(kdeps, name), getattr(kdeps, f"Async{name}")
+        return self._on(memory, sync, twin, *arguments, **options)
 
     def attached(self, store: Any, component: Any) -> None:
         """Attach a component whose `setup` and `teardown` are plain functions."""

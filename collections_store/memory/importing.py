@@ -42,6 +42,7 @@ def import_opsdroid(memory: Memory, file: File, *, table: str = "opsdroid") -> i
     ...
     collections_store.errors.DatabaseUnavailable: there is no SQLite file 'sqlite.db'
     """
+    _check_memory(memory)
     [(_, rows)] = read(file, lambda foreign: _read(foreign, file, {table: ("key", "data")}))
     return memory.put_many({key: _opsdroid_value(table, key, data) for key, data in rows})
 
@@ -58,11 +59,18 @@ def import_kdeps(memory: Memory, file: File) -> int:
     ...
     collections_store.errors.DatabaseUnavailable: there is no SQLite file 'memory.db'
     """
+    _check_memory(memory)
     values: dict[str, Any] = {}
     for table, rows in read(file, lambda foreign: _read(foreign, file, _KDEPS)):
         decoded = _kdeps_value if table == "memory" else str
         values |= {key: decoded(value) for key, value in rows}
     return memory.put_many(values)
+
+
+def _check_memory(memory: object) -> None:
+    if not isinstance(memory, Memory):
+        problem = f"{type(memory).__name__} is no Memory, which `Store.memory` gives"
+        raise InvalidOption("memory", problem)
 
 
 def _read(foreign: Foreign, file: File, wanted: _Tables) -> list[tuple[str, _Rows]]:
