@@ -595,6 +595,14 @@ class Bot:
         """Return its answers."""
         return asyncio.run(self._talk(texts))
 
+    def hears_at_once(self, *talks: list[str]) -> list[list[str]]:
+        """Return its answers in several rooms: a connection is a room."""
+
+        async def main() -> list[list[str]]:
+            return await asyncio.gather(*(self._talk(tuple(texts)) for texts in talks))
+
+        return asyncio.run(main())
+
     async def _talk(self, texts: tuple[str, ...]) -> list[str]:
         answers = []
         async with aiohttp.ClientSession() as session:
@@ -671,6 +679,25 @@ def test_a_bot_keeps_its_memory_over_three_processes(
         assert heard == ["I know nothing of that.", "blue"]
     with Store(shared_place.url, **shared_place.options) as store:
         assert all_of(store) == {"cup": {"value": "blue", "by": "ada"}}
+
+
+def test_rooms_that_talk_to_a_bot_at_once_have_each_their_own_memory(
+    shared_place: Place, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    database = {"url": shared_place.url, **shared_place.options}
+    asked = [
+        [text for n in range(10) for text in (f"the topic is {room}{n}", "what is the topic")]
+        for room in "abcdef"
+    ]
+    with bot(tmp_path, database, environment) as one:
+        told = one.hears_at_once(*asked)
+        assert one.hears("what is the topic") == ["Whatever you like."]
+    assert told == [
+        [text for n in range(10) for text in ("Noted, for this room.", f"{room}{n}")]
+        for room in "abcdef"
+    ]
+    with Store(shared_place.url, **shared_place.options) as store:
+        assert all_of(store) == {}
 
 
 def test_a_bot_without_its_database_does_not_start(
