@@ -74,7 +74,7 @@ def _pip(program: str, *arguments: str) -> None:
 def test_with_fetchais_aea(python: str, postgres_url: str, tmp_path: Path) -> None:
     tests = tmp_path / "tests"
     shutil.copytree(ROOT / "tests", tests, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("collections_store", "migrations"):
+    for name in ("collections_store", "migrations", "docs", "README.md"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = tests\ntimeout = 120\n")
     files = [f"tests/integrations/{name}" for name in TESTS]
