@@ -25,6 +25,9 @@ _DATABASE: Final[Database] = dialects.named("sqlite")
 _MODES: Final = slice(18, 20)
 _WAL: Final = b"\x02\x02"
 """What a file's header has there if a log is kept beside the file."""
+_SHARED: Final = {"mode": "ro"}
+_UNTOUCHED: Final = {"immutable": "1"}
+"""As one says that nobody writes meanwhile."""
 
 
 class Foreign:
@@ -54,26 +57,29 @@ def read(file: File, reader: Callable[[Foreign], T]) -> T:
     it is called once more. Raises `DatabaseUnavailable` where there is no such file, and other `DatabaseError`s.
     """
     path = Path(file).resolve()
-    while True:
-        closed = _closed_log(path)
-        state = _state(path)
+    state = _state(path)
+    if (
+        _keeps_log(path) and not state[-1]
+    ):  # any reader would leave a log there, or fail where it may not
         try:
-            with _opened(file, path, immutable=closed) as foreign:
+            with _opened(file, path, _UNTOUCHED) as foreign:
                 result = reader(foreign)
         except CollectionsStoreError:
-            if not closed or _state(path) == state:
+            if _state(path) == state:
                 raise
         else:
-            if not closed or _state(path) == state:
+            if _state(path) == state:
                 return result
+    with _opened(file, path, _SHARED) as foreign:
+        return reader(foreign)
 
 
 @contextmanager
-def _opened(file: File, path: Path, *, immutable: bool) -> Iterator[Foreign]:
+def _opened(file: File, path: Path, how: dict[str, str]) -> Iterator[Foreign]:
     if not path.is_file():
         raise DatabaseUnavailable(f"there is no SQLite file {str(file)!r}")
-    how = {"uri": "true", **({"immutable": "1"} if immutable else {"mode": "ro"})}
-    url = sa.URL.create(_DATABASE.NAME, database=f"file:{quote(str(path))}", query=how)
+    query = {"uri": "true", **how}
+    url = sa.URL.create(_DATABASE.NAME, database=f"file:{quote(str(path))}", query=query)
     engine = sa.create_engine(url, poolclass=NullPool, connect_args={"isolation_level": None})
     try:
         with translated(_DATABASE), engine.connect() as connection:
@@ -83,14 +89,13 @@ def _opened(file: File, path: Path, *, immutable: bool) -> Iterator[Foreign]:
         raise type(error)(f"{str(file)!r}: {error}") from error
 
 
-def _closed_log(path: Path) -> bool:
-    """Does the file keep a log, and has nobody opened it? Any reader would leave files beside it then, or fail where
-    it may not; unless it says that nobody writes meanwhile.
-    """
-    if _state(path)[-1] or not path.is_file():
+def _keeps_log(path: Path) -> bool:
+    """Is the file in WAL mode? Of one that cannot be read, SQLite tells."""
+    try:
+        with path.open("rb") as file:
+            return file.read(_MODES.stop)[_MODES] == _WAL
+    except OSError:
         return False
-    with path.open("rb") as file:
-        return file.read(_MODES.stop)[_MODES] == _WAL
 
 
 def _state(path: Path) -> tuple[object, ...]:

@@ -243,3 +243,10 @@ def test_a_folder_that_cannot_be_written_to_will_do(program: Program, file: Path
         assert program.found(file) == {"a": [1]}
     finally:
         file.parent.chmod(0o700)
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everywhere")
+def test_a_file_that_may_not_be_read_is_an_error(program: Program, file: Path) -> None:
+    program.write(file, {"a": [1]}, wal=True).close()
+    file.chmod(0)
+    program.refused(file, DatabaseUnavailable, "unable to open database file")
