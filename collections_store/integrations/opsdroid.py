@@ -40,8 +40,8 @@ _LOADER: Final = frozenset({
     "branch", "no-cache", "no-dep",
 })  # fmt: skip
 """What opsdroid itself keeps in a module's configuration."""
-_scopes: ContextVar[dict[Any, AsyncMemory]] = ContextVar("collections_store.opsdroid")
-"""The memory that a task is bound to, for each database. A task begins with what its maker is bound to."""
+_scopes: ContextVar[tuple[_Bound, ...]] = ContextVar("collections_store.opsdroid", default=())
+"""What a task is bound to, the last of each database's counts. A task begins with what its maker is bound to."""
 
 
 class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
@@ -100,7 +100,8 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
     def memory(self) -> AsyncMemory:
         """The memory that the running task is bound to, with all its verbs; raises `StoreClosed`."""
         root = self._root()
-        return _bound().get(self, root)
+        bound = (each.memory for each in reversed(_scopes.get()) if each.database is self)
+        return next(bound, root)
 
     def memory_in(self, *names: str) -> AbstractContextManager[AsyncMemory]:
         """Bind the running task to the memory of a namespace, such as `memory_in("room", "42", "user", "ada")`: in
@@ -123,21 +124,17 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
 
 
 class _Bound(AbstractContextManager[AsyncMemory]):
-    """Binds a task, once. Those of `contextmanager` also decorate functions: a coroutine function runs after that."""
+    """Binds a task. What `contextmanager` makes would also decorate functions: a coroutine function runs after that."""
 
     def __init__(self, database: DatabaseCollectionsStore, memory: AsyncMemory) -> None:
-        self._database, self._memory = database, memory
+        self.database, self.memory = database, memory
 
     def __enter__(self) -> AsyncMemory:
-        self._before = _scopes.set({**_bound(), self._database: self._memory})
-        return self._memory
+        _scopes.set((*_scopes.get(), self))
+        return self.memory
 
     def __exit__(self, *error: object) -> None:
-        _scopes.reset(self._before)
-
-
-def _bound() -> dict[Any, AsyncMemory]:
-    return _scopes.get({})
+        _scopes.set(_scopes.get()[:-1])  # a task's blocks end in turn
 
 
 def _own_file() -> str:

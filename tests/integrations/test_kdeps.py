@@ -3,7 +3,7 @@
 import shlex
 import sqlite3
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,16 @@ def test_a_session_is_cleared_however_it_ends(
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "null"), (False, "false"), (0, "0"), ("", ""), ({"a": ["ä"]}, '{"a": ["ä"]}')],
+    [
+        (None, "null"),
+        (False, "false"),
+        (0, "0"),
+        ("", ""),
+        ({"a": ["ä"]}, '{"a": ["ä"]}'),
+        ({b"a"}, "{b'a'}"),
+        (date(2026, 1, 2), "2026-01-02"),
+        ({b"a": 1}, "{b'a': 1}"),
+    ],
     ids=repr,
 )
 def test_what_a_storage_wrote_is_read_as_its_json(

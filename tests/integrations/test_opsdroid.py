@@ -356,6 +356,25 @@ def test_a_room_is_bound_for_one_database_only(config: dict[str, Any]) -> None:
     asyncio.run(main())
 
 
+def test_a_room_may_be_entered_again_and_by_several_at_once(config: dict[str, Any]) -> None:
+    async def main(database: DatabaseCollectionsStore) -> None:
+        kitchen = database.memory_in_room("kitchen")
+
+        async def skill(n: int) -> None:
+            with kitchen, database.memory_in_room("garden"), kitchen as view:
+                await asyncio.sleep(0)
+                await database.put(f"{n}", await view.increment("count"))
+            await database.put("last", n)
+
+        await asyncio.gather(*(skill(n) for n in range(4)))
+        with kitchen:
+            found = {key: await database.get(key) for key in "0123"}
+            assert sorted(found.values()) == [1, 2, 3, 4]
+        assert await database.memory.keys() == ["last"]
+
+    run(config, main)
+
+
 def test_a_room_decorates_no_skill(config: dict[str, Any]) -> None:
     """A coroutine function runs when what decorates it is over: it would speak to no room's memory."""
 

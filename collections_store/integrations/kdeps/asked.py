@@ -43,12 +43,13 @@ class Answers:
             raise InvalidOption("mode", f"{self.mode!r} is none of {', '.join(get_args(Mode))}")
 
     def found(self, value: Any) -> str:
-        """Return a value as text: that of `MemoryStorage` may be no text, and is its JSON then."""
+        """Return a value as text: that of `MemoryStorage` may be no text, and is its JSON then, if it has one."""
         if value is NOTHING:
             return ""
-        return (
-            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-        )
+        try:
+            return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        except TypeError:
+            return str(value)
 
     def deleted(self, value: Any) -> str:
         """Return what is said of a value that was deleted."""

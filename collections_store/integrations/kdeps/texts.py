@@ -51,7 +51,7 @@ class Items(_Texts):
 
     Ids and values are texts, and not empty: else `InvalidOption` is raised. With `mode="source"`, `deleteItem` returns
     what the program returns, and not what its documentation says. A value that is no text, which `MemoryStorage` wrote into the
-    same memory, is read as its JSON.
+    same memory, is read as its JSON, or as Python writes it.
     """
 
     _NOUN = "item"
