@@ -66,10 +66,10 @@ def soak(session: nox.Session) -> None:
 def hosts_smskillsdk(session: nox.Session) -> None:
     """What plugs into Soul Machines' SDK, with the SDK; `tests` runs these too."""
     _install(session)
-    session.run("python", "-m", "pytest", "tests/integrations/test_smskillsdk.py")
+    session.run("python", "-m", "pytest", "tests/integrations/test_smskillsdk.py", *session.posargs)
 
 
-@nox.session(python=PYTHONS, name="hosts-opsdroid")
+@nox.session(name="hosts-opsdroid", python=PYTHONS)
 def hosts_opsdroid(session: nox.Session) -> None:
     """The tests of the plug for opsdroid, which `tests` runs as well."""
     _install(session)

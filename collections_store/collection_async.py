@@ -204,9 +204,9 @@ class AsyncCollection:
         memory; `atomic` writes all of them in one transaction, or none: they are read to their end
         before, and wait in a temporary file if they are many. What cannot be written is
         refused, be it no pair at all, and the rest is written: then `BulkWriteError` is raised, whose
-        `result` tells all. With `atomic`, the first refusal is raised as what it is, and nothing is
-        written. An exception of the iterable, or of the database, ends the call; without `atomic` it has
-        a note (`__notes__`) of what the batches before wrote.
+        `result` tells all. With `atomic`, the first refusal is raised as what it is, with a note
+        (`__notes__`) of whose it is, and nothing is written. An exception of the iterable, or of the database, ends the
+        call; without `atomic` it has a note of what the batches before wrote.
 
         `mode`: "replace" takes the place of what is there; "insert" refuses where something is
         (`DuplicateKey`); "ignore" leaves what is there; "if_version" takes triples of id, body and the

@@ -3,46 +3,105 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from . import dialects
-from .errors import DatabaseUnavailable
+from .dialects import Database
+from .errors import CollectionsStoreError, DatabaseError, DatabaseUnavailable
 from .execution import translated
-from .operations import ReadForeign
+from .operations import HoldStill, ReadForeign
 
 File: TypeAlias = str | os.PathLike[str]
+T = TypeVar("T")
 
-_SQLITE: Final = "sqlite"
+_DATABASE: Final[Database] = dialects.named("sqlite")
+_MODES: Final = slice(18, 20)
+_WAL: Final = b"\x02\x02"
+"""What a file's header has there if a log is kept beside the file."""
+_SHARED: Final = {"mode": "ro"}
+_UNTOUCHED: Final = {"immutable": "1"}
+"""As one says that nobody writes meanwhile."""
 
 
-def tables_of(file: File) -> dict[str, frozenset[str]]:
-    """Return the tables of a file, each with its columns; raises `DatabaseUnavailable`."""
-    with _reading(file) as connection:
-        looking = sa.inspect(connection)
-        found = {name: looking.get_columns(name) for name in looking.get_table_names()}
-    return {name: frozenset(each["name"] for each in columns) for name, columns in found.items()}
+class Foreign:
+    """A file, as it is at one moment."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    def tables(self) -> list[str]:
+        """Return the names of the tables."""
+        return sa.inspect(self._connection).get_table_names()
+
+    def columns(self, table: str) -> frozenset[str]:
+        """Return the names of a table's columns; none where there is no such table."""
+        if table not in self.tables():
+            return frozenset()
+        columns = sa.inspect(self._connection).get_columns(table)
+        return frozenset(each["name"] for each in columns)
+
+    def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
+        """Return all rows of a table, reduced to some columns."""
+        return ReadForeign(table, columns)(self._connection)
 
 
-def rows_of(file: File, table: str, *columns: str) -> list[tuple[Any, ...]]:
-    """Return all rows of a table, reduced to some columns."""
-    with _reading(file) as connection:
-        return ReadForeign(table, columns)(connection)
+def read(file: File, reader: Callable[[Foreign], T]) -> T:
+    """Return what a function reads of a file, which is of one moment: should another program open the file meanwhile,
+    it is called once more. Raises `DatabaseUnavailable` where there is no such file, and other `DatabaseError`s.
+    """
+    path = Path(file).resolve()
+    state = _state(path)
+    if (
+        _keeps_log(path) and not state[-1]
+    ):  # any reader would leave a log there, or fail where it may not
+        try:
+            with _opened(file, path, _UNTOUCHED) as foreign:
+                result = reader(foreign)
+        except CollectionsStoreError:
+            if _state(path) == state:
+                raise
+        else:
+            if _state(path) == state:
+                return result
+    with _opened(file, path, _SHARED) as foreign:
+        return reader(foreign)
 
 
 @contextmanager
-def _reading(file: File) -> Iterator[sa.Connection]:
-    path = Path(file).resolve()
+def _opened(file: File, path: Path, how: dict[str, str]) -> Iterator[Foreign]:
     if not path.is_file():
         raise DatabaseUnavailable(f"there is no SQLite file {str(file)!r}")
-    how = {"mode": "ro", "uri": "true"}
-    url = sa.URL.create(_SQLITE, database=f"file:{quote(str(path))}", query=how)
-    engine = sa.create_engine(url, poolclass=NullPool)
-    with translated(dialects.named(_SQLITE)), engine.connect() as connection:
-        yield connection
+    query = {"uri": "true", **how}
+    url = sa.URL.create(_DATABASE.NAME, database=f"file:{quote(str(path))}", query=query)
+    engine = sa.create_engine(url, poolclass=NullPool, connect_args={"isolation_level": None})
+    try:
+        with translated(_DATABASE), engine.connect() as connection:
+            HoldStill(_DATABASE.begin(write=False))(connection)
+            yield Foreign(connection)
+    except DatabaseError as error:
+        raise type(error)(f"{str(file)!r}: {error}") from error
+
+
+def _keeps_log(path: Path) -> bool:
+    """Is the file in WAL mode? Of one that cannot be read, SQLite tells."""
+    try:
+        with path.open("rb") as file:
+            return file.read(_MODES.stop)[_MODES] == _WAL
+    except OSError:
+        return False
+
+
+def _state(path: Path) -> tuple[object, ...]:
+    """Return what is another when a program opened the file, or wrote to it and closed it."""
+    try:
+        now = path.stat()
+    except OSError:
+        return (None, False)
+    return now.st_ino, now.st_size, now.st_mtime_ns, Path(f"{path}-wal").exists()

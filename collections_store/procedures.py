@@ -141,6 +141,7 @@ class Writing:
                 given = Given(position, check_id(id), self.codec.encode(body), version)
             except CollectionsStoreError as error:
                 if self.atomic:
+                    error.add_note(f"of the object {shortened(_id_of(each))}")
                     raise
                 refused.append(Refusal(position, _id_of(each), error))
             else:

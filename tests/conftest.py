@@ -5,6 +5,7 @@ import inspect
 import itertools
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -26,6 +27,7 @@ from collections_store.dialogues import (
     Dialogues,
     DialogueStore,
 )
+from collections_store.integrations import kdeps
 from collections_store.memory import AsyncMemory, AsyncSkillMemory
 
 _seed = int(os.environ.setdefault("COLLECTIONS_STORE_TEST_SEED", str(random.randrange(2**32))))
@@ -33,10 +35,14 @@ _seed = int(os.environ.setdefault("COLLECTIONS_STORE_TEST_SEED", str(random.rand
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the property tests one seed, unless the command line does, so that it can be told."""
+    """Give the property tests one seed, unless the command line does, so that it can be told. And have processes that
+    the tests start hear SIGINT: a shell's job in the background begets such as ignore it.
+    """
     given = config.getoption("--hypothesis-seed", None)
     if given is None:
         core.global_force_seed = _seed  # type: ignore[assignment]
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -212,6 +218,11 @@ class Opener:
     def dialogue_store(self, store: Any, agent: str = "ada", *component: str, codec: Any) -> Any:
         """Return a store of dialogues in a store of this colour."""
         return self._on(store, DialogueStore, AsyncDialogueStore, agent, *component, codec=codec)
+
+    def kdeps(self, name: str, memory: Any, *arguments: Any, **options: Any) -> Any:
+        """Return one of kdeps' classes on a memory of this colour."""
+        sync, twin = getattr(kdeps, name), getattr(kdeps, f"Async{name}")
+        return self._on(memory, sync, twin, *arguments, **options)
 
     def attached(self, store: Any, component: Any) -> None:
         """Attach a component whose `setup` and `teardown` are plain functions."""

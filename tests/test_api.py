@@ -8,6 +8,7 @@ import pytest
 
 import collections_store
 import collections_store.dialogues
+import collections_store.integrations.kdeps
 import collections_store.memory
 from collections_store import (
     AsyncChangeStream,
@@ -25,12 +26,23 @@ from collections_store.dialogues import (
     Dialogues,
     DialogueStore,
 )
+from collections_store.integrations.kdeps import (
+    AsyncItems,
+    AsyncMemoryStorage,
+    AsyncRecords,
+    AsyncSessionStorage,
+    Items,
+    MemoryStorage,
+    Records,
+    SessionStorage,
+)
 from collections_store.memory import AsyncMemory, AsyncSkillMemory, Memory, SkillMemory
 
 DOORS: tuple[Any, ...] = (
     collections_store,
     collections_store.dialogues,
     collections_store.memory,
+    collections_store.integrations.kdeps,
 )
 """The packages whose names are public."""
 TWINS = [
@@ -41,6 +53,10 @@ TWINS = [
     (DialogueStore, AsyncDialogueStore),
     (Memory, AsyncMemory),
     (SkillMemory, AsyncSkillMemory),
+    (Items, AsyncItems),
+    (Records, AsyncRecords),
+    (MemoryStorage, AsyncMemoryStorage),
+    (SessionStorage, AsyncSessionStorage),
     (ChangeStream, AsyncChangeStream),
 ]
 OTHER_NAMES = {"get_sync_collection": "get_collection", "close": "aclose"}

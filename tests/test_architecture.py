@@ -212,6 +212,11 @@ FLOORS = [
     {
         "integrations",
         "integrations.kdeps",
+        "integrations.kdeps.asked",
+        "integrations.kdeps.storages",
+        "integrations.kdeps.storages_async",
+        "integrations.kdeps.texts",
+        "integrations.kdeps.texts_async",
         "integrations.opsdroid",
         "integrations.smskillsdk",
         "integrations.aea",

@@ -31,6 +31,7 @@ import sqlalchemy as sa
 
 import collections_store
 import collections_store.dialogues
+import collections_store.integrations.kdeps
 import collections_store.memory
 from collections_store import MissingExtra
 
@@ -179,6 +180,7 @@ DOORS: tuple[Any, ...] = (
     collections_store,
     collections_store.dialogues,
     collections_store.memory,
+    collections_store.integrations.kdeps,
 )
 """The packages whose names are public."""
 

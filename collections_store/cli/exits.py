@@ -78,6 +78,11 @@ def one_line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
+def notes_of(error: Exception) -> list[str]:
+    """Return what was noted on an error on its way, such as which of many objects it is about."""
+    return getattr(error, "__notes__", [])
+
+
 def described() -> list[str]:
     """Return a line for each exit code."""
     return [f"{code.value:>4}  {code.meaning}" for code in Exit]

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ..errors import CollectionsStoreError
-from .exits import Exit, Failure, code_of, one_line
+from .exits import Exit, Failure, code_of, notes_of, one_line
 
 
 class Program(click.Group):
@@ -49,7 +49,7 @@ class Program(click.Group):
             gave_up = isinstance(error.__context__, EOFError)
             return _say("nothing was done", Exit.NO if gave_up else Exit.INTERRUPTED)
         except (CollectionsStoreError, Failure) as error:
-            return _say(one_line(error), code_of(error))
+            return _say("; ".join([one_line(error), *notes_of(error)]), code_of(error))
         return code if isinstance(code, int) else Exit.DONE
 
 

@@ -328,6 +328,8 @@ _ADVICE: Final = {
     sqlite3.SQLITE_CANTOPEN: "does the folder exist, and may this process write there?",
     sqlite3.SQLITE_NOTADB: "the file is no SQLite database",
     sqlite3.SQLITE_READONLY: "the file or its folder is read-only",
+    sqlite3.SQLITE_READONLY_ROLLBACK: "another program was ended in the middle of a write: open it "
+    "with that once, which takes back what is half written",
     sqlite3.SQLITE_FULL: "the disk is full; nothing was written",
     sqlite3.SQLITE_CORRUPT: "the file is damaged: restore it from a backup",
 }
@@ -341,10 +343,11 @@ def errors() -> tuple[type[Exception], ...]:
 def translate(error: Exception) -> ours.CollectionsStoreError:
     """Return the driver's error in our words."""
     cause = getattr(error, "orig", None) or error
-    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    extended = getattr(cause, "sqlite_errorcode", 0)
+    code = extended & 0xFF
     if code == sqlite3.SQLITE_ERROR and "no such table" in str(cause):
         return TableVanished(str(cause))
-    if getattr(cause, "sqlite_errorcode", 0) == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
+    if extended == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
         return UniqueViolated(str(cause), str(cause).rpartition("index ")[2].strip("'"))
     if code in _BUSY:
         return ours.DatabaseBusy(
@@ -352,7 +355,8 @@ def translate(error: Exception) -> ours.CollectionsStoreError:
         )
     if code == sqlite3.SQLITE_INTERRUPT:
         return ours.TransactionConflict("interrupted")
-    message = f"{cause}: {_ADVICE[code]}" if code in _ADVICE else str(cause)
+    advice = _ADVICE.get(extended) or _ADVICE.get(code)
+    message = f"{cause}: {advice}" if advice else str(cause)
     kind = ours.DatabaseUnavailable if code in _UNAVAILABLE else ours.DatabaseError
     return kind(message)
 

@@ -6,8 +6,7 @@ a copy of its own, and makes an object of each class of databases that it sees h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from numbers import Real
 from pathlib import Path
@@ -41,8 +40,8 @@ _LOADER: Final = frozenset({
     "branch", "no-cache", "no-dep",
 })  # fmt: skip
 """What opsdroid itself keeps in a module's configuration."""
-_scopes: ContextVar[dict[Any, AsyncMemory]] = ContextVar("collections_store.opsdroid")
-"""The memory that a task is bound to, for each database. A task begins with what its maker is bound to."""
+_scopes: ContextVar[tuple[_Bound, ...]] = ContextVar("collections_store.opsdroid", default=())
+"""What a task is bound to, the last of each database's counts. A task begins with what its maker is bound to."""
 
 
 class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
@@ -59,7 +58,7 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
     def __init__(self, config: dict[str, Any], opsdroid: Any = None) -> None:
         super().__init__(config, opsdroid=opsdroid)
         self.name = config.get("name", "collections_store")
-        for option in sorted(config.keys() - CONFIG_SCHEMA.keys() - _LOADER):
+        for option in sorted(config.keys() - CONFIG_SCHEMA.keys() - _LOADER, key=str):
             known = ", ".join(CONFIG_SCHEMA)
             raise InvalidOption(option, f"the database {self.name!r} takes {known}")
 
@@ -68,14 +67,15 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
         if self.client is not None:
             return
         options = {name: self.config[name] for name in _STORE_SCHEMA if name in self.config}
-        client = AsyncStore(self.config.get("url") or _own_file(), **options)
         try:
-            memory = client.memory(self.config.get("namespace", "opsdroid"))
-            await memory.count()
-        except BaseException:
-            await client.aclose()
+            url = self.config["url"] if "url" in self.config else _own_file()
+            self.client = AsyncStore(url, **options)
+            self.database = self.client.memory(self.config.get("namespace", "opsdroid"))
+            await self.database.fetch("")
+        except BaseException as error:
+            error.add_note(f"of opsdroid's database {self.name!r}")
+            await self.disconnect()
             raise
-        self.client, self.database = client, memory
 
     async def disconnect(self) -> None:
         """Close the store; again, or before it was opened, this does nothing."""
@@ -100,20 +100,15 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
     def memory(self) -> AsyncMemory:
         """The memory that the running task is bound to, with all its verbs; raises `StoreClosed`."""
         root = self._root()
-        return _bound().get(self, root)
+        bound = (each.memory for each in reversed(_scopes.get()) if each.database is self)
+        return next(bound, root)
 
-    @contextmanager
-    def memory_in(self, *names: str) -> Iterator[AsyncMemory]:
+    def memory_in(self, *names: str) -> AbstractContextManager[AsyncMemory]:
         """Bind the running task to the memory of a namespace, such as `memory_in("room", "42", "user", "ada")`: in
-        the block it is what `opsdroid.memory` speaks to, for this task and for those that it makes, and for no
-        other. Also returns it. Raises `InvalidOption`, and `StoreClosed`.
+        the block of `with` it is what `opsdroid.memory` speaks to, for this task and for those that it makes, and for
+        no other. `with` also gives it. Raises `InvalidOption`, and `StoreClosed`.
         """
-        memory = self._root().namespace(*names)
-        bound = _scopes.set({**_bound(), self: memory})
-        try:
-            yield memory
-        finally:
-            _scopes.reset(bound)
+        return _Bound(self, self._root().namespace(*names))
 
     def memory_in_room(self, room: str) -> AbstractContextManager[AsyncMemory]:
         """Bind the running task to the memory of a room: see `memory_in`."""
@@ -128,8 +123,18 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
         return self.database
 
 
-def _bound() -> dict[Any, AsyncMemory]:
-    return _scopes.get({})
+class _Bound(AbstractContextManager[AsyncMemory]):
+    """Binds a task. What `contextmanager` makes would also decorate functions: a coroutine function runs after that."""
+
+    def __init__(self, database: DatabaseCollectionsStore, memory: AsyncMemory) -> None:
+        self.database, self.memory = database, memory
+
+    def __enter__(self) -> AsyncMemory:
+        _scopes.set((*_scopes.get(), self))
+        return self.memory
+
+    def __exit__(self, *error: object) -> None:
+        _scopes.set(_scopes.get()[:-1])  # a task's blocks end in turn
 
 
 def _own_file() -> str:

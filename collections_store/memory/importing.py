@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import date, datetime, time
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from ..errors import InvalidBody, InvalidOption
-from ..foreign import File, rows_of, tables_of
+from ..foreign import File, Foreign, read
 from .memory import Memory
+
+_Tables: TypeAlias = dict[str, tuple[str, str]]
+_Rows: TypeAlias = list[tuple[Any, ...]]
 
 _OPSDROID: Final[dict[str, Callable[..., Any]]] = {
     "datetime": datetime,
@@ -17,16 +20,21 @@ _OPSDROID: Final[dict[str, Callable[..., Any]]] = {
     "time": time,
 }
 """What opsdroid writes as an object with its class's name in `__class__`, and its fields beside that."""
-_KDEPS: Final[dict[str, str]] = {"items": "id", "records": "id", "memory": "key"}
-"""The tables in which kdeps keeps memories, the oldest first, each with the column of the keys."""
+_KDEPS: Final[_Tables] = {
+    "items": ("id", "value"),
+    "records": ("id", "value"),
+    "memory": ("key", "value"),
+}
+"""The tables in which kdeps keeps memories, the oldest first, each with the columns of the keys and of the values."""
 
 
 def import_opsdroid(memory: Memory, file: File, *, table: str = "opsdroid") -> int:
     """Copy what opsdroid's own SQLite database holds into a memory, in one transaction; returns how many values.
 
     Its dates, times and datetimes come as such. What is under the same key in the memory is overwritten; the file
-    stays as it is. Raises `DatabaseUnavailable` where there is no such file, `InvalidOption` where that has no
-    such table, and `InvalidBody` where a row holds no JSON.
+    stays as it is. Values under None, which opsdroid finds no more, are left out. Raises `DatabaseUnavailable` where there
+    is no such file, another `DatabaseError` where that is damaged or locked, `InvalidOption` where it has no such
+    table, or a key that cannot be one of a memory, and `InvalidBody` where a row holds no JSON.
 
     >>> with Store("sqlite://") as store:
     ...     import_opsdroid(store.memory("opsdroid"), "sqlite.db")
@@ -34,8 +42,8 @@ def import_opsdroid(memory: Memory, file: File, *, table: str = "opsdroid") -> i
     ...
     collections_store.errors.DatabaseUnavailable: there is no SQLite file 'sqlite.db'
     """
-    _check_table(file, table, {"key", "data"})
-    rows = rows_of(file, table, "key", "data")
+    _check_memory(memory)
+    [(_, rows)] = read(file, lambda foreign: _read(foreign, file, {table: ("key", "data")}))
     return memory.put_many({key: _opsdroid_value(table, key, data) for key, data in rows})
 
 
@@ -52,29 +60,33 @@ def import_kdeps(memory: Memory, file: File) -> int:
     ...
     collections_store.errors.DatabaseUnavailable: there is no SQLite file 'memory.db'
     """
-    tables = tables_of(file)
-    found = [each for each in _KDEPS if {_KDEPS[each], "value"} <= tables.get(each, frozenset())]
-    if not found:
-        wanted = ", ".join(f"{table} ({key}, value)" for table, key in _KDEPS.items())
-        raise _no_table(file, f"none of the tables {wanted}", tables)
+    _check_memory(memory)
     values: dict[str, Any] = {}
-    for table in found:
-        for key, data in rows_of(file, table, _KDEPS[table], "value"):
+    for table, rows in read(file, lambda foreign: _read(foreign, file, _KDEPS)):
+        for key, data in rows:
             text = _text(table, key, data)
             values[key] = _kdeps_value(text) if table == "memory" else text
     return memory.put_many(values)
 
 
-def _check_table(file: File, table: str, columns: set[str]) -> None:
-    tables = tables_of(file)
-    if not columns <= tables.get(table, frozenset()):
-        wanted = f"no table {table!r} with the columns {', '.join(sorted(columns))}"
-        raise _no_table(file, wanted, tables)
+def _check_memory(memory: object) -> None:
+    if not isinstance(memory, Memory):
+        problem = f"{type(memory).__name__} is no Memory, which `Store.memory` gives"
+        raise InvalidOption("memory", problem)
 
 
-def _no_table(file: File, wanted: str, tables: Iterable[str]) -> InvalidOption:
-    found = ", ".join(map(repr, sorted(tables))) or "none"
-    return InvalidOption("file", f"{str(file)!r} has {wanted}; its tables are: {found}")
+def _read(foreign: Foreign, file: File, wanted: _Tables) -> list[tuple[str, _Rows]]:
+    """Return the rows that have a key of those tables that there are; raises `InvalidOption` if it is none."""
+    found = [each for each in wanted if foreign.columns(each) >= set(wanted[each])]
+    if not found:
+        tables = ", ".join(map(repr, sorted(foreign.tables()))) or "none"
+        each = " and no ".join(f"{table!r} ({', '.join(wanted[table])})" for table in wanted)
+        raise InvalidOption("file", f"{str(file)!r} has no table {each}; its tables are: {tables}")
+    return [(table, _with_key(foreign.rows(table, *wanted[table]))) for table in found]
+
+
+def _with_key(rows: _Rows) -> _Rows:
+    return [row for row in rows if row[0] is not None]
 
 
 def _opsdroid_value(table: str, key: str, data: Any) -> Any:

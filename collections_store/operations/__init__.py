@@ -46,7 +46,7 @@ from .documents import (
     check_version,
 )
 from .explaining import Explain
-from .foreign import ReadForeign
+from .foreign import HoldStill, ReadForeign
 from .increments import Increment, read_increment
 from .indexing import CreateIndex, DropIndex, FindDuplicate, ListIndexes
 from .purging import HasPrunable, ListPurgeable, Prune
@@ -158,6 +158,7 @@ __all__ = [
     "Given",
     "HasPrunable",
     "HoldMany",
+    "HoldStill",
     "Increment",
     "Insert",
     "InsertBeside",

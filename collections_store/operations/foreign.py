@@ -9,6 +9,17 @@ import sqlalchemy as sa
 
 
 @dataclass(frozen=True, slots=True)
+class HoldStill:
+    """From here on, what a connection reads is as it was at one moment; `begin` is the database's word for that."""
+
+    begin: str
+
+    def __call__(self, connection: sa.Connection) -> None:
+        """Begin."""
+        connection.exec_driver_sql(self.begin)
+
+
+@dataclass(frozen=True, slots=True)
 class ReadForeign:
     """All rows of these columns, in the order in which they lie there."""
 

@@ -32,5 +32,19 @@ def test_another_table_is_an_error_that_names_those_there_are(
 ) -> None:
     cli, file = cli_for(shared_place), str(opsdroid_file(tmp_path))
     message = cli.fails(2, "import-opsdroid", file, "--table", "bot")
-    assert message.endswith("no table 'bot' with the columns data, key; its tables are: 'opsdroid'")
+    assert message.endswith("no table 'bot' (key, data); its tables are: 'opsdroid'")
     assert "does not exist" in cli.fails(2, "import-opsdroid", str(tmp_path / "nothing"))
+
+
+def test_a_value_that_cannot_be_kept_is_told_by_its_key(
+    shared_place: Place, tmp_path: Path
+) -> None:
+    cli, file = cli_for(shared_place), opsdroid_file(tmp_path)
+    connection = sqlite3.connect(file)
+    with connection:
+        connection.execute("""INSERT INTO opsdroid VALUES ('bad', '{"a": "\\u0000"}')""")
+    connection.close()
+    message = cli.fails(3, "import-opsdroid", str(file))
+    assert message.endswith("in its place; of the object '/bad'")
+    with Store(shared_place.url, **shared_place.options) as store:
+        assert store.memory("opsdroid").count() == 0

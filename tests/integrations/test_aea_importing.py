@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import sqlite3
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from cli.cli_process import Cli
+from test_docs import DOCS, blocks
 
 from collections_store import DatabaseUnavailable, InvalidBody, InvalidOption, Store
 from collections_store.integrations.aea import import_aea
@@ -97,6 +99,21 @@ def test_one_command_imports_it(file: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "imported 16 objects of 2 collections" in done.output
     with Store(f"sqlite:///{tmp_path / 'new.db'}") as store:
+        assert store["things"].get("number") == 12
+
+
+def test_the_command_of_the_page_imports_it(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = DOCS / "how-to" / "use-with-aea.md"
+    [command] = [block.text for block in blocks(page) if "import-aea" in block.text]
+    (tmp_path / "bot").mkdir()
+    file.rename(tmp_path / "bot" / "generic_storage.db")
+    monkeypatch.chdir(tmp_path / "bot")
+    words = shlex.split(command)
+    done = Cli()(*words[1:])
+    assert (words[0], done.exit_code) == ("collections-store", 0), done.stderr
+    with Store("sqlite:///agent.db") as store:
         assert store["things"].get("number") == 12
 
 

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_docs import DOCS, blocks
 
 from collections_store import Store
 
 aea = pytest.importorskip("aea", reason="the extra `aea` is not installed")
 
 ROOT = Path(__file__).parents[2]
+PAGE = DOCS / "how-to" / "use-with-aea.md"
 MAJOR = int(aea.__version__.partition(".")[0])
 VERSIONS = f"'>={MAJOR}.0.0, <{MAJOR + 1}.0.0'"
 
@@ -137,8 +139,8 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def started(project: Path, uri: str) -> Any:
-    (project / "aea-config.yaml").write_text(AGENT.format(versions=VERSIONS, uri=uri))
+def started(project: Path, uri: str, more: str = "") -> Any:
+    (project / "aea-config.yaml").write_text(AGENT.format(versions=VERSIONS, uri=uri) + more)
     home = {"HOME": str(project), "USERPROFILE": str(project)}  # AEA writes its settings there
     path = os.pathsep.join([str(ROOT / "tests"), str(ROOT)])
     return subprocess.Popen(
@@ -150,6 +152,14 @@ def started(project: Path, uri: str) -> Any:
         stderr=subprocess.STDOUT,
         encoding="utf-8",
     )
+
+
+def write_program(project: Path, program: str) -> None:
+    """Have `started` run a program in the place of AEA's command line. The project has no fingerprints."""
+    begin = RUN.replace("from aea.cli import cli\n", "").partition("cli([")[0]
+    loose = program.replace('from_aea_project(".")', 'from_aea_project(".", True)')
+    assert loose != program
+    (project / "run.py").write_text(begin + loose)
 
 
 def lines_until(process: Any, count: int) -> tuple[list[str], list[str]]:
@@ -195,6 +205,38 @@ def test_a_real_agent_loses_no_dialogue(project: Path, end: str) -> None:
         assert max(Counter(found).values()) == 1
         assert len(found) <= len(all_said) + 3  # one may be said, and not yet told
         before = len({each.split()[0] for each in found})
+
+
+def test_the_program_of_the_page_loses_no_dialogue(project: Path) -> None:
+    [program] = [block.text for block in blocks(PAGE) if block.title == "run_agent.py"]
+    url = "postgresql://localhost/agents"
+    assert program.count(url) == 1
+    write_program(project, program.replace(url, "sqlite:///agent.db"))
+    for _ in range(2):
+        process = started(project, "sqlite://unused.db")
+        try:
+            _, said = lines_until(process, 12)
+        finally:
+            process.kill()
+            process.communicate(timeout=60)
+        assert set(said) <= set(on_disk(project / "agent.db"))
+
+
+def test_the_error_handler_of_the_page_is_all_that_a_configuration_needs(project: Path) -> None:
+    """A program that loads a project from its configuration, and neither registers nor is AEA's command line."""
+    pages = [block.text for block in blocks(PAGE) if block.language == "yaml"]
+    [uri] = [text for text in pages if text.startswith("storage_uri") and "attach" not in text]
+    [handler] = [text for text in pages if text.startswith("error_handler")]
+    loading = "from aea.aea_builder import AEABuilder\n"
+    write_program(project, loading + 'AEABuilder.from_aea_project(".").build().start()\n')
+    process = started(project, uri.partition(" ")[2].strip(), handler)
+    try:
+        lines_until(process, 20)  # an act of a few lines ends with what is looked at
+    finally:
+        process.kill()
+        process.communicate(timeout=60)
+    with Store(f"sqlite:///{project / 'agent.db'}") as store:
+        assert store["ticks"].get("number") >= 1
 
 
 def test_installing_the_package_is_enough() -> None:

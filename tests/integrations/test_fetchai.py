@@ -33,7 +33,7 @@ BESIDE = [
     ),
 ]
 """What it needs, without its own limits of what is too old for Python 3.11."""
-FEW = "not postgresql and not races and not SIGINT and not SIGTERM"
+FEW = "not postgresql and not races and not SIGINT and not SIGTERM and not page"
 """What runs unless `nox -s hosts-aea` asks for all: the rest takes a minute more."""
 WHOLE = "COLLECTIONS_STORE_TEST_HOSTS"
 TESTS = ["test_aea_storage.py", "test_aea_dialogues.py", "test_aea_run.py", "test_aea_importing.py"]
@@ -70,11 +70,11 @@ def _pip(program: str, *arguments: str) -> None:
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="aea 1.2.5 goes as far as Python 3.11")
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_with_fetchais_aea(python: str, postgres_url: str, tmp_path: Path) -> None:
     tests = tmp_path / "tests"
     shutil.copytree(ROOT / "tests", tests, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("collections_store", "migrations"):
+    for name in ("collections_store", "migrations", "docs", "README.md"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = tests\ntimeout = 120\n")
     files = [f"tests/integrations/{name}" for name in TESTS]

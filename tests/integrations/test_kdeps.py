@@ -1,38 +1,52 @@
 """kdeps: its functions in Python, with the answers of its documentation and of its source, and its files."""
 
+import shlex
 import sqlite3
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli.cli_process import cli_for
-from conftest import Clock, Place
+from cli.cli_process import Cli, cli_for
+from conftest import Clock, Opener, Place
+from test_docs import DOCS, blocks
 
-from collections_store import InvalidBody, InvalidOption, Store
-from collections_store.integrations.kdeps import Items, MemoryStorage, Records, SessionStorage
-from collections_store.memory import Memory, import_kdeps
+from collections_store import AsyncStore, InvalidBody, InvalidOption, Store
+from collections_store.integrations import kdeps as classes
+from collections_store.integrations.kdeps import MemoryStorage, Records
+from collections_store.memory import Memory, import_kdeps, import_opsdroid
 
+PAGE = DOCS / "how-to" / "use-with-kdeps.md"
 ODD = ["_?op=clear", "a?b", "a#b", "a%20b", "a b", "a/b", "a:b", "_", "a", "ä", ".", "'; --"]
 
 
-@pytest.fixture
-def store(place: Place) -> Iterator[Store]:
-    with Store(place.url, **place.options) as store:
-        yield store
+class Classes:
+    """kdeps' classes, of one colour."""
+
+    def __init__(self, opener: Opener) -> None:
+        self._opener = opener
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._opener.kdeps, name)
 
 
 @pytest.fixture
-def memory(store: Store) -> Memory:
+def kdeps(open_store: Opener) -> Classes:
+    return Classes(open_store)
+
+
+@pytest.fixture
+def memory(store: Any) -> Any:
     return store.memory("agent")
 
 
 # -- up to version 0.6 -----------------------------------------------------------------------
 
 
-def test_items_answer_as_the_documentation_says(memory: Memory) -> None:
-    items = Items(memory)
+def test_items_answer_as_the_documentation_says(kdeps: Any, memory: Any) -> None:
+    items = kdeps.Items(memory)
     assert items.getItem("name") == ""
     assert items.setItem("name", "Ada") == "Ada"
     assert items.setItem("city", "Berlin") == "Berlin"
@@ -42,8 +56,8 @@ def test_items_answer_as_the_documentation_says(memory: Memory) -> None:
     assert items.getItem("city") == ""
 
 
-def test_items_answer_as_the_source_does(memory: Memory) -> None:
-    items = Items(memory, mode="source")
+def test_items_answer_as_the_source_does(kdeps: Any, memory: Any) -> None:
+    items = kdeps.Items(memory, mode="source")
     assert items.setItem("name", "Ada") == "Ada"
     assert [items.deleteItem("name") for _ in range(2)] == [
         "Deleted 1 item(s)",
@@ -52,26 +66,26 @@ def test_items_answer_as_the_source_does(memory: Memory) -> None:
     assert items.clear() == "Cleared 0 items"
 
 
-def test_records_are_items_by_another_name(memory: Memory) -> None:
-    records = Records(memory)
+def test_records_are_items_by_another_name(kdeps: Any, memory: Any) -> None:
+    records = kdeps.Records(memory)
     assert [records.getRecord("name"), records.setRecord("name", "Ada")] == ["", "Ada"]
-    assert [Items(memory).getItem("name"), records.getRecord("name")] == ["Ada", "Ada"]
+    assert [kdeps.Items(memory).getItem("name"), records.getRecord("name")] == ["Ada", "Ada"]
     assert [records.deleteRecord("name"), records.deleteRecord("name")] == ["Ada", ""]
-    assert Records(memory, mode="source").deleteRecord("name") == "Deleted 0 record(s)"
+    assert kdeps.Records(memory, mode="source").deleteRecord("name") == "Deleted 0 record(s)"
     records.setRecord("name", "Ada")
     assert records.clear() == "Cleared 1 records"
 
 
-def test_ids_are_taken_as_they_are(memory: Memory) -> None:
-    records = Records(memory)
+def test_ids_are_taken_as_they_are(kdeps: Any, memory: Any) -> None:
+    records = kdeps.Records(memory)
     for id in ODD:
         records.setRecord(id, f"value of {id}")
     assert {id: records.getRecord(id) for id in ODD} == {id: f"value of {id}" for id in ODD}
     assert records.clear() == f"Cleared {len(ODD)} records"
 
 
-def test_what_is_empty_or_no_text_is_refused(memory: Memory) -> None:
-    items, records, nothing = Items(memory), Records(memory), ""
+def test_what_is_empty_or_no_text_is_refused(kdeps: Any, memory: Any) -> None:
+    items, records, nothing = kdeps.Items(memory), kdeps.Records(memory), ""
     for call in (items.getItem, items.deleteItem, records.getRecord, records.deleteRecord):
         with pytest.raises(InvalidOption, match="id: it is empty"):
             call(nothing)
@@ -86,27 +100,84 @@ def test_what_is_empty_or_no_text_is_refused(memory: Memory) -> None:
     assert memory.count() == 0
 
 
-def test_a_mode_that_there_is_not_is_an_error(memory: Memory) -> None:
+def test_a_mode_that_there_is_not_is_an_error(kdeps: Any, memory: Any) -> None:
     mode: Any = "docs"
     with pytest.raises(InvalidOption, match="none of documentation, source"):
-        Items(memory, mode=mode)
+        kdeps.Items(memory, mode=mode)
 
 
-def test_a_session_is_one_request_long(store: Store, memory: Memory) -> None:
-    Records(memory).setRecord("name", "Ada")
-    with Records(memory.request()) as one, Records(memory.request()) as two:
+def test_a_session_is_one_request_long(kdeps: Any, memory: Any) -> None:
+    kdeps.Records(memory).setRecord("name", "Ada")
+    with kdeps.Records(memory.request()) as one, kdeps.Records(memory.request()) as two:
         one.setRecord("step", "1")
         assert [two.getRecord("step"), two.getRecord("name")] == ["", ""]
         assert one.getRecord("step") == "1"
     assert one.getRecord("step") == ""
-    assert Records(memory).getRecord("name") == "Ada"
+    assert kdeps.Records(memory).getRecord("name") == "Ada"
+
+
+def test_a_memory_that_is_there_to_stay_is_not_ended_by_a_block(kdeps: Any, memory: Any) -> None:
+    records = kdeps.Records(memory)
+    records.setRecord("name", "Ada")
+    for each in (records, kdeps.Items(memory), kdeps.Items(memory.namespace("a"))):
+        with pytest.raises(InvalidOption, match="it would delete this memory at its end"), each:
+            pass
+    assert records.getRecord("name") == "Ada"
+
+
+@pytest.mark.parametrize("error", [None, ZeroDivisionError], ids=repr)
+def test_a_session_is_cleared_however_it_ends(
+    kdeps: Any, memory: Any, error: type[Exception] | None
+) -> None:
+    request = memory.request()
+    try:
+        with kdeps.Records(request) as session:
+            session.setRecord("step", "1")
+            if error is not None:
+                raise error
+    except ZeroDivisionError:
+        pass
+    assert request.count() == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (False, "false"),
+        (0, "0"),
+        ("", ""),
+        ({"a": ["ä"]}, '{"a": ["ä"]}'),
+        ({b"a"}, "{b'a'}"),
+        (date(2026, 1, 2), "2026-01-02"),
+        ({b"a": 1}, "{b'a': 1}"),
+    ],
+    ids=repr,
+)
+def test_what_a_storage_wrote_is_read_as_its_json(
+    kdeps: Any, memory: Any, value: Any, text: str
+) -> None:
+    storage, records = kdeps.MemoryStorage(memory), kdeps.Records(memory)
+    storage.set("key", value)
+    assert [records.getRecord("key"), records.deleteRecord("key")] == [text, text]
+    storage.set("key", value)
+    assert kdeps.Items(memory, mode="source").deleteItem("key") == "Deleted 1 item(s)"
+
+
+@pytest.mark.parametrize("mode", ["documentation", "source"])
+def test_where_there_is_nothing_each_function_says_so(kdeps: Any, memory: Any, mode: str) -> None:
+    items, records = kdeps.Items(memory, mode=mode), kdeps.Records(memory, mode=mode)
+    assert [items.getItem("a"), records.getRecord("a")] == ["", ""]
+    said = ["Deleted 0 item(s)", "Deleted 0 record(s)"] if mode == "source" else ["", ""]
+    assert [items.deleteItem("a"), records.deleteRecord("a")] == said
+    assert [items.clear(), records.clear()] == ["Cleared 0 items", "Cleared 0 records"]
 
 
 # -- from version 1.9 on ---------------------------------------------------------------------
 
 
-def test_a_memory_keeps_json(memory: Memory) -> None:
-    storage = MemoryStorage(memory)
+def test_a_memory_keeps_json(kdeps: Any, memory: Any) -> None:
+    storage = kdeps.MemoryStorage(memory)
     values: dict[str, Any] = {"a": None, "b": 0, "c": "", "d": [1, 2.5, {"e": True}], "f": {}}
     for key, value in values.items():
         assert storage.set(key, value) is True
@@ -120,16 +191,29 @@ def test_a_memory_keeps_json(memory: Memory) -> None:
         storage.set("", 1)
 
 
-def test_a_value_of_a_memory_may_expire(clock: Clock, memory: Memory) -> None:
-    storage = MemoryStorage(memory)
+def test_where_there_is_nothing_each_verb_says_so(kdeps: Any, memory: Any) -> None:
+    session = kdeps.SessionStorage(memory, "ada")
+    for storage in (kdeps.MemoryStorage(memory), session):
+        assert [storage.get("a"), storage.get("a", 7), storage.fetch("a")] == [
+            None,
+            7,
+            (None, False),
+        ]
+        assert storage.delete("a") is None
+    assert [session.touch("a"), session.is_expired("a")] == [False, True]
+    assert [session.get_all(), session.clear()] == [{}, 0]
+
+
+def test_a_value_of_a_memory_may_expire(clock: Clock, kdeps: Any, memory: Any) -> None:
+    storage = kdeps.MemoryStorage(memory)
     storage.set("short", 1, ttl=10)
     storage.set("long", 2)
     clock.forward(11)
     assert [storage.get("short"), storage.get("long")] == [None, 2]
 
 
-def test_a_session_slides_by_half_an_hour(clock: Clock, memory: Memory) -> None:
-    session = SessionStorage(memory, "ada")
+def test_a_session_slides_by_half_an_hour(clock: Clock, kdeps: Any, memory: Any) -> None:
+    session = kdeps.SessionStorage(memory, "ada")
     session.set("cart", ["tea"])
     for _ in range(3):
         clock.forward(25 * 60)
@@ -140,8 +224,8 @@ def test_a_session_slides_by_half_an_hour(clock: Clock, memory: Memory) -> None:
     assert session.fetch("cart") == (None, False)
 
 
-def test_a_ttl_of_its_own_survives_reads(clock: Clock, memory: Memory) -> None:
-    session = SessionStorage(memory, "ada")
+def test_a_ttl_of_its_own_survives_reads(clock: Clock, kdeps: Any, memory: Any) -> None:
+    session = kdeps.SessionStorage(memory, "ada")
     session.set("short", 1, ttl=timedelta(seconds=10))
     session.set("never", 2, ttl=0)
     session.set("never either", 3, ttl=-1)
@@ -167,12 +251,16 @@ def test_a_ttl_of_its_own_survives_reads(clock: Clock, memory: Memory) -> None:
         ("1.5s", 1.5),
         ("250ms", 0.25),
         ("1w", 604_800),
+        ("+1.5h", 5400),
+        (".5h1.m", 1860),
+        ("5000000us", 5),
+        ("4000000µs1000000000ns", 5),
     ],
 )
 def test_durations_are_those_of_a_workflow(
-    clock: Clock, memory: Memory, text: str, seconds: float
+    clock: Clock, kdeps: Any, memory: Any, text: str, seconds: float
 ) -> None:
-    session = SessionStorage(memory, "ada", ttl=text)
+    session = kdeps.SessionStorage(memory, "ada", ttl=text)
     session.set("key", 1)
     clock.forward(seconds * 0.9)
     assert not session.is_expired("key")
@@ -180,54 +268,88 @@ def test_durations_are_those_of_a_workflow(
     assert session.is_expired("key")
 
 
-def test_a_session_may_live_for_ever(clock: Clock, memory: Memory) -> None:
-    for ttl in (0, -1.5, "0", "0s", "-1h", timedelta(0)):
-        session = SessionStorage(memory, "ada", ttl=ttl)
+def test_a_session_may_live_for_ever(clock: Clock, kdeps: Any, memory: Any) -> None:
+    for ttl in (0, -1.5, "0", "-0", "0s", "-1h", timedelta(0)):
+        session = kdeps.SessionStorage(memory, "ada", ttl=ttl)
         session.set("key", ttl == 0)
         clock.forward(10**6)
         assert not session.is_expired("key")
 
 
-@pytest.mark.parametrize("ttl", ["", "7", "7x", "soon", "1h 30m", "h"])
-def test_what_is_no_duration_is_an_error(memory: Memory, ttl: str) -> None:
+@pytest.mark.parametrize(
+    "ttl", ["", "7", "7x", "soon", "1h 30m", "h", "-", ".s", "٣s", "1m\n", "9" * 400 + "s"]
+)
+def test_what_is_no_duration_is_an_error(kdeps: Any, memory: Any, ttl: str) -> None:
     with pytest.raises(InvalidOption, match="is no duration: write 90s, 1h30m or 7d"):
-        SessionStorage(memory, "ada", ttl=ttl)
+        kdeps.SessionStorage(memory, "ada", ttl=ttl)
     with pytest.raises(InvalidOption, match="is no duration"):
-        MemoryStorage(memory).set("key", 1, ttl=ttl)
+        kdeps.MemoryStorage(memory).set("key", 1, ttl=ttl)
 
 
 @pytest.mark.parametrize("ttl", [True, float("nan"), [1]], ids=repr)
-def test_what_is_no_number_is_an_error(memory: Memory, ttl: Any) -> None:
+def test_what_is_no_number_is_an_error(kdeps: Any, memory: Any, ttl: Any) -> None:
     with pytest.raises(InvalidOption, match="ttl"):
-        MemoryStorage(memory).set("key", 1, ttl=ttl)
+        kdeps.MemoryStorage(memory).set("key", 1, ttl=ttl)
     with pytest.raises(InvalidOption, match="ttl"):
-        SessionStorage(memory, "ada", ttl=ttl).set("key", 1)
+        kdeps.SessionStorage(memory, "ada", ttl=ttl).set("key", 1)
     assert memory.count() == 0
 
 
-def test_sessions_are_strangers(memory: Memory) -> None:
-    sessions = {id: SessionStorage(memory, id) for id in ODD}
+def test_sessions_are_strangers(kdeps: Any, memory: Any) -> None:
+    sessions = {id: kdeps.SessionStorage(memory, id) for id in ODD}
     for id, session in sessions.items():
         session.set("b:key", id)
         session.set("key", id)
-    MemoryStorage(memory).set("key", "the memory's")
+    kdeps.MemoryStorage(memory).set("key", "the memory's")
     for id, session in sessions.items():
         assert session.get_all() == {"b:key": id, "key": id}
     assert sessions["a"].clear() == 2
     assert [sessions["a"].get_all(), len(sessions["a:b"].get_all())] == [{}, 2]
-    assert MemoryStorage(memory).get("key") == "the memory's"
+    assert kdeps.MemoryStorage(memory).get("key") == "the memory's"
     with pytest.raises(InvalidOption, match="session: it is empty"):
-        SessionStorage(memory, "")
+        kdeps.SessionStorage(memory, "")
 
 
-def test_a_session_gives_all_of_many_values(memory: Memory) -> None:
-    session = SessionStorage(memory, "ada")
+def test_a_session_without_a_ttl_lives_as_its_memory_says(
+    clock: Clock, kdeps: Any, memory: Any
+) -> None:
+    within = memory.session("an hour", ttl=3600)
+    lasting, passing = (kdeps.SessionStorage(each, "ada", ttl=None) for each in (memory, within))
+    lasting.set("key", 1)
+    passing.set("key", 2)
+    clock.forward(3601)
+    assert [lasting.get_all(), passing.get_all()] == [{"key": 1}, {}]
+
+
+@pytest.mark.parametrize("name", ["Items", "Records", "MemoryStorage", "SessionStorage"])
+def test_a_memory_of_the_other_colour_is_refused(name: str) -> None:
+    sync, twin = getattr(classes, name), getattr(classes, f"Async{name}")
+    rest = ("ada",) * (name == "SessionStorage")
+    with Store("sqlite://") as store:
+        with pytest.raises(InvalidOption, match=r"^option memory: Memory is no AsyncMemory: cla"):
+            twin(store.memory("agent"), *rest)
+        other: Any = AsyncStore("sqlite://").memory("agent")
+        with pytest.raises(InvalidOption, match="AsyncMemory is no Memory"):
+            sync(other, *rest)
+        with pytest.raises(InvalidOption, match="dict is no Memory"):
+            sync({}, *rest)
+
+
+def test_a_session_gives_all_of_many_values(kdeps: Any, memory: Any) -> None:
+    session = kdeps.SessionStorage(memory, "ada")
     for number in range(150):
         session.set(f"key {number}", number)
     assert session.get_all() == {f"key {number}": number for number in range(150)}
 
 
 # -- files of kdeps' -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def plain(place: Place) -> Iterator[Memory]:
+    with Store(place.url, **place.options) as store:
+        yield store.memory("agent")
+
 
 TABLES = {
     "items": "CREATE TABLE items (id TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -252,52 +374,52 @@ def kdeps_file(folder: Path, **rows: dict[str, Any]) -> Path:
 
 
 @pytest.mark.parametrize("table", ["items", "records"])
-def test_a_file_up_to_0_6_is_imported(memory: Memory, tmp_path: Path, table: str) -> None:
+def test_a_file_up_to_0_6_is_imported(plain: Memory, tmp_path: Path, table: str) -> None:
     file = kdeps_file(tmp_path, **{table: {"name": "Ada", "number": "3", "json": '{"a": 1}'}})
     before = file.read_bytes()
-    assert import_kdeps(memory, file) == 3
-    records = Records(memory)
+    assert import_kdeps(plain, file) == 3
+    records = Records(plain)
     found = [records.getRecord(id) for id in ("name", "number", "json")]
     assert found == ["Ada", "3", '{"a": 1}']
     assert file.read_bytes() == before
 
 
-def test_a_file_from_1_9_on_is_imported(memory: Memory, tmp_path: Path) -> None:
+def test_a_file_from_1_9_on_is_imported(plain: Memory, tmp_path: Path) -> None:
     rows = {"number": "3", "null": "null", "json": '{"a": [1.5]}', "text": '"Ada"', "bare": "Ada"}
-    assert import_kdeps(memory, kdeps_file(tmp_path, memory=rows)) == 5
-    storage = MemoryStorage(memory)
+    assert import_kdeps(plain, kdeps_file(tmp_path, memory=rows)) == 5
+    storage = MemoryStorage(plain)
     expected = {"number": 3, "null": None, "json": {"a": [1.5]}, "text": "Ada", "bare": "Ada"}
     assert {key: storage.get(key, "nothing") for key in rows} == expected
 
 
 @pytest.mark.parametrize("table", ["items", "records", "memory"])
-def test_what_is_no_text_changes_nothing(memory: Memory, tmp_path: Path, table: str) -> None:
+def test_what_is_no_text_changes_nothing(plain: Memory, tmp_path: Path, table: str) -> None:
     """Where a program writes bytes they are text; nothing else is taken for what it looks like in Python."""
     file = kdeps_file(tmp_path, **{table: {"bytes": '"é"'.encode(), "text": '"é"'}})
-    assert import_kdeps(memory, file) == 2
-    assert memory.get("bytes") == memory.get("text") == ("é" if table == "memory" else '"é"')
+    assert import_kdeps(plain, file) == 2
+    assert plain.get("bytes") == plain.get("text") == ("é" if table == "memory" else '"é"')
     (tmp_path / "bad").mkdir()
     file = kdeps_file(tmp_path / "bad", **{table: {"text": "new", "bad": b"\xff"}})
     with pytest.raises(InvalidBody, match=f"'{table}.bad': the row holds no text"):
-        import_kdeps(memory, file)
-    assert (memory.get("text") != "new", memory.count()) == (True, 2)
+        import_kdeps(plain, file)
+    assert (plain.get("text") != "new", plain.count()) == (True, 2)
 
 
-def test_of_several_tables_the_newest_counts(memory: Memory, tmp_path: Path) -> None:
+def test_of_several_tables_the_newest_counts(plain: Memory, tmp_path: Path) -> None:
     old, new = {"a": "old", "b": "old"}, {"b": "new"}
-    assert import_kdeps(memory, kdeps_file(tmp_path, items=old, records=new)) == 2
-    assert [Records(memory).getRecord(id) for id in "ab"] == ["old", "new"]
+    assert import_kdeps(plain, kdeps_file(tmp_path, items=old, records=new)) == 2
+    assert [Records(plain).getRecord(id) for id in "ab"] == ["old", "new"]
 
 
-def test_a_file_of_something_else_changes_nothing(memory: Memory, tmp_path: Path) -> None:
+def test_a_file_of_something_else_changes_nothing(plain: Memory, tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "other.db")
     connection.execute("CREATE TABLE memory (user TEXT, data TEXT)")
     connection.close()
     with pytest.raises(
-        InvalidOption, match=r"none of the tables items \(id, value\).*are: 'memory'"
+        InvalidOption, match=r"no table 'items' \(id, value\) and no.*are: 'memory'"
     ):
-        import_kdeps(memory, tmp_path / "other.db")
-    assert memory.count() == 0
+        import_kdeps(plain, tmp_path / "other.db")
+    assert plain.count() == 0
 
 
 def test_a_file_is_imported_from_the_command_line(shared_place: Place, tmp_path: Path) -> None:
@@ -306,3 +428,25 @@ def test_a_file_is_imported_from_the_command_line(shared_place: Place, tmp_path:
     assert (done.exit_code, done.stderr) == (0, f"imported 1 value from '{file}' into agent\n")
     with Store(shared_place.url, **shared_place.options) as store:
         assert Records(store.memory("agent")).getRecord("name") == "Ada"
+
+
+def test_the_command_of_the_page_brings_along_what_kdeps_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From where kdeps writes, to where the page's program looks."""
+    [command] = [block.text for block in blocks(PAGE) if "import-kdeps" in block.text]
+    (tmp_path / ".kdeps").mkdir()
+    kdeps_file(tmp_path / ".kdeps", memory={"greeting": '{"de": "Hallo"}'})
+    monkeypatch.chdir(tmp_path)
+    words = [word.replace("~", str(tmp_path)) for word in shlex.split(command)]
+    done = Cli()(*words[1:])
+    assert (words[0], done.exit_code) == ("collections-store", 0), done.stderr
+    with Store("sqlite:///agents.db") as store:
+        assert MemoryStorage(store.memory("kdeps")).get("greeting") == {"de": "Hallo"}
+
+
+@pytest.mark.parametrize("load", [import_kdeps, import_opsdroid])
+def test_a_file_is_imported_into_a_synchronous_memory_only(tmp_path: Path, load: Any) -> None:
+    file = kdeps_file(tmp_path, memory={"a": "1"})
+    with pytest.raises(InvalidOption, match="memory: AsyncMemory is no Memory"):
+        load(AsyncStore("sqlite://").memory("kdeps"), file)

@@ -4,6 +4,7 @@ import asyncio
 import builtins
 import json
 import os
+import shlex
 import signal
 import socket
 import sqlite3
@@ -19,6 +20,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from cli.cli_process import Cli
 from conftest import Place
 from test_docs import DOCS, ROOT, blocks
 
@@ -26,6 +28,7 @@ from collections_store import (
     DatabaseUnavailable,
     InvalidBody,
     InvalidOption,
+    InvalidUrl,
     Store,
     StoreClosed,
 )
@@ -155,7 +158,72 @@ def test_a_database_that_does_not_answer_is_an_error_at_once(tmp_path: Path) -> 
     assert database.client is None
 
 
+def test_an_empty_url_is_no_file_of_opsdroids(tmp_path: Path) -> None:
+    """As `url: $DATABASE_URL` gives, where that is empty: the bot would remember things in another place."""
+    database = DatabaseCollectionsStore({"name": "bots", "url": ""})
+    with pytest.raises(InvalidUrl) as failed:
+        asyncio.run(database.connect())
+    assert failed.value.__notes__ == ["of opsdroid's database 'bots'"]
+    assert database.client is None
+    assert database.database is None
+
+
+def test_connecting_twice_at_once_opens_one_store(config: dict[str, Any]) -> None:
+    async def main() -> None:
+        database = DatabaseCollectionsStore(config)
+        first = asyncio.create_task(database.connect())
+        await asyncio.sleep(0)
+        client = database.client
+        await asyncio.gather(first, database.connect())
+        assert database.client is client
+        assert await database.put("a", 1)
+        await database.disconnect()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("key", [None, 1, 1.5, True, b"a", ("a",), "a\0b", "\ud800", "k" * 2000])
+def test_what_cannot_be_a_key_is_refused(config: dict[str, Any], key: Any) -> None:
+    async def main(database: DatabaseCollectionsStore) -> None:
+        for call in (lambda: database.put(key, 1), lambda: database.get(key)):
+            with pytest.raises(InvalidOption, match="key"):
+                await call()
+        with pytest.raises(InvalidOption, match="key"):
+            await database.delete(key)
+        assert await database.memory.count() == 0
+
+    run(config, main)
+
+
+@pytest.mark.parametrize("key", ["", " ", "a/b", "$id", "'; --", "ä", "\U0010ffff", "k" * 1999])
+def test_any_other_text_is_a_key(config: dict[str, Any], key: str) -> None:
+    async def main(database: DatabaseCollectionsStore) -> None:
+        assert await database.put(key, key) is True
+        assert [await database.get(key), await database.delete(key)] == [key, key]
+        assert await database.delete(key) is None
+
+    run(config, main)
+
+
+@pytest.mark.parametrize(
+    "value", [object(), "a\0b", [{"a": "\ud800"}]], ids=["object", "nul", "odd"]
+)
+def test_a_value_that_cannot_be_kept_leaves_the_old_one(
+    config: dict[str, Any], value: object
+) -> None:
+    async def main(database: DatabaseCollectionsStore) -> None:
+        await database.put("key", "old")
+        with pytest.raises(InvalidBody):
+            await database.put("key", value)
+        assert await database.get("key") == "old"
+
+    run(config, main)
+
+
 def test_an_option_that_there_is_not_is_named(config: dict[str, Any]) -> None:
+    odd: dict[Any, Any] = {**config, 1: 2, "zone": 3}
+    with pytest.raises(InvalidOption, match=r"option 1: the database 'memory' takes url"):
+        DatabaseCollectionsStore(odd)
     with pytest.raises(InvalidOption, match=r"path.*the database 'memory' takes url, namespace"):
         DatabaseCollectionsStore({**config, "path": "/data/memory.db"})
     with pytest.raises(InvalidOption, match="durability"):
@@ -182,6 +250,38 @@ def test_eighty_puts_at_once_from_two_instances(config: dict[str, Any]) -> None:
             assert [await two.get(f"key {n}") for n in range(20)] == list(range(20))
 
     asyncio.run(main())
+
+
+WRITER = """
+import asyncio, json, sys
+from collections_store.integrations.opsdroid import DatabaseCollectionsStore
+
+async def main():
+    one, two = (DatabaseCollectionsStore(json.loads(sys.argv[1])) for _ in range(2))
+    await asyncio.gather(one.connect(), two.connect())
+    puts = [each.put(key, n) for n in range(20) for each in (one, two) for key in ("key", f"{sys.argv[2]} {n}")]
+    assert await asyncio.gather(*puts) == [True] * 80
+    await asyncio.gather(*(each.memory.increment("puts") for each in (one, two) for _ in range(40)))
+    await one.disconnect()
+    await two.disconnect()
+
+asyncio.run(main())
+"""
+
+
+def test_eighty_puts_at_once_from_each_of_two_processes(config: dict[str, Any]) -> None:
+    """They come to a place where there is nothing yet."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+    command = [sys.executable, "-c", WRITER, json.dumps(config)]
+    writers = [subprocess.Popen([*command, str(n)], env=environment) for n in range(2)]
+    assert [each.wait(60) for each in writers] == [0, 0]
+    with Store(
+        config["url"], **{k: v for k, v in config.items() if k not in {"name", "url"}}
+    ) as store:
+        found = all_of(store)
+    assert found.pop("key") in range(20)
+    assert found.pop("puts") == 160
+    assert found == {f"{process} {n}": n for process in range(2) for n in range(20)}
 
 
 def test_a_reader_sees_no_gap_while_a_key_is_overwritten(config: dict[str, Any]) -> None:
@@ -256,6 +356,35 @@ def test_a_room_is_bound_for_one_database_only(config: dict[str, Any]) -> None:
     asyncio.run(main())
 
 
+def test_a_room_may_be_entered_again_and_by_several_at_once(config: dict[str, Any]) -> None:
+    async def main(database: DatabaseCollectionsStore) -> None:
+        kitchen = database.memory_in_room("kitchen")
+
+        async def skill(n: int) -> None:
+            with kitchen, database.memory_in_room("garden"), kitchen as view:
+                await asyncio.sleep(0)
+                await database.put(f"{n}", await view.increment("count"))
+            await database.put("last", n)
+
+        await asyncio.gather(*(skill(n) for n in range(4)))
+        with kitchen:
+            found = {key: await database.get(key) for key in "0123"}
+            assert sorted(found.values()) == [1, 2, 3, 4]
+        assert await database.memory.keys() == ["last"]
+
+    run(config, main)
+
+
+def test_a_room_decorates_no_skill(config: dict[str, Any]) -> None:
+    """A coroutine function runs when what decorates it is over: it would speak to no room's memory."""
+
+    async def main(database: DatabaseCollectionsStore) -> None:
+        for bound in (database.memory_in_room("kitchen"), database.memory_in("room")):
+            assert not callable(bound)
+
+    run(config, main)
+
+
 def test_a_room_without_a_name_is_an_error(config: dict[str, Any]) -> None:
     async def main(database: DatabaseCollectionsStore) -> None:
         nobody: Any = None
@@ -323,6 +452,21 @@ def test_many_values_are_imported(shared_place: Place, tmp_path: Path) -> None:
         assert import_opsdroid(memory, file) == memory.count() == len(KEPT) + 5_000
 
 
+def test_what_opsdroid_has_under_no_key_is_left_out(tmp_path: Path) -> None:
+    async def write() -> None:
+        database = DatabaseSqlite({"path": str(tmp_path / "sqlite.db")})
+        await database.connect()
+        for key in (None, 1, "name"):
+            await database.put(key, "Ada")
+        assert await database.get(None) is None
+        await database.disconnect()
+
+    asyncio.run(write())
+    with Store("sqlite://") as store:
+        assert import_opsdroid(store.memory("opsdroid"), tmp_path / "sqlite.db") == 2
+        assert all_of(store) == {"1": "Ada", "name": "Ada"}
+
+
 def test_what_only_looks_like_a_date_stays_an_object(tmp_path: Path) -> None:
     file = opsdroid_file(tmp_path)
     odd = [{"__class__": "date"}, {"__class__": "date", "year": 0, "month": 1, "day": 1}]
@@ -352,6 +496,22 @@ def test_a_file_that_cannot_be_imported_changes_nothing(tmp_path: Path) -> None:
         with pytest.raises(InvalidBody, match=r"bot\.bad.*holds no JSON"):
             import_opsdroid(memory, file, table="bot")
         assert memory.count() == 0
+
+
+def test_the_command_of_the_page_brings_along_what_opsdroid_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From where opsdroid writes unless told otherwise, to where the page's bot looks."""
+    [command] = [block.text for block in blocks(PAGE) if "import-opsdroid" in block.text]
+    folder = tmp_path / ".local" / "share" / "opsdroid"
+    folder.mkdir(parents=True)
+    opsdroid_file(folder)
+    monkeypatch.chdir(tmp_path)
+    words = [word.replace("~", str(tmp_path)) for word in shlex.split(command)]
+    done = Cli()(*words[1:])
+    assert (words[0], done.exit_code) == ("collections-store", 0), done.stderr
+    with Store("sqlite:///bot.db") as store:
+        assert all_of(store) == KEPT
 
 
 # -- the loader, and a bot -------------------------------------------------------------------
@@ -454,6 +614,14 @@ class Bot:
         """Return its answers."""
         return asyncio.run(self._talk(texts))
 
+    def hears_at_once(self, *talks: list[str]) -> list[list[str]]:
+        """Return its answers in several rooms: a connection is a room."""
+
+        async def main() -> list[list[str]]:
+            return await asyncio.gather(*(self._talk(tuple(texts)) for texts in talks))
+
+        return asyncio.run(main())
+
     async def _talk(self, texts: tuple[str, ...]) -> list[str]:
         answers = []
         async with aiohttp.ClientSession() as session:
@@ -530,6 +698,25 @@ def test_a_bot_keeps_its_memory_over_three_processes(
         assert heard == ["I know nothing of that.", "blue"]
     with Store(shared_place.url, **shared_place.options) as store:
         assert all_of(store) == {"cup": {"value": "blue", "by": "ada"}}
+
+
+def test_rooms_that_talk_to_a_bot_at_once_have_each_their_own_memory(
+    shared_place: Place, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    database = {"url": shared_place.url, **shared_place.options}
+    asked = [
+        [text for n in range(10) for text in (f"the topic is {room}{n}", "what is the topic")]
+        for room in "abcdef"
+    ]
+    with bot(tmp_path, database, environment) as one:
+        told = one.hears_at_once(*asked)
+        assert one.hears("what is the topic") == ["Whatever you like."]
+    assert told == [
+        [text for n in range(10) for text in ("Noted, for this room.", f"{room}{n}")]
+        for room in "abcdef"
+    ]
+    with Store(shared_place.url, **shared_place.options) as store:
+        assert all_of(store) == {}
 
 
 def test_a_bot_without_its_database_does_not_start(

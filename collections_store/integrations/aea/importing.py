@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ... import InvalidBody, InvalidOption, Store
-from ...foreign import File, rows_of, tables_of
+from ...foreign import File, Foreign, read
 from .encoding import encoded, name_of
 
 _COLUMNS: Final = ("object_id", "object_body")
@@ -27,21 +27,25 @@ def import_aea(store: Store, file: File) -> dict[str, int]:
     ...
     collections_store.errors.DatabaseUnavailable: there is no SQLite file 'agent.db'
     """
-    tables = tables_of(file)
-    found = [name for name, columns in tables.items() if columns == set(_COLUMNS)]
-    if not found:
-        names = ", ".join(map(repr, sorted(tables))) or "none"
-        problem = f"{str(file)!r} has no tables of AEA's; its tables are: {names}"
-        raise InvalidOption("file", problem)
-    objects = {name: list(_objects(file, name)) for name in found}
+    objects = read(file, lambda foreign: _read(foreign, file))
     with store.transaction() as tx:
         for name, some in objects.items():
             tx[name_of(name)].put_many(some, atomic=True)
     return {name: len(some) for name, some in objects.items()}
 
 
-def _objects(file: File, table: str) -> Iterator[tuple[str, Any]]:
-    for id, text in rows_of(file, table, *_COLUMNS):
+def _read(foreign: Foreign, file: File) -> dict[str, list[tuple[str, Any]]]:
+    tables = foreign.tables()
+    found = [name for name in tables if foreign.columns(name) == set(_COLUMNS)]
+    if not found:
+        names = ", ".join(map(repr, sorted(tables))) or "none"
+        problem = f"{str(file)!r} has no tables of AEA's; its tables are: {names}"
+        raise InvalidOption("file", problem)
+    return {name: list(_objects(foreign, name)) for name in found}
+
+
+def _objects(foreign: Foreign, table: str) -> Iterator[tuple[str, Any]]:
+    for id, text in foreign.rows(table, *_COLUMNS):
         if id is not None:
             yield str(id), encoded(_body(table, id, text))
 

@@ -1,0 +1,252 @@
+"""Files of other programs, in whatever state these left them: they are read, or refused in plain words, and stay as they are."""
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collections_store import DatabaseBusy, DatabaseError, DatabaseUnavailable, Store
+from collections_store.foreign import File, Foreign, read
+from collections_store.integrations.aea import import_aea
+from collections_store.memory import import_kdeps, import_opsdroid
+
+
+@dataclass(frozen=True)
+class Program:
+    """Another program: the table that it writes, and what imports that."""
+
+    name: str
+    table: str
+    columns: str
+    load: Callable[[Store, File], Any]
+
+    def write(self, file: Path, rows: dict[Any, Any], *, wal: bool = False) -> sqlite3.Connection:
+        """Write a file; its connection is still open."""
+        connection = sqlite3.connect(file, isolation_level=None)
+        if wal:
+            connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"CREATE TABLE {self.table} ({self.columns})")
+        self.add(connection, rows)
+        return connection
+
+    def add(self, connection: sqlite3.Connection, rows: dict[Any, Any]) -> None:
+        words = f"INSERT INTO {self.table} VALUES (?, ?)"
+        connection.executemany(words, [(key, json.dumps(value)) for key, value in rows.items()])
+
+    def found(self, file: File) -> dict[str, Any]:
+        """Return what a new store knows after the import."""
+        with Store("sqlite://") as store:
+            self.load(store, file)
+            [name] = [each.name for each in store.collections()]
+            return {id.lstrip("/"): body for id, body in store[name].list()}
+
+    def refused(self, file: File, error: type[Exception], match: str) -> None:
+        """See that nothing is imported, and that the error says which file, and what about it."""
+        with Store("sqlite://") as store:
+            with pytest.raises(error, match=match) as failed:
+                self.load(store, file)
+            assert Path(file).name in str(failed.value)
+            assert store.collections() == []
+
+
+PROGRAMS = [
+    Program(
+        "opsdroid", "opsdroid", "key text PRIMARY KEY, data text",
+        lambda store, file: import_opsdroid(store.memory("m"), file),
+    ),
+    Program(
+        "kdeps", "memory", "key TEXT PRIMARY KEY, value TEXT NOT NULL",
+        lambda store, file: import_kdeps(store.memory("m"), file),
+    ),
+    Program(
+        "aea", "things", "object_id TEXT PRIMARY KEY, object_body JSON1 NOT NULL", import_aea
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture(params=PROGRAMS, ids=lambda program: program.name)
+def program(request: pytest.FixtureRequest) -> Program:
+    found: Program = request.param
+    return found
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {each.name: each.read_bytes() for each in folder.iterdir()}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "a b?mode=rw#c%20d.db"
+
+
+@pytest.mark.parametrize("wal", [False, True], ids=["journal", "wal"])
+def test_a_file_that_was_closed_leaves_nothing_beside_it(
+    program: Program, file: Path, *, wal: bool
+) -> None:
+    program.write(file, {"a": [1]}, wal=wal).close()
+    before = contents(file.parent)
+    assert program.found(file) == {"a": [1]}
+    assert contents(file.parent) == before
+
+
+def test_what_is_in_the_log_only_is_read(program: Program, file: Path, tmp_path: Path) -> None:
+    connection = program.write(file, {"a": [1]}, wal=True)
+    connection.execute("PRAGMA wal_checkpoint")
+    program.add(connection, {"b": [2]})
+    assert program.found(file) == {"a": [1], "b": [2]}
+    copy = tmp_path / "copy.db"
+    for end in ("", "-wal"):
+        shutil.copy(f"{file}{end}", f"{copy}{end}")
+    connection.close()
+    assert program.found(copy) == {"a": [1], "b": [2]}
+
+
+def test_who_writes_meanwhile_is_not_waited_for_in_wal_mode(program: Program, file: Path) -> None:
+    connection = program.write(file, {"a": [1]}, wal=True)
+    connection.execute("BEGIN IMMEDIATE")
+    program.add(connection, {"b": [2]})
+    assert program.found(file) == {"a": [1]}
+    connection.execute("COMMIT")
+    assert program.found(file) == {"a": [1], "b": [2]}
+    connection.close()
+
+
+def test_a_file_that_is_locked_is_an_error(file: Path) -> None:
+    program = PROGRAMS[0]
+    connection = program.write(file, {"a": [1]})
+    connection.execute("BEGIN EXCLUSIVE")
+    program.refused(file, DatabaseBusy, "is locked")
+    connection.close()
+    assert program.found(file) == {"a": [1]}
+
+
+KILLED = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 2")
+connection.execute("BEGIN")
+for n in range(500):
+    connection.execute(f"INSERT INTO {sys.argv[2]} VALUES (?, ?)", (f"n{n}", "7" * 500))
+os._exit(9)
+"""
+
+
+def test_of_a_program_that_was_killed_as_it_wrote_the_error_says_what_to_do(
+    program: Program, file: Path
+) -> None:
+    program.write(file, {"a": [1]}).close()
+    subprocess.run([sys.executable, "-c", KILLED, str(file), program.table], check=False)
+    before = contents(file.parent)
+    assert len(before) == 2
+    program.refused(file, DatabaseError, "ended in the middle of a write: open it with that once")
+    assert contents(file.parent) == before
+    sqlite3.connect(file).execute(f"SELECT * FROM {program.table}").connection.close()
+    assert program.found(file) == {"a": [1]}
+
+
+@pytest.mark.parametrize("damage", ["cut off", "overwritten"])
+def test_a_damaged_file_is_an_error(program: Program, file: Path, damage: str) -> None:
+    program.write(file, {f"key {n}": "x" * 300 for n in range(500)}).close()
+    sound = file.read_bytes()
+    half = len(sound) // 2
+    bad = sound[:half] if damage == "cut off" else sound[:8192] + b"\xa5" * half
+    file.write_bytes(bad)
+    program.refused(file, DatabaseError, "malformed: the file is damaged")
+
+
+def test_what_is_no_file_of_sqlites_is_an_error(program: Program, file: Path) -> None:
+    program.refused(file, DatabaseUnavailable, "there is no SQLite file")
+    program.refused(file.parent, DatabaseUnavailable, "there is no SQLite file")
+    file.write_bytes(b"\0" * 16 + b"\xed\xda\x0c\xed" + b"\0" * 8000)  # as bbolt's begin
+    program.refused(file, DatabaseUnavailable, "the file is no SQLite database")
+
+
+def test_all_that_is_read_is_of_one_moment(program: Program, file: Path) -> None:
+    connection = program.write(file, {"a": [1]}, wal=True)
+
+    def reader(foreign: Foreign) -> list[Any]:
+        tables = foreign.tables()
+        connection.execute(f"DROP TABLE {program.table}")
+        connection.execute("CREATE TABLE another (x TEXT)")
+        [table] = tables
+        return [tables, foreign.tables(), foreign.rows(table, *sorted(foreign.columns(table)))]
+
+    tables, again, rows = read(file, reader)
+    assert tables == again == [program.table]
+    assert len(rows) == 1
+    connection.close()
+
+
+def test_a_file_that_somebody_opens_meanwhile_is_read_again(program: Program, file: Path) -> None:
+    """Where nothing lies beside a file in WAL mode, SQLite is told that nobody writes to it."""
+    program.write(file, {"a": [1]}, wal=True).close()
+    opened: list[sqlite3.Connection] = []
+    seen: list[int] = []
+
+    def reader(foreign: Foreign) -> int:
+        if not opened:
+            opened.append(sqlite3.connect(file, isolation_level=None))
+            program.add(opened[0], {"b": [2]})
+        seen.append(len(foreign.rows(program.table, *sorted(foreign.columns(program.table)))))
+        return seen[-1]
+
+    assert read(file, reader) == 2
+    assert len(seen) == 2
+    opened[0].close()
+
+
+@pytest.fixture
+def writing(program: Program, file: Path) -> Iterator[None]:
+    """A thread that opens the file, writes pairs of objects to it, and closes it, over and over."""
+    program.write(file, {"a": [0], "b": [0]}, wal=True).close()
+    done = threading.Event()
+    key, value = (each.split()[0] for each in program.columns.split(", "))
+
+    def write() -> None:
+        n = 0
+        while not done.is_set():
+            n += 1
+            connection = sqlite3.connect(file, timeout=30)
+            words = f"UPDATE {program.table} SET {value} = ? WHERE {key} IN ('a', 'b')"
+            connection.execute(words, (json.dumps([n]),))
+            connection.commit()
+            connection.close()
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    yield
+    done.set()
+    thread.join()
+
+
+@pytest.mark.usefixtures("writing")
+def test_nothing_half_written_is_read(program: Program, file: Path) -> None:
+    for _ in range(30):
+        found = program.found(file)
+        assert found["a"] == found["b"]
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_to_will_do(program: Program, file: Path) -> None:
+    program.write(file, {"a": [1]}, wal=True).close()
+    file.parent.chmod(0o500)
+    try:
+        assert program.found(file) == {"a": [1]}
+    finally:
+        file.parent.chmod(0o700)
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everywhere")
+def test_a_file_that_may_not_be_read_is_an_error(program: Program, file: Path) -> None:
+    program.write(file, {"a": [1]}, wal=True).close()
+    file.chmod(0)
+    program.refused(file, DatabaseUnavailable, "unable to open database file")

@@ -1,0 +1,43 @@
+"""What is so for every host: an extra, a page, a session of nox that runs its tests, and nothing loaded unasked."""
+
+import re
+import tomllib
+
+import pytest
+from test_docs import DOCS, ROOT, blocks, runs
+
+PAGES = {page.stem.removeprefix("use-with-"): page for page in DOCS.glob("how-to/use-with-*.md")}
+EXTRAS = {"aea": "aea", "opsdroid": "opsdroid", "soul-machines": "smskillsdk"}
+"""By their pages; kdeps is no Python, and needs none."""
+SESSIONS = {"hosts-aea", "hosts-open-aea", "hosts-opsdroid", "hosts-smskillsdk"}
+
+
+def test_every_host_has_a_page() -> None:
+    assert PAGES.keys() == EXTRAS.keys() | {"kdeps"}
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_its_page_runs_and_tells_what_is_different(page: str) -> None:
+    text = PAGES[page].read_text(encoding="utf-8")
+    assert any(map(runs, blocks(PAGES[page])))
+    assert re.search(r"^## What (is different|differs)", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", sorted(EXTRAS))
+def test_its_extra_is_asked_for_by_name_only(page: str) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    [everything] = extras["all"]
+    assert extras[EXTRAS[page]]
+    assert EXTRAS[page] not in everything
+    shown = f"pip install 'collections-store[{EXTRAS[page]}]'"
+    assert shown in PAGES[page].read_text(encoding="utf-8")
+
+
+def test_each_has_a_session_whose_tests_there_are() -> None:
+    noxfile = (ROOT / "noxfile.py").read_text()
+    assert set(re.findall(r'name="(hosts-[\w-]+)"', noxfile)) == SESSIONS
+    named = set(re.findall(r'"(tests/integrations/\w+\.py)"', noxfile))
+    assert named
+    assert all((ROOT / name).is_file() for name in named)
