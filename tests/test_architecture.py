@@ -221,6 +221,7 @@ FLOORS = [
         "integrations.aea.fields",
         "integrations.aea.importing",
         "integrations.aea.registering",
+        "integrations.aea.retention",
         "integrations.aea.storage",
     },
     {"cli"},

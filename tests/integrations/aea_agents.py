@@ -196,16 +196,22 @@ def agent(
         "decision_maker_handler_class": Undecided,
     }
     aea = AEA(identity, Wallet({}), resources, str(folder), **options)
-    context = SkillContext(aea.context)
-    parts: dict[str, Any] = {"name": name, "skill_context": context}
-    configuration = SkillConfig("shop", "tests", "0.1.0")
-    skill = Skill(configuration, context, {}, {}, {})
-    skill.behaviours["greeter"] = Greeter(name="greeter", skill_context=context)
-    skill.models[name] = ShopDialogues(keep_terminal_state_dialogues=keep, **parts)
-    skill._set_models_on_context()
-    setattr(context, "shop_dialogues", skill.models[name])  # noqa: B010
-    resources.add_skill(skill)
+    add_skill(aea, "shop", name, keep_terminal_state_dialogues=keep)
     return aea
+
+
+def add_skill(
+    aea: AEA, name: str, model: str = "shop_dialogues", made: Any = ShopDialogues, **options: Any
+) -> None:
+    """Give an agent a skill that has dialogues."""
+    context = SkillContext(aea.context)
+    parts: dict[str, Any] = {"name": model, "skill_context": context}
+    skill = Skill(SkillConfig(name, "tests", "0.1.0"), context, {}, {}, {})
+    skill.behaviours["greeter"] = Greeter(name="greeter", skill_context=context)
+    skill.models[model] = made(**options, **parts)
+    skill._set_models_on_context()
+    setattr(context, "shop_dialogues", skill.models[model])  # noqa: B010
+    aea.resources.add_skill(skill)
 
 
 @pytest.fixture(autouse=True)

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 from aea.protocols.base import Message
@@ -28,12 +29,43 @@ def label_of(label: AeaLabel) -> DialogueLabel:
 
 
 def ended_with(dialogue: Dialogue) -> str | None:
-    """Return the performative that ended the dialogue; None: it goes on. A message may still come after that."""
-    terminal = dialogue.rules.terminal_performatives
-    for message in (*dialogue._incoming_messages, *dialogue._outgoing_messages):
-        if message.performative in terminal:
-            return str(message.performative)
-    return None
+    """Return the performative that ended the dialogue; None: it goes on. A message may still come after that.
+
+    It looks at the messages that are new since it was last asked: a dialogue may have thousands.
+    """
+    seen: Seen = vars(dialogue).get(SEEN, NOTHING_SEEN)
+    seen = (seen if seen.is_of(dialogue) else NOTHING_SEEN).and_new(dialogue)
+    vars(dialogue)[SEEN] = seen
+    return seen.ended
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How far a dialogue was looked at: so many messages, the last of them, and what has ended it."""
+
+    count: int = 0
+    last: Message | None = None
+    ended: str | None = None
+
+    def is_of(self, dialogue: Dialogue) -> bool:
+        """Are these its first messages? Some may have been taken back."""
+        ids, count = dialogue._ordered_message_ids, self.count
+        if count > len(ids):
+            return False
+        return not count or dialogue.get_message_by_id(ids[count - 1]) is self.last
+
+    def and_new(self, dialogue: Dialogue) -> Seen:
+        """Return it with the messages since."""
+        terminal, last, ended = dialogue.rules.terminal_performatives, self.last, self.ended
+        for id in dialogue._ordered_message_ids[self.count :]:
+            last = dialogue.get_message_by_id(id)
+            if ended is None and last is not None and last.performative in terminal:
+                ended = str(last.performative)
+        return Seen(len(dialogue._ordered_message_ids), last, ended)
+
+
+SEEN: Final = "_seen_by_collections_store"
+NOTHING_SEEN: Final = Seen()
 
 
 class AeaCodec:
@@ -102,7 +134,7 @@ def _json(dialogue: Dialogue, id: int) -> dict[str, Any]:
     assert message is not None
     return {
         **message.json(),  # to, sender, and the bytes that AEA sends
-        "is_incoming": any(message is each for each in dialogue._incoming_messages),
+        "is_incoming": (id > 0) != dialogue.is_self_initiated,
         "message_id": message.message_id,
         "target": message.target,
         "performative": str(message.performative),

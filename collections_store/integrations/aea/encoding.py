@@ -72,14 +72,14 @@ def _encoded(value: Any) -> Any:
         case bool() | None:
             return value
         case str():
-            return value if _is_plain(value) else {MARK: ["text", json.dumps(value)]}
+            return value if is_plain(value) else {MARK: ["text", json.dumps(value)]}
         case int():
             return value if _SMALLEST <= value <= _GREATEST else {MARK: ["int", str(value)]}
         case float():
             return value if math.isfinite(value) else {MARK: ["float", repr(value)]}
         case list():
             return [_encoded(each) for each in value]
-    if MARK in value or not all(map(_is_plain, value)):
+    if MARK in value or not all(map(is_plain, value)):
         pairs = [[_encoded(key), _encoded(each)] for key, each in value.items()]
         return {MARK: ["object", pairs]}
     return {key: _encoded(each) for key, each in value.items()}
@@ -96,7 +96,7 @@ def _marked(kind: str, what: Any) -> Any:
     return {decoded(key): decoded(value) for key, value in what}
 
 
-def _is_plain(text: str) -> bool:
+def is_plain(text: str) -> bool:
     """May a body hold the text?"""
     if "\0" in text:
         return False
