@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 pytest.importorskip("aea", reason="the extra `aea` is not installed")
 
 from aea.helpers.storage import generic_storage
 from aea.helpers.storage.backends.sqlite import SqliteStorageBackend
-from integrations.aea_agents import agent, closed_loops, running
+from integrations.aea_agents import agent, closed_loops, running, url
 
 from collections_store import (
     AsyncStore,
@@ -29,22 +28,7 @@ from collections_store import (
 from collections_store.integrations.aea import CollectionsBackend, Storage, register
 from collections_store.integrations.aea.encoding import MARK, decoded, encoded
 
-__all__ = ["closed_loops"]
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'agent.db'}"
-    place = request.getfixturevalue("postgres_place")
-    schema = place.options["schema"]
-    engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"))
-    with engine.begin() as connection:
-        connection.execute(sa.schema.CreateSchema(schema))
-    engine.dispose()
-    made = sa.make_url(place.url).update_query_dict({"options": f"-csearch_path={schema}"})
-    return made.render_as_string(hide_password=False)
+__all__ = ["closed_loops", "url"]
 
 
 @pytest.fixture

@@ -11,10 +11,8 @@ from aea.protocols.dialogue.base import Dialogues
 from aea.skills.base import Skill, SkillComponent
 
 from ... import InvalidOption, Store
-from ...dialogues import DialogueStore
 from .adopting import Written
-from .codec import AeaCodec
-from .dialogues import KeptDialogues
+from .dialogues import KeptDialogues, Place
 from .retention import Retention
 from .storage import Storage
 
@@ -84,19 +82,16 @@ def _take(
     dialogues: Dialogues, store: Store, agent: str, component: str, retention: Retention
 ) -> None:
     before = dialogues._dialogues_storage
-    codec = AeaCodec(dialogues)
     if isinstance(before, KeptDialogues):  # the storage was started again, over another store
-        before.store = DialogueStore(store, agent, before.component, codec=codec)
+        before.move_to(store)
         return
-    kept = DialogueStore(store, agent, component, codec=codec)
     changed: Any = dialogues
-    written = Written.of(dialogues, before, store)
-    after = KeptDialogues(dialogues, component, kept, written, retention)
-    changed._dialogues_storage = after
+    written, place = Written.of(dialogues, before, store), Place(store, agent, component)
+    changed._dialogues_storage = after = KeptDialogues(dialogues, place, written, retention)
     for each in before.dialogues_in_active_state:
         each._terminal_state_callbacks.discard(before.dialogue_terminal_state_callback)
         after.add(each)
-        kept.save(each)
+        after.store.save(each)
 
 
 def _dialogues_of(aea: AEA) -> list[tuple[str, Dialogues]]:

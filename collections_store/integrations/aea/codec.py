@@ -14,6 +14,7 @@ from aea.protocols.dialogue.base import Dialogue, Dialogues
 from aea.protocols.dialogue.base import DialogueLabel as AeaLabel
 
 from ...dialogues import DialogueLabel
+from .attributes import added_to_json, metadata_of, set_attributes
 from .encoding import encoded
 
 ACTIVE: Final = "active"
@@ -88,7 +89,7 @@ class AeaCodec:
             "self_address": dialogue.self_address,
             "role": dialogue.role.value,
             "state": ended_with(dialogue) or ACTIVE,
-            "metadata": {},
+            "metadata": metadata_of(dialogue),
         }
 
     def message_count(self, dialogue: Dialogue) -> int:
@@ -103,30 +104,23 @@ class AeaCodec:
     def restore(
         self, label: DialogueLabel, header: Mapping[str, Any], messages: Sequence[Any]
     ) -> Dialogue:
-        """Return the dialogue. Its addresses are interned: fetchai's AEA compares them with `is not`."""
-        made = self._dialogues.dialogue_class
-        dialogue = made(
-            dialogue_label=_aea_label(label),
-            message_class=self._dialogues.message_class,
-            self_address=sys.intern(header["self_address"]),
-            role=made.Role(header["role"]),
-        )
-        for each in messages:
-            _add(dialogue, self._dialogues.message_class.from_json(each), each["is_incoming"])
+        """Return the dialogue as its class makes it of JSON. Its addresses are interned: fetchai's AEA compares them
+        with `is not`.
+        """
+        metadata = header.get("metadata", {})
+        told = {
+            "dialogue_label": {name: sys.intern(value) for name, value in label.json.items()},
+            "self_address": sys.intern(header["self_address"]),
+            "role": header["role"],
+            "incoming_messages": [each for each in messages if each["is_incoming"]],
+            "outgoing_messages": [each for each in messages if not each["is_incoming"]],
+            "last_message_id": messages[-1]["message_id"],
+            "ordered_message_ids": [each["message_id"] for each in messages],
+        }
+        made, message_class = self._dialogues.dialogue_class, self._dialogues.message_class
+        dialogue = made.from_json(message_class, {**added_to_json(metadata), **told})
+        set_attributes(dialogue, metadata)
         return dialogue
-
-
-def _aea_label(label: DialogueLabel) -> AeaLabel:
-    starter, responder = map(sys.intern, label.dialogue_reference)
-    addresses = map(sys.intern, (label.dialogue_opponent_addr, label.dialogue_starter_addr))
-    return AeaLabel((starter, responder), *addresses)
-
-
-def _add(dialogue: Dialogue, message: Message, is_incoming: bool) -> None:
-    side = dialogue._incoming_messages if is_incoming else dialogue._outgoing_messages
-    side.append(message)
-    dialogue._ordered_message_ids.append(message.message_id)
-    dialogue._last_message_id = message.message_id
 
 
 def _json(dialogue: Dialogue, id: int) -> dict[str, Any]:
