@@ -486,6 +486,38 @@ def test_aeas_own_records_are_taken_over(shared_place: Any, tmp_path: Path) -> N
         assert left.count == 0
 
 
+def test_what_aea_knew_to_have_ended_is_not_replayed(store: Store, tmp_path: Path) -> None:
+    """Fetch.ai's keeps the labels of dialogues that are gone, so that they do not begin again."""
+    bob = peer()
+    gone, _ = bob.create(ADDRESS, ASK, text="pay me")
+    kept, _ = bob.create(ADDRESS, ASK, text="pay me, too")
+    other = Killed(tmp_path, Store("sqlite://"))
+    ended = other.dialogues.update(sent(kept))
+    ended.reply(BYE)
+    reference = gone.dialogue_reference[0]
+    label = {
+        "dialogue_starter_reference": reference,
+        "dialogue_responder_reference": "",
+        "dialogue_opponent_addr": PEER,
+        "dialogue_starter_addr": PEER,
+    }
+    pairs = [[label, {**label, "dialogue_responder_reference": "b"}], None, 5]
+    pairs += [[ended.incomplete_dialogue_label.json, ended.dialogue_label.json]]
+    name = "tests_shop_shop_dialogues_ShopDialogues_ShopDialogues"
+    store[name].put("incomplete_dialogues", pairs)
+    store[f"{name}_terminal"].put("damaged", {"no": "dialogue"})
+    store[f"{name}_terminal"].put(str(ended.dialogue_label), ended.json())
+    assert Killed(tmp_path, store).ended == [ended]
+    assert store[name].count() == 1  # for who knows what the damaged one is
+    store[f"{name}_terminal"].remove("damaged")
+    ada = Killed(tmp_path, store)
+    assert ada.ended == [ended]
+    for message in (gone, kept):
+        with pytest.raises(AEAEnforceError):
+            ada.dialogues.update(sent(message))
+    assert store[name].count() == 0
+
+
 def test_aeas_own_persistence_goes_on_unchanged(tmp_path: Path) -> None:
     register()
     uri = f"collections+sqlite:///{tmp_path / 'agent.db'}"

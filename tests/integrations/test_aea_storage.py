@@ -88,6 +88,20 @@ def test_bodies_are_what_json_makes_of_them(things: Any) -> None:
     assert decoded(encoded({"a": (1,)})) == {"a": [1]}
 
 
+@pytest.mark.parametrize(
+    "body",
+    [5, [], ["int"], ["int", "x"], ["bad", 1], ["object", 5], {"a": 1}, "ab", None],
+    ids=repr,
+)
+def test_what_others_write_under_our_key_blocks_nothing(
+    storage: Storage, things: Any, body: Any
+) -> None:
+    things.put("1", 1)
+    storage.store["things"].put("2", {MARK: body})
+    assert things.list() == [("1", 1), ("2", {MARK: body})]
+    assert things.get("2") == {MARK: body}
+
+
 @pytest.mark.parametrize("body", [{1, 2}, b"bytes", object()], ids=lambda body: type(body).__name__)
 def test_what_is_no_json_is_refused_and_changes_nothing(things: Any, body: Any) -> None:
     things.put("1", "old")

@@ -13,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from ... import AsyncStore, Collection, InvalidUrl, MissingExtra, Store, StoreClosed
-from .encoding import decoded, encoded, name_of, text_of
+from .encoding import decoded, encoded, is_name, name_of, text_of
 from .fields import filter_of
 
 try:
@@ -29,7 +29,6 @@ PATIENCE: Final = 30.0
 _URI: Final = re.compile(
     r"collections[+:](?!//)(?P<scheme>[a-z]*)(?P<rest>.+)", re.IGNORECASE | re.DOTALL
 )
-_NAME: Final = re.compile(r"[a-zA-Z0-9_]+", re.ASCII)
 _MADE: Final = "attach"
 
 
@@ -151,7 +150,7 @@ class CollectionsBackend(AbstractStorageBackend):
         return store.get_sync_collection(name_of(name))
 
     def _check_collection_name(self, collection_name: str) -> None:
-        if _NAME.fullmatch(collection_name) is None:
+        if not is_name(collection_name):
             raise ValueError(
                 f"Invalid collection name: {collection_name}, should contain only alpha-numeric "
                 "characters and _"

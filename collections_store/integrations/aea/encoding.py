@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import sys
+from contextlib import suppress
 from typing import Any, Final
 
 from ... import InvalidId
@@ -17,6 +19,7 @@ from ... import InvalidId
 MARK: Final = "__aea__"
 _LONGEST: Final = 200
 """Characters of a collection's name."""
+_NAME: Final = re.compile(r"[a-zA-Z0-9_]+", re.ASCII)
 _SMALLEST, _GREATEST = -(2**63), 2**63 - 1
 
 
@@ -43,8 +46,14 @@ def decoded(body: Any) -> Any:
     if not isinstance(body, dict):
         return body
     if body.keys() == {MARK}:
-        return _marked(*body[MARK])
+        with suppress(ValueError, TypeError):  # somebody else wrote it
+            return _marked(*body[MARK])
     return {sys.intern(key): decoded(value) for key, value in body.items()}
+
+
+def is_name(name: str) -> bool:
+    """May AEA have a collection of that name?"""
+    return _NAME.fullmatch(name) is not None
 
 
 def name_of(name: str) -> str:
@@ -93,7 +102,9 @@ def _marked(kind: str, what: Any) -> Any:
             return float(what)
         case "text":
             return json.loads(what)
-    return {decoded(key): decoded(value) for key, value in what}
+        case "object":
+            return {decoded(key): decoded(value) for key, value in what}
+    raise ValueError(kind)
 
 
 def is_plain(text: str) -> bool:
