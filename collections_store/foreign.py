@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
@@ -41,8 +43,23 @@ def _reading(file: File) -> Iterator[sa.Connection]:
     path = Path(file).resolve()
     if not path.is_file():
         raise DatabaseUnavailable(f"there is no SQLite file {str(file)!r}")
-    how = {"mode": "ro", "uri": "true"}
-    url = sa.URL.create(_SQLITE, database=f"file:{quote(str(path))}", query=how)
-    engine = sa.create_engine(url, poolclass=NullPool)
-    with translated(dialects.named(_SQLITE)), engine.connect() as connection:
-        yield connection
+    with translated(dialects.named(_SQLITE)), _at_rest(path) as (name, mode):
+        how = {"mode": mode, "uri": "true"}
+        url = sa.URL.create(_SQLITE, database=f"file:{quote(name)}", query=how)
+        with sa.create_engine(url, poolclass=NullPool).connect() as connection:
+            yield connection
+
+
+@contextmanager
+def _at_rest(path: Path) -> Iterator[tuple[str, str]]:
+    """Give the name of a file that can be read, and how. One whose program was killed as it wrote has a journal, by which
+    SQLite puts the file right: that of a copy, for it is not ours.
+    """
+    journal = path.with_name(f"{path.name}-journal")
+    if not journal.is_file() or not journal.stat().st_size:
+        yield str(path), "ro"
+        return
+    with TemporaryDirectory() as folder:
+        for each in (path, journal):
+            copyfile(each, Path(folder, each.name))
+        yield str(Path(folder, path.name)), "rw"
