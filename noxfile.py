@@ -12,7 +12,7 @@ PYTHONS = nox.project.python_versions(PROJECT)
 OLDEST = PYTHONS[0]
 AEA_TESTS = [
     f"tests/integrations/test_aea_{part}.py"
-    for part in ("storage", "dialogues", "run", "importing")
+    for part in ("storage", "dialogues", "attributes", "run", "importing")
 ]
 
 nox.needs_version = ">=2025.2.9"

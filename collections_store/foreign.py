@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import copyfile
+from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -26,6 +28,7 @@ _MODES: Final = slice(18, 20)
 _WAL: Final = b"\x02\x02"
 """What a file's header has there if a log is kept beside the file."""
 _SHARED: Final = {"mode": "ro"}
+_OURS: Final = {"mode": "rw"}
 _UNTOUCHED: Final = {"immutable": "1"}
 """As one says that nobody writes meanwhile."""
 
@@ -54,7 +57,8 @@ class Foreign:
 
 def read(file: File, reader: Callable[[Foreign], T]) -> T:
     """Return what a function reads of a file, which is of one moment: should another program open the file meanwhile,
-    it is called once more. Raises `DatabaseUnavailable` where there is no such file, and other `DatabaseError`s.
+    it is called once more. A file whose program was killed as it wrote has a journal, by which SQLite puts the file right:
+    that of a copy, for it is not ours. Raises `DatabaseUnavailable` where there is no such file, and other `DatabaseError`s.
     """
     path = Path(file).resolve()
     state = _state(path)
@@ -70,7 +74,13 @@ def read(file: File, reader: Callable[[Foreign], T]) -> T:
         else:
             if _state(path) == state:
                 return result
-    with _opened(file, path, _SHARED) as foreign:
+    try:
+        with _opened(file, path, _SHARED) as foreign:
+            return reader(foreign)
+    except DatabaseError:
+        if (journal := _journal(path)) is None:
+            raise
+    with _copied(path, journal) as copy, _opened(file, copy, _OURS) as foreign:
         return reader(foreign)
 
 
@@ -105,3 +115,18 @@ def _state(path: Path) -> tuple[object, ...]:
     except OSError:
         return (None, False)
     return now.st_ino, now.st_size, now.st_mtime_ns, Path(f"{path}-wal").exists()
+
+
+def _journal(path: Path) -> Path | None:
+    """Return what a program left that was ended in the middle of writing, if it did."""
+    journal = path.with_name(f"{path.name}-journal")
+    return journal if journal.is_file() and journal.stat().st_size else None
+
+
+@contextmanager
+def _copied(*files: Path) -> Iterator[Path]:
+    """Give a copy of the first of some files, with the others beside it."""
+    with TemporaryDirectory() as folder:
+        for each in files:
+            copyfile(each, Path(folder, each.name))
+        yield Path(folder, files[0].name)

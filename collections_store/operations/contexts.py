@@ -6,6 +6,7 @@ and that would roll back at any time later.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,19 +24,19 @@ class Whole:
     def __enter__(self) -> None:
         try:  # within: a signal may raise once it is done
             self._connection.begin(write=self._write, snapshot=self._snapshot)
-        except BaseException:
-            self._connection.rollback()
+        except BaseException as error:
+            _undo(self._connection.rollback, error)
             raise
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         try:
-            if kind is None:
+            if error is None:
                 self._connection.commit()
-        except BaseException:
-            self._connection.rollback()
+        except BaseException as failure:
+            _undo(self._connection.rollback, failure)
             raise
-        if kind is not None:
-            self._connection.rollback()
+        if error is not None:
+            _undo(self._connection.rollback, error)
 
 
 class Savepoint:
@@ -49,12 +50,26 @@ class Savepoint:
     def __enter__(self) -> None:
         self._mark = self._connection.mark()
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         try:
-            if kind is None:
+            if error is None:
                 self._connection.release(self._mark)
-        except BaseException:
-            self._connection.back_to(self._mark)
+        except BaseException as failure:
+            _undo(self._back, failure)
             raise
-        if kind is not None:
-            self._connection.back_to(self._mark)
+        if error is not None:
+            _undo(self._back, error)
+
+    def _back(self) -> None:
+        self._connection.back_to(self._mark)
+
+
+def _undo(undo: Callable[[], None], error: BaseException) -> None:
+    """Undo what was done before an error. If that fails, too, what a signal raised is not replaced: a lost connection is
+    answered by one more attempt, and Ctrl-C would be forgotten.
+    """
+    try:
+        undo()
+    except Exception:
+        if isinstance(error, Exception):
+            raise

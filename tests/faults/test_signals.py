@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from conftest import Place
 
 from collections_store import Store
+from collections_store.operations import Work
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
 
@@ -84,6 +86,28 @@ def test_an_interrupted_wait_for_a_lock_leaves_no_transaction(tmp_path: Path) ->
         holder.execute("BEGIN IMMEDIATE")
         holder.execute("ROLLBACK")
     holder.close()
+
+
+@pytest.mark.parametrize("writes", [True, False])
+@pytest.mark.parametrize("within", [True, False], ids=["savepoint", "transaction"])
+def test_an_interrupt_is_not_answered_by_another_attempt(
+    postgres_place: Place, writes: bool, within: bool
+) -> None:
+    attempts = []
+
+    def sending(connection: Any) -> None:
+        """Be where psycopg is if a signal raises as it sends: the server's answer is not read, and ROLLBACK fails."""
+        attempts.append(1)
+        with connection.savepoint() if within else nullcontext():
+            connection.driver.pgconn.send_query(b"SELECT 1")
+            raise Interrupt
+
+    with Store(postgres_place.url, **postgres_place.options) as store:
+        store["things"].put("1", 1)
+        with pytest.raises(Interrupt):
+            store.run(Work(("things",), lambda run: run(sending), WRITES=writes))
+        assert len(attempts) == 1
+        assert store["things"].get("1") == 1
 
 
 @pytest.mark.soak

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 pytest.importorskip("aea", reason="the extra `aea` is not installed")
 
@@ -196,16 +197,37 @@ def agent(
         "decision_maker_handler_class": Undecided,
     }
     aea = AEA(identity, Wallet({}), resources, str(folder), **options)
-    context = SkillContext(aea.context)
-    parts: dict[str, Any] = {"name": name, "skill_context": context}
-    configuration = SkillConfig("shop", "tests", "0.1.0")
-    skill = Skill(configuration, context, {}, {}, {})
-    skill.behaviours["greeter"] = Greeter(name="greeter", skill_context=context)
-    skill.models[name] = ShopDialogues(keep_terminal_state_dialogues=keep, **parts)
-    skill._set_models_on_context()
-    setattr(context, "shop_dialogues", skill.models[name])  # noqa: B010
-    resources.add_skill(skill)
+    add_skill(aea, "shop", name, keep_terminal_state_dialogues=keep)
     return aea
+
+
+def add_skill(
+    aea: AEA, name: str, model: str = "shop_dialogues", made: Any = ShopDialogues, **options: Any
+) -> None:
+    """Give an agent a skill that has dialogues."""
+    context = SkillContext(aea.context)
+    parts: dict[str, Any] = {"name": model, "skill_context": context}
+    skill = Skill(SkillConfig(name, "tests", "0.1.0"), context, {}, {}, {})
+    skill.behaviours["greeter"] = Greeter(name="greeter", skill_context=context)
+    skill.models[model] = made(**options, **parts)
+    skill._set_models_on_context()
+    setattr(context, "shop_dialogues", skill.models[model])  # noqa: B010
+    aea.resources.add_skill(skill)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'agent.db'}"
+    place = request.getfixturevalue("postgres_place")
+    schema = place.options["schema"]
+    engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.begin() as connection:
+        connection.execute(sa.schema.CreateSchema(schema))
+    engine.dispose()
+    made = sa.make_url(place.url).update_query_dict({"options": f"-csearch_path={schema}"})
+    return made.render_as_string(hide_password=False)
 
 
 @pytest.fixture(autouse=True)
@@ -223,16 +245,24 @@ def closed_loops(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     asyncio.set_event_loop(None)
     for each in loops:
-        with suppress(AttributeError):  # a thread of AEA's is just closing it
-            each.close()
+        _close(each)
+
+
+def _close(loop: asyncio.AbstractEventLoop) -> None:
+    """Close a loop, whose thread may be just about to do so: AEA does not always wait for it."""
+    until = time.monotonic() + 30
+    while loop.is_running() and time.monotonic() < until:
+        time.sleep(0.001)
+    with suppress(AttributeError):
+        loop.close()
 
 
 @contextmanager
-def running(aea: AEA) -> Iterator[Any]:
-    """Run an agent in a thread; gives its dialogues."""
+def running(aea: AEA, dialogues: Any = None) -> Iterator[Any]:
+    """Run an agent in a thread; gives its dialogues, which are looked for if there is one skill."""
     aea.runtime._threaded = True
     aea.runtime.start()
-    dialogues = dialogues_of(aea)
+    dialogues = dialogues or dialogues_of(aea)
     try:
         _wait_for(aea, "running")
         yield dialogues

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ from integrations.aea_agents import (
     BYE,
     PEER,
     TELL,
+    Greeter,
+    ShopDialogue,
     ShopMessage,
+    add_skill,
     agent,
     closed_loops,
     dialogues_of,
@@ -26,9 +30,10 @@ from integrations.aea_agents import (
     sent,
 )
 
-from collections_store import InvalidOption, Store
+from collections_store import DatabaseError, DialoguesNotSaved, InvalidOption, Store
 from collections_store.dialogues import DialogueStore
 from collections_store.integrations.aea import attach, register
+from collections_store.integrations.aea.codec import ended_with
 
 __all__ = ["closed_loops"]
 
@@ -156,6 +161,123 @@ def test_a_message_that_cannot_be_kept_is_refused(store: Store, tmp_path: Path) 
     question, _ = bob.create(ADDRESS, ASK, text="x")
     assert ada.dialogues.update(sent(question)) is None
     assert ada.active == []
+
+
+def collections_of(store: Store) -> dict[str, int]:
+    """Return how many objects there are of each kind."""
+    return {each.name.rpartition("__")[2]: each.count for each in store.collections()}
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("said", [ASK, BYE])
+def test_a_message_from_nobody_stops_no_agent(
+    store: Store, tmp_path: Path, keep: bool, said: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ShopDialogue._rules, "_initial_performatives", frozenset({ASK, BYE}))
+    ada = Killed(tmp_path, store, keep=keep)
+    question, _ = peer().create(ADDRESS, said, text="x")
+    anonymous = ShopMessage.decode(question.encode())
+    anonymous.sender, anonymous.to = "", ADDRESS
+    assert ada.dialogues.update(anonymous) is None
+    assert ada.active == []
+    with pytest.raises(DialoguesNotSaved):
+        ada.dialogues.create("", ASK)
+    assert ada.active == []
+    assert not ada.storage._incomplete_to_complete_dialogue_labels
+    assert not any(collections_of(store).values())
+
+
+def test_a_refused_first_message_leaves_nothing(store: Store, tmp_path: Path) -> None:
+    ada = Killed(tmp_path, store)
+    question, _ = peer("bob\0").create(ADDRESS, ASK, text="x")
+    assert ada.dialogues.update(sent(question)) is None
+    assert not any(collections_of(store).values())
+
+
+def test_a_reference_that_cannot_be_kept_spoils_no_dialogue(store: Store, tmp_path: Path) -> None:
+    ada, bob = Killed(tmp_path, store), peer()
+    message, mine = ada.dialogues.create(PEER, ASK, text="hello")
+    answer = bob.update(sent(message)).reply(TELL, text="hi")
+    bad = sent(answer)
+    bad.set("dialogue_reference", (message.dialogue_reference[0], "a\0b"))
+    assert ada.dialogues.update(bad) is None
+    assert ada.dialogues.update(sent(answer)) is mine
+    assert Killed(tmp_path, store).active == [mine]
+
+
+def test_a_purge_that_fails_takes_no_message_back(
+    store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ada, bob = Killed(tmp_path, store, terminal_kept=0), peer()
+    _, theirs = talk(ada.dialogues, bob)
+
+    def full(**options: Any) -> int:
+        raise DatabaseError("disk is full")
+
+    ada.storage.store.purge = full
+    theirs.reply(BYE, text="bye")
+    assert theirs.last_outgoing_message.performative == BYE
+    assert "disk is full" in caplog.text
+    assert Killed(tmp_path, store).ended == [theirs]
+
+
+def test_what_ends_a_dialogue_is_said_once(store: Store, tmp_path: Path) -> None:
+    ada, bob = Killed(tmp_path, store), peer()
+    own, _ = talk(ada.dialogues, bob)
+    original = ada.storage.store.save
+
+    def full(*dialogues: Any) -> int:
+        assert ended_with(own) == "bye"
+        raise OSError("disk is full")
+
+    ada.storage.store.save = full
+    with pytest.raises(OSError, match="disk is full"):
+        own.reply(BYE)
+    assert ended_with(own) is None
+    ada.storage.store.save = original
+    own.reply(TELL, text="so it goes on")
+    assert ended_with(own) is None
+    own.reply(BYE)
+    own.reply(TELL, text="a last word", target=-1)
+    assert ended_with(own) == "bye"
+
+
+def test_each_dialogues_has_one_name(store: Store, tmp_path: Path) -> None:
+    aea = agent(tmp_path)
+    dialogues = dialogues_of(aea)
+    (skill,) = aea.resources.get_all_skills()
+    skill.handlers["shop_dialogues"] = skill.behaviours["greeter"]  # a name may be there twice
+    skill.behaviours["greeter"].own = peer(ADDRESS)
+    assert attach(aea, store) == 2
+    dialogues.setup()
+    talk(dialogues, peer())
+    before = {each.name for each in store.collections()}
+    skill.behaviours["greeter"].alias = dialogues  # what skills do in their setup
+    skill.models["last"] = Greeter(name="last", skill_context=skill.skill_context)
+    skill.models["last"].alias = dialogues
+    skill.models["last"].own = skill.behaviours["greeter"].own
+    assert attach(aea, store) == 2  # as it is when the storage is started again
+    talk(dialogues, peer())
+    assert {each.name for each in store.collections()} == before
+    assert len(Killed(tmp_path, store).active) == 4
+
+
+def test_two_skills_have_dialogues_of_the_same_class(store: Store, tmp_path: Path) -> None:
+    aea = agent(tmp_path)
+    add_skill(aea, "other")
+    assert attach(aea, store) == 2
+    shop, other = (each.models["shop_dialogues"] for each in aea.resources.get_all_skills())
+    for each in (shop, other):
+        each.setup()
+        each.create(PEER, ASK, text=each.skill_id.name)
+    again = agent(tmp_path)
+    add_skill(again, "other")
+    attach(again, store)
+    for skill in again.resources.get_all_skills():
+        dialogues = skill.models["shop_dialogues"]
+        dialogues.setup()
+        (found,) = dialogues._dialogues_storage.dialogues_in_active_state
+        assert found.last_outgoing_message.get("text") == skill.public_id.name
 
 
 def test_one_bad_record_is_put_aside(store: Store, tmp_path: Path) -> None:
@@ -293,6 +415,38 @@ def test_what_has_ended_is_kept_as_long_as_asked(store: Store, tmp_path: Path) -
     assert len(Killed(tmp_path, store, terminal_ttl=3600).ended) == 2
 
 
+def test_no_more_are_kept_than_asked_while_it_runs(store: Store, tmp_path: Path) -> None:
+    ada, bob = Killed(tmp_path, store, terminal_kept=2), peer()
+    most = 0
+    for _ in range(9):
+        own, _ = talk(ada.dialogues, bob)
+        own.reply(BYE)
+        most = max(most, len(ada.ended))
+    assert most <= 4
+    hasty = Killed(tmp_path, store, terminal_ttl=timedelta(microseconds=1))
+    assert hasty.ended == []
+    for _ in range(3):
+        own, _ = talk(hasty.dialogues, bob)
+        own.reply(BYE)
+        assert len(hasty.ended) <= 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"terminal_ttl": each} for each in (0, -1, "1", True, float("nan"), timedelta(0))]
+    + [{"terminal_kept": each} for each in (-1, 1.5, True, "1")],
+    ids=repr,
+)
+def test_bad_retention_is_told_when_it_is_attached(
+    store: Store, tmp_path: Path, options: Any
+) -> None:
+    aea = agent(tmp_path)
+    before = aea.runtime.storage, dialogues_of(aea)._dialogues_storage
+    with pytest.raises(InvalidOption, match=next(iter(options))):
+        attach(aea, store, **options)
+    assert (aea.runtime.storage, dialogues_of(aea)._dialogues_storage) == before
+
+
 def test_messages_are_found_by_what_they_say(store: Store, tmp_path: Path) -> None:
     ada = Killed(tmp_path, store)
     _, theirs = talk(ada.dialogues, peer())
@@ -330,6 +484,38 @@ def test_aeas_own_records_are_taken_over(shared_place: Any, tmp_path: Path) -> N
     with Store(f"sqlite:///{file}") as store:
         (left,) = [each for each in store.collections() if each.name.endswith("ShopDialogues")]
         assert left.count == 0
+
+
+def test_what_aea_knew_to_have_ended_is_not_replayed(store: Store, tmp_path: Path) -> None:
+    """Fetch.ai's keeps the labels of dialogues that are gone, so that they do not begin again."""
+    bob = peer()
+    gone, _ = bob.create(ADDRESS, ASK, text="pay me")
+    kept, _ = bob.create(ADDRESS, ASK, text="pay me, too")
+    other = Killed(tmp_path, Store("sqlite://"))
+    ended = other.dialogues.update(sent(kept))
+    ended.reply(BYE)
+    reference = gone.dialogue_reference[0]
+    label = {
+        "dialogue_starter_reference": reference,
+        "dialogue_responder_reference": "",
+        "dialogue_opponent_addr": PEER,
+        "dialogue_starter_addr": PEER,
+    }
+    pairs = [[label, {**label, "dialogue_responder_reference": "b"}], None, 5]
+    pairs += [[ended.incomplete_dialogue_label.json, ended.dialogue_label.json]]
+    name = "tests_shop_shop_dialogues_ShopDialogues_ShopDialogues"
+    store[name].put("incomplete_dialogues", pairs)
+    store[f"{name}_terminal"].put("damaged", {"no": "dialogue"})
+    store[f"{name}_terminal"].put(str(ended.dialogue_label), ended.json())
+    assert Killed(tmp_path, store).ended == [ended]
+    assert store[name].count() == 1  # for who knows what the damaged one is
+    store[f"{name}_terminal"].remove("damaged")
+    ada = Killed(tmp_path, store)
+    assert ada.ended == [ended]
+    for message in (gone, kept):
+        with pytest.raises(AEAEnforceError):
+            ada.dialogues.update(sent(message))
+    assert store[name].count() == 0
 
 
 def test_aeas_own_persistence_goes_on_unchanged(tmp_path: Path) -> None:

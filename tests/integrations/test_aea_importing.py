@@ -14,7 +14,7 @@ import pytest
 from cli.cli_process import Cli
 from test_docs import DOCS, blocks
 
-from collections_store import DatabaseUnavailable, InvalidBody, InvalidOption, Store
+from collections_store import DatabaseError, DatabaseUnavailable, InvalidBody, InvalidOption, Store
 from collections_store.integrations.aea import import_aea
 from collections_store.integrations.aea.encoding import decoded
 
@@ -92,6 +92,76 @@ def test_what_is_no_file_of_aeas_is_refused(tmp_path: Path, file: Path) -> None:
         with pytest.raises(InvalidBody, match=r"things\.bad"):
             import_aea(store, file)
         assert store.collections() == []
+
+
+def test_numbers_are_those_that_sqlite_has(tmp_path: Path) -> None:
+    """AEA's column takes bodies that look like numbers for numbers; it is not told any more what they were."""
+    given: dict[str, Any] = {
+        "whole": 12.0,
+        "wei": 10**19,
+        "least": -(2**63),
+        "most": 2**63 - 1,
+        "within": {"wei": 10**30, "rate": 12.0},
+        "nan": float("nan"),
+    }
+    connection = sqlite3.connect(tmp_path / "agent.db")
+    connection.execute("CREATE TABLE things (object_id TEXT PRIMARY KEY, object_body JSON1)")
+    rows = [(id, json.dumps(body)) for id, body in given.items()]
+    connection.executemany("INSERT INTO things VALUES (?, ?)", rows)
+    connection.commit()
+    connection.close()
+    with Store("sqlite://") as store:
+        import_aea(store, tmp_path / "agent.db")
+        found = {id: decoded(body) for id, body in store["things"].list()}
+    nan = found.pop("nan")
+    assert nan != nan  # noqa: PLR0124
+    assert found == {key: value for key, value in given.items() if key != "nan"}
+    assert [type(found[each]) for each in ("whole", "wei", "most")] == [int, float, int]
+    assert type(found["within"]["wei"]) is int
+    assert type(found["within"]["rate"]) is float
+
+
+KILLED = """
+import os, sqlite3, sys
+
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("PRAGMA cache_size = 5")
+connection.execute("BEGIN")
+for number in range(2_000):
+    connection.execute("INSERT INTO things VALUES (?, ?)", (str(number), '"' + "y" * 500 + '"'))
+os._exit(1)
+"""
+
+
+def test_a_file_whose_agent_was_killed_is_read_and_left_as_it_is(file: Path) -> None:
+    subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False)
+    journal = file.with_name(f"{file.name}-journal")
+    before = file.read_bytes(), journal.read_bytes()
+    assert before[1]
+    with Store("sqlite://") as store:
+        assert import_aea(store, file) == {"Others": 8, "things": 8}
+        assert {id: decoded(body) for id, body in store["things"].list()} == BODIES
+    assert (file.read_bytes(), journal.read_bytes()) == before
+
+
+def test_a_damaged_file_brings_nothing(file: Path, tmp_path: Path) -> None:
+    connection = sqlite3.connect(file)
+    rows = [(f"more {number}", json.dumps("x" * 500)) for number in range(500)]
+    connection.executemany("INSERT INTO things VALUES (?, ?)", rows)
+    connection.execute('CREATE TABLE "no-name" (object_id TEXT, object_body JSON1)')
+    connection.commit()
+    connection.close()
+    content = file.read_bytes()
+    with Store("sqlite://") as store:
+        for bad in (content[: len(content) // 2], content[:4096] + b"\xff" * 40_000):
+            (tmp_path / "bad.db").write_bytes(bad)
+            with pytest.raises(DatabaseError, match="damaged"):
+                import_aea(store, tmp_path / "bad.db")
+        (tmp_path / "bad.db").write_bytes(b"hello" * 1000)
+        with pytest.raises(DatabaseUnavailable, match="no SQLite database"):
+            import_aea(store, tmp_path / "bad.db")
+        assert store.collections() == []
+        assert import_aea(store, file) == {"Others": 8, "things": 508}  # and no other's table
 
 
 def test_one_command_imports_it(file: Path, tmp_path: Path) -> None:

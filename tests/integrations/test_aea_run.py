@@ -2,13 +2,16 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
 from base64 import b64decode
 from collections import Counter
 from importlib.metadata import entry_points
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,11 +19,16 @@ from test_docs import DOCS, blocks
 
 from collections_store import Store
 
-aea = pytest.importorskip("aea", reason="the extra `aea` is not installed")
+pytest.importorskip("aea", reason="the extra `aea` is not installed")
+
+from aea.__version__ import __version__ as aea_version
+from integrations.aea_agents import url
+
+__all__ = ["url"]
 
 ROOT = Path(__file__).parents[2]
 PAGE = DOCS / "how-to" / "use-with-aea.md"
-MAJOR = int(aea.__version__.partition(".")[0])
+MAJOR = int(aea_version.partition(".")[0])
 VERSIONS = f"'>={MAJOR}.0.0, <{MAJOR + 1}.0.0'"
 
 AGENT = """
@@ -114,13 +122,16 @@ class Speaker(Behaviour):
 def said(message):
     print("said", message.dialogue_reference[0], message.message_id, flush=True)
 """
+LEDGER = """
+from aea.crypto.registries import crypto_registry
+
+crypto_registry.register("fake", entry_point="integrations.aea_agents:FakeCrypto")
+"""
 RUN = """
 import sys
 
 from aea.cli import cli
-from aea.crypto.registries import crypto_registry
 
-crypto_registry.register("fake", entry_point="integrations.aea_agents:FakeCrypto")
 cli(["-s", "run", *sys.argv[1:]], prog_name="aea")
 """
 
@@ -135,16 +146,17 @@ def project(tmp_path: Path) -> Path:
     (skill / "models.py").write_text(MODELS)
     (skill / "behaviours.py").write_text(BEHAVIOURS)
     (tmp_path / "key.txt").write_text("key")
-    (tmp_path / "run.py").write_text(RUN)
+    (tmp_path / "run.py").write_text(LEDGER + RUN)
     return tmp_path
 
 
 def started(project: Path, uri: str, more: str = "") -> Any:
-    (project / "aea-config.yaml").write_text(AGENT.format(versions=VERSIONS, uri=uri) + more)
+    text = AGENT.format(versions=VERSIONS, uri=json.dumps(uri)) + more
+    (project / "aea-config.yaml").write_text(text)
     home = {"HOME": str(project), "USERPROFILE": str(project)}  # AEA writes its settings there
     path = os.pathsep.join([str(ROOT / "tests"), str(ROOT)])
     return subprocess.Popen(
-        [sys.executable, "run.py"],
+        [sys.executable, "-X", "faulthandler", "run.py"],
         cwd=project,
         env=os.environ | {"PYTHONPATH": path, "LC_ALL": "C.UTF-8"} | home,
         stdin=subprocess.DEVNULL,
@@ -178,48 +190,76 @@ def lines_until(process: Any, count: int) -> tuple[list[str], list[str]]:
     raise AssertionError("".join(output))
 
 
-def on_disk(file: Path) -> list[str]:
+def _rest(process: Any) -> str:
+    """Return what a process that was told to end still says; it is killed if it does not."""
+    try:
+        return str(process.communicate(timeout=60)[0])
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)  # has it tell where its threads are
+        raise AssertionError(process.communicate()[0]) from None
+
+
+def on_disk(url: str) -> list[str]:
     """Return the messages that are on the disk."""
-    with Store(f"sqlite:///{file}") as store:
+    with Store(url) as store:
         (name,) = [each.name for each in store.collections() if each.name.endswith("__messages")]
         bodies = [json.loads(b64decode(each.body["body"])) for each in store[name].list()]
     return [f"{each['dialogue_reference'][0]} {each['message_id']}" for each in bodies]
 
 
+class Witness:
+    """Ends an agent at some time while it talks, again and again, and sees that nothing was lost."""
+
+    def __init__(self, project: Path, uri: str, url: str, end: str) -> None:
+        self.project, self.uri, self.url, self.end = project, uri, url, end
+        self.said: list[str] = []
+        self.before = self.runs = 0
+
+    def ends_it_after(self, count: int, seconds: float) -> None:
+        process = started(self.project, self.uri)
+        try:
+            restored, said = lines_until(process, count)
+            time.sleep(seconds)
+        finally:
+            process.send_signal(getattr(signal, self.end))
+            rest = _rest(process)
+        self.said += said + [line[5:] for line in rest.splitlines() if line.startswith("said ")]
+        self.runs += 1
+        assert sum(map(int, restored)) == self.before
+        found = on_disk(self.url)
+        assert set(self.said) <= set(found)
+        assert max(Counter(found).values()) == 1
+        assert len(found) <= len(self.said) + self.runs  # one may be kept, and not yet told
+        self.before = len({each.split()[0] for each in found})
+
+
+def attached(url: str) -> str:
+    """Return the URI of an agent's storage that keeps dialogues as they go."""
+    return f"collections+{url}{'&' if '?' in url else '?'}attach=dialogues"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
 @pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "SIGINT"])
-def test_a_real_agent_loses_no_dialogue(project: Path, end: str) -> None:
-    all_said: list[str] = []
-    before = 0
-    for _ in range(3):
-        process = started(project, "collections+sqlite:///agent.db?attach=dialogues")
-        try:
-            restored, said = lines_until(process, 30)
-        finally:
-            process.send_signal(getattr(signal, end))
-            rest = process.communicate(timeout=60)[0]
-        all_said += said + [line[5:] for line in rest.splitlines() if line.startswith("said ")]
-        assert sum(map(int, restored)) == before
-        found = on_disk(project / "agent.db")
-        assert set(all_said) <= set(found)
-        assert max(Counter(found).values()) == 1
-        assert len(found) <= len(all_said) + 3  # one may be said, and not yet told
-        before = len({each.split()[0] for each in found})
+def test_a_real_agent_loses_no_dialogue(project: Path, url: str, end: str) -> None:
+    witness = Witness(project, attached(url), url, end)
+    chance = Random(end)
+    for _ in range(3 if end == "SIGKILL" else 2):
+        witness.ends_it_after(chance.randint(1, 60), chance.random() / 50)
 
 
-def test_the_program_of_the_page_loses_no_dialogue(project: Path) -> None:
-    [program] = [block.text for block in blocks(PAGE) if block.title == "run_agent.py"]
-    url = "postgresql://localhost/agents"
-    assert program.count(url) == 1
-    write_program(project, program.replace(url, "sqlite:///agent.db"))
-    for _ in range(2):
-        process = started(project, "sqlite://unused.db")
-        try:
-            _, said = lines_until(process, 12)
-        finally:
-            process.kill()
-            process.communicate(timeout=60)
-        assert set(said) <= set(on_disk(project / "agent.db"))
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
+def test_the_program_of_the_page_loses_no_dialogue(project: Path, url: str) -> None:
+    page = (ROOT / "docs" / "how-to" / "use-with-aea.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r'```python title="run_agent.py"\n(.*?)```', page, re.DOTALL)
+    shown = "postgresql://localhost/agents"
+    assert shown in program
+    program = program.replace(shown, url)
+    program = program.replace('project(".")', 'project(".", skip_consistency_check=True)')
+    (project / "run.py").write_text(LEDGER + program)  # no package has fingerprints
+    witness = Witness(project, f"sqlite://{project / 'unused.db'}", url, "SIGKILL")
+    for count in (1, 25):
+        witness.ends_it_after(count, 0)
+    assert not (project / "unused.db").exists()
 
 
 def test_the_error_handler_of_the_page_is_all_that_a_configuration_needs(project: Path) -> None:

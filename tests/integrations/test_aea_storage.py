@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 
 pytest.importorskip("aea", reason="the extra `aea` is not installed")
 
 from aea.helpers.storage import generic_storage
 from aea.helpers.storage.backends.sqlite import SqliteStorageBackend
-from integrations.aea_agents import agent, closed_loops, running
+from integrations.aea_agents import agent, closed_loops, running, url
 
 from collections_store import (
     AsyncStore,
@@ -29,22 +28,7 @@ from collections_store import (
 from collections_store.integrations.aea import CollectionsBackend, Storage, register
 from collections_store.integrations.aea.encoding import MARK, decoded, encoded
 
-__all__ = ["closed_loops"]
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'agent.db'}"
-    place = request.getfixturevalue("postgres_place")
-    schema = place.options["schema"]
-    engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"))
-    with engine.begin() as connection:
-        connection.execute(sa.schema.CreateSchema(schema))
-    engine.dispose()
-    made = sa.make_url(place.url).update_query_dict({"options": f"-csearch_path={schema}"})
-    return made.render_as_string(hide_password=False)
+__all__ = ["closed_loops", "url"]
 
 
 @pytest.fixture
@@ -102,6 +86,20 @@ def test_bodies_are_what_json_makes_of_them(things: Any) -> None:
     assert body["1"] == [1, 2]
     assert body["null"] != body["null"]
     assert decoded(encoded({"a": (1,)})) == {"a": [1]}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [5, [], ["int"], ["int", "x"], ["bad", 1], ["object", 5], {"a": 1}, "ab", None],
+    ids=repr,
+)
+def test_what_others_write_under_our_key_blocks_nothing(
+    storage: Storage, things: Any, body: Any
+) -> None:
+    things.put("1", 1)
+    storage.store["things"].put("2", {MARK: body})
+    assert things.list() == [("1", 1), ("2", {MARK: body})]
+    assert things.get("2") == {MARK: body}
 
 
 @pytest.mark.parametrize("body", [{1, 2}, b"bytes", object()], ids=lambda body: type(body).__name__)
@@ -298,6 +296,61 @@ def test_no_caller_hangs_at_stop(url: str) -> None:
     assert len(errors) == 80
 
 
+async def _write_until_it_ends(storage: Any) -> Any:
+    things = await storage.get_collection("things")
+    with pytest.raises(StoreClosed):
+        for number in range(1_000_000):
+            await things.put("1", number)
+
+
+def test_no_caller_in_another_loop_hangs_at_stop(url: str) -> None:
+    storage = Storage(f"collections+{url}", threaded=True)
+    for _ in range(3):
+        storage.start()
+        with ThreadPoolExecutor(4) as threads:
+            told = [threads.submit(asyncio.run, _write_until_it_ends(storage)) for _ in range(4)]
+            storage.get_sync_collection("things").put("2", 2)
+            storage.stop()
+            storage.wait_completed(sync=True, timeout=15)  # less than a backend's patience
+            for each in told:
+                each.result(15)
+
+
+def test_a_call_that_its_loop_forgot_keeps_nothing_from_stopping(tmp_path: Path) -> None:
+    storage = Storage(f"collections+sqlite:///{tmp_path / 'a.db'}", threaded=True)
+    storage.start()
+    loop = asyncio.new_event_loop()
+
+    async def begin() -> Any:
+        things = await storage.get_collection("things")
+        call = asyncio.create_task(things.put("1", 1))
+        await asyncio.sleep(0)  # it runs, and its loop does no more
+        return call
+
+    call = loop.run_until_complete(begin())
+    storage.stop()
+    storage.wait_completed(sync=True, timeout=15)
+    call.cancel()
+    loop.run_until_complete(asyncio.gather(call, return_exceptions=True))
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
+
+
+def test_what_is_done_before_it_connects_may_fail(tmp_path: Path) -> None:
+    storage = Storage(f"collections+sqlite:///{tmp_path / 'a.db'}", threaded=True)
+    failing = [True]
+    storage.before_connected(lambda: 1 / (0 if failing[0] else 1))
+    storage.start()
+    with pytest.raises(ZeroDivisionError):
+        storage.wait_completed(sync=True, timeout=30)
+    with pytest.raises(StoreClosed):  # nothing is left open
+        storage.store  # noqa: B018
+    failing[0] = False
+    storage.start()
+    asyncio.run(asyncio.wait_for(storage.wait_connected(), 30))
+    end(storage)
+
+
 def test_a_collection_outlives_a_restart(storage: Storage, things: Any) -> None:
     things.put("1", 1)
     end(storage)
@@ -418,7 +471,7 @@ def test_threads_share_a_collection(things: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "uri", ["collections+sqlite:///{}", "collections:sqlite:///{}", "COLLECTIONS+sqlite:///{}"]
+    "uri", ["collections+sqlite:///{}", "collections:sqlite:///{}", "COLLECTIONS+SQLite:///{}"]
 )
 def test_the_uri_names_the_store(tmp_path: Path, uri: str) -> None:
     file = tmp_path / "a.db"
@@ -440,6 +493,7 @@ def test_the_uri_names_the_store(tmp_path: Path, uri: str) -> None:
         "collections:nonsense",
         "sqlite:///x.db",
         "collections+sqlite:///x.db?attach=all",
+        "collections+sqlite:///x.db?attach=dialogues&attach=dialogues",
     ],
 )
 def test_a_bad_uri_is_refused_when_the_agent_is_built(uri: str) -> None:

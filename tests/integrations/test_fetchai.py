@@ -36,7 +36,8 @@ BESIDE = [
 FEW = "not postgresql and not races and not SIGINT and not SIGTERM and not page"
 """What runs unless `nox -s hosts-aea` asks for all: the rest takes a minute more."""
 WHOLE = "COLLECTIONS_STORE_TEST_HOSTS"
-TESTS = ["test_aea_storage.py", "test_aea_dialogues.py", "test_aea_run.py", "test_aea_importing.py"]
+PARTS = ("storage", "dialogues", "attributes", "run", "importing")
+TESTS = [f"test_aea_{part}.py" for part in PARTS]
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,9 @@ from aea.protocols.dialogue.base import Dialogues
 from aea.skills.base import Skill, SkillComponent
 
 from ... import InvalidOption, Store
-from ...dialogues import DialogueStore
 from .adopting import Written
-from .codec import AeaCodec
-from .dialogues import KeptDialogues, Retention
+from .dialogues import KeptDialogues, Place
+from .retention import Retention
 from .storage import Storage
 
 
@@ -73,36 +72,43 @@ def _storage_of(aea: AEA, store: Store | None) -> Storage:
 
 def take_all(aea: AEA, storage: Storage, retention: Retention) -> int:
     """Have each `Dialogues` of the agent keep what is said in it."""
-    count = 0
-    for skill in aea.resources.get_all_skills():
-        for name, dialogues in _dialogues_in(skill):
-            _take(dialogues, storage.open(), aea.identity.address, name, retention)
-            count += 1
-    return count
+    found = _dialogues_of(aea)
+    for name, dialogues in found:
+        _take(dialogues, storage.open(), aea.identity.address, name, retention)
+    return len(found)
 
 
 def _take(
     dialogues: Dialogues, store: Store, agent: str, component: str, retention: Retention
 ) -> None:
     before = dialogues._dialogues_storage
-    kept = DialogueStore(store, agent, component, codec=AeaCodec(dialogues))
     if isinstance(before, KeptDialogues):  # the storage was started again, over another store
-        before.store = kept
+        before.move_to(store)
         return
     changed: Any = dialogues
-    written = Written.of(dialogues, before, store)
-    changed._dialogues_storage = after = KeptDialogues(dialogues, kept, written, retention)
+    written, place = Written.of(dialogues, before, store), Place(store, agent, component)
+    changed._dialogues_storage = after = KeptDialogues(dialogues, place, written, retention)
     for each in before.dialogues_in_active_state:
         each._terminal_state_callbacks.discard(before.dialogue_terminal_state_callback)
         after.add(each)
-        kept.save(each)
+        after.store.save(each)
 
 
-def _dialogues_in(skill: Skill) -> Iterator[tuple[str, Dialogues]]:
-    components = {**skill.handlers, **skill.behaviours, **skill.models}
-    for component in components.values():
-        if isinstance(component, Dialogues):
-            yield component_of(component, component), component
-        for attribute, value in vars(component).items():
+def _dialogues_of(aea: AEA) -> list[tuple[str, Dialogues]]:
+    """Return each `Dialogues` once, with its name: as a component if it is one, whoever else has it as an attribute."""
+    components = [each for skill in aea.resources.get_all_skills() for each in _components(skill)]
+    found: dict[int, tuple[str, Dialogues]] = {}
+    for each in components:
+        if isinstance(each, Dialogues):
+            found[id(each)] = component_of(each, each), each
+    for each in components:
+        for attribute, value in vars(each).items():
             if isinstance(value, Dialogues):
-                yield component_of(component, value, attribute), value
+                named = component_of(each, value, attribute), value
+                found.setdefault(id(value), named)
+    return list(found.values())
+
+
+def _components(skill: Skill) -> Iterator[SkillComponent]:
+    for some in (skill.handlers, skill.behaviours, skill.models):
+        yield from some.values()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from ... import AsyncStore, Collection, InvalidUrl, MissingExtra, Store, StoreClosed
-from .encoding import decoded, encoded, name_of, text_of
+from .encoding import decoded, encoded, is_name, name_of, text_of
 from .fields import filter_of
 
 try:
@@ -23,10 +24,11 @@ except ImportError as error:
 SCHEMES: Final = ("collections", "collections+sqlite", "collections+postgresql")
 """The schemes of `storage_uri`: AEA reads them with `urlparse`, to which an underscore belongs to none."""
 PATIENCE: Final = 30.0
-"""How many seconds a call waits for a storage that is about to connect."""
+"""How many seconds a call waits for AEA's own storage, which is about to connect."""
 
-_URI: Final = re.compile(r"collections[+:](?!//)(?P<url>.+)", re.IGNORECASE | re.DOTALL)
-_NAME: Final = re.compile(r"[a-zA-Z0-9_]+", re.ASCII)
+_URI: Final = re.compile(
+    r"collections[+:](?!//)(?P<scheme>[a-z]*)(?P<rest>.+)", re.IGNORECASE | re.DOTALL
+)
 _MADE: Final = "attach"
 
 
@@ -46,31 +48,33 @@ def read_uri(uri: str) -> tuple[str, bool]:
         raise InvalidUrl(
             "storage_uri: write collections+sqlite:///file.db, or collections+postgresql://…"
         )
-    url, _, query = found["url"].partition("?")
+    rest, _, query = found["rest"].partition("?")
+    url = found["scheme"].lower() + rest
     options = parse_qsl(query, keep_blank_values=True)
     attached = [value for name, value in options if name == _MADE]
     if attached not in ([], ["dialogues"]):
-        raise InvalidUrl(f"storage_uri: {_MADE} is {attached[-1]!r}, and can only be 'dialogues'")
-    rest = urlencode([each for each in options if each[0] != _MADE])
-    return url + (f"?{rest}" if rest else ""), bool(attached)
+        raise InvalidUrl(f"storage_uri: {_MADE} is {attached}, and can only be 'dialogues', once")
+    others = urlencode([each for each in options if each[0] != _MADE])
+    return url + (f"?{others}" if others else ""), bool(attached)
 
 
 class CollectionsBackend(AbstractStorageBackend):
     """A backend of AEA's storage, over a store of its own, or over one that is given.
 
-    Nothing is opened before `connect`, `open`, or the first call; what comes after `disconnect` waits for the next
-    `connect`, or raises `StoreClosed` if it comes from the loop that is about to end. It is used by any number of threads and
-    loops.
+    Nothing is opened before `connect`, `open`, or the first call. What comes after `disconnect` waits `patience` seconds for
+    the next `connect`, and then raises `StoreClosed`; at once if it comes from the loop that is about to end. It is used by
+    any number of threads and loops.
     """
 
-    def __init__(self, uri: str | Store | AsyncStore) -> None:
+    def __init__(self, uri: str | Store | AsyncStore, *, patience: float = PATIENCE) -> None:
         super().__init__(uri if isinstance(uri, str) else "collections:")
         self._given = None if isinstance(uri, str) else uri
         self._url = read_uri(uri)[0] if isinstance(uri, str) else ""
         self._store = self._given
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._ended: Any = None
-        self._calls = 0
+        self._patience = patience
+        self._calls: Counter[asyncio.AbstractEventLoop] = Counter()
         if self._given is None:
             Store(self._url).close()  # opens nothing, and refuses a bad URL now
 
@@ -146,7 +150,7 @@ class CollectionsBackend(AbstractStorageBackend):
         return store.get_sync_collection(name_of(name))
 
     def _check_collection_name(self, collection_name: str) -> None:
-        if _NAME.fullmatch(collection_name) is None:
+        if not is_name(collection_name):
             raise ValueError(
                 f"Invalid collection name: {collection_name}, should contain only alpha-numeric "
                 "characters and _"
@@ -155,27 +159,33 @@ class CollectionsBackend(AbstractStorageBackend):
     @asynccontextmanager
     async def _collection(self, name: str) -> AsyncIterator[Any]:
         self._check_collection_name(name)
-        self._calls += 1
+        store, loop = await self._ready(), asyncio.get_running_loop()
+        self._calls[loop] += 1
         try:
-            yield _awaited(await self._ready(), name_of(name))
+            yield _awaited(store, name_of(name))
         finally:
-            self._calls -= 1
+            self._calls[loop] -= 1
+            if not self._calls[loop]:
+                del self._calls[loop]
 
     async def _ready(self) -> Store | AsyncStore:
         loop = asyncio.get_running_loop()
-        if self._ended is None:
-            return self.open()
-        until = loop.time() + PATIENCE
-        while self._store is None:
-            if self._ended is loop or loop.time() > until:
+        until = loop.time() + self._patience
+        while (store := self._running()) is None:
+            if self._ended is loop or loop.time() >= until:
                 raise StoreClosed("the storage is not running: it was stopped, or not started")
             await asyncio.sleep(0.01)
-        return self._store
+        return store
+
+    def _running(self) -> Store | AsyncStore | None:
+        """Return the store, which is opened before the first start, and not after a stop."""
+        with self._lock:
+            return self.open() if self._ended is None else self._store
 
     async def _drained(self) -> None:
         """Let the calls that run here end, and those that are about to begin be refused."""
-        rounds = 0
-        while rounds < 5 or self._calls:
+        rounds, loop = 0, asyncio.get_running_loop()
+        while rounds < 5 or loop in self._calls:
             await asyncio.sleep(0 if rounds < 100 else 0.001)
             rounds += 1
 

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 from aea.protocols.base import Message
@@ -13,6 +14,7 @@ from aea.protocols.dialogue.base import Dialogue, Dialogues
 from aea.protocols.dialogue.base import DialogueLabel as AeaLabel
 
 from ...dialogues import DialogueLabel
+from .attributes import added_to_json, metadata_of, set_attributes
 from .encoding import encoded
 
 ACTIVE: Final = "active"
@@ -28,12 +30,43 @@ def label_of(label: AeaLabel) -> DialogueLabel:
 
 
 def ended_with(dialogue: Dialogue) -> str | None:
-    """Return the performative that ended the dialogue; None: it goes on. A message may still come after that."""
-    terminal = dialogue.rules.terminal_performatives
-    for message in (*dialogue._incoming_messages, *dialogue._outgoing_messages):
-        if message.performative in terminal:
-            return str(message.performative)
-    return None
+    """Return the performative that ended the dialogue; None: it goes on. A message may still come after that.
+
+    It looks at the messages that are new since it was last asked: a dialogue may have thousands.
+    """
+    seen: Seen = vars(dialogue).get(SEEN, NOTHING_SEEN)
+    seen = (seen if seen.is_of(dialogue) else NOTHING_SEEN).and_new(dialogue)
+    vars(dialogue)[SEEN] = seen
+    return seen.ended
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How far a dialogue was looked at: so many messages, the last of them, and what has ended it."""
+
+    count: int = 0
+    last: Message | None = None
+    ended: str | None = None
+
+    def is_of(self, dialogue: Dialogue) -> bool:
+        """Are these its first messages? Some may have been taken back."""
+        ids, count = dialogue._ordered_message_ids, self.count
+        if count > len(ids):
+            return False
+        return not count or dialogue.get_message_by_id(ids[count - 1]) is self.last
+
+    def and_new(self, dialogue: Dialogue) -> Seen:
+        """Return it with the messages since."""
+        terminal, last, ended = dialogue.rules.terminal_performatives, self.last, self.ended
+        for id in dialogue._ordered_message_ids[self.count :]:
+            last = dialogue.get_message_by_id(id)
+            if ended is None and last is not None and last.performative in terminal:
+                ended = str(last.performative)
+        return Seen(len(dialogue._ordered_message_ids), last, ended)
+
+
+SEEN: Final = "_seen_by_collections_store"
+NOTHING_SEEN: Final = Seen()
 
 
 class AeaCodec:
@@ -56,7 +89,7 @@ class AeaCodec:
             "self_address": dialogue.self_address,
             "role": dialogue.role.value,
             "state": ended_with(dialogue) or ACTIVE,
-            "metadata": {},
+            "metadata": metadata_of(dialogue),
         }
 
     def message_count(self, dialogue: Dialogue) -> int:
@@ -71,30 +104,23 @@ class AeaCodec:
     def restore(
         self, label: DialogueLabel, header: Mapping[str, Any], messages: Sequence[Any]
     ) -> Dialogue:
-        """Return the dialogue. Its addresses are interned: fetchai's AEA compares them with `is not`."""
-        made = self._dialogues.dialogue_class
-        dialogue = made(
-            dialogue_label=_aea_label(label),
-            message_class=self._dialogues.message_class,
-            self_address=sys.intern(header["self_address"]),
-            role=made.Role(header["role"]),
-        )
-        for each in messages:
-            _add(dialogue, self._dialogues.message_class.from_json(each), each["is_incoming"])
+        """Return the dialogue as its class makes it of JSON. Its addresses are interned: fetchai's AEA compares them
+        with `is not`.
+        """
+        metadata = header.get("metadata", {})
+        told = {
+            "dialogue_label": {name: sys.intern(value) for name, value in label.json.items()},
+            "self_address": sys.intern(header["self_address"]),
+            "role": header["role"],
+            "incoming_messages": [each for each in messages if each["is_incoming"]],
+            "outgoing_messages": [each for each in messages if not each["is_incoming"]],
+            "last_message_id": messages[-1]["message_id"],
+            "ordered_message_ids": [each["message_id"] for each in messages],
+        }
+        made, message_class = self._dialogues.dialogue_class, self._dialogues.message_class
+        dialogue = made.from_json(message_class, {**added_to_json(metadata), **told})
+        set_attributes(dialogue, metadata)
         return dialogue
-
-
-def _aea_label(label: DialogueLabel) -> AeaLabel:
-    starter, responder = map(sys.intern, label.dialogue_reference)
-    addresses = map(sys.intern, (label.dialogue_opponent_addr, label.dialogue_starter_addr))
-    return AeaLabel((starter, responder), *addresses)
-
-
-def _add(dialogue: Dialogue, message: Message, is_incoming: bool) -> None:
-    side = dialogue._incoming_messages if is_incoming else dialogue._outgoing_messages
-    side.append(message)
-    dialogue._ordered_message_ids.append(message.message_id)
-    dialogue._last_message_id = message.message_id
 
 
 def _json(dialogue: Dialogue, id: int) -> dict[str, Any]:
@@ -102,7 +128,7 @@ def _json(dialogue: Dialogue, id: int) -> dict[str, Any]:
     assert message is not None
     return {
         **message.json(),  # to, sender, and the bytes that AEA sends
-        "is_incoming": any(message is each for each in dialogue._incoming_messages),
+        "is_incoming": (id > 0) != dialogue.is_self_initiated,
         "message_id": message.message_id,
         "target": message.target,
         "performative": str(message.performative),

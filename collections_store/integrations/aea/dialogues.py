@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -18,28 +18,17 @@ from aea.protocols.dialogue.base import (
     InvalidDialogueMessage,
 )
 
-from ... import DialoguesNotSaved, InvalidBody, InvalidOption
+from ... import DialoguesNotSaved, InvalidBody, InvalidOption, Store
 from ...dialogues import DialogueStore
 from .adopting import Written
-from .codec import ended_with, label_of
+from .codec import AeaCodec, ended_with, label_of
+from .encoding import is_plain
+from .retention import Purging, Retention
+from .stats import KeptStats
 
 LOG: Final = logging.getLogger("collections_store")
 CACHED: Final = 100
 """Dialogues that have ended and stay in memory: the last ones that were asked for."""
-PURGE_EVERY: Final = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """How long, in seconds, and how many dialogues are kept that have ended; None: without end."""
-
-    ttl: Any = None
-    kept: int | None = None
-
-    def purge(self, store: DialogueStore[Dialogue]) -> None:
-        """Delete what is older, or more."""
-        if self.ttl is not None or self.kept is not None:
-            store.purge(ttl=self.ttl, kept=self.kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +61,20 @@ class Moment:
         dialogue._last_message_id = self.last
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where dialogues are kept: those of a component of an agent."""
+
+    store: Store
+    agent: str
+    component: str
+
+    def dialogues(self, dialogues: Dialogues) -> DialogueStore[Dialogue]:
+        """Return what keeps them."""
+        codec = AeaCodec(dialogues)
+        return DialogueStore(self.store, self.agent, self.component, codec=codec)
+
+
 class KeptDialogues(BasicDialoguesStorage):
     """The storage of an AEA `Dialogues` that has each message on the disk before the verb returns which accepts it.
 
@@ -82,19 +85,24 @@ class KeptDialogues(BasicDialoguesStorage):
     def __init__(
         self,
         dialogues: Dialogues,
-        store: DialogueStore[Dialogue],
+        place: Place,
         written: Written | None,
         retention: Retention,
     ) -> None:
         super().__init__(dialogues)
-        self.store, self._written, self._retention = store, written, retention
+        self._place, self.store = place, place.dialogues(dialogues)
+        self.stats = KeptStats(dialogues, place.store, place.agent, place.component)
+        self._written, self._purging = written, Purging(retention)
         self._ended: OrderedDict[str, Dialogue] = OrderedDict()
-        self._relabelled: dict[str, Dialogue] = {}
         self._is_completing = False
         self._complete = dialogues._complete_dialogue_reference
-        self._count = 0
         changed: Any = dialogues
         changed._complete_dialogue_reference = self._completing
+
+    def move_to(self, store: Store) -> None:
+        """Go on in a store: the storage was started again."""
+        self._place = replace(self._place, store=store)
+        self.store, self.stats.store = self._place.dialogues(self._dialogues), store
 
     # -- what `Dialogues` calls -------------------------------------------------------------
 
@@ -106,17 +114,18 @@ class KeptDialogues(BasicDialoguesStorage):
         if self._written is not None:
             self._written.move_to(self.store)
             self._written = None
-        self._retention.purge(self.store)
+        self._purging.purge(self.store)
+        self.stats.load()
         here = {label_of(each.dialogue_label).key for each in self.dialogues_in_active_state}
         for dialogue in self.store.restore():
             if label_of(dialogue.dialogue_label).key not in here:
                 self.add(dialogue)
 
     def teardown(self) -> None:
-        """Save what little is not on the disk: labels that the other side completed with a message that was refused."""
-        relabelled, self._relabelled = self._relabelled, {}
-        if relabelled:
-            self.store.save(*relabelled.values())
+        """Save what is not on the disk: attributes that were set since the last message, and labels that the other side
+        completed with a message that was refused.
+        """
+        self.store.save(*(each for each in self.dialogues_in_active_state if not each.is_empty))
 
     def cleanup(self) -> None:
         """Delete all of the dialogues, from memory and disk. Those that others began stay known, and cannot be
@@ -128,7 +137,6 @@ class KeptDialogues(BasicDialoguesStorage):
         self.store.purge(kept=0)
         self._forget(*self.dialogues_in_active_state)
         self._ended.clear()
-        self._relabelled.clear()
 
     def add(self, dialogue: Dialogue) -> None:
         """Hold a dialogue, and have it keep its messages from now on."""
@@ -136,10 +144,8 @@ class KeptDialogues(BasicDialoguesStorage):
         label = dialogue.dialogue_label
         self._dialogues_by_dialogue_label[label] = dialogue
         self._dialogue_by_address[label.dialogue_opponent_addr].append(dialogue)
-        if label_of(label).is_complete:  # fetchai's takes what is noted for complete
+        if label.dialogue_responder_reference:  # fetchai's takes what is noted for complete
             self.set_incomplete_dialogue(label.get_incomplete_version(), label)
-        if self._is_completing:
-            self._relabelled[label_of(label).key] = dialogue
 
     def remove(self, dialogue_label: DialogueLabel) -> None:
         """Let go of a dialogue, and delete it from the disk, whether it has ended or not."""
@@ -220,10 +226,10 @@ class KeptDialogues(BasicDialoguesStorage):
             self._save(dialogue)
         except BaseException as error:
             before.put_back()
+            if dialogue._is_message_by_other(message):
+                self._refuse(error)
             if dialogue.is_empty:
                 self._forget(dialogue)
-            if isinstance(error, DialoguesNotSaved) and dialogue._is_message_by_other(message):
-                self._refuse(error)
             raise
 
     def _save(self, dialogue: Dialogue) -> None:
@@ -232,7 +238,6 @@ class KeptDialogues(BasicDialoguesStorage):
             self._erase(label)
         else:
             self.store.save(dialogue)
-        self._relabelled.pop(label_of(label).key, None)
         if ended:
             self._forget(dialogue)
             self._retire(dialogue)
@@ -240,19 +245,23 @@ class KeptDialogues(BasicDialoguesStorage):
     def _retire(self, dialogue: Dialogue) -> None:
         if self.is_terminal_dialogues_kept:
             self._hold_ended(dialogue)
-        self._count += 1
-        if self._count % PURGE_EVERY == 0:
-            self._retention.purge(self.store)
+            self._purging.one_ended(self.store)
 
-    def _refuse(self, error: DialoguesNotSaved) -> None:
-        """Raise what has `Dialogues.update` return None: another's message does not stop an agent."""
-        causes = error.errors.values()
+    def _refuse(self, error: BaseException) -> None:
+        """Raise what has `Dialogues.update` return None, and let go of a dialogue that it would begin: another's
+        message does not stop an agent.
+        """
+        causes = error.errors.values() if isinstance(error, DialoguesNotSaved) else [error]
         if all(isinstance(each, InvalidBody | InvalidOption) for each in causes):
             LOG.warning("a message was refused, because it cannot be kept: %s", error)
             raise InvalidDialogueMessage(str(error)) from error
 
     def _completing(self, message: Message) -> None:
-        """Have AEA complete a label: it removes the dialogue and adds it again, which is no reason to delete it."""
+        """Have AEA complete a label: it removes the dialogue and adds it again, which is no reason to delete it. One that
+        cannot be kept it shall not get.
+        """
+        if not all(map(is_plain, message.dialogue_reference)):
+            return
         self._is_completing = True
         try:
             self._complete(message)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import sys
+from contextlib import suppress
 from typing import Any, Final
 
 from ... import InvalidId
@@ -17,6 +19,7 @@ from ... import InvalidId
 MARK: Final = "__aea__"
 _LONGEST: Final = 200
 """Characters of a collection's name."""
+_NAME: Final = re.compile(r"[a-zA-Z0-9_]+", re.ASCII)
 _SMALLEST, _GREATEST = -(2**63), 2**63 - 1
 
 
@@ -43,8 +46,14 @@ def decoded(body: Any) -> Any:
     if not isinstance(body, dict):
         return body
     if body.keys() == {MARK}:
-        return _marked(*body[MARK])
+        with suppress(ValueError, TypeError):  # somebody else wrote it
+            return _marked(*body[MARK])
     return {sys.intern(key): decoded(value) for key, value in body.items()}
+
+
+def is_name(name: str) -> bool:
+    """May AEA have a collection of that name?"""
+    return _NAME.fullmatch(name) is not None
 
 
 def name_of(name: str) -> str:
@@ -72,14 +81,14 @@ def _encoded(value: Any) -> Any:
         case bool() | None:
             return value
         case str():
-            return value if _is_plain(value) else {MARK: ["text", json.dumps(value)]}
+            return value if is_plain(value) else {MARK: ["text", json.dumps(value)]}
         case int():
             return value if _SMALLEST <= value <= _GREATEST else {MARK: ["int", str(value)]}
         case float():
             return value if math.isfinite(value) else {MARK: ["float", repr(value)]}
         case list():
             return [_encoded(each) for each in value]
-    if MARK in value or not all(map(_is_plain, value)):
+    if MARK in value or not all(map(is_plain, value)):
         pairs = [[_encoded(key), _encoded(each)] for key, each in value.items()]
         return {MARK: ["object", pairs]}
     return {key: _encoded(each) for key, each in value.items()}
@@ -93,10 +102,12 @@ def _marked(kind: str, what: Any) -> Any:
             return float(what)
         case "text":
             return json.loads(what)
-    return {decoded(key): decoded(value) for key, value in what}
+        case "object":
+            return {decoded(key): decoded(value) for key, value in what}
+    raise ValueError(kind)
 
 
-def _is_plain(text: str) -> bool:
+def is_plain(text: str) -> bool:
     """May a body hold the text?"""
     if "\0" in text:
         return False

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ... import InvalidBody, InvalidOption, Store
 from ...foreign import File, Foreign, read
-from .encoding import encoded, name_of
+from .encoding import encoded, is_name, name_of
 
 _COLUMNS: Final = ("object_id", "object_body")
 
@@ -18,7 +18,8 @@ def import_aea(store: Store, file: File) -> dict[str, int]:
     each.
 
     What is under the same ids is overwritten; the file stays as it is. It brings bodies that are numbers, which AEA
-    writes and cannot read. Objects without an id, which AEA finds no more, are left out. Raises `DatabaseUnavailable` where
+    writes and cannot read: as SQLite has them, which took 12.0 for 12, and what is beyond 64 bit for a float (within an object
+    numbers are what they were). Objects without an id, which AEA finds no more, are left out. Raises `DatabaseUnavailable` where
     there is no such file, `InvalidOption` where AEA did not write it, and `InvalidBody` where an object is no JSON.
 
     >>> with Store("sqlite://") as store:
@@ -36,7 +37,7 @@ def import_aea(store: Store, file: File) -> dict[str, int]:
 
 def _read(foreign: Foreign, file: File) -> dict[str, list[tuple[str, Any]]]:
     tables = foreign.tables()
-    found = [name for name in tables if foreign.columns(name) == set(_COLUMNS)]
+    found = [each for each in tables if is_name(each) and foreign.columns(each) == set(_COLUMNS)]
     if not found:
         names = ", ".join(map(repr, sorted(tables))) or "none"
         problem = f"{str(file)!r} has no tables of AEA's; its tables are: {names}"

@@ -9,7 +9,7 @@ from aea.runtime import BaseRuntime
 
 from .attaching import take_all
 from .backend import SCHEMES, CollectionsBackend, is_ours, read_uri
-from .dialogues import Retention
+from .retention import Retention
 from .storage import Storage
 
 _theirs = BaseRuntime._get_storage

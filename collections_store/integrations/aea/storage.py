@@ -108,6 +108,7 @@ class Storage(generic_storage.Storage):
                 act()
         except BaseException as error:
             _fail(opened, error)
+            await self._backend.disconnect()
             raise
         self._is_connected = True
         self._connected_state.set(True)
@@ -132,7 +133,7 @@ class Storage(generic_storage.Storage):
 
     @classmethod
     def _get_backend_instance(cls, uri: Any) -> CollectionsBackend:
-        return CollectionsBackend(uri)
+        return CollectionsBackend(uri, patience=0)  # `start` opens it: nobody comes too early
 
     def _set_task(self) -> None:
         self._backend.open()
