@@ -328,8 +328,6 @@ _ADVICE: Final = {
     sqlite3.SQLITE_CANTOPEN: "does the folder exist, and may this process write there?",
     sqlite3.SQLITE_NOTADB: "the file is no SQLite database",
     sqlite3.SQLITE_READONLY: "the file or its folder is read-only",
-    sqlite3.SQLITE_READONLY_ROLLBACK: "another program was ended in the middle of a write: open it "
-    "with that once, which takes back what is half written",
     sqlite3.SQLITE_FULL: "the disk is full; nothing was written",
     sqlite3.SQLITE_CORRUPT: "the file is damaged: restore it from a backup",
 }

@@ -168,10 +168,9 @@ def started(project: Path, uri: str, more: str = "") -> Any:
 
 def write_program(project: Path, program: str) -> None:
     """Have `started` run a program in the place of AEA's command line. The project has no fingerprints."""
-    begin = RUN.replace("from aea.cli import cli\n", "").partition("cli([")[0]
     loose = program.replace('from_aea_project(".")', 'from_aea_project(".", True)')
     assert loose != program
-    (project / "run.py").write_text(begin + loose)
+    (project / "run.py").write_text(LEDGER + loose)
 
 
 def lines_until(process: Any, count: int) -> tuple[list[str], list[str]]:

@@ -1,0 +1,148 @@
+"""From asyncio: a hop to a thread and back, many tasks at once, and how long the event loop stands still."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from benchmarks.fixtures import Bed, bed, kept, one_core, table
+from benchmarks.floors import floor_of, numbered
+from benchmarks.hops import Hops
+from benchmarks.measuring import Result, Table, awaited, documents
+
+from collections_store import AsyncStore
+
+__all__ = ["bed", "kept", "one_core", "table"]
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
+KEPT, TURNS = 2000, 300
+CALLS = 4096
+"""Calls of a round in which many tasks take part."""
+GROUP = {"SQLite, full": "≤ 0.17 (6 times as many)", "PostgreSQL": "≤ 0.5 (2 times as many)"}
+
+
+def test_awaited_one_by_one(bed: Bed, table: Table) -> None:
+    body = next(documents(1))
+    with asyncio.Runner() as runner:
+        store = bed.async_store()
+        things = store["things"]
+        runner.run(things.put_many(list(numbered(documents(KEPT)))))
+        hops = Hops(lambda: floor_of(bed.place, bed.options, "things"))
+        for what, low, own, reach in (
+            ("get", lambda f: f.get("00000007"), lambda: things.get("00000007"), "≤ 1.5"),
+            (
+                "put",
+                lambda f: f.put("00000007", body),
+                lambda: things.put("00000007", body),
+                "",
+            ),
+        ):
+            table.compare(
+                f"{bed.name}, awaited", f"{what} (floor: behind a bare hop)",
+                awaited(runner, partial(hops, low), TURNS),
+                {"ours": awaited(runner, own, TURNS)}, per=TURNS, reach=reach,
+            )  # fmt: skip
+        hops.stop()
+        runner.run(store.aclose())
+
+
+def tasks_of(
+    runner: asyncio.Runner, count: int, call: Callable[[int], Awaitable[Any]]
+) -> Callable[[], None]:
+    """Return what has so many tasks make `CALLS` calls in all."""
+
+    async def one(first: int) -> None:
+        for number in range(first, CALLS, count):
+            await call(number)
+
+    async def every() -> None:
+        await asyncio.gather(*(one(first) for first in range(count)))
+
+    return lambda: runner.run(every())
+
+
+@pytest.mark.all_cores
+def test_many_tasks_that_put(bed: Bed, table: Table) -> None:
+    bodies = list(documents(CALLS))
+    with asyncio.Runner() as runner:
+        store = bed.async_store()
+        things = store["things"]
+        runner.run(things.put("a", {}))
+        floor = floor_of(bed.place, bed.options, "things")
+
+        def one_by_one() -> None:
+            for number in range(CALLS):
+                floor.put(f"{number:08d}", bodies[number])
+
+        def put(number: int) -> Awaitable[Any]:
+            return things.put(f"{number:08d}", bodies[number])
+
+        others = {f"{n} tasks": tasks_of(runner, n, put) for n in (1, 64, 256)}
+        table.compare(
+            f"{bed.name}, awaited", "put (floor: bare, a transaction each)", one_by_one,
+            {("ours" if name == "64 tasks" else name): each for name, each in others.items()},
+            per=CALLS, reach=GROUP.get(bed.name, ""),
+        )  # fmt: skip
+        floor.close()
+        runner.run(store.aclose())
+
+
+@pytest.mark.all_cores
+def test_many_tasks_that_read_and_write_on_connections(bed: Bed, table: Table) -> None:
+    """64 tasks on 10 connections, against 10 bare threads with a connection each."""
+    if not bed.is_postgresql:
+        pytest.skip("SQLite has one writer")
+    bodies = list(documents(CALLS))
+    with asyncio.Runner() as runner:
+        store = bed.async_store(pool_size=10)
+        things = store["things"]
+        runner.run(things.put_many(list(numbered(bodies))))
+        hops = Hops(lambda: floor_of(bed.place, bed.options, "things"), 10)
+        ids = [f"{number:08d}" for number in range(CALLS)]
+        table.compare(
+            f"{bed.name}, awaited", "64 tasks that get (floor: 10 bare threads)",
+            tasks_of(runner, 64, lambda n: hops(lambda f: f.get(ids[n]))),
+            {"ours": tasks_of(runner, 64, lambda n: things.get(ids[n]))},
+            per=CALLS, reach="≤ 1.25 (0.8 times as many)",
+        )  # fmt: skip
+        hops.stop()
+        runner.run(store.aclose())
+
+
+async def longest_pause(store: AsyncStore, bodies: list[Any]) -> float:
+    """Return the longest time, in milliseconds, that the loop stood still while 64 tasks read and write."""
+    things, pauses, over = store["things"], [0.0], asyncio.Event()
+
+    async def look() -> None:
+        before = time.perf_counter()
+        while not over.is_set():
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            pauses.append(now - before)
+            before = now
+
+    async def work(first: int) -> None:
+        for number in range(first, CALLS, 64):
+            await things.put(f"{number:08d}", bodies[number])
+            await things.get(f"{number:08d}")
+
+    looking = asyncio.create_task(look())
+    await asyncio.gather(*(work(first) for first in range(64)))
+    over.set()
+    await looking
+    return max(pauses) * 1000
+
+
+@pytest.mark.all_cores
+def test_the_loop_goes_on(bed: Bed, table: Table) -> None:
+    with asyncio.Runner() as runner:
+        store = bed.async_store()
+        bodies = list(documents(CALLS))
+        runner.run(store["things"].put("a", {}))
+        pauses = sorted(runner.run(longest_pause(store, bodies)) for _ in range(5))
+        what = "the loop's longest pause while 64 tasks read and write"
+        table.add(
+            Result(f"{bed.name}, awaited", what, "ours", 0.0, pauses[2], pauses[2], "< 5 ms", "ms")
+        )
+        runner.run(store.aclose())

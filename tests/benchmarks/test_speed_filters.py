@@ -1,0 +1,74 @@
+"""Filters: what it costs to translate and run one, and a scan without an index."""
+
+from typing import Any
+
+import pytest
+from benchmarks.fixtures import Bed, bed, kept, one_core, table
+from benchmarks.floors import floor_of, numbered
+from benchmarks.measuring import Table, again, documents
+
+__all__ = ["bed", "kept", "one_core", "table"]
+pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
+KEPT, SCANNED = 10_000, 100_000
+FIVE = {
+    "bucket": 77,
+    "n": {"$gte": 1540, "$lt": 1560},
+    "service": "s7",
+    "turns.0.speaker": "USER",
+}
+HAND = {
+    False: "json_extract(body, '$.bucket') = ? AND json_extract(body, '$.n') >= ? "
+    "AND json_extract(body, '$.n') < ? AND json_extract(body, '$.service') = ? "
+    "AND json_extract(body, '$.turns[0].speaker') = ?",
+    True: "body -> 'bucket' = %s::jsonb AND body -> 'n' >= %s::jsonb AND body -> 'n' < %s::jsonb "
+    "AND body -> 'service' = %s::jsonb AND body #> '{turns,0,speaker}' = %s::jsonb",
+}
+VALUES: dict[bool, tuple[Any, ...]] = {
+    False: (77, 1540, 1560, "s7", "USER"),
+    True: ("77", "1540", "1560", '"s7"', '"USER"'),
+}
+
+
+def test_five_conditions(bed: Bed, table: Table) -> None:
+    if bed.name == "SQLite, full":
+        pytest.skip("reading is the same")
+    with bed.store() as store:
+        things = store["things"]
+        bodies = ({**body, "service": f"s{body['bucket'] % 10}"} for body in documents(KEPT))
+        things.put_many(numbered(bodies))
+        things.create_index("bucket")
+        floor = floor_of(bed.place, bed.options, "things")
+        floor.index("bucket")
+        if bed.is_postgresql:
+            floor.connection.execute(f"VACUUM ANALYZE {floor.table}")
+        pg = bed.is_postgresql
+
+        def low() -> Any:
+            return floor.select(HAND[pg], VALUES[pg])
+
+        assert [each[0] for each in low()] == [each.id for each in things.find(FIVE)]
+        assert len(low()) == 20
+        table.compare(
+            f"{bed.name}, filters", "five conditions, 20 found (floor: SQL by hand)",
+            again(low, 30), {"ours": again(lambda: things.find(FIVE), 30)}, per=30, reach="≤ 2",
+        )  # fmt: skip
+        floor.close()
+
+
+def test_a_scan(bed: Bed, table: Table) -> None:
+    if bed.name == "SQLite, full":
+        pytest.skip("reading is the same")
+    with bed.store() as store:
+        store.create_collection("things", body_index=False)
+        things = store["things"]
+        things.put_many(numbered(documents(SCANNED)))
+        floor = floor_of(bed.place, bed.options, "things")
+        if bed.is_postgresql:
+            floor.connection.execute(f"VACUUM ANALYZE {floor.table}")
+        assert len(floor.find("n", 777)) == len(things.find("n", 777)) == 1
+        table.compare(
+            f"{bed.name}, filters", "scan of 100,000 (floor: SQL by hand)",
+            lambda: floor.find("n", 777), {"ours": lambda: things.find("n", 777)},
+            per=1, reach="≤ 1.2",
+        )  # fmt: skip
+        floor.close()
