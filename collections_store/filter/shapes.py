@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 from functools import cache
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 from ..path import Path
-from .conditions import Condition, Given, Slot, Test, Value
+from .conditions import Compare, Condition, Equals, Field, Given, Kind, Slot, Test, Value
 
 T = TypeVar("T")
+_SLOTS: Final[dict[Kind, Slot]] = {kind: Slot(kind) for kind in get_args(Kind)}
 _LEAVES: Final = frozenset({str, bool, Path})
 
 
 def shape_of(condition: Condition) -> Condition:
     """Return the condition with slots in the place of its values."""
-    return _mapped(condition, lambda given: Slot(given.kind))
+    return _mapped(condition, _slot)
+
+
+def _slot(given: Given) -> Slot:
+    return _SLOTS[given.kind]
 
 
 def in_words(shape: Condition, words: Callable[[Slot], tuple[str, ...]]) -> Condition:
@@ -31,8 +36,11 @@ def spelled_out(test: Test, words: Callable[[Any], tuple[str, ...]]) -> Test:
 
 def values_of(condition: Condition | Test) -> list[Any]:
     """Return the values of a condition, or the slots of a shape, always in the same order."""
+    test = condition.test if type(condition) is Field else condition
+    if type(test) is Equals or type(test) is Compare:
+        return [test.value]  # most are
     found: list[Given] = []
-    _visit(condition, found)
+    _visit(test, found)
     return found
 
 

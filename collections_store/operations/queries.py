@@ -20,7 +20,15 @@ from ..results import DeleteResult
 from ..statements import Query
 from ..values import compare
 from .ordered import Ordered
-from .reading import BEFORE_ALL, NATURAL, NO_LIMIT, held, matching, projected
+from .reading import (
+    BEFORE_ALL,
+    NATURAL,
+    NO_LIMIT,
+    held,
+    in_natural_order,
+    matching,
+    projected,
+)
 from .writing import MAX_ATTEMPTS, Writer
 
 if TYPE_CHECKING:
@@ -44,9 +52,15 @@ class Find:
     SINGLE: ClassVar = True
 
     def __call__(self, connection: Connection) -> list[Document]:
+        if not self.sort.fields and self.projection is None:
+            found = in_natural_order(
+                connection, self.collection, self.filter, self.skip, self.limit
+            )
+            if found is not None:
+                return found
         ordered = Ordered(connection, self.collection, self.filter, self.sort)
-        found = ordered.window(self.skip, self.limit)
-        parts = projected(connection, found, self.projection, self.filter)
+        placed = ordered.window(self.skip, self.limit)
+        parts = projected(connection, placed, self.projection, self.filter)
         return [document for _, document in parts]
 
     def nothing(self) -> list[Document]:

@@ -148,6 +148,25 @@ def projected(
     return ((seq, projection.apply(d, filter, ordered=ordered)) for seq, d in objects)
 
 
+def in_natural_order(
+    connection: Connection, collection: str, filter: Filter, skip: int, limit: int | None
+) -> list[Document] | None:
+    """Return the objects that match if one statement can tell: what is asked most, in the fewest steps."""
+    query = connection.collection(collection).select(filter)
+    if query.residual:
+        return None
+    try:
+        window = {"skip": skip, "limit": NO_LIMIT if limit is None else limit}
+        rows = rows_of(connection, query, filter, window)
+    except Inexact:
+        return None
+    decode = codec.decode
+    return [
+        made(id, decode(body), version, created, updated, expires)
+        for _, id, body, version, created, updated, expires in rows
+    ]
+
+
 def rows_of(
     connection: Connection, query: Query, filter: Filter, window: Mapping[str, Any]
 ) -> list[Any]:
