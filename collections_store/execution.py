@@ -40,11 +40,13 @@ from .operations import (
     NeedsTransaction,
     Operation,
     Purge,
+    PutListed,
     SharedConnection,
     collections_of,
     duplicate_of,
     needs_nothing,
     perform,
+    puts_together,
     rival_of,
 )
 from .pool import Lease, Pool
@@ -398,7 +400,11 @@ def _commit_together(connection: Any, jobs: list[Job]) -> list[Job]:
     alone: list[Job] = []
     try:
         connection.begin_group()
-        for job in jobs:
+        for some in _steps(connection, jobs):
+            if len(some) > 1:
+                outcomes += _put_together(connection, some, alone)
+                continue
+            [job] = some
             try:
                 outcomes.append((job, job.operation(connection), None))
             except (CollectionAbsent, NeedsTransaction):
@@ -414,6 +420,30 @@ def _commit_together(connection: Any, jobs: list[Job]) -> list[Job]:
     for job, result, problem in outcomes:
         job.finish(result, problem)
     return alone
+
+
+def _steps(connection: Any, jobs: list[Job]) -> Iterator[list[Job]]:
+    """Yield jobs in their order: one at a time, or several that one statement does."""
+    if not connection.database.TAKES_LISTS:
+        yield from ([job] for job in jobs)
+        return
+    for places in puts_together([job.operation for job in jobs]):
+        yield [jobs[place] for place in places]
+
+
+def _put_together(
+    connection: Any, jobs: list[Job], alone: list[Job]
+) -> list[tuple[Job, Any, CollectionsStoreError | None]]:
+    """Put what several jobs put by one statement; those that it cannot serve are left to be run `alone`."""
+    puts: Any = tuple(job.operation for job in jobs)
+    try:
+        versions = PutListed(puts)(connection)
+    except (CollectionAbsent, NeedsTransaction):
+        alone += jobs
+        return []
+    alone += [job for job, version in zip(jobs, versions, strict=True) if version is None]
+    told = zip(jobs, versions, strict=True)
+    return [(job, version, None) for job, version in told if version is not None]
 
 
 def _run_only(connection: Any, job: Job) -> list[Job]:

@@ -329,10 +329,16 @@ class Container:
         kept = self.keeper.kept.get(step.label.key, NOTHING)
         new = [each.json for each in dialogue.messages_after(kept.messages)]
         new += [] if step.message is None else [step.message.json]
+        is_same = kept.header is not None and dialogue.is_same_after(step)
         touched, dialogue.touched = dialogue.touched, False
         try:
             header, how = dialogue.header(step), {"is_terminal": step.is_terminal}
-            draft = self.keeper.recorder.drawn(step.label, header, new, kept, **how)
+            recorder = self.keeper.recorder
+            draft = (
+                recorder.drawn_on(step.label, new, kept)
+                if is_same
+                else recorder.drawn(step.label, header, new, kept, **how)
+            )
             yield from self.keeper.write([draft])
         except BaseException:
             dialogue.touched = touched

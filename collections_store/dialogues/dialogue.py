@@ -124,6 +124,12 @@ class Dialogue:
             "metadata": self._metadata,
         }
 
+    def is_same_after(self, step: Step) -> bool:
+        """Is the header the same after a step, as far as nobody can have changed the metadata?"""
+        if self.touched or self.lent or step.is_terminal != self.is_terminal:
+            return False
+        return step.state == self.state and step.label == self._label
+
     def get_message_by_id(self, message_id: int) -> Message | None:
         """Return the message with an id, if there is one."""
         return self._by_id.get(message_id)

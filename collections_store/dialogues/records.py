@@ -133,6 +133,11 @@ class Recorder(Generic[D]):
         texts = tuple(map(self.rules.encode, new))
         return Draft(label, self.rules.encode(body), is_terminal, texts, kept)
 
+    def drawn_on(self, label: DialogueLabel, new: Any, kept: Kept) -> Draft:
+        """Return what shall be on the disk where the header stays as it is; raises `InvalidBody`."""
+        assert kept.header is not None
+        return Draft(label, kept.header, kept.is_terminal, tuple(map(self.rules.encode, new)), kept)
+
     def read(self, record: Record) -> tuple[D, Kept]:
         """Return the dialogue of a record, and what is on the disk of it; raises `BadRecord`."""
         header = record.document.body

@@ -38,12 +38,14 @@ from .documents import (
     InsertBeside,
     Purge,
     Put,
+    PutListed,
     Remove,
     RemoveMany,
     Replace,
     Rewrite,
     Touch,
     check_version,
+    puts_together,
 )
 from .explaining import Explain
 from .foreign import HoldStill, ReadForeign
@@ -177,6 +179,7 @@ __all__ = [
     "Purge",
     "Put",
     "PutBatch",
+    "PutListed",
     "ReadBatch",
     "ReadChanges",
     "ReadForeign",
@@ -205,6 +208,7 @@ __all__ = [
     "follow",
     "needs_nothing",
     "perform",
+    "puts_together",
     "read_doomed",
     "read_increment",
     "read_projection",

@@ -91,6 +91,14 @@ class IdStatements:
         return self._sql(self._upsert() if self._one_by_one else self._or_updated(self._listed()))
 
     @cached_property
+    def put_listed(self) -> str:
+        """Write the lists `:id` and `:body` like `put`; gives id and version of those where nothing has
+        expired.
+        """
+        c = self._table.c
+        return self._sql(self._or_updated(self._listed()).returning(c.id, c.version))
+
+    @cached_property
     def last_place(self) -> str:
         """Give the last place of all, 0 if there is none."""
         return self._sql(sa.select(sa.func.coalesce(sa.func.max(self._table.c.seq), ZERO)))
