@@ -51,7 +51,7 @@ def docs(session: nox.Session) -> None:
 @nox.session(python=OLDEST)
 def bench(session: nox.Session) -> None:
     """Measure."""
-    _install(session)
+    session.install("-e", ".[dev,peers]")
     session.run("python", "-m", "pytest", "-n", "0", "-m", "bench", *session.posargs)
 
 

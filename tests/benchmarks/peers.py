@@ -1,4 +1,4 @@
-"""What others do with the same documents, where they are installed: the extra `bench` brings them."""
+"""What others do with the same documents, where they are installed: the extra `peers` brings one, and `dev` AEA."""
 
 from __future__ import annotations
 
