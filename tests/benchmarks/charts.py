@@ -22,8 +22,9 @@ def write(folder: Path, results: Sequence[Result]) -> None:
     """Write a picture for each group, and the table into the page beside the folder."""
     groups = dict.fromkeys(each.group for each in results)
     for group in groups:
-        some = [each for each in results if each.group == group]
-        (folder / f"{file_name(group)}.svg").write_text(bars(group, some), encoding="utf-8")
+        some = [each for each in results if each.group == group and each.floor]
+        if some:
+            (folder / f"{file_name(group)}.svg").write_text(bars(group, some), encoding="utf-8")
     page = folder.with_suffix(".md")
     if page.exists():
         text = page.read_text(encoding="utf-8")
@@ -41,9 +42,11 @@ def tables(folder: str, results: Sequence[Result]) -> str:
     """Return a table for each group, with its picture, in Markdown."""
     parts = []
     for group in dict.fromkeys(each.group for each in results):
+        shown = any(each.floor for each in results if each.group == group)
+        picture = f"![{group}: times of the floor]({folder}/{file_name(group)}.svg)\n"
         lines = [
             f"### {group}\n",
-            f"![{group}: times of the floor]({folder}/{file_name(group)}.svg)\n",
+            *([picture] if shown else []),
             "| What | Who | Floor | Took | Times the floor | To reach |",
             "| --- | --- | ---: | ---: | ---: | --- |",
         ]
@@ -55,7 +58,7 @@ def tables(folder: str, results: Sequence[Result]) -> str:
 def _line(each: Result) -> str:
     floor = f"{each.floor:,.1f} {each.unit}" if each.floor else ""
     who = f"**{each.who}**" if each.who == "ours" else each.who
-    took, ratio = f"{each.took:,.1f} {each.unit}", f"{each.ratio:.2f}"
+    took, ratio = f"{each.took:,.1f} {each.unit}", f"{each.ratio:.2f}" if each.floor else ""
     return f"| {each.what} | {who} | {floor} | {took} | {ratio} | {each.reach} |"
 
 
