@@ -45,6 +45,6 @@ def test_a_value_that_cannot_be_kept_is_told_by_its_key(
         connection.execute("""INSERT INTO opsdroid VALUES ('bad', '{"a": "\\u0000"}')""")
     connection.close()
     message = cli.fails(3, "import-opsdroid", str(file))
-    assert message.endswith("in its place; of the object '/bad'")
+    assert message.startswith("at 'bad.a': holds a NUL character")
     with Store(shared_place.url, **shared_place.options) as store:
         assert store.memory("opsdroid").count() == 0
