@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import orjson
 import pytest
-from benchmarks.test_by_id import Bench, Floor, bench
+from benchmarks.rounds import Bench, Floor, bench
 
 from collections_store import AsyncStore, Store
 from collections_store.dialogues import AsyncDialogues, Dialogues, Message, Rules

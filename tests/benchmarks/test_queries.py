@@ -12,10 +12,10 @@ from typing import Any
 
 import orjson
 import pytest
-from benchmarks import test_by_id
-from benchmarks.test_by_id import Show, compare
-from benchmarks.test_by_id import one_core as one_core
-from benchmarks.test_by_id import show as show
+from benchmarks import rounds
+from benchmarks.fixtures import one_core as one_core
+from benchmarks.rounds import Show, compare
+from benchmarks.rounds import show as show
 from conftest import Place
 
 from collections_store import Store
@@ -93,7 +93,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
 
 
 def test_questions(place: Place, show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(test_by_id, "TURNS", TURNS)
+    monkeypatch.setattr(rounds, "TURNS", TURNS)
     with Store(place.url, durability="normal", **place.options) as store:
         things = store["things"]
         things.put_many((str(number), body(number)) for number in range(OBJECTS))

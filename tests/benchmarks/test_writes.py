@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 
 import orjson
 import pytest
-from benchmarks.test_by_id import BODY, Bench, Floor, Show, bench, compare, one_core, show, turns
+from benchmarks.fixtures import one_core
+from benchmarks.rounds import BODY, Bench, Floor, Show, bench, compare, show, turns
 
 from collections_store import InsertOne, Store
 

@@ -1,27 +1,20 @@
-"""The verbs by id against the bare driver doing the same work: `nox -s bench`.
+"""What the measurements of writes, questions and dialogues stand on: a floor for each, and a line of a table.
 
 Rounds alternate between the floor and the store, so that whatever else the machine does meets both.
 The floor holds its connection, has its statement prepared or cached, and encodes and decodes with
 orjson. Only ratios are worth reading; nothing is asserted.
 """
 
-import asyncio
-import os
 import statistics
-import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, TypeAlias
 
 import orjson
 import pytest
 from conftest import Place
 
-from collections_store import AsyncStore, Store
-
-pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
 Show: TypeAlias = Callable[[str, tuple[float, float, float]], None]
 Bench: TypeAlias = tuple[Place, dict[str, Any]]
 ROUNDS, TURNS = 15, 300
@@ -51,19 +44,6 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     else:
         place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
         yield place, {"durability": request.param.split()[1]}
-
-
-@pytest.fixture(autouse=True)
-def one_core() -> Iterator[None]:
-    """Stay on one core: whether two threads share one or not changes a hop from 20 µs to 70, by
-    chance, and whose turn meets which would be all that is measured."""
-    if not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    yield
-    os.sched_setaffinity(0, cores)
 
 
 class Floor:
@@ -134,16 +114,6 @@ def turns(function: Callable[[], Any]) -> Callable[[], None]:
     return all_turns
 
 
-def awaited_turns(
-    runner: asyncio.Runner, function: Callable[[], Awaitable[Any]]
-) -> Callable[[], None]:
-    async def all_turns() -> None:
-        for _ in range(TURNS):
-            await function()
-
-    return lambda: runner.run(all_turns())
-
-
 @pytest.fixture
 def show(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> Show:
     """Print a line of the table."""
@@ -156,55 +126,3 @@ def show(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> 
             print(f"   ours {ours:7.1f} µs   {ratio:5.2f} times", end="")
 
     return show
-
-
-def test_sync(bench: Bench, show: Show) -> None:
-    place, options = bench
-    with Store(place.url, **place.options, **options) as store:
-        things = store["things"]
-        things.put("a", BODY)
-        floor = Floor(place, options, "cs_1_things")
-        show("get", compare(turns(floor.get), turns(lambda: things.get("a"))))
-        show("put", compare(turns(floor.put), turns(lambda: things.put("a", BODY))))
-        floor.connection.close()
-
-
-def test_awaited(bench: Bench, show: Show) -> None:
-    place, options = bench
-    runner, hop = asyncio.Runner(), Hop()
-    store = AsyncStore(place.url, **place.options, **options)
-    things = store["things"]
-    runner.run(things.put("a", BODY))
-    floor = Floor(place, options, "cs_1_things")
-    floor_get = awaited_turns(runner, lambda: hop(floor.get))
-    floor_put = awaited_turns(runner, lambda: hop(floor.put))
-    show("awaited get", compare(floor_get, awaited_turns(runner, lambda: things.get("a"))))
-    show("awaited put", compare(floor_put, awaited_turns(runner, lambda: things.put("a", BODY))))
-    runner.run(store.aclose())
-    floor.connection.close()
-    hop.stop()
-    runner.close()
-
-
-class Hop:
-    """The bare driver behind one bare hop to a thread and back."""
-
-    def __init__(self) -> None:
-        self._queue: SimpleQueue[Any] = SimpleQueue()
-        self._thread = threading.Thread(target=self._work)
-        self._thread.start()
-
-    async def __call__(self, function: Callable[[], Any]) -> Any:
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
-        self._queue.put((function, loop, future))
-        return await future
-
-    def _work(self) -> None:
-        while (job := self._queue.get()) is not None:
-            function, loop, future = job
-            loop.call_soon_threadsafe(future.set_result, function())
-
-    def stop(self) -> None:
-        self._queue.put(None)
-        self._thread.join()
