@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Protocol, TypeVar
 
 from .aggregation import Aggregate, check_memory
-from .batches import Given, Mode, PutBatch, batches
+from .batches import Given, Mode, PutBatch, PutListed, batches, puts_together
 from .bulk import BulkBatch
 from .catalogue import (
     AS_IT_IS,
@@ -38,14 +38,12 @@ from .documents import (
     InsertBeside,
     Purge,
     Put,
-    PutListed,
     Remove,
     RemoveMany,
     Replace,
     Rewrite,
     Touch,
     check_version,
-    puts_together,
 )
 from .explaining import Explain
 from .foreign import HoldStill, ReadForeign

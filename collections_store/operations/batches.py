@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Typ
 from ..errors import CollectionsStoreError, TransactionConflict, VersionConflict
 from ..results import PutManyResult, Refusal
 from .connection import as_lists
-from .documents import id_taken
+from .documents import Put, id_taken
 from .reading import BATCH_CHARACTERS
-from .writing import MAX_ATTEMPTS, Writer, Written
+from .writing import MAX_ATTEMPTS, NeedsTransaction, Writer, Written
 
 if TYPE_CHECKING:
     from .connection import Connection, Row
@@ -178,3 +178,49 @@ def batches(given: Iterable[Given]) -> Iterator[tuple[Given, ...]]:
         characters += len(each.text)
     if batch:
         yield tuple(batch.values())
+
+
+def puts_together(operations: Sequence[Any]) -> Iterator[list[int]]:
+    """Yield the places of operations, in their order: each by itself, or several that put under different ids of
+    a collection, one after the other.
+    """
+    some: list[int] = []
+    ids: set[str] = set()
+    kind: tuple[Any, ...] = ()
+    for place, operation in enumerate(operations):
+        is_put = type(operation) is Put
+        its = (operation.collection, operation.ttl) if is_put else ()
+        if some and (its != kind or not its or operation.id in ids):
+            yield some
+            some, ids = [], set()
+        some.append(place)
+        kind = its
+        if is_put:
+            ids.add(operation.id)
+    if some:
+        yield some
+
+
+@dataclass(frozen=True, slots=True)
+class PutListed:
+    """Do what several puts under different ids of a collection do, in one statement, where the database takes lists;
+    gives the versions, or None where what has expired is in the way.
+    """
+
+    puts: tuple[Put, ...] = field(repr=False)
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = True
+
+    @property
+    def collection(self) -> str:
+        """The collection of all."""
+        return self.puts[0].collection
+
+    def __call__(self, connection: Connection) -> list[int | None]:
+        writer = Writer(connection, self.collection)
+        if writer.statements.feed is not None:
+            raise NeedsTransaction(f"collection {self.collection}: each change is recorded")
+        ids, texts = [each.id for each in self.puts], [each.text for each in self.puts]
+        lists = {"id": ids, "body": texts, **writer.life(self.puts[0].ttl)}
+        versions: dict[str, int] = dict(connection.rows(writer.statements.by_id.put_listed, lists))
+        return [versions.get(id) for id in ids]

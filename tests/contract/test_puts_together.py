@@ -7,8 +7,7 @@ import pytest
 from conftest import Place
 
 from collections_store import AsyncStore, DuplicateKey
-from collections_store.operations import Get, Put, Remove
-from collections_store.operations.documents import puts_together
+from collections_store.operations import Get, Put, Remove, puts_together
 
 MANY = 200
 
