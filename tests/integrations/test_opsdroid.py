@@ -592,7 +592,8 @@ def test_without_a_url_there_is_a_file_in_opsdroids_own_folder(
         "asyncio.run(database.put('a', 1)); asyncio.run(database.disconnect())"
     )
     subprocess.run([sys.executable, "-P", "-c", script], check=True, env=environment)
-    with Store(f"sqlite:///{tmp_path}/home/opsdroid/collections_store.db") as store:
+    file = tmp_path.joinpath("home", "opsdroid", "collections_store.db")
+    with Store(f"sqlite:///{file}") as store:
         assert all_of(store) == {"a": 1}
 
 
