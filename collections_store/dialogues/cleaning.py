@@ -22,9 +22,9 @@ AT_ONCE: Final = 100
 _TOLERANT: Final = Codec()
 
 
-def purge(run: Run, names: Namespace, before: int | None, kept: int | None) -> list[str]:
+def purge(run: Run, names: Namespace, before: int | None, kept: int | None) -> dict[str, bool]:
     """Delete some terminal dialogues that ended before a time, in microseconds since 1970, or are more
-    than `kept`, the oldest first; returns their keys. None: there are none left.
+    than `kept`, the oldest first; returns their keys, each with whether nobody else was faster.
     """
     oldest: list[Document] = run(Find(names.terminal, Filter(), limit=AT_ONCE))
     # counted afterwards: what somebody else purged in between is one of the oldest, and counts no more
@@ -34,20 +34,18 @@ def purge(run: Run, names: Namespace, before: int | None, kept: int | None) -> l
         for place, each in enumerate(oldest)
         if place < beyond or (before is not None and each.created_us < before)
     ]
-    for each in doomed:
-        _forget(run, names, each)
-    return [each.id for each in doomed]
+    return {each.id: _forget(run, names, each) for each in doomed}
 
 
-def _forget(run: Run, names: Namespace, header: Document) -> None:
+def _forget(run: Run, names: Namespace, header: Document) -> bool:
     try:
         label = label_of(Record(header, is_terminal=True, messages=()))
     except BadRecord:
-        run(Remove(names.terminal, header.id))
+        found: bool = run(Remove(names.terminal, header.id))
         for place, _ in record_of(run, names, header, is_terminal=True).messages:
             run(Remove(names.messages, message_id(header.id, place)))
-    else:
-        erase(run, names, label, remember=by_opponent(label))
+        return found
+    return erase(run, names, label, remember=by_opponent(label))
 
 
 def by_opponent(label: DialogueLabel) -> bool:

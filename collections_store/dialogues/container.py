@@ -225,9 +225,10 @@ class Container:
         if found is None:
             return False
         how: dict[str, Any] = {"remember": by_opponent(label), "known": found.message_count}
-        yield from self.keeper.remove(label, **how)
+        removed: bool = yield from self.keeper.remove(label, **how)
+        is_new = label.key in self.memory.new
         self.memory.forget(label.key)
-        return True
+        return removed or is_new
 
     def get_dialogue(self, message: Message) -> Steps[Dialogue | None]:
         """Return the dialogue that a message is of."""
@@ -290,7 +291,7 @@ class Container:
         """Delete terminal dialogues that are old, or many."""
         gone = yield from self.keeper.purge(age, kept)
         self.memory.forget_all(gone)
-        return len(gone)
+        return sum(gone.values())
 
     def _begin(self, label: DialogueLabel, message: Message) -> Steps[Dialogue]:
         options = self.options

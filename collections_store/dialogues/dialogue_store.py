@@ -122,7 +122,7 @@ class DialogueStore(Generic[D]):
         are more than `kept`; returns how many.
         """
         many = None if kept is None else check_count("kept", kept)
-        return len(self._do(self._keeper.purge(read_ttl(ttl) or None, many)))
+        return sum(self._do(self._keeper.purge(read_ttl(ttl) or None, many)).values())
 
     def restore_quarantined(self) -> list[D]:
         """Put the records that were put aside back where they were, and return the dialogues of those that can be

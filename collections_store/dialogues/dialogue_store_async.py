@@ -127,7 +127,8 @@ class AsyncDialogueStore(Generic[D]):
         are more than `kept`; returns how many.
         """
         many = None if kept is None else check_count("kept", kept)
-        return len(await self._do(self._keeper.purge(read_ttl(ttl) or None, many)))
+        gone = await self._do(self._keeper.purge(read_ttl(ttl) or None, many))
+        return sum(gone.values())
 
     async def restore_quarantined(self) -> list[D]:
         """Put the records that were put aside back where they were, and return the dialogues of those that can be

@@ -192,16 +192,16 @@ class Keeper(Generic[D]):
         self.kept.pop(label.key, None)
         return found
 
-    def purge(self, age: int | None, kept: int | None) -> Steps[list[str]]:
+    def purge(self, age: int | None, kept: int | None) -> Steps[dict[str, bool]]:
         """Delete terminal dialogues that are older, in microseconds, or more than `kept`; returns their
-        keys.
+        keys, each with whether nobody else was faster.
         """
-        before, total = None if age is None else now() - age, list[str]()
+        before, total = None if age is None else now() - age, dict[str, bool]()
         while age is not None or kept is not None:
-            gone: list[str] = yield self._writes(
+            gone: dict[str, bool] = yield self._writes(
                 lambda run: cleaning.purge(run, self.names, before, kept)
             )
-            total += gone
+            total |= gone
             if len(gone) < cleaning.AT_ONCE:
                 break
         return total

@@ -188,3 +188,32 @@ def test_two_who_purge_at_the_same_time_keep_as_many_as_shall_be_kept(
 
     purge(run, ADA, None, 4)
     assert len(on_disk(store, "terminal")) == 4
+
+
+def test_who_removes_what_the_other_removed_is_told_that_it_was_gone(again: Any) -> None:
+    one, dialogue, two, theirs = two_of(again)
+    assert one.remove(dialogue.dialogue_label)
+    assert not two.remove(theirs.dialogue_label)
+    assert two.dialogues_in_active_state == ()
+    late = again(save="teardown")
+    assert late.remove(begun(late, "eve").dialogue_label)  # it was in memory only
+
+
+class Purging:
+    """Purges all, in either colour."""
+
+    def __init__(self, dialogues: Any) -> None:
+        self._dialogues = getattr(dialogues, "_twin", dialogues)
+
+    def purge(self) -> Any:
+        return self._dialogues.purge(kept=0)
+
+
+def test_purges_at_the_same_time_count_each_dialogue_once(open_store: Opener, store: Any) -> None:
+    ada = open_store.dialogues(store, rules=RULES)
+    for number in range(40):
+        ended(ada, f"b{number}")
+    others = [open_store.dialogue_store(store, "ada", codec=PlainCodec()) for _ in range(4)]
+    told = open_store.together([(Purging(each), "purge") for each in others])
+    assert sum(told) == 40, told
+    assert on_disk(store, "terminal") == on_disk(store, "messages") == []
