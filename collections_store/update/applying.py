@@ -152,6 +152,8 @@ def _in_array(children: dict[str, Node], array: list[Any], keys: Keys, the: Appl
         index = int(key)
         old = result[index] if index < len(result) else MISSING
         new = changed(child, old, here, the)
+        if new is MISSING and old is not MISSING:
+            new = None  # what is taken away leaves null, and changes nothing where that was
         if new is not old:
             result = list(array) if result is array else result
             _put(result, index, new, here, the)
@@ -159,14 +161,14 @@ def _in_array(children: dict[str, Node], array: list[Any], keys: Keys, the: Appl
 
 
 def _put(array: list[Any], index: int, value: Any, keys: Keys, the: Application) -> None:
-    """Change an element; one that is taken away leaves null."""
+    """Change an element."""
     missing = index - len(array)
     if missing > MAX_PADDING:
         raise the.refuse(keys, f"an array is filled up with {MAX_PADDING:,} nulls at most")
     if missing >= 0:
         the.spend(missing * len("null,"), keys)
         array.extend([None] * (missing + 1))
-    array[index] = None if value is MISSING else value
+    array[index] = value
 
 
 def _children(node: Fields, keys: Keys, the: Application) -> dict[str, Node]:

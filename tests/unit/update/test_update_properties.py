@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from collections_store import (
@@ -149,6 +149,7 @@ IDEMPOTENT = frozenset({"$set", "$unset", "$min", "$max", "$addToSet", "$pull", 
 
 
 @settings(max_examples=500, **PROFILE)
+@example(written=({"$unset": {"a.0": None}}, None), body={"a": [None]})
 @given(written=updates(), body=BODIES)
 def test_what_is_done_once_is_done(written: Any, body: Any) -> None:
     update = read(({k: v for k, v in written[0].items() if k in IDEMPOTENT}, written[1]))
