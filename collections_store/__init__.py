@@ -8,79 +8,83 @@
 ['berlin']
 """
 
-from .change import Change
-from .change_stream import ChangeStream
-from .change_stream_async import AsyncChangeStream
-from .collection import Collection
-from .collection_async import AsyncCollection
-from .document import CollectionInfo, Document, Page
-from .errors import (
-    BulkWriteError,
-    ChangesLost,
-    CollectionExists,
-    CollectionNotFound,
-    CollectionsStoreError,
-    DatabaseBusy,
-    DatabaseError,
-    DatabaseUnavailable,
-    DialogueConflict,
-    DialogueNotFound,
-    DialoguesNotSaved,
-    DocumentNotFound,
-    DuplicateKey,
-    IndexExists,
-    InvalidBody,
-    InvalidCursor,
-    InvalidDialogueMessage,
-    InvalidFilter,
-    InvalidId,
-    InvalidIndex,
-    InvalidName,
-    InvalidOperand,
-    InvalidOption,
-    InvalidPipeline,
-    InvalidProjection,
-    InvalidSort,
-    InvalidToken,
-    InvalidUpdate,
-    InvalidUrl,
-    MemoryLimitExceeded,
-    MissingExtra,
-    NotTheCreator,
-    RepeatedMessage,
-    SchemaError,
-    SchemaOutdated,
-    SchemaTooNew,
-    StoreClosed,
-    TransactionConflict,
-    TransactionEnded,
-    UpdateRefused,
-    VersionConflict,
-    was_committed,
-)
-from .explanation import Explanation
-from .filter import Filter
-from .filter.fields import F
-from .index import Index
-from .ordering import Sort
-from .path import Path
-from .projection import Projection
-from .requested import ReturnDocument
-from .requests import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
-from .results import (
-    BulkWriteResult,
-    DeleteResult,
-    InsertManyResult,
-    InsertOneResult,
-    PutManyResult,
-    Refusal,
-    UpdateResult,
-)
-from .store import Store
-from .store_async import AsyncStore
-from .transaction import Transaction
-from .transaction_async import AsyncTransaction
-from .update import Update
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .change import Change
+    from .change_stream import ChangeStream
+    from .change_stream_async import AsyncChangeStream
+    from .collection import Collection
+    from .collection_async import AsyncCollection
+    from .document import CollectionInfo, Document, Page
+    from .errors import (
+        BulkWriteError,
+        ChangesLost,
+        CollectionExists,
+        CollectionNotFound,
+        CollectionsStoreError,
+        DatabaseBusy,
+        DatabaseError,
+        DatabaseUnavailable,
+        DialogueConflict,
+        DialogueNotFound,
+        DialoguesNotSaved,
+        DocumentNotFound,
+        DuplicateKey,
+        IndexExists,
+        InvalidBody,
+        InvalidCursor,
+        InvalidDialogueMessage,
+        InvalidFilter,
+        InvalidId,
+        InvalidIndex,
+        InvalidName,
+        InvalidOperand,
+        InvalidOption,
+        InvalidPipeline,
+        InvalidProjection,
+        InvalidSort,
+        InvalidToken,
+        InvalidUpdate,
+        InvalidUrl,
+        MemoryLimitExceeded,
+        MissingExtra,
+        NotTheCreator,
+        RepeatedMessage,
+        SchemaError,
+        SchemaOutdated,
+        SchemaTooNew,
+        StoreClosed,
+        TransactionConflict,
+        TransactionEnded,
+        UpdateRefused,
+        VersionConflict,
+        was_committed,
+    )
+    from .explanation import Explanation
+    from .filter import Filter
+    from .filter.fields import F
+    from .index import Index
+    from .ordering import Sort
+    from .path import Path
+    from .projection import Projection
+    from .requested import ReturnDocument
+    from .requests import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
+    from .results import (
+        BulkWriteResult,
+        DeleteResult,
+        InsertManyResult,
+        InsertOneResult,
+        PutManyResult,
+        Refusal,
+        UpdateResult,
+    )
+    from .store import Store
+    from .store_async import AsyncStore
+    from .transaction import Transaction
+    from .transaction_async import AsyncTransaction
+    from .update import Update
 
 __all__ = [
     "AsyncChangeStream",
@@ -160,3 +164,103 @@ __all__ = [
     "VersionConflict",
     "was_committed",
 ]
+
+_ROOMS = {
+    "change": ("Change",),
+    "change_stream": ("ChangeStream",),
+    "change_stream_async": ("AsyncChangeStream",),
+    "collection": ("Collection",),
+    "collection_async": ("AsyncCollection",),
+    "document": (
+        "CollectionInfo",
+        "Document",
+        "Page",
+    ),
+    "errors": (
+        "BulkWriteError",
+        "ChangesLost",
+        "CollectionExists",
+        "CollectionNotFound",
+        "CollectionsStoreError",
+        "DatabaseBusy",
+        "DatabaseError",
+        "DatabaseUnavailable",
+        "DialogueConflict",
+        "DialogueNotFound",
+        "DialoguesNotSaved",
+        "DocumentNotFound",
+        "DuplicateKey",
+        "IndexExists",
+        "InvalidBody",
+        "InvalidCursor",
+        "InvalidDialogueMessage",
+        "InvalidFilter",
+        "InvalidId",
+        "InvalidIndex",
+        "InvalidName",
+        "InvalidOperand",
+        "InvalidOption",
+        "InvalidPipeline",
+        "InvalidProjection",
+        "InvalidSort",
+        "InvalidToken",
+        "InvalidUpdate",
+        "InvalidUrl",
+        "MemoryLimitExceeded",
+        "MissingExtra",
+        "NotTheCreator",
+        "RepeatedMessage",
+        "SchemaError",
+        "SchemaOutdated",
+        "SchemaTooNew",
+        "StoreClosed",
+        "TransactionConflict",
+        "TransactionEnded",
+        "UpdateRefused",
+        "VersionConflict",
+        "was_committed",
+    ),
+    "explanation": ("Explanation",),
+    "filter": ("Filter",),
+    "filter.fields": ("F",),
+    "index": ("Index",),
+    "ordering": ("Sort",),
+    "path": ("Path",),
+    "projection": ("Projection",),
+    "requested": ("ReturnDocument",),
+    "requests": (
+        "DeleteMany",
+        "DeleteOne",
+        "InsertOne",
+        "ReplaceOne",
+        "UpdateMany",
+        "UpdateOne",
+    ),
+    "results": (
+        "BulkWriteResult",
+        "DeleteResult",
+        "InsertManyResult",
+        "InsertOneResult",
+        "PutManyResult",
+        "Refusal",
+        "UpdateResult",
+    ),
+    "store": ("Store",),
+    "store_async": ("AsyncStore",),
+    "transaction": ("Transaction",),
+    "transaction_async": ("AsyncTransaction",),
+    "update": ("Update",),
+}
+"""Where each name lives; a room is entered when one of its names is first asked for."""
+_HOMES = {name: room for room, names in _ROOMS.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

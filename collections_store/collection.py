@@ -16,9 +16,9 @@ from .errors import InvalidFilter, InvalidOption
 from .expiry import read_ttl
 from .explanation import Explanation
 from .filter import Filter, read_target
+from .formula import MEMORY_LIMIT
 from .index import Index
 from .operations import (
-    Aggregate,
     Count,
     CreateIndex,
     DeleteMany,
@@ -44,7 +44,6 @@ from .operations import (
     Replace,
     Steps,
     Touch,
-    check_memory,
     check_page,
     check_version,
     check_window,
@@ -56,7 +55,6 @@ from .operations import (
 from .options import check_flag
 from .ordering import Sort
 from .path import Path
-from .pipeline import MEMORY_LIMIT, Pipeline
 from .procedures import (
     ATTEMPTS,
     Call,
@@ -716,6 +714,9 @@ class Collection:
         ...     store["cities"].aggregate([{"$group": {"_id": "$in", "cities": {"$count": {}}}}])
         [{'_id': 'de', 'cities': 2}]
         """
+        from .operations.aggregation import Aggregate, check_memory
+        from .pipeline import Pipeline
+
         read = Pipeline.parse(pipeline, self._codec)
         return self._run(Aggregate(self.name, read, check_memory(memory_limit)))
 

@@ -18,9 +18,9 @@ from .errors import InvalidFilter
 from .expiry import read_ttl
 from .explanation import Explanation
 from .filter import Filter, read_target
+from .formula import MEMORY_LIMIT
 from .index import Index
 from .operations import (
-    Aggregate,
     Count,
     CreateIndex,
     DeleteMany,
@@ -44,7 +44,6 @@ from .operations import (
     RemoveMany,
     Steps,
     Touch,
-    check_memory,
     check_page,
     check_version,
     check_window,
@@ -55,7 +54,6 @@ from .operations import (
 from .options import check_flag
 from .ordering import Sort
 from .path import Path
-from .pipeline import MEMORY_LIMIT, Pipeline
 from .procedures import (
     ATTEMPTS,
     Call,
@@ -786,6 +784,9 @@ class AsyncCollection:
         >>> asyncio.run(main())
         [{'_id': 'de', 'cities': 2}]
         """
+        from .operations.aggregation import Aggregate, check_memory
+        from .pipeline import Pipeline
+
         read = Pipeline.parse(pipeline, self._codec)
         return await self._run(Aggregate(self.name, read, check_memory(memory_limit)))
 

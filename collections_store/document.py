@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from .errors import InvalidId, InvalidName
 
+SKILL_MEMORY: Final = "skill_memory"
+"""The collection of `skill_memory`, unless told otherwise."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OTHERS: Final = re.compile(rb"[^A-Za-z0-9]")
 _NAME: Final = re.compile(r"[A-Za-z0-9_]{1,200}", re.ASCII)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from functools import cache
 from typing import Any, Final, TypeAlias
 
 from .errors import InvalidFilter, MissingExtra, shortened
+from .frozen import frozen
 from .values import FOREIGN_TYPES, TYPES, is_number
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -41,7 +42,7 @@ _JSON_TYPES: Final = frozenset({"object", "array", "string", "number", "boolean"
 _BSON_TYPES: Final = frozenset({*TYPES, *FOREIGN_TYPES})
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Schema:
     """A schema, ready to be asked; `read` makes one."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, Final, TypeAlias, TypeVar, get_args
 
@@ -25,6 +25,7 @@ from .errors import (
     VersionConflict,
     shortened,
 )
+from .frozen import frozen
 from .operations import (
     BulkBatch,
     GetDocument,
@@ -60,14 +61,14 @@ EXCLUDED: Final = 3
 """Objects that a unique index forbids in a batch; with more, each is written by itself."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pause:
     """Wait for some seconds."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Call:
     """Call the caller's function."""
 
@@ -75,7 +76,7 @@ class Call:
     argument: Any
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Writing:
     """How many objects are written: of which collection, by which rules."""
 

@@ -14,7 +14,6 @@ from datetime import datetime
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB
 
 from . import codec
 from .dialects import Database
@@ -38,7 +37,11 @@ class Body(sa.types.TypeDecorator[Any]):
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
         """Choose the column's type."""
-        return dialect.type_descriptor(sa.Text().with_variant(JSONB(), "postgresql"))
+        if dialect.name != "postgresql":
+            return dialect.type_descriptor(sa.Text())
+        from sqlalchemy.dialects.postgresql import JSONB
+
+        return dialect.type_descriptor(JSONB())
 
     def bind_processor(self, dialect: sa.Dialect) -> Any:  # noqa: ARG002
         """Encode, with the default rules for what a body may hold."""

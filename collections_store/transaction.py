@@ -5,19 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from .bell import Bell
 from .codec import Codec
 from .collection import Collection, Ttl
 from .collection_options import Changes, Settings
-from .document import CollectionInfo, check_name
+from .document import SKILL_MEMORY, CollectionInfo, check_name
 from .errors import CollectionsStoreError, TransactionEnded
 from .execution import translated
-from .memory.keys import collection_of
-from .memory.memory import Memory
-from .memory.skill_values import Policy
-from .memory.skills import COLLECTION, SkillMemory
 from .operations import (
     AS_IT_IS,
     Configure,
@@ -29,6 +25,10 @@ from .operations import (
     SharedConnection,
 )
 from .options import check_flag
+
+if TYPE_CHECKING:
+    from .memory import Memory, SkillMemory
+    from .memory.skill_values import Policy
 
 T = TypeVar("T")
 
@@ -99,6 +99,9 @@ class Collections(ABC):
         ...     store.memory("bot").get("name")
         'Ada'
         """
+        from .memory import Memory
+        from .memory.keys import collection_of
+
         return Memory(self, collection_of(namespace))
 
     def skill_memory(
@@ -107,7 +110,7 @@ class Collections(ABC):
         policy: Policy = "creator",
         model: Callable[..., Any] | None = None,
         ttl: Ttl = None,
-        collection: str = COLLECTION,
+        collection: str = SKILL_MEMORY,
     ) -> SkillMemory:
         """Return what the skills of sessions remember, by the rules of Soul Machines' platform, in a collection. A
         memory is a dict, or what `model` makes of its parts; see `SkillMemory` for `policy` and `ttl`. Raises
@@ -119,6 +122,8 @@ class Collections(ABC):
         ...     [each["value"] for each in skills.load("session 1", "weather")]
         ['Bonn']
         """
+        from .memory import SkillMemory
+
         return SkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
 
     def __getitem__(self, name: str) -> Collection:

@@ -16,20 +16,18 @@ from .collection import Ttl
 from .collection_async import AsyncCollection
 from .collection_options import Changes, Settings
 from .crossing_async import finished, note, note_rollback, settle
-from .document import CollectionInfo, check_name
+from .document import SKILL_MEMORY, CollectionInfo, check_name
 from .errors import TransactionEnded
 from .jobs import AwaitedJob, Job
-from .memory.keys import collection_of
-from .memory.memory_async import AsyncMemory
-from .memory.skill_values import Policy
-from .memory.skills import COLLECTION
-from .memory.skills_async import AsyncSkillMemory
 from .operations import AS_IT_IS, Configure, Drop, ListCollections, NewCollection, Operation, Rename
 from .options import check_flag
 from .transaction import INNER_OVER, OUT_OF_ORDER, Bound, leave
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from .memory import AsyncMemory, AsyncSkillMemory
+    from .memory.skill_values import Policy
 
 T = TypeVar("T")
 
@@ -98,6 +96,9 @@ class AsyncCollections:
         >>> asyncio.run(main())
         'Ada'
         """
+        from .memory import AsyncMemory
+        from .memory.keys import collection_of
+
         return AsyncMemory(self, collection_of(namespace))
 
     def skill_memory(
@@ -106,7 +107,7 @@ class AsyncCollections:
         policy: Policy = "creator",
         model: Callable[..., Any] | None = None,
         ttl: Ttl = None,
-        collection: str = COLLECTION,
+        collection: str = SKILL_MEMORY,
     ) -> AsyncSkillMemory:
         """Return what the skills of sessions remember, by the rules of Soul Machines' platform, in a collection. A
         memory is a dict, or what `model` makes of its parts; see `AsyncSkillMemory` for `policy` and `ttl`. Raises
@@ -120,6 +121,8 @@ class AsyncCollections:
         >>> asyncio.run(main())
         ['Bonn']
         """
+        from .memory import AsyncSkillMemory
+
         return AsyncSkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
 
     def __getitem__(self, name: str) -> AsyncCollection:

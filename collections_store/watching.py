@@ -9,12 +9,12 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from .bell import Bell
 from .change import Change, Place, Wanted, read_token
 from .errors import InvalidOption, shortened
+from .frozen import frozen
 from .operations import OLDEST, Changes, FindPlace, ReadChanges, Steps
 
 FIRST_BATCH: Final = 50
@@ -25,7 +25,7 @@ LONGEST: Final = 10**9
 """Seconds; what lasts longer lasts for ever."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Wait:
     """Wait until somebody rings, or for some seconds; None: however long it takes."""
 

@@ -30,6 +30,7 @@ from collections_store.dialogues import (
 from collections_store.integrations import kdeps
 from collections_store.memory import AsyncMemory, AsyncSkillMemory
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # some 300 processes would compile all of it anew
 _seed = int(os.environ.setdefault("COLLECTIONS_STORE_TEST_SEED", str(random.randrange(2**32))))
 """In the environment, so that the processes among which xdist shares the tests have the same."""
 

@@ -1,6 +1,8 @@
 """The front door: what is public, documented, and equal in both colours."""
 
 import inspect
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -71,13 +73,40 @@ def verbs(kind: type) -> dict[str, Callable[..., Any]]:
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
 def test_the_front_door_is_sorted_and_explicit(door: Any) -> None:
+    for name in door.__all__:
+        assert getattr(door, name) is not None
     public = {
         name
         for name, value in vars(door).items()
         if not name.startswith("_") and not inspect.ismodule(value)
     }
     assert sorted(door.__all__) == door.__all__
-    assert public == set(door.__all__)
+    assert public - {"TYPE_CHECKING", "Any", "import_module"} == set(door.__all__)
+
+
+def test_a_name_that_is_not_there() -> None:
+    assert set(collections_store.__all__) <= set(dir(collections_store))
+    with pytest.raises(AttributeError, match=r"module 'collections_store' has no attribute 'Shop'"):
+        getattr(collections_store, "Shop")  # noqa: B009
+
+
+ENTERED = """
+import sys
+from collections_store import Store
+with Store("sqlite://") as store:
+    store["things"].put("a", {"n": 1})
+    assert store["things"].get("a") == {"n": 1}
+rooms = {name.removeprefix("collections_store.") for name in sys.modules if "collections_store." in name}
+print(*sorted(rooms & {"memory", "pipeline", "dialects.postgresql", "store_async", "dialogues"}))
+"""
+
+
+def test_a_program_imports_what_it_uses() -> None:
+    """Each of these costs some 10 ms of every start (docs/explanation/speed.md)."""
+    done = subprocess.run(
+        [sys.executable, "-c", ENTERED], capture_output=True, encoding="utf-8", check=True
+    )
+    assert done.stdout.split() == []
 
 
 @pytest.mark.parametrize(("sync", "twin"), TWINS, ids=lambda kind: kind.__name__)

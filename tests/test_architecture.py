@@ -15,7 +15,7 @@ PROJECT = Path(__file__).parents[1]
 PACKAGE = PROJECT / "collections_store"
 
 FLOORS = [
-    {"errors", "results"},
+    {"errors", "frozen", "results"},
     {"path"},
     {"document"},
     {"expiry", "requests"},

@@ -250,12 +250,14 @@ def back_to(depth: int) -> str:
 
 def named(name: str) -> Database:
     """Return the database of SQLAlchemy's `name`; raises `InvalidUrl`."""
-    from . import postgresql, sqlite
-
-    match name:
+    match name:  # each takes SQLAlchemy's dialect with it: 10 ms and 20 ms of an import (measured)
         case "sqlite":
+            from . import sqlite
+
             return sqlite
         case "postgresql":
+            from . import postgresql
+
             return postgresql
     raise InvalidUrl(
         f"{name!r} is no database of this library: use sqlite:///file.db, sqlite:// (in memory) "

@@ -5,9 +5,9 @@ each scalar that a path reaches, through whatever arrays. Triggers keep it, whoe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import count
 
+from ..frozen import frozen
 from .sqlite_filters import path_literal
 
 _RANKED = (
@@ -16,7 +16,7 @@ _RANKED = (
 _SCALARS = "('integer', 'real', 'text', 'true', 'false')"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class _Way:
     """How values are reached: what is read, under which conditions, and a value's type and itself."""
 

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from .. import codec
 from ..codec import MAX_INTEGER, MIN_INTEGER, Codec
 from ..formula import Formula, key_of
+from ..frozen import frozen
 from ..path import Path
 
 Kind: TypeAlias = Literal[
@@ -62,7 +63,7 @@ _PLAIN_REGEX: Final = re.compile(r"\^?[A-Za-z0-9 _/@,;=-]{1,1000}")
 """A pattern that means the same in every dialect of regular expressions, and is not too long for any."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Value:
     """What a user asked for. `kind` keeps 1 apart from true, `text` makes it comparable."""
 
@@ -96,7 +97,7 @@ class Value:
         return cls(kind, f"[{text}]", [value.value for value in values])
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Slot:
     """The place of a value in a shape; `kind` is all of it that the SQL depends on.
 
@@ -113,7 +114,7 @@ Given: TypeAlias = Value | Slot
 # -- tests of one value ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Equals:
     """It equals `value` (`$eq`); null also equals what is missing."""
 
@@ -132,7 +133,7 @@ class OneOf:
         return frozenset(key_of(each) for one in self.lists for each in flat(one))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Compare:
     """It is of the type of `value`, and before or after it."""
 
@@ -140,21 +141,21 @@ class Compare:
     value: Given
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class HasType:
     """It is of one of the types (`$type`)."""
 
     types: tuple[TypeName, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Matches:
     """It is a string in which the pattern is found (`$regex`)."""
 
     pattern: Given
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Modulo:
     """It is a number with that remainder, both truncated toward zero (`$mod`)."""
 
@@ -162,7 +163,7 @@ class Modulo:
     remainder: Given
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Bits:
     """It is a whole number with those bits set or clear."""
 
@@ -170,40 +171,40 @@ class Bits:
     mask: Given
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Exists:
     """It is there (`$exists`), be it null."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class HasSize:
     """It is an array of that many elements (`$size`)."""
 
     size: Given
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class HasElement:
     """It is an array with an element that passes every test (`$elemMatch` with operators)."""
 
     tests: tuple[Test, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class HasObject:
     """It is an array with an object for which the condition holds (`$elemMatch`)."""
 
     condition: Condition
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Fails:
     """It does not pass every one of the tests."""
 
     tests: tuple[Test, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Passes:
     """It passes one of the tests."""
 
@@ -232,7 +233,7 @@ WHOLE: Final = (Exists, HasSize, HasElement, HasObject)
 # -- conditions on an object -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Field:
     """Some value that `path` reaches in the body passes the test; the empty path is `$body`."""
 
@@ -240,7 +241,7 @@ class Field:
     test: Test
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Metadata:
     """What the store knows of the object passes the test; times are microseconds since 1970."""
 
@@ -248,14 +249,14 @@ class Metadata:
     test: Test
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class And:
     """Every condition holds; without any, always."""
 
     conditions: tuple[Condition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Or:
     """Some condition holds; without any, never.
 
@@ -272,14 +273,14 @@ class Or:
         return replace(parts[0], test=Passes(tuple(each.test for each in parts)))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Not:
     """The condition does not hold."""
 
     condition: Condition
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class FitsSchema:
     """The body fits a JSON schema (`$jsonSchema`); the value is a `json_schema.Schema`."""
 
@@ -302,7 +303,7 @@ def prefix_range(pattern: Value) -> tuple[str, str]:
     return prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Expression:
     """The formula gives what counts as true (`$expr`)."""
 

@@ -19,9 +19,10 @@ from .nodes import (
 )
 from .operands import Unfit, is_null, truthy
 from .parsing import Parser
-from .weights import checked, weight_of
+from .weights import MEMORY_LIMIT, checked, weight_of
 
 __all__ = [
+    "MEMORY_LIMIT",
     "METADATA",
     "NO_VARIABLES",
     "Call",

@@ -13,11 +13,11 @@ The rules, MongoDB's:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from ..document import Anonymous, Document
 from ..errors import InvalidOperand
+from ..frozen import frozen
 from ..values import MISSING
 from .nodes import (
     Absent,
@@ -52,7 +52,7 @@ _ATTRIBUTES: Final = {
 NO_VARIABLES: Final[Mapping[str, Any]] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Scope:
     """What a formula can see; `ordered`: does the order of an object's keys count?"""
 

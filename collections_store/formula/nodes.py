@@ -7,16 +7,17 @@ is a `Call`; those that decide what is evaluated at all, or name variables, are 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from .. import codec
+from ..frozen import frozen
 
 MetadataField: TypeAlias = Literal["id", "version", "created_at", "updated_at", "expires_at"]
 METADATA: Final[tuple[MetadataField, ...]] = get_args(MetadataField)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Constant:
     """A JSON value; `text` makes it comparable and keeps 1, 1.0 and true apart."""
 
@@ -29,7 +30,7 @@ class Constant:
         return cls(codec.spell(value), value)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Reference:
     """What `keys` lead to in a variable: `$a.b` is in `CURRENT`, `$$each.b` in `each`."""
 
@@ -37,35 +38,35 @@ class Reference:
     keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Absent:
     """Nothing: `$$REMOVE`, or an optional operand that was not given."""
 
     given: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Meta:
     """What the store knows of the object (`$meta`)."""
 
     field: MetadataField
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class ArrayOf:
     """An array; an element that is missing becomes null."""
 
     elements: tuple[Formula, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class ObjectOf:
     """An object; a field that is missing is left out."""
 
     fields: tuple[tuple[str, Formula], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Call:
     """An operator on the values of its operands."""
 
@@ -73,7 +74,7 @@ class Call:
     operands: tuple[Formula, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Logic:
     """`$and` or `$or`: evaluated up to the operand that decides."""
 
@@ -81,7 +82,7 @@ class Logic:
     operands: tuple[Formula, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Choice:
     """The value behind the first case that is true (`$cond`, `$switch`); None: there must be one."""
 
@@ -89,14 +90,14 @@ class Choice:
     otherwise: Formula | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class FirstThere:
     """The first operand that is neither null nor missing, else the last one (`$ifNull`)."""
 
     operands: tuple[Formula, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Let:
     """`inside`, with variables (`$let`)."""
 
@@ -104,7 +105,7 @@ class Let:
     inside: Formula
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Map:
     """`inside` for each element (`$map`)."""
 
@@ -113,7 +114,7 @@ class Map:
     inside: Formula
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Select:
     """The elements for which a condition is true, up to `limit` of them (`$filter`)."""
 
@@ -123,7 +124,7 @@ class Select:
     limit: Formula
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Fold:
     """`inside` for each element, `$$value` being what it gave for those before (`$reduce`)."""
 
@@ -132,7 +133,7 @@ class Fold:
     inside: Formula
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Convert:
     """The input in another type (`$convert`, `$toInt` …)."""
 

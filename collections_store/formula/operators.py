@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
+from ..frozen import frozen
 from ..values import is_number
 from . import arithmetic, arrays, objects, patterns, strings
 from .comparing import order, sort_key
 from .operands import is_null, truthy
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Operator:
     """An operator. It takes `least` to `most` operands (None: any number), or, where there are
     `names`, a document of those, the first `least` of which must be there. A function that

@@ -16,6 +16,8 @@ MAX_WEIGHT: Final = 16 * 2**20
 SCALAR: Final = 8
 """What a value weighs besides its characters."""
 MAX_ELEMENTS: Final = MAX_WEIGHT // SCALAR
+MEMORY_LIMIT: Final = 100 * 2**20
+"""What each stage of a pipeline may hold by default, in bytes, about: characters of JSON are what is counted."""
 
 
 def weight_of(value: Any, enough: int = MAX_WEIGHT) -> int:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any
 
 from ..collection import Ttl
+from ..document import SKILL_MEMORY
 from .scope import Scope
 from .skill_saving import Keeping
 from .skill_values import Policy
-
-COLLECTION: Final = "skill_memory"
 
 
 class SkillMemory:
@@ -36,7 +35,7 @@ class SkillMemory:
     def __init__(
         self,
         scope: Scope,
-        collection: str = COLLECTION,
+        collection: str = SKILL_MEMORY,
         *,
         policy: Policy = "creator",
         model: Callable[..., Any] | None = None,

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..collection import Ttl
+from ..document import SKILL_MEMORY
 from .namespace_async import AsyncScope
 from .skill_saving import Keeping
 from .skill_values import Policy
-from .skills import COLLECTION
 
 
 class AsyncSkillMemory:
@@ -37,7 +37,7 @@ class AsyncSkillMemory:
     def __init__(
         self,
         scope: AsyncScope,
-        collection: str = COLLECTION,
+        collection: str = SKILL_MEMORY,
         *,
         policy: Policy = "creator",
         model: Callable[..., Any] | None = None,

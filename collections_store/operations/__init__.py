@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
-from .aggregation import Aggregate, check_memory
 from .batches import Given, Mode, PutBatch, PutListed, batches, puts_together
 from .bulk import BulkBatch
 from .catalogue import (
@@ -124,7 +123,6 @@ def duplicate_of(operation: Any, physical: str) -> FindDuplicate:
 __all__ = [
     "AS_IT_IS",
     "OLDEST",
-    "Aggregate",
     "Answer",
     "Batch",
     "BulkBatch",
@@ -196,7 +194,6 @@ __all__ = [
     "Work",
     "add_functions",
     "batches",
-    "check_memory",
     "check_page",
     "check_version",
     "check_window",

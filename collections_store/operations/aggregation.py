@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from .. import codec
 from ..document import Anonymous, Document
 from ..errors import InvalidPipeline, shortened
 from ..filter import Filter
-from ..pipeline import MEMORY_LIMIT, Leading, Memory, Pipeline, Row, placed, slim
+from ..formula import MEMORY_LIMIT
+from ..frozen import frozen
+from ..pipeline import Leading, Memory, Pipeline, Row, placed, slim
 from ..statements import MAX_VALUE
 from ..values import MISSING
 from .catalogue import CollectionAbsent
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Aggregate:
     """Run a pipeline over the objects of a collection, all read in one transaction."""
 
@@ -100,7 +101,7 @@ class Aggregate:
         return list(self.pipeline.run(()))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Others:
     """The other collections of a connection's store, for `$lookup`."""
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from ..errors import CollectionsStoreError, TransactionConflict, VersionConflict
+from ..frozen import frozen
 from ..results import PutManyResult, Refusal
 from .connection import as_lists
 from .documents import Put, id_taken
@@ -32,16 +33,16 @@ class Given(NamedTuple):
     expected: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PutBatch:
     """Write objects with different ids, in their order; `strict` raises what is refused."""
 
     collection: str
-    given: tuple[Given, ...] = field(repr=False)
+    given: tuple[Given, ...]
     mode: Mode = "replace"
     ttl: int | None = None
     strict: bool = False
-    _written: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _written: dict[str, str] = field(default_factory=dict)
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
 
@@ -201,13 +202,13 @@ def puts_together(operations: Sequence[Any]) -> Iterator[list[int]]:
         yield some
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PutListed:
     """Do what several puts under different ids of a collection do, in one statement, where the database takes lists;
     gives the versions, or None where what has expired is in the way.
     """
 
-    puts: tuple[Put, ...] = field(repr=False)
+    puts: tuple[Put, ...]
     WRITES: ClassVar = True
     SINGLE: ClassVar = True
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from ..dialects import UniqueViolated
 from ..errors import CollectionsStoreError, TransactionConflict
+from ..frozen import frozen
 from ..results import BulkWriteResult, DeleteResult, Refusal, UpdateResult
 from .attempts import attempt
 from .batches import Given, PutBatch
@@ -21,12 +21,12 @@ Part: TypeAlias = tuple[int, Any]
 """A request's position among all, and the operation that it is."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BulkBatch:
     """Do several operations on a collection; `ordered`: the first one that is refused is the last."""
 
     collection: str
-    parts: tuple[Part, ...] = field(repr=False)
+    parts: tuple[Part, ...]
     ordered: bool = True
     strict: bool = False
     WRITES: ClassVar = True

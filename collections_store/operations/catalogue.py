@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from ..collection_options import CollectionOptions, Feed, Settings
 from ..document import CollectionInfo, moment
 from ..errors import CollectionExists, CollectionNotFound, CollectionsStoreError
+from ..frozen import frozen
 from ..schema import now
 from ..statements import CatalogueStatements, Statements
 from .locking import Entry, lock_entry, read_entry
@@ -116,7 +117,7 @@ class Catalogue:
         return Catalogue(self.statements, self._tables, remembers=False)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CreateCollection:
     """Have a collection, whether or not it was there; tells whether it is a new one."""
 
@@ -139,7 +140,7 @@ class CreateCollection:
         return bool(entered)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NewCollection:
     """Create a collection that is not there yet."""
 
@@ -154,7 +155,7 @@ class NewCollection:
             raise CollectionExists(self.collection)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Configure:
     """Change what the catalogue keeps of a collection. Its table is renamed: whoever writes by what it
     was must look it up again.
@@ -194,7 +195,7 @@ class Configure:
         connection.catalogue.forget(self.collection)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Drop:
     """Delete a collection with all its objects; tells whether it was there."""
 
@@ -218,7 +219,7 @@ class Drop:
         return bool(forgotten)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rename:
     """Give a collection another name. Its tables are renamed too: what still holds the old ones must
     look them up again, and can neither write to nor watch the wrong collection.
@@ -246,7 +247,7 @@ class Rename:
             connection.catalogue.forget(name)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListCollections:
     """Read what there is, by name."""
 
@@ -264,7 +265,7 @@ class ListCollections:
             yield CollectionInfo(name, count, size, moment(created))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindTable:
     """Return the statements of a collection's table."""
 

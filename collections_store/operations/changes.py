@@ -8,13 +8,13 @@ sees. What was pruned has left a row that stands for all of it: a look that meet
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from .. import codec
 from ..change import Change, Place, Wanted, read_token
 from ..document import moment
 from ..errors import ChangesLost, InvalidOption, InvalidToken
+from ..frozen import frozen
 from ..statements import PRUNED, FeedStatements
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 OLDEST: Final = "oldest"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Changes:
     """Some changes in their order, and the place behind them. `more`: there may be others at once.
     `characters` of JSON were read for them.
@@ -35,7 +35,7 @@ class Changes:
     characters: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindPlace:
     """Find the place after a token, before the "oldest" change, or, for None, after the last one; check
     that what is recorded can tell what is wanted.
@@ -72,7 +72,7 @@ class FindPlace:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadChanges:
     """Read up to `limit` changes after a place, and keep those that are wanted."""
 
@@ -133,7 +133,7 @@ class ReadChanges:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LastChange:
     """Tell the place of the last change; None: none are recorded."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import codec
 from ..document import Document, made
 from ..errors import DuplicateKey, InvalidOption, VersionConflict, shortened
 from ..expiry import FOREVER, chosen, expiry, is_gone
+from ..frozen import frozen
 from ..schema import now
 from .writing import Beside, Writer, Written
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .connection import Connection, Row
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Get:
     """Read a body."""
 
@@ -37,7 +37,7 @@ class Get:
         return self.default
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GetDocument:
     """Read an object with what the store knows of it."""
 
@@ -55,7 +55,7 @@ class GetDocument:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Exists:
     """Tell whether there is such an object."""
 
@@ -72,13 +72,13 @@ class Exists:
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Put:
     """Write a body, new or in the place of another; gives the version."""
 
     collection: str
     id: str
-    text: str = field(repr=False)
+    text: str
     ttl: int | None = None
     WRITES: ClassVar = True
     SINGLE: ClassVar = True
@@ -98,7 +98,7 @@ class Put:
         return {self.id: self.text}.items()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Insert:
     """Write a body where there is none; raises `VersionConflict` where there is one, or, where that
     is about `unique` ids, `DuplicateKey`.
@@ -106,7 +106,7 @@ class Insert:
 
     collection: str
     id: str
-    text: str = field(repr=False)
+    text: str
     ttl: int | None = None
     unique: bool = False
     WRITES: ClassVar = True
@@ -126,7 +126,7 @@ class Insert:
         return {self.id: self.text}.items()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InsertBeside:
     """Write a body where there is none, if there is an object `beside` it in another collection; raises
     `VersionConflict` for either.
@@ -134,7 +134,7 @@ class InsertBeside:
 
     collection: str
     id: str
-    text: str = field(repr=False)
+    text: str
     beside: Beside
     WRITES: ClassVar = True
     SINGLE: ClassVar = True
@@ -156,13 +156,13 @@ class InsertBeside:
         return {self.id: self.text}.items()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replace:
     """Write a body in the place of a version; raises `VersionConflict`."""
 
     collection: str
     id: str
-    text: str = field(repr=False)
+    text: str
     expected: int
     ttl: int | None = None
     WRITES: ClassVar = True
@@ -185,13 +185,13 @@ class Replace:
         return {self.id: self.text}.items()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Rewrite:
     """Change the body of an object that was read, which lives on; raises `VersionConflict`."""
 
     collection: str
     document: Document
-    text: str = field(repr=False)
+    text: str
     WRITES: ClassVar = True
     SINGLE: ClassVar = True
 
@@ -211,7 +211,7 @@ class Rewrite:
         return VersionConflict(self.collection, self.document.id, self.document.version, found)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Remove:
     """Delete an object; tells whether it was there. Raises `VersionConflict` if it is not the version
     that is expected.
@@ -239,7 +239,7 @@ class Remove:
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Touch:
     """Have an object live from now on, for a time to live or as long as it did; tells whether it is
     there.
@@ -262,7 +262,7 @@ class Touch:
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HoldMany:
     """Give the ids of those objects that are there, which nobody else changes until the transaction ends."""
 
@@ -280,7 +280,7 @@ class HoldMany:
         return set()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class GetMany:
     """Read bodies: those that are there, in the order asked."""
 
@@ -299,7 +299,7 @@ class GetMany:
         return {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RemoveMany:
     """Delete objects, all or none; gives how many were there."""
 
@@ -316,7 +316,7 @@ class RemoveMany:
         return 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Purge:
     """Delete some of the objects that have expired; gives how many, 0 when there are no more."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ..collection_options import CollectionOptions
 from ..errors import CollectionNotFound
 from ..explanation import Explanation, Ordered, Plan, advise, asked_of
 from ..filter import And, Filter, conjuncts
+from ..frozen import frozen
 from ..ordering import Sort
 from ..statements import Query, Statements
 from .reading import NATURAL, NO_LIMIT
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Explain:
     """Tell how `Find` would answer."""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
+from ..frozen import frozen
 
-@dataclass(frozen=True, slots=True)
+
+@frozen
 class HoldStill:
     """From here on, what a connection reads is as it was at one moment; `begin` is the database's word for that."""
 
@@ -19,7 +20,7 @@ class HoldStill:
         connection.exec_driver_sql(self.begin)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadForeign:
     """All rows of these columns, in the order in which they lie there."""
 

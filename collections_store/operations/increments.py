@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -10,6 +10,7 @@ from .. import codec
 from ..document import Document
 from ..errors import InvalidBody, InvalidUpdate, TransactionConflict, UpdateRefused, shortened
 from ..formula import Unfit
+from ..frozen import frozen
 from ..matcher import reach
 from ..path import Path
 from ..schema import now
@@ -30,7 +31,7 @@ GROWTH: Final = 19
 _RULES: Final = codec.Codec()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Increment:
     """Add to the number at a path, which is `initial` where it is missing; gives the new number."""
 
@@ -40,7 +41,7 @@ class Increment:
     by: int | float
     initial: int | float
     rules: codec.Codec
-    _written: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+    _written: dict[str, str] = field(default_factory=dict)
     WRITES: ClassVar = True
     SINGLE: ClassVar = True
 

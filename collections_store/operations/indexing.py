@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from .. import codec
@@ -11,6 +11,7 @@ from ..collection_options import CollectionOptions
 from ..document import Document
 from ..errors import DuplicateKey, IndexExists, InvalidIndex
 from ..filter import And, Equals, Field, Filter, Value
+from ..frozen import frozen
 from ..index import MAX_INDEXES, Index, ways_of
 from ..matcher import matches, plain
 from ..ordering import key_of
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 Key: TypeAlias = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CreateIndex:
     """Have an index; gives its name."""
 
@@ -63,7 +64,7 @@ class CreateIndex:
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DropIndex:
     """Drop an index; tells whether it was there."""
 
@@ -86,7 +87,7 @@ class DropIndex:
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListIndexes:
     """Read what indexes there are, in the order in which they were made."""
 
@@ -101,7 +102,7 @@ class ListIndexes:
         return []
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindDuplicate:
     """Tell what a unique index objected to: `written` gives ids, and the texts that were to be written
     under them; without it, it is the objects that are there. None: it, or what it objected to, is gone.
@@ -110,7 +111,7 @@ class FindDuplicate:
     collection: str
     physical: str
     index: Index | None = None
-    written: Callable[[Connection], Written] | None = field(default=None, repr=False)
+    written: Callable[[Connection], Written] | None = None
     WRITES: ClassVar = False
     SINGLE: ClassVar = False
 

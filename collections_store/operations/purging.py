@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ..collection_options import CollectionOptions
+from ..frozen import frozen
 from ..schema import now
 from .recording import beyond, prune
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Prune:
     """Delete the recorded changes that are too many or too old; tells whether there were any."""
 
@@ -30,7 +30,7 @@ class Prune:
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HasPrunable:
     """Tell whether there are recorded changes to delete, without writing."""
 
@@ -46,7 +46,7 @@ class HasPrunable:
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListPurgeable:
     """Name the collections in which something has expired, or changes are to be deleted."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cmp_to_key, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -13,6 +12,7 @@ from ..cursor import seal, unseal
 from ..document import Document, Page, metadatum
 from ..errors import InvalidFilter, TransactionConflict, shortened
 from ..filter import Filter, Target
+from ..frozen import frozen
 from ..matcher import unwound
 from ..ordering import Sort
 from ..projection import Projection
@@ -38,7 +38,7 @@ DELETED_AT_ONCE: Final = 1000
 """Objects that must be told of, or that the matcher found."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Find:
     """Read the objects that match, in order."""
 
@@ -67,7 +67,7 @@ class Find:
         return []
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindPage:
     """Read up to `limit` objects in order, after the place of a cursor."""
 
@@ -97,7 +97,7 @@ class FindPage:
         return Page(())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindIds:
     """Read the ids of the objects that match, in their order, and no body that is not asked for."""
 
@@ -122,7 +122,7 @@ class FindIds:
         return []
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Count:
     """Tell how many objects match."""
 
@@ -147,7 +147,7 @@ class Count:
         return 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Distinct:
     """Read the values that a field has in the objects that match, in MongoDB's order."""
 
@@ -190,7 +190,7 @@ class Distinct:
             yield from ((seq, value) for value in unwound(codec.decode(text), field.keys))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeleteOne:
     """Delete the first object in natural order that matches."""
 
@@ -212,7 +212,7 @@ class DeleteOne:
         return DeleteResult(0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DeleteMany:
     """Delete the objects that match."""
 

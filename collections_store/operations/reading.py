@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
 
 from .. import codec
 from ..document import Document, made
 from ..filter import Filter
+from ..frozen import frozen
 from ..matcher import matches
 from ..ordering import Sort
 from ..projection import Projection
@@ -37,7 +37,7 @@ BATCH_CHARACTERS: Final = 2**20
 """What a batch of a stream holds of JSON text, about, as long as no single body is larger."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Batch:
     """Some objects in natural order, and the place after which the next batch begins; `after` is
     None when there is none. `characters` of JSON were read for it. Where nothing is to be decided,
@@ -50,7 +50,7 @@ class Batch:
     characters: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadBatch:
     """Read up to `limit` objects past the place `after`, and keep those that match."""
 

@@ -14,9 +14,9 @@ The rules:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ..frozen import frozen
 from ..schema import now
 from ..statements import PRUNED, FeedStatements
 
@@ -31,7 +31,7 @@ MAX_CHARACTERS: Final = 4 * 2**20
 """Characters of JSON that wait, about."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pending:
     """A change that waits for its transaction to commit; without a row: the feed itself is dropped,
     and what was to be recorded before.

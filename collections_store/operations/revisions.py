@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ..errors import SchemaError
+from ..frozen import frozen
 from ..schema import REVISION
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadRevision:
     """Tell the revision of the store's tables; None: there are none.
 
@@ -34,7 +34,7 @@ class ReadRevision:
         return _refuse(connection, "is missing") if has_catalogue else None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CreateStore:
     """Create the store's own tables in a database that has none."""
 

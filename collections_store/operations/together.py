@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from ..errors import CollectionsStoreError
+from ..frozen import frozen
 from .attempts import attempt
 from .catalogue import CollectionAbsent
 
@@ -19,12 +19,12 @@ Steps: TypeAlias = Generator[Any, Any, T]
 """Yields operations, takes their results (or what they raise), and returns what comes of them."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Together:
     """Run steps in one transaction; `begin` gives them anew for each attempt."""
 
     collection: str
-    begin: Callable[[], Steps[Any]] = field(repr=False)
+    begin: Callable[[], Steps[Any]]
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
 
@@ -33,7 +33,7 @@ class Together:
         return follow(lambda operation: attempt(connection, operation), self.begin())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Work:
     """Call a function with what runs operations, in one transaction. It may be called again, and ends
     with the first operation that fails. `SNAPSHOT`: all of them see one moment; else each sees what was
@@ -41,7 +41,7 @@ class Work:
     """
 
     collections: tuple[str, ...]
-    function: Callable[[Callable[[Any], Any]], Any] = field(repr=False)
+    function: Callable[[Callable[[Any], Any]], Any]
     WRITES: bool = True
     SNAPSHOT: bool = True
     SINGLE: ClassVar = False

@@ -5,7 +5,7 @@ is still the same. Where it is not, it is read again: nothing is lost, and no lo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
@@ -13,6 +13,7 @@ from ..codec import Codec, decode
 from ..document import Document, check_id, new_id
 from ..errors import TransactionConflict, VersionConflict
 from ..filter import Filter
+from ..frozen import frozen
 from ..ordering import Sort
 from ..projection import Projection
 from ..results import UpdateResult
@@ -31,7 +32,7 @@ EVERY: Final = Filter()
 Answer: TypeAlias = Literal["result", "before", "after"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Modification:
     """What shall become of an object: an update of it, or a body in the place of its own. `upsert`: if
     there is none, there shall be one.
@@ -66,14 +67,14 @@ class Modification:
         return self.what.apply(document, filter=filter, ordered=ordered, **times)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Replacement:
     """A body that takes the place of another."""
 
     body: Any
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModifyOne:
     """Change the object `id`, or the first one that matches; gives what came of it, or the object before
     or after. Raises `VersionConflict` where it is not the version `expected`.
@@ -87,8 +88,8 @@ class ModifyOne:
     expected: int | None = None
     answer: Answer = "result"
     projection: Projection | None = None
-    _written: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
-    _inserted: list[str] = field(default_factory=list, repr=False, compare=False)
+    _written: dict[str, str] = field(default_factory=dict)
+    _inserted: list[str] = field(default_factory=list)
     WRITES: ClassVar = True
     SINGLE: ClassVar = True
 
@@ -176,7 +177,7 @@ class ModifyOne:
         return _projected(connection, told, self.filter, self.projection)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModifyMany:
     """Change the objects that match, all or none.
 
@@ -187,8 +188,8 @@ class ModifyMany:
     collection: str
     modification: Modification
     filter: Filter
-    _written: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
-    _inserted: list[str] = field(default_factory=list, repr=False, compare=False)
+    _written: dict[str, str] = field(default_factory=dict)
+    _inserted: list[str] = field(default_factory=list)
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
     SNAPSHOT: ClassVar = False
@@ -234,7 +235,7 @@ class ModifyMany:
                 yield document, text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FindAndDelete:
     """Delete the first object that matches; gives it."""
 

@@ -14,9 +14,10 @@ from typing import Any
 
 from ..codec import Codec
 from ..filter import Filter
+from ..formula import MEMORY_LIMIT
 from ..ordering import Sort
 from .grouping import counted, paths_of, slim
-from .memory import MEMORY_LIMIT, Memory
+from .memory import Memory
 from .parsing import Parser
 from .rows import Context, Nowhere, Row, Source, placed
 from .running import run
@@ -136,7 +137,6 @@ class Leading:
 
 
 __all__ = [
-    "MEMORY_LIMIT",
     "Accumulator",
     "Group",
     "Leading",

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from ..errors import InvalidOperand, MemoryLimitExceeded
 from ..formula import Unfit, weight_of
-
-MEMORY_LIMIT: Final = 100 * 2**20
-"""What each stage may hold by default, in bytes, about: characters of JSON are what is counted."""
 
 
 class Memory:

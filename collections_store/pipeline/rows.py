@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Protocol, TypeAlias
 
 from ..document import Anonymous, Document
 from ..errors import InvalidOperand
 from ..filter import Filter
-from ..formula import Formula, Scope, Unfit, checked, evaluate
+from ..formula import MEMORY_LIMIT, Formula, Scope, Unfit, checked, evaluate
+from ..frozen import frozen
 from ..values import MISSING
-from .memory import MEMORY_LIMIT, Memory
+from .memory import Memory
 from .stages import Keys
 
 Row: TypeAlias = Document | Anonymous
@@ -38,7 +39,7 @@ class Nowhere:
         return ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Context:
     """What stages need besides rows; `ordered`: does the order of an object's keys count?"""
 

@@ -6,11 +6,11 @@ Some stages are others in disguise: `$set` is `$addFields`, `$unset` a `$project
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ..filter import Filter, MetadataField, values_of
 from ..formula import Formula
+from ..frozen import frozen
 from ..ordering import Sort
 
 Keys: TypeAlias = tuple[str, ...]
@@ -21,12 +21,12 @@ AccumulatorName: TypeAlias = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Named:
     """The field itself: to be kept, or to be left out."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Tree:
     """What is to become of an object's fields, each by its name."""
 
@@ -36,7 +36,7 @@ class Tree:
 Entry: TypeAlias = Tree | Named | Formula
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Match:
     """Let through what the filter asks for (`$match`)."""
 
@@ -47,56 +47,56 @@ class Match:
         return any(each.kind == "expression" for each in values_of(self.filter.condition))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Keep:
     """Keep the named fields and add the computed ones (`$project`)."""
 
     fields: Tree
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class LeaveOut:
     """Leave out the named fields (`$project` with zeros, `$unset`)."""
 
     fields: Tree
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class AddFields:
     """Add computed fields (`$addFields`, `$set`)."""
 
     fields: Tree
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class SortRows:
     """Sort (`$sort`); ties stay as they came."""
 
     sort: Sort
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Skip:
     """Pass over the first (`$skip`)."""
 
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Limit:
     """End after so many (`$limit`)."""
 
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Count:
     """One object that tells how many there were, or none for none (`$count`)."""
 
     field: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Accumulator:
     """What becomes of the values of one formula in a group."""
 
@@ -104,7 +104,7 @@ class Accumulator:
     operand: Formula
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Group:
     """One object for each value of `key` (`$group`)."""
 
@@ -112,7 +112,7 @@ class Group:
     fields: tuple[tuple[str, Accumulator], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Unwind:
     """One object for each element of an array (`$unwind`)."""
 
@@ -121,14 +121,14 @@ class Unwind:
     preserve: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class ReplaceRoot:
     """Another object in the place of each (`$replaceRoot`, `$replaceWith`)."""
 
     body: Formula
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Lookup:
     """Add an array of what is found in another collection (`$lookup`).
 
@@ -160,7 +160,7 @@ Stage: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Step:
     """A stage and its place in the pipeline, by which errors name it: `2.$group`."""
 

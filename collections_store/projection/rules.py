@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from ..errors import InvalidProjection
 from ..filter import Condition
+from ..frozen import frozen
 from ..path import Path
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Keep:
     """The field is asked for."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Drop:
     """The field is not wanted."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Met:
     """Of the first array on the path only the element that met the filter (`field.$`)."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Slice:
     """Some elements of the array (`$slice`): `limit` after `skip`, which counts from the end if it
     is negative. Without `skip` a negative `limit` counts from the end.
@@ -43,7 +43,7 @@ class Slice:
         return array[start : start + self.limit]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Element:
     """The first element of the array that passes (`$elemMatch`); `condition` is on the field."""
 

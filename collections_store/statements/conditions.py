@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
 
 import sqlalchemy as sa
@@ -27,6 +27,7 @@ from ..filter import (
     conjuncts,
     values_of,
 )
+from ..frozen import frozen
 from ..index import implied_by, is_in_arrays, is_plain, keys_of
 from ..path import ways_to
 from ..schema import now
@@ -53,7 +54,7 @@ Ways: TypeAlias = frozenset[Keys]
 """Places in a body."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Where:
     """What SQL says of a shape.
 
@@ -76,7 +77,7 @@ class Where:
         return (self.live, *self.asked)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Query:
     """A compiled statement over a filter's shape.
 

@@ -8,7 +8,6 @@ they do not. What an array holds they do not see: `Order.ways` are the places wh
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
@@ -16,6 +15,7 @@ import sqlalchemy as sa
 from ..dialects import Database
 from ..expressions import ArrayAt, SortPart, SortValue
 from ..filter import Compare, Condition, Field
+from ..frozen import frozen
 from ..ordering import NULL, Key, Sort, SortField
 from ..path import Path, ways_to
 
@@ -23,7 +23,7 @@ Part: TypeAlias = tuple[tuple[str, ...], str]
 """The keys of a field, and one of its `SORT_PARTS`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Column:
     """A column of an order, and the parameter that holds a place in it; `part`: of which field of the
     body it is which `SortPart`.

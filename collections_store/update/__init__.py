@@ -8,20 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import codec
 from ..codec import Codec
 from ..document import Document
 from ..errors import InvalidUpdate, UpdateRefused, shortened
 from ..filter import Filter
-from ..pipeline import Pipeline
 from .actions import ArrayFilter, Change
 from .applying import Application, Budget, changed
 from .parsing import check_names, read_array_filters, read_operators
-from .pipelines import read_stages, transformed
 from .seeding import seed, seed_id
 from .tree import Fields, tree_of
+
+if TYPE_CHECKING:
+    from ..pipeline import Pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,8 @@ class Update:
             case Update():
                 return what
             case list() | tuple():
+                from .pipelines import read_stages
+
                 pipeline = read_stages(what, rules)
                 return cls((), (), pipeline, (deepcopy(list(what)), None))
         raise InvalidUpdate(
@@ -95,6 +98,8 @@ class Update:
             problem = f"only objects have fields, and the body is {shortened(document.body)}"
             raise UpdateRefused(document.id, "", f"{problem}: replace it")
         if self.pipeline is not None:
+            from .pipelines import transformed
+
             return transformed(self.pipeline, document, now=now, ordered=ordered)
         conditions = {each.name: each.condition for each in self.array_filters}
         budget = Budget.of(self._limit)

@@ -21,6 +21,7 @@ from ..document import Anonymous, Document
 from ..errors import UpdateRefused, cut, shortened
 from ..filter import Condition, Filter
 from ..formula import Unfit
+from ..frozen import frozen
 from ..matcher import holds
 from ..path import is_index
 from ..projection.positions import paths, position
@@ -69,7 +70,7 @@ class Budget:
         return cls(limit, limit)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen(eq=True)
 class Application:
     """What changes need to know besides the place they change."""
 

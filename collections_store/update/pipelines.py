@@ -13,7 +13,8 @@ from ..errors import (
     InvalidUpdate,
     UpdateRefused,
 )
-from ..pipeline import MEMORY_LIMIT, Nowhere, Pipeline
+from ..formula import MEMORY_LIMIT
+from ..pipeline import Nowhere, Pipeline
 from ..pipeline.parsing import Parser
 from ..pipeline.rows import Context
 from ..pipeline.running import run
