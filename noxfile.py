@@ -56,6 +56,15 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session(python=OLDEST)
+def sqlite(session: nox.Session) -> None:
+    """The tests on SQLite, on a newer one than Python's own: bodies as text, and as JSONB."""
+    _install(session)
+    newer = ("python", "tests/newer_sqlite.py", "-m", "pytest", "-k", "sqlite", *session.posargs)
+    session.run(*newer)
+    session.run(*newer, env={"COLLECTIONS_STORE_TEST_JSONB": "1"})
+
+
+@nox.session(python=OLDEST)
 def soak(session: nox.Session) -> None:
     """The tests that run for minutes."""
     _install(session)

@@ -93,7 +93,7 @@ class CollectionOptions:
     `counter` numbers its indexes. `ways` are the places at which the objects with an array are
     indexed, with the names of these indexes. An object lives for `ttl` microseconds unless its writer
     says otherwise (None: for ever), anew with each update if `sliding`. `feed` tells how changes are
-    recorded; None: they are not.
+    recorded; None: they are not. `jsonb`: does SQLite keep bodies as JSONB?
     """
 
     cursor_key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
@@ -104,6 +104,7 @@ class CollectionOptions:
     ttl: int | None = None
     sliding: bool = False
     feed: Feed | None = None
+    jsonb: bool = False
 
     def to_text(self) -> str:
         """Return the JSON that the catalogue keeps."""
@@ -116,6 +117,7 @@ class CollectionOptions:
             "ttl": self.ttl,
             "sliding": self.sliding,
             "feed": None if self.feed is None else asdict(self.feed),
+            "jsonb": self.jsonb,
         }
         return _RULES.encode(_lists(kept))
 
@@ -132,6 +134,7 @@ class CollectionOptions:
             kept.get("ttl"),
             kept.get("sliding", False),
             Feed(**kept["feed"]) if kept.get("feed") else None,
+            kept.get("jsonb", False),
         )
 
     def find(self, name: str) -> Index | None:

@@ -34,6 +34,18 @@ class BodyFromText(FunctionElement[Any]):
         super().__init__(text)
 
 
+class JsonbText(BodyText):
+    """The same, of a body that SQLite keeps as JSONB where its collection says so."""
+
+    inherit_cache = True
+
+
+class JsonbFromText(BodyFromText):
+    """The same, where SQLite shall keep JSONB."""
+
+    inherit_cache = True
+
+
 class AnyOf(FunctionElement[bool]):
     """`column` is one of the texts of a single list parameter, so that a list of any length is one
     statement.

@@ -16,10 +16,10 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from . import codec
-from .dialects import Database
+from .dialects import Database, named
 from .document import microseconds, moment
 from .errors import InvalidOption
-from .expressions import BodyFromText, BodyText
+from .expressions import BodyFromText, BodyText, JsonbFromText, JsonbText
 
 REVISION: Final = "0004"
 """The schema these models describe: the newest file of `migrations/versions`."""
@@ -30,18 +30,21 @@ _SLUG_LENGTH: Final = 20
 
 
 class Body(sa.types.TypeDecorator[Any]):
-    """A JSON body: text on SQLite, JSONB on PostgreSQL, spelled by `codec` on both."""
+    """A JSON body: text on SQLite, JSONB on PostgreSQL, spelled by `codec` on both.
+
+    `jsonb`: SQLite keeps JSONB, which is a BLOB in the same column.
+    """
 
     impl = sa.JSON
     cache_ok = True
 
+    def __init__(self, *, jsonb: bool = False) -> None:
+        super().__init__()
+        self.jsonb = jsonb
+
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
         """Choose the column's type."""
-        if dialect.name != "postgresql":
-            return dialect.type_descriptor(sa.Text())
-        from sqlalchemy.dialects.postgresql import JSONB
-
-        return dialect.type_descriptor(JSONB())
+        return dialect.type_descriptor(named(dialect.name).body_type())
 
     def bind_processor(self, dialect: sa.Dialect) -> Any:  # noqa: ARG002
         """Encode, with the default rules for what a body may hold."""
@@ -53,11 +56,21 @@ class Body(sa.types.TypeDecorator[Any]):
 
     def bind_expression(self, bindparam: sa.BindParameter[Any]) -> sa.ColumnElement[Any]:
         """Take text."""
-        return BodyFromText(bindparam)
+        return self.from_text(bindparam)
 
     def column_expression(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
         """Give text."""
-        return BodyText(column, self)
+        return self.text(column, self)
+
+    def from_text(self, text: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+        """Return JSON text as the database keeps it."""
+        return JsonbFromText(text) if self.jsonb else BodyFromText(text)
+
+    def text(
+        self, body: sa.ColumnElement[Any], type: sa.types.TypeEngine[Any]
+    ) -> sa.ColumnElement[Any]:
+        """Return the text of what is kept; `type` says what becomes of it."""
+        return JsonbText(body, type) if self.jsonb else BodyText(body, type)
 
 
 class Moment(sa.types.TypeDecorator[datetime]):
@@ -161,15 +174,17 @@ def catalogue_table(names: Names) -> sa.Table:
     )
 
 
-def documents_table(name: str, names: Names, database: Database) -> sa.Table:
+def documents_table(
+    name: str, names: Names, database: Database, *, jsonb: bool = False
+) -> sa.Table:
     """Return a collection's table; `ttl` is how many microseconds an object lives from when it is
-    written or touched.
+    written or touched. `jsonb`: SQLite keeps bodies as JSONB.
     """
     return sa.Table(
         name,
         sa.MetaData(schema=names.schema),
         *database.document_columns(),
-        sa.Column("body", Body, nullable=False),
+        sa.Column("body", Body(jsonb=jsonb), nullable=False),
         sa.Column("version", sa.BigInteger, nullable=False, default=1),
         sa.Column("created_at", Moment, nullable=False, default=_utc_now),
         sa.Column("updated_at", Moment, nullable=False, default=_utc_now, onupdate=_utc_now),

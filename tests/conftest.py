@@ -1,10 +1,13 @@
 """What every test may ask for: a PostgreSQL, and a store on each backend in both colours."""
 
 import asyncio
+import importlib
 import inspect
 import itertools
 import os
+import pkgutil
 import random
+import re
 import signal
 import sys
 import threading
@@ -20,6 +23,7 @@ import sqlalchemy as sa
 from hypothesis import core
 from postgres_server import NoPostgres, postgres_server
 
+import collections_store
 from collections_store import AsyncChangeStream, AsyncStore, Store, schema
 from collections_store.dialogues import (
     AsyncDialogues,
@@ -29,8 +33,14 @@ from collections_store.dialogues import (
 )
 from collections_store.integrations import kdeps
 from collections_store.memory import AsyncMemory, AsyncSkillMemory
+from collections_store.operations import AS_IT_IS, CreateCollection
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # some 300 processes would compile all of it anew
+for _room in pkgutil.walk_packages(collections_store.__path__, "collections_store."):
+    if not re.search(r"\.(integrations|cli|__main__)\b", _room.name):
+        importlib.import_module(_room.name)  # before a test changes the clock that it would import
+if "COLLECTIONS_STORE_TEST_JSONB" in os.environ:  # see tests/contract/test_jsonb.py
+    CreateCollection.__init__.__defaults__ = (True, AS_IT_IS, True)
 _seed = int(os.environ.setdefault("COLLECTIONS_STORE_TEST_SEED", str(random.randrange(2**32))))
 """In the environment, so that the processes among which xdist shares the tests have the same."""
 

@@ -187,6 +187,15 @@ class Database(Protocol):
     def plain_values(self, value: Value) -> Sequence[Any]:
         """Return these parameters."""
 
+    def body_type(self) -> sa.types.TypeEngine[Any]:
+        """Return the type of the column of bodies."""
+
+    def jsonb_probe(self) -> str | None:
+        """Return the query for the version of a database that may have no JSONB; None: all have it."""
+
+    def jsonb_problem(self, version: str) -> str | None:
+        """Say that this version has no JSONB; None: it has."""
+
     def create_body_index(self, table: sa.Table, physical: str) -> Sequence[str]:
         """Return the statements that make an index over whole bodies, if there is such a thing."""
 

@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.dialects.postgresql import insert as insert
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.ext.compiler import compiles
@@ -26,6 +27,8 @@ from ..expressions import (
     BodyText,
     HasInteger,
     Increased,
+    JsonbFromText,
+    JsonbText,
     ListOf,
     SortValue,
     TableSize,
@@ -196,11 +199,13 @@ spell(NAME, ordering)
 
 
 @compiles(BodyText, NAME)
+@compiles(JsonbText, NAME)
 def _body_text(element: BodyText, compiler: Any, **kw: Any) -> str:
     return f"CAST({compiler.process(element.clauses, **kw)} AS TEXT)"
 
 
 @compiles(BodyFromText, NAME)
+@compiles(JsonbFromText, NAME)
 def _body_from_text(element: BodyFromText, compiler: Any, **kw: Any) -> str:
     return f"CAST({compiler.process(element.clauses, **kw)} AS JSONB)"
 
@@ -279,6 +284,21 @@ def _increased(element: Increased, compiler: Any, **kw: Any) -> str:
     path = f"ARRAY[{', '.join(map(ordering.literal, element.keys))}]"
     number = f"CAST(CAST({ordering.value_at(body, element.keys)} AS TEXT) AS BIGINT)"
     return f"jsonb_set({body}, {path}, to_jsonb({number} + {by}))"
+
+
+def body_type() -> sa.types.TypeEngine[Any]:
+    """What GIN serves."""
+    return JSONB()
+
+
+def jsonb_probe() -> str | None:
+    """All bodies are JSONB."""
+    return None
+
+
+def jsonb_problem(version: str) -> str | None:  # noqa: ARG001
+    """There is none."""
+    return None
 
 
 def create_body_index(table: sa.Table, physical: str) -> Sequence[str]:

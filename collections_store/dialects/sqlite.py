@@ -29,6 +29,8 @@ from ..expressions import (
     BodyText,
     HasInteger,
     Increased,
+    JsonbFromText,
+    JsonbText,
     SortValue,
     TableSize,
     TextFits,
@@ -68,6 +70,7 @@ HAS_SCHEMAS: Final = False
 UPGRADES_ITSELF: Final = True
 POOL_SIZE: Final = 4
 INDEXES_ARRAYS: Final = True
+JSONB_SINCE: Final = (3, 45)
 _NINES: Final = 10**18 - 1
 BUSY_SLICE: Final = 0.25
 """Seconds after which a wait for a lock comes back to see whether its caller still waits."""
@@ -201,6 +204,16 @@ def _body_text(element: BodyText, compiler: Any, **kw: Any) -> str:
     return str(compiler.process(element.clauses, **kw))
 
 
+@compiles(JsonbText, NAME)
+def _jsonb_text(element: JsonbText, compiler: Any, **kw: Any) -> str:
+    return f"json({compiler.process(element.clauses, **kw)})"
+
+
+@compiles(JsonbFromText, NAME)
+def _jsonb_from_text(element: JsonbFromText, compiler: Any, **kw: Any) -> str:
+    return f"jsonb({compiler.process(element.clauses, **kw)})"
+
+
 @compiles(BodyFromText, NAME)
 def _body_from_text(element: BodyFromText, compiler: Any, **kw: Any) -> str:
     return str(compiler.process(element.clauses, **kw))
@@ -259,6 +272,23 @@ def _array_test(element: ArrayTest, compiler: Any, **kw: Any) -> str:
     seq, *parameters = (compiler.process(clause, **kw) for clause in element.clauses)
     said = ordering.test_of("rank", "value", element.in_words(parameters, ordering.plain_width))
     return f"{seq} IN (SELECT seq FROM {element.physical} WHERE {said})"
+
+
+def body_type() -> sa.types.TypeEngine[Any]:
+    """Text; a BLOB of JSONB goes into it as well, and stays one."""
+    return sa.Text()
+
+
+def jsonb_probe() -> str | None:
+    """Ask the library that is in use, which may be the caller's."""
+    return "SELECT sqlite_version()"
+
+
+def jsonb_problem(version: str) -> str | None:
+    """Came that version before JSONB did?"""
+    if tuple(map(int, version.split("."))) >= JSONB_SINCE:
+        return None
+    return f"SQLite {version} has no JSONB: it takes 3.45 or newer"
 
 
 def create_body_index(table: sa.Table, physical: str) -> Sequence[str]:  # noqa: ARG001

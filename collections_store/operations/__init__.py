@@ -1,6 +1,6 @@
 """What can be done on a connection; the only room that executes.
 
-An operation is a frozen dataclass that is called with a connection and returns a result. It builds
+An operation is a value that is called with a connection and returns a result. It builds
 its statements, executes them and decodes the rows; it knows no thread, no store and no asyncio, and
 can be called again after a conflict. `WRITES`: does it change anything? `SINGLE`: is it one
 statement, atomic by itself? `nothing()`: what does a read answer where the collection never came

@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
 from ..collection_options import CollectionOptions, Feed, Settings
 from ..document import CollectionInfo, moment
-from ..errors import CollectionExists, CollectionNotFound, CollectionsStoreError
+from ..errors import (
+    CollectionExists,
+    CollectionNotFound,
+    CollectionsStoreError,
+    InvalidOption,
+)
 from ..frozen import frozen
 from ..schema import now
 from ..statements import CatalogueStatements, Statements
-from .locking import Entry, lock_entry, read_entry
+from .locking import Entry, check_readable, jsonb_problem, lock_entry, read_entry
 from .recording import Pending
 
 if TYPE_CHECKING:
@@ -79,6 +84,7 @@ class Catalogue:
         known = self._tables.get(table)
         if known is None or known[0] != options:
             read = CollectionOptions.from_text(options)
+            check_readable(connection, name, read)
             known = self._tables[table] = options, self.statements.documents(table, read)
         return known[1]
 
@@ -124,12 +130,16 @@ class CreateCollection:
     collection: str
     body_index: bool = True
     settings: Settings = AS_IT_IS
+    jsonb: bool = False
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> bool:
         store = connection.store
-        options = self.settings.apply(CollectionOptions(body_index=self.body_index))
+        if self.jsonb and (problem := jsonb_problem(connection)):
+            raise InvalidOption("jsonb", problem)
+        options = CollectionOptions(body_index=self.body_index, jsonb=self.jsonb)
+        options = self.settings.apply(options)
         row = {"name": self.collection, "now": now(), "options": options.to_text()}
         entered = connection.rows(store.enter, row)
         if entered:
@@ -147,11 +157,13 @@ class NewCollection:
     collection: str
     body_index: bool
     settings: Settings = AS_IT_IS
+    jsonb: bool = False
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> None:
-        if not CreateCollection(self.collection, self.body_index, self.settings)(connection):
+        creating = CreateCollection(self.collection, self.body_index, self.settings, self.jsonb)
+        if not creating(connection):
             raise CollectionExists(self.collection)
 
 

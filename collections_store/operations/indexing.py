@@ -16,7 +16,7 @@ from ..index import MAX_INDEXES, Index, ways_of
 from ..matcher import matches, plain
 from ..ordering import key_of
 from .catalogue import CollectionAbsent
-from .locking import Entry, lock_entry, read_entry
+from .locking import Entry, check_readable, lock_entry, read_entry
 from .queries import Find
 from .reading import matching
 from .writing import Written
@@ -220,7 +220,9 @@ def _read(connection: Connection, collection: str) -> Entry:
 
 
 def _lock(connection: Connection, collection: str, *, readers: bool) -> Entry:
-    return _found(collection, lock_entry(connection, collection, readers=readers))
+    entry = _found(collection, lock_entry(connection, collection, readers=readers))
+    check_readable(connection, collection, entry[1])
+    return entry
 
 
 def _found(collection: str, entry: Entry | None) -> Entry:

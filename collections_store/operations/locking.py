@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ..collection_options import CollectionOptions
 from ..dialects import TableVanished
+from ..errors import SchemaError
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -38,6 +39,24 @@ def lock_entry(connection: Connection, collection: str, *, readers: bool = True)
     if locked is None or locked[0] != read[0]:
         raise TableVanished(f"collection {collection} was changed by another")
     return locked
+
+
+def jsonb_problem(connection: Connection) -> str | None:
+    """Say that the database has no JSONB, if so."""
+    database = connection.store.database
+    probe = database.jsonb_probe()
+    if probe is None:
+        return None
+    [(version,)] = connection.rows(probe)
+    return database.jsonb_problem(version)
+
+
+def check_readable(connection: Connection, collection: str, options: CollectionOptions) -> None:
+    """Raise `SchemaError` where the database cannot read the bodies of a collection."""
+    if options.jsonb and (problem := jsonb_problem(connection)):
+        found, expected = problem.split(": ")
+        message = f"the collection {collection!r} keeps its bodies as JSONB: {problem}"
+        raise SchemaError(message, found=found, expected=expected)
 
 
 def _keep_out(connection: Connection, table: str, *, readers: bool) -> None:

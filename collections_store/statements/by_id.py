@@ -14,9 +14,18 @@ import sqlalchemy as sa
 
 from ..collection_options import CollectionOptions
 from ..dialects import Database
-from ..expressions import AnyOf, BodyFromText, HasInteger, Increased, TextFits, ValueText
+from ..expressions import AnyOf, HasInteger, Increased, TextFits, ValueText
 from .compiling import compiled
-from .rows import body_text, deleted_columns, document_columns, is_expired, is_live, listed, number
+from .rows import (
+    body_from,
+    body_text,
+    deleted_columns,
+    document_columns,
+    is_expired,
+    is_live,
+    listed,
+    number,
+)
 
 ONE: Final[sa.ColumnElement[Any]] = sa.literal_column("1")
 PATHS_KEPT: Final = 256
@@ -279,7 +288,7 @@ class IdStatements:
 
     def _from_lists(self, given: Any, known: dict[str, Any]) -> Any:
         """Insert rows in their order: what is given of each, and what is known of all."""
-        columns = {"id": given.c.id, "body": BodyFromText(given.c.body), **known}
+        columns = {"id": given.c.id, "body": body_from(self._table, given.c.body), **known}
         chosen = sa.select(*(each.label(name) for name, each in columns.items()))
         insert = self._database.insert(self._table)
         return insert.from_select(list(columns), chosen.order_by(given.c.place))
@@ -294,15 +303,29 @@ class IdStatements:
         insert, c = self._fresh(), self._table.c
         body = sa.type_coerce(c.body, sa.types.NULLTYPE)
         increased = Increased(body, keys, sa.cast(number("by"), sa.BigInteger))
-        updated = {"body": increased, "version": c.version + ONE, "updated_at": number("now")}
+        updated = {
+            "body": self._kept(increased),
+            "version": c.version + ONE,
+            "updated_at": number("now"),
+        }
         written = insert.on_conflict_do_update(
             index_elements=[c.id],
             set_={**updated, **self._living_on},
             where=sa.and_(
-                is_live(self._table), HasInteger(body, keys), TextFits(body, number("room"))
+                is_live(self._table),
+                HasInteger(body, keys),
+                TextFits(self._texted(body), number("room")),
             ),
         )
         return written.returning(ValueText(body, keys))
+
+    def _kept(self, body: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+        """Return what SQL makes of a body as the table keeps it: SQLite makes text."""
+        return body_from(self._table, body) if self._options.jsonb else body
+
+    def _texted(self, body: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+        """Return a body of which the bytes of its text are counted."""
+        return body_text(self._table) if self._options.jsonb else body
 
     @property
     def _one_by_one(self) -> bool:
@@ -327,7 +350,7 @@ class IdStatements:
         """The columns of `:id` and `:body`."""
         return {
             "id": sa.bindparam("id", type_=sa.Text),
-            "body": BodyFromText(sa.bindparam("body", type_=sa.Text)),
+            "body": body_from(self._table, sa.bindparam("body", type_=sa.Text)),
             **self._beginning(),
         }
 
@@ -352,7 +375,7 @@ class IdStatements:
         is_version = self._table.c.version == number("expected")
         update = sa.update(self._table).where(self._is_id, is_version, is_live(self._table))
         return update.values(
-            body=BodyFromText(sa.bindparam("body", type_=sa.Text)),
+            body=body_from(self._table, sa.bindparam("body", type_=sa.Text)),
             version=self._table.c.version + ONE,
             updated_at=number("now"),
             **life,

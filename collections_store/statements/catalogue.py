@@ -161,7 +161,7 @@ class CatalogueStatements:
 
     def documents(self, table: str, options: CollectionOptions) -> Statements:
         """Return the statements of a collection's table."""
-        made = documents_table(table, self.names, self.database)
+        made = documents_table(table, self.names, self.database, jsonb=options.jsonb)
         feed = None if options.feed is None else self.feed(options.feed)
         return Statements(made, options, self.database, feed)
 

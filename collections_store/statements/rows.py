@@ -7,12 +7,23 @@ from typing import Any
 import sqlalchemy as sa
 
 from ..collection_options import CollectionOptions
-from ..expressions import BodyText, ListOf
+from ..expressions import ListOf
 
 
 def body_text(table: sa.Table) -> sa.ColumnElement[str]:
     """Return the body as text."""
-    return BodyText(sa.type_coerce(table.c.body, sa.types.NULLTYPE), sa.Text())
+    kept: Any = table.c.body.type
+    text: sa.ColumnElement[str] = kept.text(
+        sa.type_coerce(table.c.body, sa.types.NULLTYPE), sa.Text()
+    )
+    return text
+
+
+def body_from(table: sa.Table, text: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """Return JSON text as the table keeps a body."""
+    kept: Any = table.c.body.type
+    body: sa.ColumnElement[Any] = kept.from_text(text)
+    return body
 
 
 def document_columns(table: sa.Table) -> tuple[sa.ColumnElement[Any], ...]:

@@ -1,0 +1,128 @@
+"""Collections whose bodies SQLite keeps as JSONB: opt-in, refused where SQLite is too old, and the same answers."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import newer_sqlite
+import pytest
+from conftest import Place
+
+from collections_store import InvalidOption, SchemaError, Store
+
+TESTS = Path(__file__).parents[1]
+OLD = sqlite3.sqlite_version_info < (3, 45)
+SAME = [
+    "contract/test_jsonb.py",
+    "contract/test_objects.py",
+    "contract/test_updates.py",
+    "property/test_sql_is_the_matcher.py",
+]
+MAKES = """
+import sys
+from collections_store import Store
+
+with Store(sys.argv[1]) as store:
+    things = store.create_collection("things", jsonb=True)
+    things.put_many({"a": {"n": 1, "text": "é\\\\u0007"}, "b": {"n": [2, 3.50, 1e16]}})
+    things.create_index("n")
+    store["others"].put("a", {"n": 1})
+    assert things.update("a", {"$set": {"m": True}}).modified_count == 1
+    assert things.increment("a", "n", 2) == 3
+    assert [each.id for each in things.find("n", 3.5)] == ["b"]
+    assert things.get("b") == {"n": [2, 3.5, 1e16]}
+    assert things.document("a").body == {"n": 3, "text": "é\\\\u0007", "m": True}
+"""
+
+
+def newer() -> dict[str, str]:
+    found = newer_sqlite.environment(PYTHONPATH=os.pathsep.join([str(TESTS.parent), str(TESTS)]))
+    if found is None:
+        if os.environ.get("CI") and sys.platform == "linux":
+            pytest.fail("there is no SQLite of 3.45 or newer here, which pysqlite3 brings")
+        pytest.skip("there is no SQLite of 3.45 or newer here")
+    return found
+
+
+@pytest.mark.skipif(not OLD, reason="this SQLite has JSONB")
+def test_an_old_sqlite_has_none(store: Any, place: Place) -> None:
+
+    if place.is_postgresql:
+        store.create_collection("things", jsonb=True)
+        store["things"].put("a", {"n": 1})
+        assert store["things"].find("n", 1)[0].body == {"n": 1}
+        return
+    with pytest.raises(InvalidOption, match=r"jsonb: SQLite \S+ has no JSONB: it takes 3.45 or ne"):
+        store.create_collection("things", jsonb=True)
+    assert not store.collections()
+
+
+@pytest.mark.skipif("COLLECTIONS_STORE_TEST_JSONB" not in os.environ, reason="see conftest.py")
+def test_all_collections_are_kept_so(tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        store["things"].put("a", {"n": 1})
+    with sqlite3.connect(tmp_path / "store.db") as connection:
+        assert connection.execute("SELECT typeof(body) FROM cs_1_things").fetchall() == [("blob",)]
+    connection.close()
+
+
+@pytest.mark.parametrize("jsonb", [1, None, "yes"])
+def test_it_is_a_flag(store: Any, jsonb: Any) -> None:
+    with pytest.raises(InvalidOption, match="jsonb"):
+        store.create_collection("things", jsonb=jsonb)
+
+
+def test_bodies_are_kept_as_jsonb(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    url = f"sqlite:///{path}"
+    subprocess.run([sys.executable, "-c", MAKES, url], env=newer(), check=True)
+    with sqlite3.connect(path) as connection:
+        kinds = {
+            table: {kind for (kind,) in connection.execute(f"SELECT typeof(body) FROM {table}")}
+            for table in ("cs_1_things", "cs_2_others")
+        }
+    connection.close()
+    assert kinds == {"cs_1_things": {"blob"}, "cs_2_others": {"text"}}
+
+
+@pytest.mark.skipif(not OLD, reason="this SQLite has JSONB")
+def test_an_old_sqlite_refuses_to_open_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    subprocess.run([sys.executable, "-c", MAKES, url], env=newer(), check=True)
+    with Store(url) as store:
+        things = store["things"]
+        for asked in (
+            lambda: things.get("a"),
+            lambda: things.put("c", {}),
+            lambda: things.find("n", 3),
+            lambda: things.create_index("m"),
+        ):
+            with pytest.raises(
+                SchemaError, match=r"'things' keeps its bodies as JSONB: SQLite \S+"
+            ):
+                asked()
+        assert store["others"].get("a") == {"n": 1}
+        assert [(each.name, each.count) for each in store.collections()] == [
+            ("others", 1),
+            ("things", 2),
+        ]
+        store.rename("things", "kept")
+        assert store.drop("kept")
+
+
+def test_the_answers_are_the_same(tmp_path: Path) -> None:
+    """Tests of this folder and the next, with all collections in JSONB; `nox -s sqlite` runs many more."""
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
+    chosen = ["-k", "(sqlite or kept_so) and not async and not memory and not same", *SAME]
+    done = subprocess.run(
+        [*command, *chosen],
+        env=newer() | {"COLLECTIONS_STORE_TEST_JSONB": "1"},
+        cwd=TESTS,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
