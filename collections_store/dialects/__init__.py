@@ -156,11 +156,14 @@ class Database(Protocol):
     def can_say(self, condition: Condition) -> bool:
         """Can `BodyMatches` say exactly what a shape means? Else it runs in the matcher."""
 
+    def together(self, conditions: Sequence[Condition]) -> Sequence[Sequence[int]]:
+        """Tell which conditions of an object, by their places, are best said as one `BodyMatches`."""
+
     def count_parameters(self, condition: Condition) -> int:
         """Return how many parameters `BodyMatches` takes for a shape."""
 
-    def parameters(self, condition: Condition) -> Sequence[Any]:
-        """Return these parameters for a condition of that shape."""
+    def binder(self, shape: Condition) -> Callable[[Condition], Sequence[Any]]:
+        """Return what makes these parameters of a condition of that shape."""
 
     @property
     def SORT_PARTS(self) -> Sequence[str]:

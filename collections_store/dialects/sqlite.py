@@ -36,13 +36,14 @@ from ..expressions import (
     TextFits,
     ValueText,
 )
+from ..filter import Condition
 from . import Durability, Function, Isolation, TableVanished, UniqueViolated
 from . import sqlite_arrays as arrays
 from . import sqlite_ordering as ordering
 from .indexed_words import spell
+from .sqlite_filters import binder as binder
 from .sqlite_filters import can_say as can_say
 from .sqlite_filters import count_parameters as count_parameters
-from .sqlite_filters import parameters as parameters
 from .sqlite_filters import path_literal, spelled
 from .sqlite_ordering import INDEXES_NAME_SEQ as INDEXES_NAME_SEQ
 from .sqlite_ordering import SORT_PARTS as SORT_PARTS
@@ -272,6 +273,11 @@ def _array_test(element: ArrayTest, compiler: Any, **kw: Any) -> str:
     seq, *parameters = (compiler.process(clause, **kw) for clause in element.clauses)
     said = ordering.test_of("rank", "value", element.in_words(parameters, ordering.plain_width))
     return f"{seq} IN (SELECT seq FROM {element.physical} WHERE {said})"
+
+
+def together(conditions: Sequence[Condition]) -> Sequence[Sequence[int]]:  # noqa: ARG001
+    """None: each ends where it fails."""
+    return ()
 
 
 def body_type() -> sa.types.TypeEngine[Any]:

@@ -8,7 +8,7 @@ or on T, is found by.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count, islice
 from typing import Any, Final, TypeAlias
 
@@ -58,6 +58,7 @@ MAX_NESTING: Final = 15
 
 _LITERAL: Final = re.compile(r"'(?:[^']|'')*'")
 _NUMBERS: Final = "IN ('integer', 'real')"
+_AS_THEY_ARE: Final[frozenset[Kind]] = frozenset({"null", "number", "string"})
 _SIGNS: Final = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 TYPES: Final = {
     "double": "{T} = 'real'",
@@ -127,9 +128,11 @@ def count_parameters(condition: Condition) -> int:
     return sum(_width(slot.kind) for slot in values_of(condition))
 
 
-def parameters(condition: Condition) -> list[Any]:
-    """Return the parameters of a condition, in the order of its values."""
-    return [bound for value in values_of(condition) for bound in _bound(value)]
+def binder(shape: Condition) -> Callable[[Condition], list[Any]]:
+    """Return what makes the parameters of a condition of that shape, in the order of its values."""
+    if {slot.kind for slot in values_of(shape)} <= _AS_THEY_ARE:
+        return lambda condition: [value.value for value in values_of(condition)]
+    return lambda condition: [bound for value in values_of(condition) for bound in _bound(value)]
 
 
 def spelled(body: str, condition: Condition, words: Iterator[str]) -> str:
@@ -150,7 +153,7 @@ def _width(kind: Kind) -> int:
 
 def _bound(value: Value) -> tuple[Any, ...]:
     match value.kind:
-        case "number" | "string" | "null":
+        case kind if kind in _AS_THEY_ARE:
             return (value.value,)
         case "regex" | "plain regex" | "prefix regex":
             return (value.value.pattern, value.value.flags)
@@ -280,10 +283,12 @@ class _Writer:
 
 def _equals(T: str, V: str, value: Given) -> str:  # noqa: N803
     match value.kind:
-        case "number":
-            return f"({V} = {_word(value)} AND {T} {_NUMBERS})"
-        case "string":
-            return f"({V} = {_word(value)} AND {T} = 'text')"
+        case "number":  # of all others, only true and false equal a number: 1 and 0
+            word = _word(value)
+            return f"({V} = {word} AND ({word} NOT IN (0, 1) OR {T} {_NUMBERS}))"
+        case "string":  # of all others, only arrays and objects equal a text: their own
+            word = _word(value)
+            return f"({V} = {word} AND ({word} NOT GLOB '[[{{]*' OR {T} = 'text'))"
         case "boolean":
             return f"({T} = {_word(value)})"
         case "null":
@@ -312,6 +317,11 @@ def _listed(values: Given) -> str:
 
 def _compares(T: str, V: str, sign: str, value: Given) -> str:  # noqa: N803
     match value.kind:
+        case "number" if (
+            sign == ">="
+        ):  # all texts are above all numbers; true and false are 1 and 0
+            word = _word(value)
+            return f"({V} BETWEEN {word} AND 9e999 AND ({word} > 1 OR {T} {_NUMBERS}))"
         case "number":
             return f"({V} {sign} {_word(value)} AND {T} {_NUMBERS})"
         case "string":

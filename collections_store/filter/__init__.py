@@ -46,7 +46,7 @@ from .conditions import (
 from .nesting import check_nesting
 from .parsing import Parser
 from .printing import to_json
-from .shapes import in_words, shape_of, spelled_out, values_of
+from .shapes import filled, in_words, shape_of, spelled_out, values_of
 from .targets import Target, read_target
 
 EVERYTHING = And(())
@@ -168,6 +168,7 @@ __all__ = [
     "Test",
     "Value",
     "conjuncts",
+    "filled",
     "in_words",
     "prefix_range",
     "read_target",

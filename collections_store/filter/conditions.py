@@ -77,6 +77,8 @@ class Value:
         if type(value) is int and MIN_INTEGER <= value <= MAX_INTEGER:
             return cls("number", str(value), value)  # as below, and far sooner
         text = rules.encode(value)
+        if type(value) is str and "\0" not in value:
+            return cls("string", text, value)
         value = codec.decode(text)
         return cls(_KINDS[type(value)], text, value)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_args
 
 from .. import codec, formula, json_schema
 from ..codec import Codec
@@ -45,9 +45,15 @@ from .targets import read_target
 
 T = TypeVar("T")
 _LOGICAL: Final = frozenset({"$and", "$or", "$nor"})
+_SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+_COMPARISONS: Final = frozenset(get_args(Comparison))
 _LATER: Final = frozenset({"$text", "$where"})
 _TOP: Final = "stands at the top, or in $and, $or, $nor: not in $elemMatch"
 _NOT_THERE: Final = "an element of an array has no {}"
+
+
+class _Unusual(Exception):
+    """It takes care to read this."""
 
 
 class Parser:
@@ -82,6 +88,9 @@ class Parser:
 
     def _entries(self, document: Mapping[Any, Any], place: str) -> Iterator[Condition]:
         for key, value in document.items():
+            if (plain := self._plain(key, value)) is not None:
+                yield plain
+                continue
             if not isinstance(key, str | Path):
                 raise InvalidFilter(repr(key), f"a field is a string, not {type(key).__name__}")
             here = _within(place, str(key))
@@ -91,6 +100,32 @@ class Parser:
                 yield self._expression(value, here)
             elif key != "$comment":
                 yield self._entry(key, value, here)
+
+    def _plain(self, key: Any, value: Any) -> Condition | None:
+        """Read what is asked most in the fewest steps: scalars of a body's fields, equal or compared; None: read
+        it with care.
+        """
+        if type(key) is not str or key.startswith("$"):
+            return None
+        try:
+            if type(value) in _SCALARS:
+                return Field(Path.parse(key), Equals(Value.of(value, self._rules)))
+            if type(value) is dict and value:
+                return _all(list(self._compared(Path.parse(key), value)))
+        except (_Unusual, InvalidBody):
+            pass
+        return None
+
+    def _compared(self, path: Path, operators: dict[Any, Any]) -> Iterator[Condition]:
+        for operator, operand in operators.items():
+            if type(operand) not in _SCALARS or operand is None:
+                raise _Unusual
+            if operator == "$eq":
+                yield Field(path, Equals(Value.of(operand, self._rules)))
+            elif operator in _COMPARISONS:
+                yield Field(path, Compare(operator, Value.of(operand, self._rules)))
+            else:
+                raise _Unusual
 
     def _logical(self, key: str | Path, branches: Any, place: str) -> Condition:
         if not isinstance(branches, list | tuple) or not branches:

@@ -8,7 +8,19 @@ from functools import cache
 from typing import Any, Final, TypeVar, get_args
 
 from ..path import Path
-from .conditions import Compare, Condition, Equals, Field, Given, Kind, Slot, Test, Value
+from .conditions import (
+    And,
+    Compare,
+    Comparison,
+    Condition,
+    Equals,
+    Field,
+    Given,
+    Kind,
+    Slot,
+    Test,
+    Value,
+)
 
 T = TypeVar("T")
 _SLOTS: Final[dict[Kind, Slot]] = {kind: Slot(kind) for kind in get_args(Kind)}
@@ -17,7 +29,27 @@ _LEAVES: Final = frozenset({str, bool, Path})
 
 def shape_of(condition: Condition) -> Condition:
     """Return the condition with slots in the place of its values."""
+    kind = type(condition)
+    if kind is And:
+        return And(tuple([shape_of(each) for each in condition.conditions]))  # type: ignore[union-attr]
+    if kind is Field:
+        asked: Any = condition
+        test = asked.test
+        if type(test) is Equals:  # most are
+            return Field(asked.path, _equals(test.value.kind))
+        if type(test) is Compare:
+            return Field(asked.path, _compares(test.operator, test.value.kind))
     return _mapped(condition, _slot)
+
+
+@cache
+def _equals(kind: Kind) -> Equals:
+    return Equals(_SLOTS[kind])
+
+
+@cache
+def _compares(operator: Comparison, kind: Kind) -> Compare:
+    return Compare(operator, _SLOTS[kind])
 
 
 def _slot(given: Given) -> Slot:
@@ -34,8 +66,15 @@ def spelled_out(test: Test, words: Callable[[Any], tuple[str, ...]]) -> Test:
     return _mapped(test, lambda given: Slot(given.kind, words(given)))
 
 
+def filled(shape: Condition, value: Callable[[Slot], Value]) -> Condition:
+    """Return a condition of a shape; `value` is asked for its values in the order of `values_of`."""
+    return _mapped(shape, lambda given: value(Slot(given.kind)))
+
+
 def values_of(condition: Condition | Test) -> list[Any]:
     """Return the values of a condition, or the slots of a shape, always in the same order."""
+    if type(condition) is And:
+        return [value for each in condition.conditions for value in values_of(each)]
     test = condition.test if type(condition) is Field else condition
     if type(test) is Equals or type(test) is Compare:
         return [test.value]  # most are
@@ -44,7 +83,7 @@ def values_of(condition: Condition | Test) -> list[Any]:
     return found
 
 
-def _mapped(node: T, change: Callable[[Given], Slot]) -> T:
+def _mapped(node: T, change: Callable[[Given], Given]) -> T:
     kind: Any = type(node)
     if kind is Value or kind is Slot:
         return change(node)  # type: ignore[arg-type, return-value]

@@ -123,6 +123,7 @@ class Conditions:
         where = self._where(
             shape,
             lambda c, n: (c in spoken and self._plainly(c, n, indexed)) or self._say_exactly(c, n),
+            spoken,
         )
         ways = (way for each in spoken for keys in keys_of(each) for way in ways_to(keys))
         return replace(where, ways=frozenset(ways), pinned=frozenset(self._pinned(spoken)))
@@ -142,23 +143,45 @@ class Conditions:
         return self._where(
             shape,
             lambda c, n: self._either(c, n, indexed) if c in spoken else self._say_exactly(c, n),
+            spoken,
         )
 
-    def _where(self, shape: Condition, say: Callable[[Condition, str], Said | None]) -> Where:
-        asked, binds, residual = [], [], []
-        for place, condition in enumerate(conjuncts(shape)):
-            said = say(condition, f"p{place}") if place < MAX_CONDITIONS else None
+    def _where(
+        self,
+        shape: Condition,
+        say: Callable[[Condition, str], Said | None],
+        spoken: Sequence[Condition] = (),
+    ) -> Where:
+        """Say each condition, those that are not `spoken` in an index's words several at once."""
+        asked, binds = [], []
+        residual: list[int] = []
+        every = conjuncts(shape)[:MAX_CONDITIONS]
+        for places in self._together(every, spoken):
+            place, *others = places
+            condition = And(tuple(every[n] for n in places)) if others else every[place]
+            said = say(condition, f"p{place}")
             if said is None:
-                residual.append(place)
+                residual.extend(places)
             else:
                 asked.append(said[0])
-                binds.append((place, said[1]))
+                binds.append((places, said[1]))
+        residual.extend(range(len(every), len(conjuncts(shape))))
 
         def bind(condition: Condition) -> dict[str, Any]:
             every = conjuncts(condition)
-            return {k: v for place, bound in binds for k, v in bound(every[place]).items()}
+            return {k: v for n, bound in binds for k, v in bound(_at(every, n)).items()}
 
-        return Where(is_live(self.table), tuple(asked), bind, tuple(residual))
+        return Where(is_live(self.table), tuple(asked), bind, tuple(sorted(residual)))
+
+    def _together(
+        self, every: Sequence[Condition], spoken: Sequence[Condition]
+    ) -> list[tuple[int, ...]]:
+        """Return the places of the conditions, in order, those together that are best said as one."""
+        free = [n for n, each in enumerate(every) if each not in spoken]
+        groups = self.database.together([every[n] for n in free])
+        joined = [tuple(free[n] for n in group) for group in groups]
+        taken = {n for group in joined for n in group}
+        return sorted([*joined, *((n,) for n in range(len(every)) if n not in taken)])
 
     def _say_exactly(self, condition: Condition, name: str) -> Said | None:
         said = self._say(condition, name, MAX_MIXED)
@@ -235,7 +258,7 @@ class Conditions:
             names = [f"{name}_{n}" for n in range(self.database.count_parameters(condition))]
             parameters = [sa.bindparam(each, type_=sa.types.NULLTYPE) for each in names]
             clause = BodyMatches(self.table.c.body, condition, parameters)
-            make = self.database.parameters
+            make = self.database.binder(condition)
             return clause, lambda actual: dict(zip(names, make(actual), strict=True))
         match condition:
             case And(conditions) | Or(conditions) if depth and 0 < len(conditions) < MAX_CONDITIONS:
@@ -287,6 +310,13 @@ class Conditions:
     def _listed(self, name: str) -> Bind:
         make = self.database.list_parameter
         return lambda condition: {name: make(values_of(condition)[0].value)}
+
+
+def _at(every: Sequence[Condition], places: tuple[int, ...]) -> Condition:
+    """Return the condition at a place, or all of those at several."""
+    if len(places) == 1:
+        return every[places[0]]
+    return And(tuple([every[n] for n in places]))
 
 
 _COMPARED: Final[Mapping[str, Callable[[Any, Any], sa.ColumnElement[bool]]]] = {
