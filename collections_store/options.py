@@ -37,6 +37,7 @@ class Options:
     schema: str | None = None
     upgrade: Upgrade | None = None
     sweep_interval: float | None = None
+    page_cache: int | None = None
 
     def __post_init__(self) -> None:
         if self.pool_size is not None:
@@ -44,6 +45,8 @@ class Options:
         _seconds("busy_timeout", self.busy_timeout)
         if self.sweep_interval is not None:
             _seconds("sweep_interval", self.sweep_interval)
+        if self.page_cache is not None:
+            _positive("page_cache", self.page_cache, int)
         _positive("max_body", self.max_body, int)
         _one_of("durability", self.durability, get_args(Durability))
         _one_of("nul", self.nul, get_args(Nul))
@@ -64,6 +67,8 @@ class Options:
         """Refuse what the database does not have."""
         if self.schema is not None and not database.HAS_SCHEMAS:
             raise InvalidOption("schema", f"{database.NAME} has no schemas: use a prefix")
+        if self.page_cache is not None and not database.HAS_PAGE_CACHE:
+            raise InvalidOption("page_cache", f"the server of {database.NAME} has its own")
 
     def upgrades(self, database: Database) -> bool:
         """Is an older database upgraded when it is opened?"""

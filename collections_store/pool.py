@@ -85,7 +85,9 @@ def open_driver_lease(
         driver = connection.connection.driver_connection
         add_functions(driver, database)
         ours = DriverConnection(driver, catalogue)
-        for words in database.settings(busy_timeout=patience, durability=options.durability):
+        for words in database.settings(
+            busy_timeout=patience, durability=options.durability, page_cache=options.page_cache
+        ):
             ours.say(words)
     except database.errors() as error:
         raise database.translate(error) from error

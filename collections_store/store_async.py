@@ -75,6 +75,7 @@ class AsyncStore(AsyncCollections):
         schema: str | None = None,
         upgrade: Upgrade | None = None,
         sweep_interval: float | None = None,
+        page_cache: int | None = None,
     ) -> None:
         self._store = Store(
             url,
@@ -89,6 +90,7 @@ class AsyncStore(AsyncCollections):
             schema=schema,
             upgrade=upgrade,
             sweep_interval=sweep_interval,
+            page_cache=page_cache,
         )
         self._codec = self._store._codec
         self._bell = self._store._bell

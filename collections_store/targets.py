@@ -26,6 +26,8 @@ def check_engine(engine: sa.Engine, options: Options, database: Database) -> Non
         raise InvalidOption("pool_size", "the engine that was given has a pool of its own")
     if options.durability != "full":
         raise InvalidOption("durability", "the engine that was given has settings of its own")
+    if options.page_cache is not None:
+        raise InvalidOption("page_cache", "the engine that was given has settings of its own")
     if database.is_private(engine.url) and not isinstance(engine.pool, sa.StaticPool):
         raise InvalidOption(
             "engine", "each of its connections is a database of its own: use poolclass=StaticPool"

@@ -98,7 +98,13 @@ class Database(Protocol):
     def is_private(self, url: sa.URL) -> bool:
         """Does the database live in its one connection only?"""
 
-    def settings(self, *, busy_timeout: float, durability: Durability) -> Sequence[str]:
+    @property
+    def HAS_PAGE_CACHE(self) -> bool:
+        """Does a connection keep pages of the database?"""
+
+    def settings(
+        self, *, busy_timeout: float, durability: Durability, page_cache: int | None
+    ) -> Sequence[str]:
         """Return the statements that prepare a new connection."""
 
     def persistent_settings(self) -> Sequence[str]:

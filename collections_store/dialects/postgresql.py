@@ -63,6 +63,7 @@ UNITES_IN_ORDER: Final = False
 """It may read both parts at the same time."""
 TAKES_LISTS: Final = True
 HAS_SCHEMAS: Final = True
+HAS_PAGE_CACHE: Final = False
 UPGRADES_ITSELF: Final = False
 POOL_SIZE: Final = 10
 INDEXES_ARRAYS: Final = False
@@ -103,7 +104,12 @@ def engine_arguments(*, busy_timeout: float) -> dict[str, Any]:  # noqa: ARG001
     return {"isolation_level": "AUTOCOMMIT", "poolclass": NullPool}
 
 
-def settings(*, busy_timeout: float, durability: Durability) -> Sequence[str]:
+def settings(
+    *,
+    busy_timeout: float,
+    durability: Durability,
+    page_cache: int | None,  # noqa: ARG001
+) -> Sequence[str]:
     """`full` waits for the server's disk at least; `normal` does not."""
     lock = f"SET lock_timeout = {int(busy_timeout * 1000)}"
     if durability == "normal":

@@ -68,6 +68,7 @@ UNITES_IN_ORDER: Final = True
 TAKES_LISTS: Final = False
 COUNTS_IN_INDEX: Final = True
 HAS_SCHEMAS: Final = False
+HAS_PAGE_CACHE: Final = True
 UPGRADES_ITSELF: Final = True
 POOL_SIZE: Final = 4
 INDEXES_ARRAYS: Final = True
@@ -108,9 +109,13 @@ def engine_arguments(*, busy_timeout: float) -> dict[str, Any]:
     return {"connect_args": connect, "poolclass": NullPool}
 
 
-def settings(*, busy_timeout: float, durability: Durability) -> Sequence[str]:
+def settings(
+    *, busy_timeout: float, durability: Durability, page_cache: int | None
+) -> Sequence[str]:
     """FULL: what was acknowledged survives a power cut. NORMAL: it may lose the last moments."""
+    cache = () if page_cache is None else (f"PRAGMA cache_size = -{-(-page_cache // 1024)}",)
     return (
+        *cache,
         f"PRAGMA busy_timeout = {int(min(busy_timeout, BUSY_SLICE) * 1000)}",
         f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}",
     )

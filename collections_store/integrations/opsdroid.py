@@ -32,6 +32,7 @@ _STORE_SCHEMA: Final[dict[str, Any]] = {
     "schema": str,
     "upgrade": str,
     "sweep_interval": Real,
+    "page_cache": int,
 }
 CONFIG_SCHEMA: Final[dict[str, Any]] = {"url": str, "namespace": str, **_STORE_SCHEMA}
 """What opsdroid checks the types of before it makes the database."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ WIDTH, LEFT, RIGHT, BAR, GAP = 760, 300, 90, 16, 6
 COLOURS = {"floor": "#9e9e9e", "ours": "#00897b"}
 OTHERS = "#c58a3a"
 FONT = 'font-family="sans-serif" font-size="12"'
+_LINES = ("#00897b", "#c58a3a", "#5c6bc0", "#d81b60", "#616161")
+_SIZE = re.compile(r"(?P<verb>.+): (?P<size>[\d,]+) \(floor: (?P<floor>[\d,]+)\)")
 BEGIN, END = "<!-- measured -->", "<!-- end -->"
 
 
@@ -24,7 +27,8 @@ def write(folder: Path, results: Sequence[Result]) -> None:
     for group in groups:
         some = [each for each in results if each.group == group and each.floor]
         if some:
-            (folder / f"{file_name(group)}.svg").write_text(bars(group, some), encoding="utf-8")
+            picture = curves(group, some) if sizes_of(some) else bars(group, some)
+            (folder / f"{file_name(group)}.svg").write_text(picture, encoding="utf-8")
     page = folder.with_suffix(".md")
     if page.exists():
         text = page.read_text(encoding="utf-8")
@@ -91,6 +95,53 @@ def bars(title: str, results: Sequence[Result]) -> str:
         f'<line x1="{one:.1f}" x2="{one:.1f}" y1="30" y2="{height - 18}" {dashes}/>',
         _text(one, height - 5, "the floor", 'text-anchor="middle" fill="#616161"'),
     ]
+    return _svg(height, lines)
+
+
+def sizes_of(results: Sequence[Result]) -> dict[str, dict[int, float]]:
+    """Return the ratios by verb and size, of results that name a size and that of the floor."""
+    found: dict[str, dict[int, float]] = {}
+    for each in results:
+        if (read := _SIZE.fullmatch(each.what)) is not None:
+            size, low = (int(read[name].replace(",", "")) for name in ("size", "floor"))
+            found.setdefault(read["verb"], {low: 1.0})[size] = each.ratio
+    return found
+
+
+def curves(title: str, results: Sequence[Result]) -> str:
+    """Return a curve for each verb: how many times as long it takes as on the floor's size, by size."""
+    sizes = sizes_of(results)
+    every = sorted({size for ratios in sizes.values() for size in ratios})
+    top = max(2.0, *(ratio for ratios in sizes.values() for ratio in ratios.values()))
+    height, left, bottom = 300, 60, 250
+    room = (WIDTH - left - 250) / max(math.log10(every[-1] / every[0]), 1)
+
+    def at(size: int, ratio: float) -> tuple[float, float]:
+        x = left + room * math.log10(size / every[0])
+        return x, bottom - (bottom - 40) * ratio / top
+
+    heading = f"{title}: times what it takes on another size (flat is best)"
+    lines = [
+        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
+        _text(10, 20, heading, 'font-size="14" fill="#212121"'),
+    ]
+    for ratio in (0.0, 0.5, 1.0, 1.5, 2.0, *range(3, int(top) + 1)):
+        (x, y), (end, _) = at(every[0], ratio), at(every[-1], ratio)
+        lines.append(
+            f'<line x1="{x:.1f}" x2="{end:.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="#e0e0e0"/>'
+        )
+        lines.append(_text(x - 8, y + 4, f"{ratio:g}", 'text-anchor="end" fill="#616161"'))
+    for size in every:
+        x, _ = at(size, 0)
+        lines.append(_text(x, bottom + 18, f"{size:,}", 'text-anchor="middle" fill="#616161"'))
+    for number, (verb, ratios) in enumerate(sizes.items()):
+        colour = _LINES[number % len(_LINES)]
+        points = [at(size, ratio) for size, ratio in sorted(ratios.items())]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        lines.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        lines += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
+        y = 50 + 18 * number
+        lines.append(_text(WIDTH - 235, y, verb, f'fill="{colour}"'))
     return _svg(height, lines)
 
 

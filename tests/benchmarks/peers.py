@@ -36,6 +36,29 @@ class DiskCache:
         self._cache.close()
 
 
+class SQLAlchemyAsyncio:
+    """SQLAlchemy's asyncio extension on a pool of 10, as its documentation has it: the table as a Core table."""
+
+    def __init__(self, url: str, schema: str | None, table: str) -> None:
+        import sqlalchemy as sa
+        from sqlalchemy.dialects.postgresql import JSONB
+        from sqlalchemy.ext.asyncio import create_async_engine
+
+        wanted = sa.make_url(url).set(drivername="postgresql+psycopg")
+        self._engine = create_async_engine(
+            wanted, pool_size=10, max_overflow=0, json_deserializer=orjson.loads
+        )
+        kept = sa.table(table, sa.column("id", sa.Text), sa.column("body", JSONB), schema=schema)
+        self._get = sa.select(kept.c.body).where(kept.c.id == sa.bindparam("id"))
+
+    async def get(self, id: str) -> Any:
+        async with self._engine.connect() as connection:
+            return (await connection.execute(self._get, {"id": id})).scalar_one()
+
+    async def aclose(self) -> None:
+        await self._engine.dispose()
+
+
 class LangGraph:
     """LangGraph's SqliteStore."""
 

@@ -1,14 +1,21 @@
 """Filters: what it costs to translate and run one, and a scan without an index."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
+import newer_sqlite
 import pytest
 from benchmarks.fixtures import Bed, bed, kept, one_core, table
 from benchmarks.floors import floor_of, numbered
-from benchmarks.measuring import Table, again, documents
+from benchmarks.measuring import Result, Table, again, documents
 
 __all__ = ["bed", "kept", "one_core", "table"]
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
+TESTS = Path(__file__).parents[1]
 KEPT, SCANNED = 10_000, 100_000
 FIVE = {
     "bucket": 77,
@@ -56,6 +63,19 @@ def test_five_conditions(bed: Bed, table: Table) -> None:
             again(low, 30), {"ours": again(lambda: things.find(FIVE), 30)}, per=30, reach="≤ 2",
         )  # fmt: skip
         floor.close()
+
+
+def test_jsonb(table: Table, tmp_path: Path) -> None:
+    env = newer_sqlite.environment(PYTHONPATH=os.pathsep.join([str(TESTS.parent), str(TESTS)]))
+    if env is None:
+        pytest.skip("there is no SQLite of 3.45 or newer here")
+    command = [sys.executable, "-m", "benchmarks.jsonb", f"sqlite:///{tmp_path / 'store.db'}"]
+    done = subprocess.run(command, env=env, capture_output=True, encoding="utf-8", check=True)
+    version, found = json.loads(done.stdout)
+    for what, low, own, ratio in found:
+        reach = "≤ 0.5 (twice as fast)" if what == "scan for a number" else ""
+        named = f"{what} (floor: ours, bodies as text)"
+        table.add(Result(f"SQLite {version}, JSONB", named, "ours", low, own, ratio, reach))
 
 
 def test_a_scan(bed: Bed, table: Table) -> None:
