@@ -42,10 +42,12 @@ class Batch:
     """Some objects in natural order, and the place after which the next batch begins; `after` is
     None when there is none. `characters` of JSON were read for it. Where nothing is to be decided,
     bodies are made of their texts one by one, as the objects are asked for: who lets go of one before he takes
-    the next gets them several times as fast.
+    the next gets them several times as fast. `objects` have their places, `documents` are the same without:
+    one of the two is for use.
     """
 
     objects: Iterable[Placed]
+    documents: Iterable[Document]
     after: int | None
     characters: int = 0
 
@@ -71,15 +73,15 @@ class ReadBatch:
         characters = sum([len(row[2]) for row in rows])
         objects: Iterable[Placed] = map(as_placed, rows)
         if not query.residual and self.projection is None:
-            return Batch(objects, after, characters)
+            return Batch(objects, map(as_read, rows), after, characters)
         if query.residual:
             rest, ordered = query.rest(self.filter), connection.database.ORDERED_KEYS
             objects = (each for each in objects if matches(rest, each[1], ordered=ordered))
-        chosen = projected(connection, objects, self.projection, self.filter)
-        return Batch(tuple(chosen), after, characters)
+        chosen = tuple(projected(connection, objects, self.projection, self.filter))
+        return Batch(chosen, [document for _, document in chosen], after, characters)
 
     def nothing(self) -> Batch:
-        return Batch((), None)
+        return Batch((), (), None)
 
 
 class Reading:
@@ -99,13 +101,13 @@ class Reading:
         where = (self._collection, self._filter)
         return ReadBatch(*where, self._after, self._limit, self._projection)
 
-    def took(self, batch: Batch) -> Iterator[Document]:
+    def took(self, batch: Batch) -> Iterable[Document]:
         """Go on after `batch`."""
         self._after = batch.after
         if batch.characters:
             wanted = BATCH_CHARACTERS * self._limit // batch.characters
             self._limit = max(1, min(wanted, 2 * self._limit, MAX_BATCH))
-        return (document for _, document in batch.objects)
+        return batch.documents
 
 
 def held(
@@ -181,7 +183,13 @@ def rows_of(
     return [row[1:] for row in rows if row[1] is not None]
 
 
-def as_placed(row: Any) -> Placed:
+def as_read(row: Any) -> Document:
     """Return the object of a row of `Statements.select`."""
+    _, id, body, version, created, updated, expires = row
+    return made(id, codec.decode(body), version, created, updated, expires)
+
+
+def as_placed(row: Any) -> Placed:
+    """Return the object of such a row, and its place."""
     seq, id, body, version, created, updated, expires = row
     return seq, made(id, codec.decode(body), version, created, updated, expires)
