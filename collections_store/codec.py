@@ -54,8 +54,8 @@ class Codec:
 
     def encode(self, body: Any) -> str:
         """Return the body's text; raises `InvalidBody`."""
-        text = _encode_plain(body) if _is_plain(body) else None
-        if text is None or _NUL in text:
+        text = _encode_plain(body)
+        if text is None or not _is_plain(body) or _NUL in text:
             text = orjson.dumps(self._careful(body, (), 0))
         if len(text) > self.max_bytes:
             raise InvalidBody(

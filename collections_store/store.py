@@ -88,8 +88,8 @@ class Store(Collections):
       "manual" raises `SchemaOutdated`, the default on PostgreSQL.
     * `sweep_interval`: seconds after which a thread of the store's purges, again and again, what has
       expired in any collection, and changes that are kept no longer; None: `purge_expired` does.
-    * `page_cache`: bytes of a large SQLite file that each connection keeps in memory; None: SQLite's
-      own 2 MiB. See "How fast it is" for when that helps. PostgreSQL's server has its own. Not with `engine`.
+    * `page_cache`: bytes of an SQLite file that each connection keeps in memory at most; 16 MiB.
+      PostgreSQL's server has its own. Not with `engine`.
 
     Raises `InvalidUrl`, `InvalidOption` and `MissingExtra` at once; `DatabaseUnavailable`,
     `SchemaOutdated` and `SchemaTooNew` on first use.

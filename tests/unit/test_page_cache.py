@@ -23,7 +23,7 @@ class Asked:
         return None
 
 
-@pytest.mark.parametrize(("given", "said"), [(64 * 2**20, -65536), (1, -1), (None, -2000)])
+@pytest.mark.parametrize(("given", "said"), [(64 * 2**20, -65536), (1, -1), (None, -16384)])
 def test_each_connection_is_told(tmp_path: Path, given: int | None, said: int) -> None:
     with Store(f"sqlite:///{tmp_path / 'store.db'}", page_cache=given) as store:
         store["things"].put("a", 1)
