@@ -376,7 +376,7 @@ def test_find_sorts(talks: Any, dialogues: list[Dialogue]) -> None:
 
 
 @new_verbs
-@pytest.mark.parametrize("limit", [1000, 50, 7])
+@pytest.mark.parametrize("limit", [1000, 50, 29])
 def test_pages(limit: int, talks: Any, dialogues: list[Dialogue]) -> None:
     expected = sorted_ids(dialogues)
     order = [("services", 1), ("dialogue_id", -1)]
