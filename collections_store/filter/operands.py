@@ -20,6 +20,8 @@ _TYPES: Final[dict[str | int, TypeName | None]] = {
     ),
 }  # fmt: skip
 
+_BITS: Final[Mapping[str, BitsOperator]] = {name: name for name in get_args(BitsOperator)}
+
 
 def regex(operand: Any, siblings: Mapping[str, Any], place: str) -> re.Pattern[str]:
     """Read `$regex` and its sibling `$options`; raises `InvalidFilter`."""
@@ -101,14 +103,14 @@ def _bits(operator: str, operand: Any, place: str) -> Test:
         if number is None or not 0 <= number < 2**63:
             raise InvalidFilter(place, "needs a mask from 0 to 2**63 - 1, or a list of positions")
         mask = number
-    return Bits(_bits_operator(operator), Value.of(mask))
+    return Bits(_BITS[operator], Value.of(mask))
 
 
 READERS: Final[Mapping[str, Callable[[str, Any, str], Test]]] = {
     "$size": _size,
     "$mod": _modulo,
     "$type": _types,
-    **dict.fromkeys(get_args(BitsOperator), _bits),
+    **dict.fromkeys(_BITS, _bits),
 }
 """What reads the operand of an operator, for those that need no more than their operand."""
 
@@ -123,7 +125,3 @@ def _truncated(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if -(2**63) <= value < 2**63 else None
-
-
-def _bits_operator(name: str) -> BitsOperator:
-    return name  # type: ignore[return-value]

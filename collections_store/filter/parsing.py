@@ -46,7 +46,8 @@ from .targets import read_target
 T = TypeVar("T")
 _LOGICAL: Final = frozenset({"$and", "$or", "$nor"})
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
-_COMPARISONS: Final = frozenset(get_args(Comparison))
+_COMPARISONS: Final[Mapping[str, Comparison]] = {name: name for name in get_args(Comparison)}
+"""Of a text that only equals an operator, as a member of an enumeration does, the operator."""
 _LATER: Final = frozenset({"$text", "$where"})
 _TOP: Final = "stands at the top, or in $and, $or, $nor: not in $elemMatch"
 _NOT_THERE: Final = "an element of an array has no {}"
@@ -123,7 +124,7 @@ class Parser:
             if operator == "$eq":
                 yield Field(path, Equals(Value.of(operand, self._rules)))
             elif operator in _COMPARISONS:
-                yield Field(path, Compare(operator, Value.of(operand, self._rules)))
+                yield Field(path, Compare(_COMPARISONS[operator], Value.of(operand, self._rules)))
             else:
                 raise _Unusual
 
@@ -223,7 +224,7 @@ class Parser:
             case "$eq":
                 return self._equal(operand, place)
             case "$gt" | "$gte" | "$lt" | "$lte":
-                return self._compare(operator, operand, place)
+                return self._compare(_COMPARISONS[operator], operand, place)
             case "$in":
                 return self._one_of(operand, place)
             case "$regex":

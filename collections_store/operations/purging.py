@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ..collection_options import CollectionOptions
 from ..frozen import frozen
 from ..schema import now
+from .locking import jsonb_problem
 from .recording import beyond, prune
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ class HasPrunable:
 
 @frozen
 class ListPurgeable:
-    """Name the collections in which something has expired, or changes are to be deleted."""
+    """Name the collections in which something has expired, or changes are to be deleted; of those that the
+    database cannot read, none.
+    """
 
     WRITES: ClassVar = False
     SINGLE: ClassVar = False
@@ -59,6 +62,9 @@ class ListPurgeable:
 
 
 def _is_purgeable(connection: Connection, table: str, text: str) -> bool:
-    statements = connection.store.documents(table, CollectionOptions.from_text(text))
+    options = CollectionOptions.from_text(text)
+    if options.jsonb and jsonb_problem(connection):
+        return False
+    statements = connection.store.documents(table, options)
     [(some,)] = connection.rows(statements.by_id.has_expired, {"now": now()})
     return bool(some) or (statements.feed is not None and beyond(connection, statements.feed) > 0)

@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,15 @@ with Store(sys.argv[1]) as store:
     assert [each.id for each in things.find("n", 3.5)] == ["b"]
     assert things.get("b") == {"n": [2, 3.5, 1e16]}
     assert things.document("a").body == {"n": 3, "text": "é\\\\u0007", "m": True}
+"""
+EXPIRES = """
+import sys
+from collections_store import Store
+
+with Store(sys.argv[1]) as store:
+    store.create_collection("kept", jsonb=True).put("a", {}, ttl=0.001)
+    store["zoo"].put_many({"a": {}, "b": {}})
+    store["zoo"].touch("a", 0.001)
 """
 
 
@@ -111,6 +121,24 @@ def test_an_old_sqlite_refuses_to_open_it(tmp_path: Path) -> None:
         ]
         store.rename("things", "kept")
         assert store.drop("kept")
+
+
+@pytest.mark.skipif(not OLD, reason="this SQLite has JSONB")
+def test_an_old_sqlite_purges_the_others(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    subprocess.run([sys.executable, "-c", EXPIRES, url], env=newer(), check=True)
+    with (
+        Store(url, sweep_interval=0.01) as store,
+        sqlite3.connect(tmp_path / "store.db") as connection,
+    ):
+        assert store["zoo"].exists("b")
+        counted = "SELECT count(*) FROM cs_2_zoo"
+        give_up = time.monotonic() + 30
+        while connection.execute(counted).fetchone() != (1,) and time.monotonic() < give_up:
+            time.sleep(0.01)
+        assert connection.execute(counted).fetchone() == (1,)
+        assert connection.execute("SELECT count(*) FROM cs_1_kept").fetchone() == (1,)
+    connection.close()
 
 
 def test_the_answers_are_the_same(tmp_path: Path) -> None:

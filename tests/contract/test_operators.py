@@ -1,5 +1,6 @@
 """MongoDB's operators, with the same answers on every backend, in both colours."""
 
+import enum
 import pickle
 import re
 from datetime import UTC, datetime, timedelta
@@ -428,3 +429,24 @@ def test_values_of_another_type_are_never_compared(things: Any, value: Any) -> N
         assert [each.body for each in things.find(asked)] == expected
     found = things.find({"tags": {"$elemMatch": {"$regex": "^x(?=)", "$gte": "x"}}})
     assert [each.body for each in found] == [{"tags": ["x"]}]
+
+
+class Operator(enum.StrEnum):
+    GT = "$gt"
+    LTE = "$lte"
+    ALL_SET = "$bitsAllSet"
+
+
+def test_operators_may_be_texts_of_other_classes(store: Any) -> None:
+    things = store["things"]
+    things.put("a", {"n": 5, "l": [5]})
+    for asked in (
+        {"n": {Operator.GT: 1}},
+        {"n": {"$gt": 1}},
+        {"l": {"$elemMatch": {Operator.GT: 1, Operator.LTE: 5}}},
+        {"n": {"$not": {Operator.GT: 5}}},
+        {"n": {Operator.ALL_SET: 5}},
+        {"n": {"$in": [5, 6], Operator.LTE: 5}},
+        {"n": {"$lte": 5, "$bitsAllSet": 5}},
+    ):
+        assert [each.id for each in things.find(asked)] == ["a"], asked
