@@ -9,7 +9,7 @@
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .change import Change
@@ -253,13 +253,18 @@ _ROOMS = {
 }
 """Where each name lives; a room is entered when one of its names is first asked for."""
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}
+_DOORS = {*_ROOMS, "dialogues", "memory"}
+"""Modules that are there after `import collections_store`, as `collections_store.errors` is."""
 
+if not TYPE_CHECKING:  # a type checker that saw this would take any misspelled name
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    return found
+    def __getattr__(name: str) -> object:
+        if name in _DOORS:
+            return import_module(f"{__name__}.{name}")
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return found
 
 
 def __dir__() -> list[str]:

@@ -1,9 +1,12 @@
 """The front door: what is public, documented, and equal in both colours."""
 
+import ast
 import inspect
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,13 +84,64 @@ def test_the_front_door_is_sorted_and_explicit(door: Any) -> None:
         if not name.startswith("_") and not inspect.ismodule(value)
     }
     assert sorted(door.__all__) == door.__all__
-    assert public - {"TYPE_CHECKING", "Any", "import_module"} == set(door.__all__)
+    assert public - {"TYPE_CHECKING", "import_module"} == set(door.__all__)
 
 
 def test_a_name_that_is_not_there() -> None:
     assert set(collections_store.__all__) <= set(dir(collections_store))
     with pytest.raises(AttributeError, match=r"module 'collections_store' has no attribute 'Shop'"):
         getattr(collections_store, "Shop")  # noqa: B009
+
+
+def test_what_comes_when_it_is_asked_for_is_what_a_type_checker_sees() -> None:
+    tree = ast.parse(inspect.getsource(collections_store))
+    [checked] = [
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ]
+    seen = {
+        alias.name: node.module
+        for node in checked.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == collections_store._HOMES
+    assert sorted(seen) == collections_store.__all__
+
+
+MISSPELLED = """
+import collections_store
+from collections_store import Document, Store, Stroe
+collections_store.Shop
+collections_store.errors.DuplicateKey
+"""
+
+
+def test_a_type_checker_sees_a_misspelled_name(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(MISSPELLED)
+    options = ["--follow-imports=silent", f"--cache-dir={tmp_path}", "--config-file=", "--strict"]
+    root = str(Path(collections_store.__path__[0]).parent)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, str(program)],
+        env=os.environ | {"MYPYPATH": root},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    found = [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line]
+    assert found == ["3", "4"], done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("room", ["errors", "dialogues", "memory"])
+def test_the_doors_are_open_without_an_import_of_their_own(room: str) -> None:
+    """In a process of its own, where nobody has been there before."""
+    script = f"import collections_store; print(collections_store.{room}.__name__)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, encoding="utf-8", check=True
+    )
+    assert done.stdout.strip() == f"collections_store.{room}"
 
 
 ENTERED = """
