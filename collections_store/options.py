@@ -101,7 +101,8 @@ def safe_url(url: sa.URL) -> str:
 
 def _positive(option: str, value: Any, types: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, types) or not value > 0:
-        raise InvalidOption(option, f"{value!r} is not a number above 0")
+        kind = "whole number" if types is int else "number"
+        raise InvalidOption(option, f"{value!r} is not a {kind} above 0")
 
 
 def _seconds(option: str, value: Any) -> None:

@@ -23,7 +23,10 @@ class Asked:
         return None
 
 
-@pytest.mark.parametrize(("given", "said"), [(64 * 2**20, -65536), (1, -1), (None, -16384)])
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [(64 * 2**20, -65536), (1, -1), (None, -16384), (2**42, 1 - 2**31), (10**30, 1 - 2**31)],
+)
 def test_each_connection_is_told(tmp_path: Path, given: int | None, said: int) -> None:
     with Store(f"sqlite:///{tmp_path / 'store.db'}", page_cache=given) as store:
         store["things"].put("a", 1)
@@ -33,7 +36,7 @@ def test_each_connection_is_told(tmp_path: Path, given: int | None, said: int) -
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "64"])
 @pytest.mark.parametrize("kind", [Store, AsyncStore])
 def test_what_is_no_number_of_bytes(kind: Any, value: Any) -> None:
-    with pytest.raises(InvalidOption, match="page_cache"):
+    with pytest.raises(InvalidOption, match="page_cache: .* is not a whole number above 0"):
         kind("sqlite://", page_cache=value)
 
 
