@@ -163,7 +163,9 @@ def test_connections_that_were_lost(postgres_place: Place) -> None:
         end_all(name)
         assert things.get("a") == 1
         end_all(name)
-        with pytest.raises(DatabaseError, match=r"whether \w+\(collection='things', .*\) took place is not") as caught:
+        with pytest.raises(
+            DatabaseError, match=r"whether \w+\(collection='things', .*\) took place is not"
+        ) as caught:
             things.put("a", 2)
         assert isinstance(caught.value, ConnectionError)
         assert things.put("a", 3) in {2, 3}
