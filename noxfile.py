@@ -57,9 +57,10 @@ def bench(session: nox.Session) -> None:
 
 @nox.session(python=OLDEST)
 def sqlite(session: nox.Session) -> None:
-    """The tests on SQLite, on a newer one than Python's own: bodies as text, and as JSONB."""
+    """Contract and property tests on a newer SQLite than Python's own: bodies as text, and as JSONB."""
     _install(session)
-    newer = ("python", "tests/newer_sqlite.py", "-m", "pytest", "-k", "sqlite", *session.posargs)
+    chosen = ("-k", "sqlite", "tests/contract", "tests/property", *session.posargs)
+    newer = ("python", "tests/newer_sqlite.py", "-m", "pytest", *chosen)
     session.run(*newer)
     session.run(*newer, env={"COLLECTIONS_STORE_TEST_JSONB": "1"})
 

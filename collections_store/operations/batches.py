@@ -38,11 +38,11 @@ class PutBatch:
     """Write objects with different ids, in their order; `strict` raises what is refused."""
 
     collection: str
-    given: tuple[Given, ...]
+    given: tuple[Given, ...] = field(repr=False)
     mode: Mode = "replace"
     ttl: int | None = None
     strict: bool = False
-    _written: dict[str, str] = field(default_factory=dict)
+    _written: dict[str, str] = field(default_factory=dict, repr=False)
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
 
@@ -208,7 +208,7 @@ class PutListed:
     gives the versions, or None where what has expired is in the way.
     """
 
-    puts: tuple[Put, ...]
+    puts: tuple[Put, ...] = field(repr=False)
     WRITES: ClassVar = True
     SINGLE: ClassVar = True
 

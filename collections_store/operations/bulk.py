@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from ..dialects import UniqueViolated
@@ -26,7 +27,7 @@ class BulkBatch:
     """Do several operations on a collection; `ordered`: the first one that is refused is the last."""
 
     collection: str
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...] = field(repr=False)
     ordered: bool = True
     strict: bool = False
     WRITES: ClassVar = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from .. import codec
@@ -78,7 +79,7 @@ class Put:
 
     collection: str
     id: str
-    text: str
+    text: str = field(repr=False)
     ttl: int | None = None
     WRITES: ClassVar = True
     SINGLE: ClassVar = True
@@ -106,7 +107,7 @@ class Insert:
 
     collection: str
     id: str
-    text: str
+    text: str = field(repr=False)
     ttl: int | None = None
     unique: bool = False
     WRITES: ClassVar = True
@@ -134,7 +135,7 @@ class InsertBeside:
 
     collection: str
     id: str
-    text: str
+    text: str = field(repr=False)
     beside: Beside
     WRITES: ClassVar = True
     SINGLE: ClassVar = True
@@ -162,7 +163,7 @@ class Replace:
 
     collection: str
     id: str
-    text: str
+    text: str = field(repr=False)
     expected: int
     ttl: int | None = None
     WRITES: ClassVar = True
@@ -191,7 +192,7 @@ class Rewrite:
 
     collection: str
     document: Document
-    text: str
+    text: str = field(repr=False)
     WRITES: ClassVar = True
     SINGLE: ClassVar = True
 

@@ -41,7 +41,7 @@ class Increment:
     by: int | float
     initial: int | float
     rules: codec.Codec
-    _written: dict[str, str] = field(default_factory=dict)
+    _written: dict[str, str] = field(default_factory=dict, repr=False)
     WRITES: ClassVar = True
     SINGLE: ClassVar = True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from .. import codec
@@ -111,7 +111,7 @@ class FindDuplicate:
     collection: str
     physical: str
     index: Index | None = None
-    written: Callable[[Connection], Written] | None = None
+    written: Callable[[Connection], Written] | None = field(default=None, repr=False)
     WRITES: ClassVar = False
     SINGLE: ClassVar = False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
@@ -24,7 +25,7 @@ class Together:
     """Run steps in one transaction; `begin` gives them anew for each attempt."""
 
     collection: str
-    begin: Callable[[], Steps[Any]]
+    begin: Callable[[], Steps[Any]] = field(repr=False)
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
 
@@ -41,7 +42,7 @@ class Work:
     """
 
     collections: tuple[str, ...]
-    function: Callable[[Callable[[Any], Any]], Any]
+    function: Callable[[Callable[[Any], Any]], Any] = field(repr=False)
     WRITES: bool = True
     SNAPSHOT: bool = True
     SINGLE: ClassVar = False

@@ -88,8 +88,8 @@ class ModifyOne:
     expected: int | None = None
     answer: Answer = "result"
     projection: Projection | None = None
-    _written: dict[str, str] = field(default_factory=dict)
-    _inserted: list[str] = field(default_factory=list)
+    _written: dict[str, str] = field(default_factory=dict, repr=False)
+    _inserted: list[str] = field(default_factory=list, repr=False)
     WRITES: ClassVar = True
     SINGLE: ClassVar = True
 
@@ -188,8 +188,8 @@ class ModifyMany:
     collection: str
     modification: Modification
     filter: Filter
-    _written: dict[str, str] = field(default_factory=dict)
-    _inserted: list[str] = field(default_factory=list)
+    _written: dict[str, str] = field(default_factory=dict, repr=False)
+    _inserted: list[str] = field(default_factory=list, repr=False)
     WRITES: ClassVar = True
     SINGLE: ClassVar = False
     SNAPSHOT: ClassVar = False
