@@ -8,7 +8,7 @@ opens it again, so that `$.a ? (@ == 1)` matches [[1]]; every test therefore als
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -40,6 +40,9 @@ from . import Durability, Function, Isolation, TableVanished, UniqueViolated
 from . import postgresql_filters as filters
 from . import postgresql_ordering as ordering
 from .indexed_words import spell
+from .postgresql_joining import binder as binder
+from .postgresql_joining import is_served
+from .postgresql_joining import together as together
 from .postgresql_ordering import INDEXES_NAME_SEQ as INDEXES_NAME_SEQ
 from .postgresql_ordering import SORT_PARTS as SORT_PARTS
 from .postgresql_ordering import can_order as can_order
@@ -241,7 +244,7 @@ def _body_matches(element: BodyMatches, compiler: Any, **kw: Any) -> str:
     if filters.is_composite(condition) and isinstance(condition, Field):
         return _equals_whole(body, condition, parameter)
     said = f"{body} @? CAST({parameter} AS jsonpath)"
-    if not filters.is_served(condition):
+    if not is_served(condition):
         # the planner would count what this lets through for what an index over bodies finds
         said = f"jsonb_path_exists({body}, CAST({parameter} AS jsonpath), '{{}}', true)"
     if isinstance(condition, Field) and not condition.path.keys:
@@ -336,24 +339,9 @@ def can_say(condition: Condition) -> bool:
     return filters.can_say(condition)
 
 
-def together(conditions: Sequence[Condition]) -> Sequence[Sequence[int]]:
-    """Those that the index over bodies serves, for the planner takes each of several to let through one
-    of a hundred objects, and them for less than any other index finds; and the rest.
-    """
-    served = [filters.is_served(each) for each in conditions]
-    groups = [[n for n, each in enumerate(served) if each is wanted] for wanted in (True, False)]
-    each_said = ([n for n in group if filters.can_join(conditions[n])] for group in groups)
-    return [group for group in each_said if len(group) > 1]
-
-
 def count_parameters(condition: Condition) -> int:  # noqa: ARG001
     """A jsonpath holds all values."""
     return 1
-
-
-def binder(shape: Condition) -> Callable[[Condition], Sequence[Any]]:
-    """Make the jsonpath, or the JSON to compare with."""
-    return filters.binder(shape)
 
 
 def list_parameter(texts: Sequence[str]) -> list[str]:

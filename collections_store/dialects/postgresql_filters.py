@@ -9,7 +9,6 @@ a filter asks for an object first. With that, no predicate is ever unknown, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import count
 from typing import Any, Final, TypeAlias
 
 from .. import codec
@@ -26,7 +25,6 @@ from ..filter import (
     HasObject,
     HasSize,
     HasType,
-    Kind,
     Matches,
     Modulo,
     Not,
@@ -35,8 +33,6 @@ from ..filter import (
     Passes,
     Test,
     Value,
-    filled,
-    values_of,
 )
 from ..filter.conditions import PLAIN_REGEXES, WHOLE, flat, takes_missing
 from ..path import is_index
@@ -57,7 +53,6 @@ _TYPES: Final = {
     "null": "null",
     "number": "number",
 }
-_SCALARS: Final[frozenset[Kind]] = frozenset({"null", "boolean", "number", "string"})
 _FLAT: Final = 100
 _TRUE: Final = "1 == 1"
 _FALSE: Final = "1 == 0"
@@ -85,11 +80,6 @@ def can_say(condition: Condition) -> bool:
     return _can_path(condition)
 
 
-def can_join(condition: Condition) -> bool:
-    """Tell whether a shape can be a part of a jsonpath."""
-    return can_say(condition) and not is_composite(condition) and _can_path(condition)
-
-
 def parameter(condition: Condition) -> str:
     """Return the one parameter of a condition: a jsonpath, or the JSON to compare with."""
     match condition:
@@ -98,54 +88,6 @@ def parameter(condition: Condition) -> str:
         case Field(path, test) if not path.keys:
             return f"$ ? ({_test(test)})"
     return f"$ ? ({_predicate(condition)})"
-
-
-def binder(shape: Condition) -> Callable[[Condition], tuple[str]]:
-    """Return what makes the parameter of a condition of that shape. Where all values are scalars, the jsonpath
-    is spelled once, with marks in their places.
-    """
-    if not {slot.kind for slot in values_of(shape)} <= _SCALARS:
-        return lambda condition: (parameter(condition),)
-    numbers = count()
-    marked = filled(shape, lambda slot: Value(slot.kind, f"\0{next(numbers)}\0", None))
-    pieces = parameter(marked).split("\0")
-    places = [(2 * n + 1, int(number)) for n, number in enumerate(pieces[1::2])]
-
-    def bind(condition: Condition) -> tuple[str]:
-        texts = [value.text for value in values_of(condition)]
-        spelled = pieces.copy()
-        for place, number in places:
-            spelled[place] = texts[number]
-        return ("".join(spelled),)
-
-    return bind
-
-
-def is_served(condition: Condition) -> bool:
-    """Tell whether an index over bodies finds what a shape is true for: it knows the scalars at the ends of
-    paths, and nothing of what is missing.
-    """
-    match condition:
-        case Field(path, test):
-            return not path.keys or (_asks_scalars(test) and not takes_missing(test))
-        case And(conditions):
-            return any(map(is_served, conditions))
-        case Or(conditions):
-            return all(map(is_served, conditions))
-    return False
-
-
-def _asks_scalars(test: Test) -> bool:
-    match test:
-        case Equals() | OneOf():
-            return True
-        case HasElement(tests):
-            return any(map(_asks_scalars, tests))
-        case Passes(tests):
-            return all(map(_asks_scalars, tests))
-        case HasObject(condition):
-            return is_served(condition)
-    return False
 
 
 def on_no_object(condition: Condition) -> bool:

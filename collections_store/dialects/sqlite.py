@@ -29,8 +29,6 @@ from ..expressions import (
     BodyText,
     HasInteger,
     Increased,
-    JsonbFromText,
-    JsonbText,
     SortValue,
     TableSize,
     TextFits,
@@ -45,6 +43,8 @@ from .sqlite_filters import binder as binder
 from .sqlite_filters import can_say as can_say
 from .sqlite_filters import count_parameters as count_parameters
 from .sqlite_filters import path_literal, spelled
+from .sqlite_jsonb import jsonb_probe as jsonb_probe
+from .sqlite_jsonb import jsonb_problem as jsonb_problem
 from .sqlite_ordering import INDEXES_NAME_SEQ as INDEXES_NAME_SEQ
 from .sqlite_ordering import SORT_PARTS as SORT_PARTS
 from .sqlite_ordering import can_order as can_order
@@ -77,7 +77,6 @@ MOST_KIBIBYTES: Final = 2**31 - 1
 UPGRADES_ITSELF: Final = True
 POOL_SIZE: Final = 4
 INDEXES_ARRAYS: Final = True
-JSONB_SINCE: Final = (3, 45)
 _NINES: Final = 10**18 - 1
 BUSY_SLICE: Final = 0.25
 """Seconds after which a wait for a lock comes back to see whether its caller still waits."""
@@ -215,16 +214,6 @@ def _body_text(element: BodyText, compiler: Any, **kw: Any) -> str:
     return str(compiler.process(element.clauses, **kw))
 
 
-@compiles(JsonbText, NAME)
-def _jsonb_text(element: JsonbText, compiler: Any, **kw: Any) -> str:
-    return f"json({compiler.process(element.clauses, **kw)})"
-
-
-@compiles(JsonbFromText, NAME)
-def _jsonb_from_text(element: JsonbFromText, compiler: Any, **kw: Any) -> str:
-    return f"jsonb({compiler.process(element.clauses, **kw)})"
-
-
 @compiles(BodyFromText, NAME)
 def _body_from_text(element: BodyFromText, compiler: Any, **kw: Any) -> str:
     return str(compiler.process(element.clauses, **kw))
@@ -293,18 +282,6 @@ def together(conditions: Sequence[Condition]) -> Sequence[Sequence[int]]:  # noq
 def body_type() -> sa.types.TypeEngine[Any]:
     """Text; a BLOB of JSONB goes into it as well, and stays one."""
     return sa.Text()
-
-
-def jsonb_probe() -> str | None:
-    """Ask the library that is in use, which may be the caller's."""
-    return "SELECT sqlite_version()"
-
-
-def jsonb_problem(version: str) -> str | None:
-    """Came that version before JSONB did?"""
-    if tuple(map(int, version.split("."))) >= JSONB_SINCE:
-        return None
-    return f"SQLite {version} has no JSONB: it takes 3.45 or newer"
 
 
 def create_body_index(table: sa.Table, physical: str) -> Sequence[str]:  # noqa: ARG001

@@ -8,7 +8,19 @@ from typing import Any, Final, get_args
 
 from ..errors import InvalidFilter, cut, shortened
 from ..values import FOREIGN_TYPES
-from .conditions import Bits, BitsOperator, HasSize, HasType, Modulo, Passes, Test, TypeName, Value
+from .conditions import (
+    LISTS,
+    Bits,
+    BitsOperator,
+    HasSize,
+    HasType,
+    Modulo,
+    OneOf,
+    Passes,
+    Test,
+    TypeName,
+    Value,
+)
 
 _FLAGS: Final = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
 _TYPES: Final[dict[str | int, TypeName | None]] = {
@@ -125,3 +137,13 @@ def _truncated(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return int(value) if -(2**63) <= value < 2**63 else None
+
+
+def one_of(scalars: list[Value]) -> OneOf:
+    """Return the test that a value is among scalars, sorted by type."""
+    lists = []
+    for kind, name in LISTS.items():
+        values = [value for value in scalars if value.kind == kind]
+        if values:
+            lists.append(values[0] if kind == "null" else Value.of_list(name, values))
+    return OneOf(tuple(lists))

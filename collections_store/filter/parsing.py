@@ -6,17 +6,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from typing import Any, Final, TypeVar, get_args
 
 from .. import codec, formula, json_schema
 from ..codec import Codec
-from ..document import microseconds
 from ..errors import InvalidBody, InvalidFilter, shortened
 from ..path import Path
 from .conditions import (
-    LISTS,
-    TIMES,
     And,
     Compare,
     Comparison,
@@ -32,16 +28,15 @@ from .conditions import (
     Matches,
     Metadata,
     Not,
-    OneOf,
     Or,
     Passes,
     Test,
     Value,
-    flat,
 )
 from .nesting import first_key, holds_operators
-from .operands import READERS, of_text, regex, truthy
+from .operands import READERS, of_text, one_of, regex, truthy
 from .targets import read_target
+from .times import as_time, in_microseconds
 
 T = TypeVar("T")
 _LOGICAL: Final = frozenset({"$and", "$or", "$nor"})
@@ -75,11 +70,11 @@ class Parser:
 
     def field(self, what: str | Path, equals: Any, place: str) -> Condition:
         """Read `equals` as a value, whatever it looks like."""
-        return self._on(what, self._equal(_in_microseconds(what, equals, place), place), place)
+        return self._on(what, self._equal(in_microseconds(what, equals, place), place), place)
 
     def operators(self, what: str | Path, operators: Mapping[str, Any], place: str) -> Condition:
         """Read operators on one field."""
-        operators = _in_microseconds(what, operators, place)
+        operators = in_microseconds(what, operators, place)
         return _all(list(self._operators(what, operators, place)))
 
     def any_object(self, what: str | Path, condition: Condition, place: str) -> Condition:
@@ -152,7 +147,7 @@ class Parser:
             raise InvalidFilter(place, "this operator is not supported")
         if key == "$jsonSchema":
             return FitsSchema(self._schema(value, place))
-        value = _in_microseconds(key, value, place)
+        value = in_microseconds(key, value, place)
         if holds_operators(value):
             return _all(list(self._operators(key, value, place)))
         return self._on(key, self._equal(value, place), place)
@@ -216,7 +211,7 @@ class Parser:
             raise InvalidFilter(place, _NOT_THERE.format(str(key).split(".")[0] or "$body"))
         if isinstance(target, Path):
             return Field(target, test)
-        return Metadata(target, _as_time(target, test, place))
+        return Metadata(target, as_time(target, test, place))
 
     def _test(self, operator: str, operand: Any, siblings: Mapping[str, Any], place: str) -> Test:
         """Read a positive operator on one value."""
@@ -323,62 +318,6 @@ class Parser:
 
 
 _NEGATIONS: Final = {"$ne": "$eq", "$nin": "$in"}
-
-
-def _as_time(name: str, test: Test, place: str) -> Test:
-    """Let times be asked for as datetimes or ISO 8601 text."""
-    if name not in TIMES:
-        return test
-    match test:
-        case Equals(Value() as value):
-            return Equals(_time(value, place))
-        case Compare(operator, Value() as value):
-            return Compare(operator, _time(value, place))
-        case OneOf(lists):
-            values = [Value.of(each) for v in lists if isinstance(v, Value) for each in flat(v)]
-            return one_of([_time(each, place) for each in values])
-    return test
-
-
-def _in_microseconds(key: str | Path, operand: Any, place: str) -> Any:
-    """Replace the datetimes that a metadata field is compared with."""
-    if not isinstance(key, str) or key.removeprefix("$") not in TIMES or not key.startswith("$"):
-        return operand
-    match operand:
-        case datetime():
-            if operand.tzinfo is None:
-                raise InvalidFilter(
-                    place, f"{shortened(operand)} is no moment in time without a time zone"
-                )
-            return microseconds(operand)
-        case Mapping():
-            return {k: _in_microseconds(key, v, f"{place}.{k}") for k, v in operand.items()}
-        case list() | tuple():
-            return [_in_microseconds(key, v, place) for v in operand]
-    return operand
-
-
-def _time(value: Value, place: str) -> Value:
-    if value.kind in {"null", "number"}:
-        return value
-    try:
-        return Value.of(microseconds(datetime.fromisoformat(value.value)))
-    except (TypeError, ValueError):
-        raise InvalidFilter(
-            place,
-            f"{shortened(value.value)} is no time: give a datetime with a time zone, its ISO 8601 "
-            "text, or microseconds since 1970",
-        ) from None
-
-
-def one_of(scalars: list[Value]) -> OneOf:
-    """Return the test that a value is among scalars, sorted by type."""
-    lists = []
-    for kind, name in LISTS.items():
-        values = [value for value in scalars if value.kind == kind]
-        if values:
-            lists.append(values[0] if kind == "null" else Value.of_list(name, values))
-    return OneOf(tuple(lists))
 
 
 def _check_operators(operators: Mapping[str, Any], place: str) -> None:

@@ -33,7 +33,7 @@ from ..filter import (
     conjuncts,
     values_of,
 )
-from ..filter.parsing import one_of
+from ..filter.operands import one_of
 from ..formula import evaluate, key_of
 from ..matcher import reach
 from ..path import Path, is_index
