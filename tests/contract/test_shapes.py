@@ -1,0 +1,45 @@
+"""Statements are compiled for a filter's shape: once, in a bounded cache, and without a value of the user's."""
+
+import re
+
+from collections_store import Filter, Store
+from collections_store.operations import FindTable
+from collections_store.statements.documents import SHAPES_KEPT
+
+SECRET = "a value that is nobody's business"
+ASKED = {"a": SECRET, "n": {"$gte": 1, "$lt": 5}, "b": {"$in": [SECRET]}, "c": {"$regex": SECRET}}
+
+
+def test_filters_that_differ_in_values_share_a_statement() -> None:
+    with Store("sqlite://") as store:
+        store["things"].put("a", {"n": 1})
+        statements = store.run(FindTable("things"))
+        for number in range(40):
+            asked = {"n": {"$gte": number, "$lt": number + 5}, "kind": f"kind {number}"}
+            assert store["things"].find(asked) == []
+        told = statements._select_cached.cache_info()
+        assert (told.currsize, told.misses, told.hits) == (1, 1, 39)
+
+
+def test_there_are_not_more_of_them_than_are_kept() -> None:
+    with Store("sqlite://") as store:
+        store["things"].put("a", {"n": 1})
+        statements = store.run(FindTable("things"))
+        for number in range(SHAPES_KEPT + 50):
+            assert store["things"].find({f"field {number}": 1}) == []
+        assert statements._select_cached.cache_info().currsize == SHAPES_KEPT
+
+
+def test_a_shape_holds_no_value() -> None:
+    asked = Filter.parse(ASKED)
+    assert SECRET in repr(asked)
+    assert SECRET not in repr(asked.shape)
+    assert re.findall(r"\d+", repr(asked.shape)) == []
+
+
+def test_a_statement_holds_no_value() -> None:
+    with Store("sqlite://") as store:
+        store["things"].put("a", {"n": 1})
+        query = store.run(FindTable("things")).select(Filter.parse(ASKED))
+        assert SECRET not in query.sql
+        assert SECRET in str(query.parameters(Filter.parse(ASKED)))
