@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from conftest import Place
 
 from collections_store import (
     AsyncStore,
@@ -48,6 +49,18 @@ def test_objects_survive_their_store(open_store: Any) -> None:
             store["a"].put(durability, {"x": [1]})
     with open_store() as store:
         assert store["a"].get_many(["full", "normal"]) == {"full": {"x": [1]}, "normal": {"x": [1]}}
+
+
+def test_a_writer_never_stops_readers(shared_place: Place) -> None:
+    """Eight threads, and another store, read while a transaction that has written is open."""
+    options = {**shared_place.options, "busy_timeout": 2}
+    with Store(shared_place.url, **options) as store, Store(shared_place.url, **options) as other:
+        store["a"].put("x", 1)
+        with store.transaction() as transaction, ThreadPoolExecutor(8) as readers:
+            transaction["a"].put("x", 2)
+            reading = [readers.submit(each["a"].get, "x") for each in (store, other) * 50]
+            assert [each.result(30) for each in reading] == [1] * 100
+        assert store["a"].get("x") == other["a"].get("x") == 2
 
 
 def test_many_threads_use_one_store(open_store: Any) -> None:
