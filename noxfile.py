@@ -49,6 +49,13 @@ def docs(session: nox.Session) -> None:
 
 
 @nox.session(python=OLDEST)
+def pages(session: nox.Session) -> None:
+    """Run each page where what it says is installed, and nothing else; an argument is a part of pages' names."""
+    _install(session)
+    session.run("python", "tests/fresh_pages.py", *session.posargs)
+
+
+@nox.session(python=OLDEST)
 def bench(session: nox.Session) -> None:
     """Measure."""
     session.install("-e", ".[dev,peers]")
@@ -63,6 +70,20 @@ def sqlite(session: nox.Session) -> None:
     newer = ("python", "tests/newer_sqlite.py", "-m", "pytest", *chosen)
     session.run(*newer)
     session.run(*newer, env={"COLLECTIONS_STORE_TEST_JSONB": "1"})
+
+
+@nox.session(python=OLDEST)
+def postgres(session: nox.Session) -> None:
+    """Contract tests on each PostgreSQL that the machine has, such as Debian's 15, and on the wheel's."""
+    _install(session)
+    session.run("python", "tests/each_postgres.py", *session.posargs)
+
+
+@nox.session(python=OLDEST)
+def matrix(session: nox.Session) -> None:
+    """All tests on each backend, both sync and async; the test command takes turns."""
+    _install(session)
+    session.run("python", "-m", "pytest", "--whole-matrix", *session.posargs)
 
 
 @nox.session(python=OLDEST)

@@ -44,6 +44,7 @@ from .errors import (
     MemoryLimitExceeded,
     MissingExtra,
     NotTheCreator,
+    PatternLimitExceeded,
     RepeatedMessage,
     SchemaError,
     SchemaOutdated,
@@ -57,35 +58,42 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from .change import Change
-    from .change_stream import ChangeStream
-    from .change_stream_async import AsyncChangeStream
+    from .aio.change_stream import AsyncChangeStream
+    from .aio.collection import AsyncCollection
+    from .aio.store import AsyncStore
+    from .aio.transaction import AsyncTransaction
+    from .changes.watch import ChangeStream
     from .collection import Collection
-    from .collection_async import AsyncCollection
-    from .document import CollectionInfo, Document, Page
-    from .explanation import Explanation
-    from .filter import Filter
-    from .filter.fields import F
-    from .index import Index
-    from .ordering import Sort
-    from .path import Path
-    from .projection import Projection
-    from .requested import ReturnDocument
-    from .requests import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
-    from .results import (
+    from .document import (
         BulkWriteResult,
+        CollectionInfo,
+        DeleteMany,
+        DeleteOne,
         DeleteResult,
+        Document,
         InsertManyResult,
+        InsertOne,
         InsertOneResult,
+        Page,
         PutManyResult,
         Refusal,
+        ReplaceOne,
+        UpdateMany,
+        UpdateOne,
         UpdateResult,
+        partial_result,
     )
-    from .store import Store
-    from .store_async import AsyncStore
-    from .transaction import Transaction
-    from .transaction_async import AsyncTransaction
+    from .operations.procedures import ReturnDocument
+    from .query.change import Change
+    from .query.explain import Explanation
+    from .query.filter import F, Filter
+    from .query.index import Index
+    from .query.path import Path
+    from .query.projection import Projection
+    from .query.sort import Sort
+    from .store import Store, Transaction
     from .update import Update
+
 
 __all__ = [
     "AsyncChangeStream",
@@ -142,6 +150,7 @@ __all__ = [
     "NotTheCreator",
     "Page",
     "Path",
+    "PatternLimitExceeded",
     "Projection",
     "PutManyResult",
     "Refusal",
@@ -163,49 +172,45 @@ __all__ = [
     "UpdateRefused",
     "UpdateResult",
     "VersionConflict",
+    "partial_result",
     "was_committed",
 ]
 
 _ROOMS = {
-    "change": ("Change",),
-    "change_stream": ("ChangeStream",),
-    "change_stream_async": ("AsyncChangeStream",),
+    "aio.change_stream": ("AsyncChangeStream",),
+    "aio.collection": ("AsyncCollection",),
+    "aio.store": ("AsyncStore",),
+    "aio.transaction": ("AsyncTransaction",),
+    "changes.watch": ("ChangeStream",),
     "collection": ("Collection",),
-    "collection_async": ("AsyncCollection",),
     "document": (
+        "BulkWriteResult",
         "CollectionInfo",
-        "Document",
-        "Page",
-    ),
-    "explanation": ("Explanation",),
-    "filter": ("Filter",),
-    "filter.fields": ("F",),
-    "index": ("Index",),
-    "ordering": ("Sort",),
-    "path": ("Path",),
-    "projection": ("Projection",),
-    "requested": ("ReturnDocument",),
-    "requests": (
         "DeleteMany",
         "DeleteOne",
+        "DeleteResult",
+        "Document",
+        "InsertManyResult",
         "InsertOne",
+        "InsertOneResult",
+        "Page",
+        "PutManyResult",
+        "Refusal",
         "ReplaceOne",
         "UpdateMany",
         "UpdateOne",
-    ),
-    "results": (
-        "BulkWriteResult",
-        "DeleteResult",
-        "InsertManyResult",
-        "InsertOneResult",
-        "PutManyResult",
-        "Refusal",
         "UpdateResult",
+        "partial_result",
     ),
-    "store": ("Store",),
-    "store_async": ("AsyncStore",),
-    "transaction": ("Transaction",),
-    "transaction_async": ("AsyncTransaction",),
+    "operations.procedures": ("ReturnDocument",),
+    "query.change": ("Change",),
+    "query.explain": ("Explanation",),
+    "query.filter": ("F", "Filter"),
+    "query.index": ("Index",),
+    "query.path": ("Path",),
+    "query.projection": ("Projection",),
+    "query.sort": ("Sort",),
+    "store": ("Store", "Transaction"),
     "update": ("Update",),
 }
 """Where each name lives; a room is entered when one of its names is first asked for."""

@@ -1,10 +1,10 @@
-"""Bodies to text and back, and what a body may hold; the only room that knows orjson.
+r"""Bodies to text and back, and what a body may hold; the only room that knows orjson.
 
 The rules:
 
 1. What comes back equals what went in, on every database, or the door is closed to it: the error
    names the dotted path of the offending value, and nothing is written.
-2. The text is orjson's: minified, keys as they are, only `"`, `\\` and control characters escaped.
+2. The text is orjson's: minified, keys as they are, only `"`, `\` and control characters escaped.
    SQLite 3.40 compares a key's spelling, not its meaning, so every text and every path must be
    spelled by this room.
 3. A float from 1e16 to 2**64 is spelled out in full (`10000000000000000.0`), or PostgreSQL would
@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 import orjson
 
-from .errors import InvalidBody
+from .errors import InvalidBody, shortened
 
 MAX_DEPTH = 200
 """Containers within containers; orjson ends at 254, SQLite 3.51 at 1,000."""
@@ -54,8 +54,8 @@ class Codec:
 
     def encode(self, body: Any) -> str:
         """Return the body's text; raises `InvalidBody`."""
-        text = _encode_plain(body)
-        if text is None or not _is_plain(body) or _NUL in text:
+        text = _encode_plain(body) if _is_plain(body, self.max_bytes) else None
+        if text is None or _NUL in text:
             text = orjson.dumps(self._careful(body, (), 0))
         if len(text) > self.max_bytes:
             raise InvalidBody(
@@ -87,7 +87,7 @@ class Codec:
         result: dict[str, Any] = {}
         for key, below in value.items():
             if not isinstance(key, str) or isinstance(key, enum.Enum):
-                raise InvalidBody(_dotted(path), f"the key {key!r} is not a string")
+                raise InvalidBody(_dotted(path), f"the key {shortened(key)} is not a string")
             place = (*path, key)
             name = self._text(key, place)
             if name in result:
@@ -133,29 +133,44 @@ def _encode_plain(body: Any) -> bytes | None:
         return None
 
 
-def _is_plain(body: Any) -> bool:
-    """Tell whether orjson spells `body` as rule 1 demands, strings and keys aside."""
-    level = [(body,)]
+def _is_plain(body: Any, most: int) -> bool:
+    """Return whether orjson spells `body` as rule 1 demands, strings and keys aside. Raises `InvalidBody` for one
+    of more than `most` bytes, as far as its values tell, before it is spelled: one that holds the same list again
+    and again may be far larger than the memory.
+    """
+    level, room, plain = [(body,)], most + 2, True
     for _ in range(MAX_DEPTH + 1):
         below: list[Any] = []
         for values in level:
+            room -= 2 * len(values)  # a value is a byte at least, and so is what follows it
             for value in values:
                 kind = type(value)
-                if kind is str or kind in _PLAIN_LEAVES:  # most are texts
+                if kind is str:  # most are texts
+                    room -= len(value)
+                elif kind in _PLAIN_LEAVES:
                     continue
-                if kind is dict:
+                elif kind is dict:
                     below.append(value.values())
                 elif kind is list:
                     below.append(value)
                 elif kind is int:
-                    if not MIN_INTEGER <= value <= MAX_INTEGER:
-                        return False
+                    plain = plain and MIN_INTEGER <= value <= MAX_INTEGER
                 elif kind is not float or not -_SPELLED_OUT < value < _SPELLED_OUT:
-                    return False
+                    plain = False
+                    below += _values_in(value)
+            if room < 0:
+                raise InvalidBody("", f"its bytes of JSON are more than the limit of {most:,}")
         if not below:
-            return True
+            return plain
         level = below
     return False
+
+
+def _values_in(value: Any) -> tuple[Any, ...]:
+    """Return the values in what is a kind of object or array."""
+    if isinstance(value, dict):
+        return (value.values(),)
+    return (value,) if isinstance(value, list) else ()
 
 
 def _integer(value: int, path: tuple[str, ...]) -> int:

@@ -5,60 +5,66 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from .bell import Bell
-from .change import ChangeKind, Wanted
-from .change_stream import ChangeStream
+from .aggregation.expressions.operands import MEMORY_LIMIT
+from .changes.notify import Bell
+from .changes.watch import ChangeStream, Watching, check_bell
 from .codec import Codec
-from .document import Document, Page, check_id, check_ids, new_id
-from .errors import InvalidFilter, InvalidOption
-from .expiry import read_ttl
-from .explanation import Explanation
-from .filter import Filter, read_target
-from .formula import MEMORY_LIMIT
-from .index import Index
-from .operations import (
-    Count,
-    CreateIndex,
-    DeleteMany,
-    DeleteOne,
-    Distinct,
-    DropIndex,
-    Exists,
-    Explain,
-    Find,
-    FindPage,
+from .document import (
+    BulkWriteResult,
+    DeleteResult,
+    Document,
+    InsertManyResult,
+    InsertOneResult,
+    Page,
+    PutManyResult,
+    ReplaceOne,
+    Request,
+    UpdateMany,
+    UpdateOne,
+    UpdateResult,
+    check_id,
+    check_ids,
+    new_id,
+    read_ttl,
+)
+from .errors import InvalidFilter, InvalidOption, missing_method
+from .operations import Operation
+from .operations.bulk import Mode
+from .operations.by_id import (
+    DocumentExists,
     Get,
     GetDocument,
     GetMany,
-    Increment,
     Insert,
-    ListIndexes,
-    Mode,
-    Operation,
     Put,
-    Reading,
-    Remove,
+    RemoveById,
     RemoveMany,
     Replace,
-    Steps,
     Touch,
-    check_page,
     check_version,
+)
+from .operations.combine import Steps, follow
+from .operations.explain import Explain
+from .operations.find import (
+    Count,
+    DeleteFirst,
+    DeleteMatching,
+    Distinct,
+    Find,
+    FindPage,
+    check_page,
     check_window,
-    follow,
     read_doomed,
-    read_increment,
     read_projection,
 )
-from .options import check_flag
-from .ordering import Sort
-from .path import Path
-from .procedures import (
+from .operations.indexes import CreateIndex, DropIndex, ListIndexes
+from .operations.procedures import (
     ATTEMPTS,
-    Call,
+    CallFunction,
     Pause,
+    ReturnDocument,
     Writing,
     bulk_write,
     change,
@@ -66,25 +72,23 @@ from .procedures import (
     check_function,
     check_many,
     check_mode,
-    purge,
-)
-from .requested import (
-    ReturnDocument,
     find_and_delete,
     find_and_modify,
     modify_by_id,
+    purge,
     update_of,
 )
-from .requests import ReplaceOne, Request, UpdateMany, UpdateOne
-from .results import (
-    BulkWriteResult,
-    DeleteResult,
-    InsertManyResult,
-    InsertOneResult,
-    PutManyResult,
-    UpdateResult,
-)
-from .watching import Watching, check_bell
+from .operations.stream import reading_of
+from .operations.update import Increment, read_increment
+from .options import check_flag
+from .query.change import ChangeKind, Wanted
+from .query.conditions import read_target
+from .query.explain import Explanation
+from .query.filter import Filter
+from .query.index import Index
+from .query.index import read_name as read_index_name
+from .query.path import Path
+from .query.sort import Sort
 
 T = TypeVar("T")
 Ttl: TypeAlias = float | timedelta | None
@@ -117,6 +121,11 @@ class Collection:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
+
+    if not TYPE_CHECKING:  # a type checker that saw this would take any misspelt name
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(missing_method(type(self).__name__, name), name=name, obj=self)
 
     def put(
         self,
@@ -166,16 +175,16 @@ class Collection:
         return self._run(GetDocument(self.name, check_id(id)))
 
     def exists(self, id: str) -> bool:
-        """Tell whether there is an object under an id.
+        """Return whether there is an object under an id.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].exists("atlantis")
         False
         """
-        return self._run(Exists(self.name, check_id(id)))
+        return self._run(DocumentExists(self.name, check_id(id)))
 
     def remove(self, id: str, *, if_version: int | None = None) -> bool:
-        """Delete the object under an id; tells whether there was one.
+        """Delete the object under an id; returns whether there was one.
 
         `if_version` deletes only that version; else `VersionConflict` is raised.
 
@@ -183,7 +192,7 @@ class Collection:
         ...     store["cities"].remove("atlantis")
         False
         """
-        return self._run(Remove(self.name, check_id(id), check_version(if_version)))
+        return self._run(RemoveById(self.name, check_id(id), check_version(if_version)))
 
     def put_many(
         self,
@@ -262,7 +271,7 @@ class Collection:
         `$[name]` stands for. An update that changes nothing writes nothing, and the version stays; what
         changes keeps its time to live. Raises `InvalidUpdate`, `UpdateRefused` where this object cannot
         be changed so, `VersionConflict` if it is not the version `if_version`, `InvalidBody` and
-        `DuplicateKey`; then nothing is changed.
+        `DuplicateKey`; then nothing is changed. The result's `version` is the new one.
 
         >>> with Store("sqlite://") as store:
         ...     version = store["cities"].put("ulm", {"rivers": ["Danube"]})
@@ -330,10 +339,12 @@ class Collection:
         upsert: bool = False,
         return_document: bool = ReturnDocument.BEFORE,
         array_filters: Any = None,
+        if_version: int | None = None,
     ) -> Document | None:
         """Change the first object that matches, and return it as it was, or, with
         `return_document=ReturnDocument.AFTER`, as it is now; None where none matches, or none did before.
-        See `update_one` and `find`.
+        Raises
+        `VersionConflict` if the object that is found is not the version `if_version`. See `update_one` and `find`.
 
         >>> with Store("sqlite://") as store:
         ...     version = store["jobs"].put("1", {"state": "new"})
@@ -343,7 +354,11 @@ class Collection:
         """
         options = {"upsert": upsert, "array_filters": array_filters, "sort": sort}
         request = UpdateOne(filter, update, **options)
-        wanted = {"projection": projection, "return_document": return_document}
+        wanted = {
+            "projection": projection,
+            "return_document": return_document,
+            "if_version": if_version,
+        }
         return self._run(find_and_modify(self.name, self._codec, request, **wanted))
 
     def find_one_and_replace(
@@ -430,7 +445,9 @@ class Collection:
         ttl: Ttl = None,
         attempts: int = ATTEMPTS,
     ) -> Any:
-        """Load a body, have `function` make another of it, and write that; returns what was written.
+        """Load a body, call `function` with it, and write what that returns; returns what was written. A
+        function that returns None has changed the body in place: that body is written. To store null,
+        call `put(id, None)`.
 
         If somebody else changed the object meanwhile, all of it begins anew, after a short pause of
         random length: nothing is lost, however many do this at once. `function` may be called
@@ -611,7 +628,7 @@ class Collection:
         ...     store["cities"].delete_one("country", "de")
         DeleteResult(deleted_count=0)
         """
-        return self._run(DeleteOne(self.name, read_doomed(filter, equals, self._codec)))
+        return self._run(DeleteFirst(self.name, read_doomed(filter, equals, self._codec)))
 
     def delete_many(self, filter: Any, equals: Any = ...) -> DeleteResult:
         """Delete the objects that match, all of them or, where an error is raised, none; `{}` matches
@@ -621,7 +638,7 @@ class Collection:
         ...     store["cities"].delete_many({"country": "de"})
         DeleteResult(deleted_count=0)
         """
-        return self._run(DeleteMany(self.name, read_doomed(filter, equals, self._codec)))
+        return self._run(DeleteMatching(self.name, read_doomed(filter, equals, self._codec)))
 
     def create_index(
         self,
@@ -655,13 +672,13 @@ class Collection:
         return self._run(CreateIndex(self.name, made))
 
     def drop_index(self, name: str) -> bool:
-        """Drop an index; tells whether there was one.
+        """Drop an index; returns whether there was one. Raises `InvalidIndex` for a name that is no string.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].drop_index("country_1")
         False
         """
-        return self._run(DropIndex(self.name, name))
+        return self._run(DropIndex(self.name, read_index_name(name)))
 
     def indexes(self) -> Indexes:
         """Return the indexes, in the order in which they were made.
@@ -714,21 +731,30 @@ class Collection:
         ...     store["cities"].aggregate([{"$group": {"_id": "$in", "cities": {"$count": {}}}}])
         [{'_id': 'de', 'cities': 2}]
         """
-        from .operations.aggregation import Aggregate, check_memory
-        from .pipeline import Pipeline
+        from .aggregation.pipeline import Pipeline
+        from .operations.aggregate import Aggregate, check_memory
 
         read = Pipeline.parse(pipeline, self._codec)
         return self._run(Aggregate(self.name, read, check_memory(memory_limit)))
 
     def stream(
-        self, filter: Any = None, equals: Any = ..., *, projection: Any = None
+        self,
+        filter: Any = None,
+        equals: Any = ...,
+        *,
+        sort: Any = None,
+        projection: Any = None,
     ) -> Iterator[Document]:
-        """Yield the objects that match, in natural order, in constant memory.
+        """Yield the objects that match, in natural order or as `sort` says, in constant memory.
 
         No connection is held and no transaction is open between objects: the collection may be
         written meanwhile. Each object is yielded at most once; one that is written while the
         stream runs may be seen as it was or as it is. One that is removed and put again meanwhile is
         a new object, and may come twice.
+
+        Where no index has the order of `sort`, what is sorted by is read first and held, with the ids. One
+        that is written so that it has another place meanwhile comes where it was, and one that is new
+        may not come.
 
         >>> with Store("sqlite://") as store:
         ...     count = store["numbers"].put_many((str(n), n) for n in range(1000))
@@ -736,7 +762,7 @@ class Collection:
         499500
         """
         asked = Filter.parse(filter, equals, self._codec)
-        reading = Reading(self.name, asked, read_projection(projection, asked, self._codec))
+        reading = reading_of(self.name, asked, sort, projection, self._codec)
         while (page := reading.next()) is not None:
             yield from reading.took(self._run(page))
 
@@ -782,7 +808,7 @@ class Collection:
         match step:
             case Pause(seconds):
                 return time.sleep(seconds)
-            case Call(function, argument):
+            case CallFunction(function, argument):
                 return function(argument)
         return self._run(step)
 

@@ -1,16 +1,28 @@
-"""What a collection holds, and what the verbs answer with."""
+"""What collections hold and methods return: documents, pages, expiry times, write requests and results.
+
+Times are microseconds. An object whose `expires_at` is not after now is gone for every verb at once;
+`purge_expired` deletes its row later.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 import secrets
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from .errors import InvalidId, InvalidName
+from .errors import (
+    CollectionsStoreError,
+    InvalidId,
+    InvalidName,
+    InvalidOption,
+    outcome_of,
+    shortened,
+)
 
 SKILL_MEMORY: Final = "skill_memory"
 """The collection of `skill_memory`, unless told otherwise."""
@@ -41,6 +53,11 @@ class Document:
     def __iter__(self) -> Iterator[Any]:
         yield self.id
         yield self.body
+
+    if not TYPE_CHECKING:  # a type checker shall see that a document has no fields of its own
+
+        def __getitem__(self, field: object) -> Any:
+            raise TypeError(f"a Document has no fields: its body has, document.body[{field!r}]")
 
     @property
     def created_at(self) -> datetime:
@@ -181,8 +198,8 @@ def new_id() -> str:
 
 
 def check_ids(ids: Iterable[str]) -> tuple[str, ...]:
-    """Return `ids` if each can be one; a single text is not a list of them."""
-    if isinstance(ids, str):
+    """Return `ids` if each can be one; a single string is not a list of them."""
+    if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise InvalidId(ids, "give a list of ids")
     return tuple(map(check_id, ids))
 
@@ -194,3 +211,230 @@ def _check_bytes(id: str) -> None:
         raise InvalidId(id, "it holds a lone surrogate, which is not Unicode") from None
     if size > MAX_ID_BYTES:
         raise InvalidId(id, f"{size:,} bytes are more than {MAX_ID_BYTES:,}")
+
+
+FOREVER: Final = 0
+"""A time to live without end, as opposed to none given: then the collection's own counts."""
+MAX_TTL: Final = 1000 * 365 * 86_400
+"""Seconds; with much more, no calendar knows the day."""
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def read_ttl(ttl: Any, option: str = "ttl") -> int | None:
+    """Return a time to live in microseconds, `FOREVER` for infinity, None for None; raises
+    `InvalidOption` for what cannot be honoured.
+
+    >>> read_ttl(1.5), read_ttl(timedelta(minutes=1)), read_ttl(math.inf)
+    (1500000, 60000000, 0)
+    """
+    if ttl is None:
+        return None
+    if isinstance(ttl, timedelta):
+        found = ttl // _MICROSECOND
+    elif isinstance(ttl, bool) or not isinstance(ttl, int | float) or ttl != ttl:  # noqa: PLR0124
+        raise InvalidOption(option, f"{shortened(ttl)} is neither seconds nor a timedelta")
+    elif ttl == math.inf:
+        return FOREVER
+    else:
+        found = int(min(max(ttl, -1), MAX_TTL + 1) * 1_000_000)
+    if not 0 < found <= MAX_TTL * 1_000_000:
+        raise InvalidOption(
+            option,
+            f"{shortened(ttl)} is not between a microsecond and 1,000 years; "
+            "math.inf is for objects that never expire",
+        )
+    return found
+
+
+def chosen(ttl: int | None, default: int | None) -> int | None:
+    """Return the time to live of an object that is written; None: it lives for ever."""
+    return (default if ttl is None else ttl) or None
+
+
+def expiry(now: int, ttl: int | None) -> int | None:
+    """Return when an object that is written now expires; None: never."""
+    return None if ttl is None else now + ttl
+
+
+def is_gone(expires: int | None, now: int) -> bool:
+    """Return whether an object is gone."""
+    return expires is not None and expires <= now
+
+
+class Request:
+    """What all of them are, so that a list of several kinds has a type."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InsertOne(Request):
+    """Insert an object, under a new id unless one is given: see `Collection.insert_one`."""
+
+    body: Any
+    id: str | None = field(default=None, kw_only=True)
+    ttl: float | timedelta | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateOne(Request):
+    """Change the first object that matches: see `Collection.update_one`."""
+
+    filter: Any
+    update: Any
+    upsert: bool = False
+    array_filters: Any = field(default=None, kw_only=True)
+    sort: Any = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMany(Request):
+    """Change the objects that match: see `Collection.update_many`."""
+
+    filter: Any
+    update: Any
+    upsert: bool = False
+    array_filters: Any = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceOne(Request):
+    """Give the first object that matches another body: see `Collection.replace_one`."""
+
+    filter: Any
+    replacement: Any
+    upsert: bool = False
+    sort: Any = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOne(Request):
+    """Delete the first object that matches: see `Collection.delete_one`."""
+
+    filter: Mapping[str, Any] | Any
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteMany(Request):
+    """Delete the objects that match: see `Collection.delete_many`."""
+
+    filter: Mapping[str, Any] | Any
+
+
+@dataclass(frozen=True, slots=True)
+class InsertOneResult:
+    """The id of the object that was inserted."""
+
+    inserted_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteResult:
+    """How many objects were deleted."""
+
+    deleted_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateResult:
+    """How many objects an update was for, how many of them it changed, and the id of the one that it
+    inserted because there was none. `version` is that of the object after an update of one, or of the one
+    that was inserted; None: there is none, or `update_many` found some.
+    """
+
+    matched_count: int
+    modified_count: int
+    upserted_id: str | None = None
+    version: int | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What was not written and why: `position` counts from 0, in the order given."""
+
+    position: int
+    id: str | None
+    error: CollectionsStoreError
+
+
+@dataclass(frozen=True, slots=True)
+class PutManyResult:
+    """What became of the objects given: new ones, those that took the place of others, those that
+    were left as they are (`mode="ignore"`), and those that were refused.
+    """
+
+    inserted_count: int = 0
+    replaced_count: int = 0
+    unchanged_count: int = 0
+    refused: tuple[Refusal, ...] = field(default=(), repr=False)
+
+    @property
+    def written_count(self) -> int:
+        """How many objects were written."""
+        return self.inserted_count + self.replaced_count
+
+    def __add__(self, other: PutManyResult) -> PutManyResult:
+        return PutManyResult(
+            self.inserted_count + other.inserted_count,
+            self.replaced_count + other.replaced_count,
+            self.unchanged_count + other.unchanged_count,
+            self.refused + other.refused,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InsertManyResult:
+    """The ids of the objects that were inserted, in their order."""
+
+    inserted_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BulkWriteResult:
+    """What the requests of a bulk came to, added up; `inserted_ids` and `upserted_ids` hold ids by the
+    positions of their requests, `refused` the requests that failed.
+    """
+
+    inserted_count: int = 0
+    matched_count: int = 0
+    modified_count: int = 0
+    deleted_count: int = 0
+    upserted_ids: dict[int, str] = field(default_factory=dict)
+    inserted_ids: dict[int, str] = field(default_factory=dict, repr=False)
+    refused: tuple[Refusal, ...] = field(default=(), repr=False)
+
+    @property
+    def upserted_count(self) -> int:
+        """How many objects were inserted because an update found none."""
+        return len(self.upserted_ids)
+
+    def __add__(self, other: Any) -> BulkWriteResult:
+        return BulkWriteResult(
+            self.inserted_count + other.inserted_count,
+            self.matched_count + other.matched_count,
+            self.modified_count + other.modified_count,
+            self.deleted_count + other.deleted_count,
+            {**self.upserted_ids, **other.upserted_ids},
+            {**self.inserted_ids, **other.inserted_ids},
+            self.refused + other.refused,
+        )
+
+
+def partial_result(error: BaseException) -> PutManyResult | BulkWriteResult | None:
+    """Return the counts of what `put_many`, `insert_many` or `bulk_write` had written when it was cancelled, or
+    failed between two batches; None: `error` does not come from such a call, or nothing was written.
+
+    >>> partial_result(ValueError()) is None
+    True
+    """
+    outcome = outcome_of(error)
+    result = None if outcome is None else outcome.result
+    return result if isinstance(result, PutManyResult | BulkWriteResult) else None
+
+
+R = TypeVar("R", PutManyResult, BulkWriteResult)
+
+
+def in_order(result: R) -> R:
+    """Return a result whose refusals are in the order of their positions."""
+    return replace(result, refused=tuple(sorted(result.refused, key=lambda each: each.position)))

@@ -26,6 +26,7 @@ so `except KeyError` and `except CollectionNotFound` both work::
     ├── UpdateRefused (ValueError)           an object cannot be changed so
     ├── InvalidOperand (ValueError)          an operator cannot take what a formula gives it
     ├── MemoryLimitExceeded (RuntimeError)   a stage of a pipeline holds too much
+    ├── PatternLimitExceeded (RuntimeError)  a regular expression takes too many steps over a string
     ├── CollectionNotFound (KeyError)        there is no such collection to drop or rename
     ├── CollectionExists (ValueError)        the new name is taken
     ├── InvalidDialogueMessage (ValueError)  a message is not the next one of its dialogue
@@ -49,14 +50,23 @@ so `except KeyError` and `except CollectionNotFound` both work::
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from .results import BulkWriteResult, PutManyResult
+    from .document import BulkWriteResult, PutManyResult
+
+
+LONGEST_MESSAGE: Final = 1000
+"""Characters; what is longer loses its middle."""
 
 
 class CollectionsStoreError(Exception):
-    """Anything this library raises on purpose. It can be pickled, and so cross processes."""
+    """Anything this library raises on purpose: one line of at most 1,000 characters. It can be pickled, and so
+    cross processes.
+    """
+
+    def __init__(self, message: str = "", **options: Any) -> None:
+        super().__init__(cut(" ".join(message.splitlines()), LONGEST_MESSAGE), **options)
 
     def __reduce__(self) -> tuple[Any, ...]:
         parts: Any = super().__reduce__()
@@ -220,11 +230,19 @@ class DuplicateKey(CollectionsStoreError, ValueError):
     object that was to be written.
     """
 
-    def __init__(self, collection: str, index: str, key: dict[str, Any], id: str | None) -> None:
+    def __init__(
+        self,
+        collection: str,
+        index: str,
+        key: dict[str, Any],
+        id: str | None,
+        in_arrays: tuple[str, ...] = (),
+    ) -> None:
         which = "an object" if id is None else shortened(id)
+        values = f"; values in arrays count as null: {shortened(in_arrays[0])}" if in_arrays else ""
         super().__init__(
             f"collection {collection}: {which} would have the same {shortened(key)} as another, "
-            f"which the unique index {index!r} forbids"
+            f"which the unique index {index!r} forbids{values}"
         )
         self.collection, self.index, self.key, self.id = collection, index, key, id
 
@@ -349,14 +367,28 @@ class InvalidOperand(CollectionsStoreError, ValueError):
 
 
 class MemoryLimitExceeded(CollectionsStoreError, RuntimeError):
-    """A stage of a pipeline holds more than `limit` bytes, about; `place` is which, `stage` its name."""
+    """A stage of a pipeline, or its result, holds more than `limit` bytes, about; `place` is which stage (`""`:
+    the result), `stage` its name.
+    """
 
     def __init__(self, place: str, stage: str, limit: int) -> None:
+        where = f", at {place!r}: {stage}" if place else ": the result"
         super().__init__(
-            f"pipeline, at {place!r}: {stage} holds more than {limit:,} bytes. Let stages in front of "
+            f"pipeline{where} holds more than {limit:,} bytes. Let stages in front of "
             "it leave less ($match, $project, $limit), or give a larger memory_limit"
         )
         self.place, self.stage, self.limit = place, stage, limit
+
+
+class PatternLimitExceeded(CollectionsStoreError, RuntimeError):
+    """A regular expression takes more than `limit` steps over a string."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(
+            f"a regular expression takes more than {limit:,} steps over a string: write it without "
+            "references to groups, lookarounds or large repetitions, or filter by something else first"
+        )
+        self.limit = limit
 
 
 class CollectionNotFound(CollectionsStoreError, KeyError):
@@ -416,6 +448,19 @@ class SchemaTooNew(SchemaError):
     """A newer version of the library wrote the database; nothing was touched."""
 
 
+def check_format(what: str, found: Any, known: int) -> None:
+    """Raise `SchemaTooNew` for something stored in a format that this version does not know; what has no
+    format is of the first.
+    """
+    if isinstance(found, int) and found > known:
+        raise SchemaTooNew(
+            f"{what} is in format {found}, which this version of collections_store does not know (it "
+            f"knows {known}): upgrade the library; nothing was touched",
+            found=str(found),
+            expected=str(known),
+        )
+
+
 class DatabaseError(CollectionsStoreError, RuntimeError):
     """The database refused; `__cause__` is the driver's own error."""
 
@@ -423,12 +468,13 @@ class DatabaseError(CollectionsStoreError, RuntimeError):
 class DatabaseUnavailable(DatabaseError, ConnectionError):
     """The database cannot be reached, or the connection to it was lost.
 
-    `in_doubt`: a write was on its way, and whether it took place is not known.
+    `in_doubt`: a write was on its way, and whether it took place is not known. `is_final`: another attempt
+    cannot succeed, because the SQLite file was replaced, or was open when this process was forked.
     """
 
-    def __init__(self, message: str, *, in_doubt: bool = False) -> None:
+    def __init__(self, message: str, *, in_doubt: bool = False, is_final: bool = False) -> None:
         super().__init__(message)
-        self.in_doubt = in_doubt
+        self.in_doubt, self.is_final = in_doubt, is_final
 
 
 class DatabaseBusy(DatabaseError, TimeoutError):
@@ -443,22 +489,54 @@ class TransactionConflict(DatabaseError):
     """
 
 
-def was_committed(error: BaseException) -> bool | None:
-    """Tell whether the write that a cancellation met took place.
+_OURS: Final = "collections_store "
+"""How the notes of what was written begin."""
 
-    True: everything was written, the cancellation came too late. False: nothing was. None: not
-    known, because the connection broke while the cancelled write was on its way; or a part was, of what
-    is written in several batches; or `error` does not come from a cancelled call of this library. A `TimeoutError` of `asyncio.timeout` is looked
+
+class Outcome:
+    """What a call that was cancelled, or failed between two batches, wrote. `whole`: all of the call, not a
+    batch of it.
+    """
+
+    __slots__ = ("committed", "result", "whole")
+
+    def __init__(self, committed: bool | None, result: Any = None, *, whole: bool = False) -> None:
+        self.committed, self.result, self.whole = committed, result, whole
+
+
+def note_outcome(error: BaseException, outcome: Outcome, text: str) -> None:
+    """Have an exception tell what was written, in the place of what it told of a part of that."""
+    notes = getattr(error, "__notes__", [])
+    if hasattr(error, "collections_store_outcome"):
+        notes[:] = [each for each in notes if not each.startswith(_OURS)]
+    error.collections_store_outcome = outcome  # type: ignore[attr-defined]
+    error.add_note(_OURS + text)
+
+
+def outcome_of(error: BaseException) -> Outcome | None:
+    """Return what an exception tells of what was written; a `TimeoutError` of `asyncio.timeout` is looked
     through.
+    """
+    for link in _chain(error):
+        outcome: Outcome | None = getattr(link, "collections_store_outcome", None)
+        if outcome is not None:
+            return outcome
+    return None
+
+
+def was_committed(error: BaseException) -> bool | None:
+    """Return whether the write that a cancellation met took place.
+
+    True: everything was written, the cancellation came too late. False: nothing was written. None: a part was
+    written, of a call that writes several batches: `partial_result` returns the counts; or it is not known,
+    because the connection broke while the cancelled write was on its way; or `error` does not come from a
+    cancelled call of this library. A `TimeoutError` of `asyncio.timeout` is looked through.
 
     >>> was_committed(ValueError()) is None
     True
     """
-    for link in _chain(error):
-        outcome: Any = getattr(link, "collections_store_committed", None)
-        if outcome is not None:
-            return bool(outcome)
-    return None
+    outcome = outcome_of(error)
+    return None if outcome is None else outcome.committed
 
 
 def _rebuilt(kind: type[CollectionsStoreError], args: tuple[Any, ...]) -> CollectionsStoreError:
@@ -477,6 +555,28 @@ def _rebuilt(kind: type[CollectionsStoreError], args: tuple[Any, ...]) -> Collec
     return error
 
 
+_OURS_FOR: Final = {
+    "count_documents": "count(filter)",
+    "delete": "remove(id), or delete_one(filter)",
+    "estimated_document_count": "count()",
+    "find_by_id": "document(id), or get(id) for its body",
+    "find_one_by_id": "document(id), or get(id) for its body",
+    "index_information": "indexes()",
+    "insert": "insert_one(body), or put(id, body)",
+    "list_indexes": "indexes()",
+    "save": "put(id, body)",
+    "set": "put(id, body)",
+    "upsert": "put(id, body)",
+}
+"""What a collection has for methods of pymongo and of other stores."""
+
+
+def missing_method(kind: str, name: str) -> str:
+    """Return the message of an `AttributeError`; it names the method of ours, where there is one."""
+    ours = f": use {_OURS_FOR[name]}" if name in _OURS_FOR else ""
+    return f"{kind!r} object has no attribute {name!r}{ours}"
+
+
 def shortened(value: object, limit: int = 80) -> str:
     """Return `repr(value)` cut in the middle, so that a hostile value cannot flood a log."""
     try:
@@ -485,6 +585,8 @@ def shortened(value: object, limit: int = 80) -> str:
         return f"a {type(value).__name__} nested too deep to be shown"
     except ValueError:  # Python spells no integer of more than 4,300 digits
         return f"a {type(value).__name__} too large to be shown"
+    except Exception as error:  # noqa: BLE001 - whatever a caller's class raises
+        return f"a {type(value).__name__} whose repr raises {type(error).__name__}"
     return cut(text, limit)
 
 
@@ -503,7 +605,7 @@ def _is(version: int | None) -> str:
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
     seen: set[int] = set()
-    while error is not None and id(error) not in seen:
+    while isinstance(error, BaseException) and id(error) not in seen:
         seen.add(id(error))
         yield error
         error = error.__cause__ or error.__context__

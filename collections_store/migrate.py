@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -24,14 +24,16 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from . import dialects
-from .collection_options import CollectionOptions
+from .engine.pool import Lease, file_of, open_driver_lease, open_engine, translate
 from .errors import DatabaseBusy, SchemaTooNew
-from .operations import Catalogue, DriverConnection, ReadRevision, create_or_find
-from .options import Options, read_url
-from .pool import Lease, open_driver_lease
-from .schema import REVISION, Names, catalogue_table, documents_table, feed_table
-from .statements import CatalogueStatements, compiled
+from .operations.catalogue import Catalogue
+from .operations.connection import DriverConnection
+from .operations.maintenance import ReadRevision, create_or_find
+from .options import CollectionOptions, Names, Options, read_url
+from .sql.by_id import compiled
+from .sql.catalogue import CatalogueStatements
+from .sql.dialects import named
+from .sql.schema import REVISION, catalogue_table, documents_table, feed_table
 
 T = TypeVar("T")
 
@@ -70,8 +72,26 @@ def sql(url: str | sa.URL, *, prefix: str = "cs_", schema: str | None = None) ->
     return _look(url, options, partial(_sql, names=options.names()))
 
 
+def include_name(
+    name: str | None, type_: str, parent_names: Mapping[str, str | None], *, prefix: str = "cs_"
+) -> bool:
+    """Return whether your alembic is to look at a table: not at those of this library, in whatever schema. Without
+    it `alembic revision --autogenerate` proposes to drop them, because your models do not have them.
+
+    In your `env.py`: `context.configure(..., include_name=include_name)`. For another prefix than `cs_`, give
+    `functools.partial(include_name, prefix="bot_")`.
+
+    >>> include_name("cs_1_people", "table", {"schema_name": None})
+    False
+    >>> include_name("invoices", "table", {"schema_name": None})
+    True
+    """
+    del parent_names  # alembic calls with it
+    return type_ != "table" or name is None or not Names(prefix).owns(name)
+
+
 def is_known(revision: str) -> bool:
-    """Tell whether this version knows how to go on from a revision."""
+    """Return whether this version knows how to go on from a revision."""
     return revision in {script.revision for script in _scripts().walk_revisions()}
 
 
@@ -125,7 +145,7 @@ def _sql(lease: Lease, names: Names) -> str:
         output.write(f"{compiled(words, database)};\n\n")
     config = _config(names)
     tables = _tables(lease) if found else []
-    config.attributes.update(output=output, tables=tables, dialect=database.NAME)
+    config.attributes.update(output=output, tables=tables, dialect=database.NAME, database=lease.sa)
     command.upgrade(config, f"{found or 'base'}:head", sql=True)
     return output.getvalue()
 
@@ -203,8 +223,8 @@ def _feeds(lease: Lease) -> Iterator[str]:
 def _look(url: str | sa.URL, options: Options, work: Callable[[Lease], T]) -> T:
     """Do something that only reads: what is no file yet is empty, and stays no file."""
     where = _normal(url)
-    arguments, more = where.get_dialect()().create_connect_args(where)
-    if arguments and not more.get("uri") and not Path(arguments[0]).exists():
+    path = named(where.get_backend_name()).file_of(where)
+    if path is not None and not Path(path).exists():
         where = sa.URL.create(where.drivername)  # in memory
     return _patiently(where, options, work)
 
@@ -224,22 +244,24 @@ def _patiently(url: sa.URL, options: Options, work: Callable[[Lease], T]) -> T:
 
 def _normal(url: str | sa.URL) -> sa.URL:
     parsed = read_url(url)
-    return dialects.named(parsed.get_backend_name()).normal_url(parsed)
+    return named(parsed.get_backend_name()).normal_url(parsed)
 
 
 @contextmanager
 def _lease(url: sa.URL, options: Options) -> Iterator[Lease]:
-    database = dialects.named(url.get_backend_name())
+    database = named(url.get_backend_name())
     options.check_for(database)
-    arguments = database.engine_arguments(busy_timeout=options.busy_timeout)
-    engine = sa.create_engine(url, **arguments)
-    catalogue = Catalogue(CatalogueStatements(options.names(), database))
+    engine = open_engine(url, database, options.busy_timeout)
+    catalogue, file = (
+        Catalogue(CatalogueStatements(options.names(), database)),
+        file_of(url, database),
+    )
     try:
-        lease = open_driver_lease(engine, catalogue, options, options.busy_timeout)
+        lease = open_driver_lease(engine, file, catalogue, options, options.busy_timeout)
         try:
             yield lease
         except database.errors() as error:
-            raise database.translate(error) from error
+            raise translate(error, engine, database) from error
         finally:
             lease.close()
     finally:

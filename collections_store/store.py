@@ -1,4 +1,7 @@
-"""A database of collections: its connections, and what runs operations and transactions on it."""
+"""Collections within a transaction: the store's own, or the caller's.
+
+A database of collections: its connections, and what runs operations and transactions on it.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,43 @@ import random
 import threading
 import time
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from itertools import count
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 import sqlalchemy as sa
 
-from . import dialects
-from .backend import Backend, connections, transactions
-from .bell import Bell, ring
-from .blocks import Held
-from .change import Place
+from .changes.notify import Bell, ring
 from .codec import Codec
-from .components import Component, Components, check_synchronous, noting, tear_down
-from .dialects import Database, Durability, Isolation, TableVanished
-from .document import check_name
+from .collection import Collection, Ttl
+from .document import SKILL_MEMORY, CollectionInfo, check_name
+from .engine.backend import (
+    Backend,
+    check_driver,
+    check_engine,
+    connections,
+    read_target,
+    transactions,
+)
+from .engine.database_file import leak
+from .engine.executor import run_within, translated
+from .engine.jobs import Job
+from .engine.lifecycle import (
+    Component,
+    Components,
+    check_synchronous,
+    make_ready,
+    noting,
+    tear_down,
+)
+from .engine.permits import Turn, Turns
+from .engine.pool import Lease
+from .engine.transactions import Held
+from .engine.workers import Sweeper, working
 from .errors import (
     CollectionsStoreError,
     DatabaseError,
@@ -31,29 +54,353 @@ from .errors import (
     InvalidOption,
     StoreClosed,
     TransactionConflict,
+    TransactionEnded,
+    shortened,
 )
-from .execution import run_within
-from .jobs import Job
-from .opening import make_ready
-from .operations import Catalogue, FindTable, LastChange, Operation, SharedConnection
+from .operations import Operation
+from .operations.catalogue import (
+    AS_IT_IS,
+    Catalogue,
+    Configure,
+    DropCollection,
+    FindTable,
+    ListCollections,
+    NewCollection,
+    Rename,
+)
+from .operations.changes import LastChange
+from .operations.connection import SharedConnection, is_in_transaction
+from .operations.procedures import check_function
 from .options import (
     MAX_BODY,
+    Changes,
+    Durability,
+    Isolation,
     Nul,
     Options,
+    Settings,
     Upgrade,
     check_attempts,
+    check_flag,
     check_isolation,
     safe_url,
 )
-from .pool import Lease
-from .schema import mapped_class
-from .statements import CatalogueStatements
-from .sweeper import Sweeper
-from .targets import check_driver, check_engine, read_target
-from .transaction import Bound, Collections, Transaction
-from .turns import Turn, Turns
+from .query.change import ChangePosition
+from .sql.catalogue import CatalogueStatements
+from .sql.dialects import named
+from .sql.dialects.protocols import Database, TableVanished
+from .sql.schema import mapped_class
+
+if TYPE_CHECKING:
+    from .memory import Memory, SkillMemory
+    from .memory.skills import Policy
+
 
 T = TypeVar("T")
+
+BOUND: Final = "bound to a connection"
+INNER_OVER: Final = "this block of the transaction is over: use what the block around it was given"
+OUT_OF_ORDER: Final = (
+    "a block within a transaction ended before one that began later: both were rolled back. "
+    "Tasks and threads that share a transaction cannot have blocks of their own in it"
+)
+
+
+class Collections(ABC):
+    """What a store and a transaction have in common: collections, and something that runs."""
+
+    _codec: Codec
+    _bell: Bell | None = None
+    """A transaction has none."""
+
+    @abstractmethod
+    def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result."""
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Return a context in which operations take place as one, or not at all."""
+
+    def get_sync_collection(
+        self,
+        name: str,
+        *,
+        ttl: Ttl = None,
+        sliding: bool | None = None,
+        changes: Changes = None,
+        changes_kept: int | None = None,
+        changes_ttl: Ttl = None,
+    ) -> Collection:
+        """Return a handle on a collection, without any I/O unless an option is given; raises
+        `InvalidName` and `InvalidOption`.
+
+        Names are 1 to 200 of the characters A-Z, a-z, 0-9 and _; upper and lower case differ. Options are
+        the collection's, for every process; what is given is changed, and the collection comes into
+        being:
+
+        * `ttl`: seconds, or a timedelta, after which an object that is written is gone, unless its writer
+          says otherwise; `math.inf`: never, which is the default.
+        * `sliding`: has an object that has a time to live live anew with each update; False.
+        * `changes`: records every change for `watch`: True tells ids and versions, "after" also bodies,
+          "both" also those before; False, the default, forgets what was recorded.
+        * `changes_kept`: how many changes are kept at least; 100,000.
+        * `changes_ttl`: seconds, or a timedelta, for which they are kept at most; `math.inf`.
+
+        >>> with Store("sqlite://") as store:
+        ...     store.get_sync_collection("my_collection")
+        Collection('my_collection')
+        """
+        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
+        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
+        collection = Collection(self.run, self._codec, check_name(name), self._bell)
+        if settings != AS_IT_IS:
+            self.run(Configure(name, settings))
+        return collection
+
+    def memory(self, namespace: str) -> Memory:
+        """Return a memory: values under keys, in a collection of its own. Whatever text the namespace is, it is
+        no other's. Raises `InvalidOption`.
+
+        >>> with Store("sqlite://") as store:
+        ...     version = store.memory("bot").put("name", "Ada")
+        ...     store.memory("bot").get("name")
+        'Ada'
+        """
+        from .memory import Memory
+        from .memory.keys import collection_of
+
+        return Memory(self, collection_of(namespace))
+
+    def skill_memory(
+        self,
+        *,
+        policy: Policy = "creator",
+        model: Callable[..., Any] | None = None,
+        ttl: Ttl = None,
+        collection: str = SKILL_MEMORY,
+    ) -> SkillMemory:
+        """Return what the skills of sessions remember, by the rules of Soul Machines' platform, in a collection. A
+        memory is a dict, or what `model` makes of its parts; see `SkillMemory` for `policy` and `ttl`. Raises
+        `InvalidName` and `InvalidOption`.
+
+        >>> with Store("sqlite://") as store:
+        ...     skills = store.skill_memory(policy="raise")
+        ...     count = skills.save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
+        ...     [each["value"] for each in skills.load("session 1", "weather")]
+        ['Bonn']
+        """
+        from .memory import SkillMemory
+
+        return SkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
+
+    def __getitem__(self, name: str) -> Collection:
+        return Collection(self.run, self._codec, check_name(name), self._bell)
+
+    def create_collection(
+        self,
+        name: str,
+        *,
+        body_index: bool = True,
+        jsonb: bool = False,
+        ttl: Ttl = None,
+        sliding: bool | None = None,
+        changes: Changes = None,
+        changes_kept: int | None = None,
+        changes_ttl: Ttl = None,
+    ) -> Collection:
+        """Create a collection that is not there yet, and return its handle.
+
+        There is no need to: a collection comes into being when something is put into it. This is for
+        its options. `body_index`: PostgreSQL keeps an index over whole bodies, which serves equality
+        at any depth, through arrays too; without it, writes are cheaper. SQLite has no such index.
+        `jsonb`: SQLite (3.45 or newer) keeps bodies as JSONB, which it reads without parsing them: what no index
+        serves is found sooner, a `get` takes longer. PostgreSQL does so anyway. For
+        the others see `get_sync_collection`. Raises `InvalidName`, `InvalidOption` and
+        `CollectionExists`.
+
+        >>> with Store("sqlite://") as store:
+        ...     store.create_collection("log", body_index=False, ttl=86_400)
+        Collection('log')
+        """
+        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
+        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
+        bodies = check_flag("body_index", body_index), settings, check_flag("jsonb", jsonb)
+        self.run(NewCollection(check_name(name), *bodies))
+        return self[name]
+
+    def collections(self) -> list[CollectionInfo]:
+        """List the collections by name, with their counts and sizes.
+
+        >>> with Store("sqlite://") as store:
+        ...     version = store["cities"].put("berlin", {})
+        ...     [(each.name, each.count) for each in store.collections()]
+        [('cities', 1)]
+        """
+        return self.run(ListCollections())
+
+    def drop(self, name: str) -> bool:
+        """Delete a collection with all its objects; returns whether it was there.
+
+        >>> with Store("sqlite://") as store:
+        ...     store.drop("cities")
+        False
+        """
+        return self.run(DropCollection(check_name(name)))
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a collection another name; raises `CollectionNotFound` and `CollectionExists`.
+
+        >>> with Store("sqlite://") as store:
+        ...     version = store["towns"].put("berlin", {})
+        ...     store.rename("towns", "cities")
+        ...     store["cities"].count()
+        1
+        """
+        self.run(Rename(check_name(old), check_name(new)))
+
+
+class TransactionScope(Protocol):
+    """An open transaction: what is executed in it, and its savepoints."""
+
+    state: str
+    """Whether it is open, or how it ended."""
+    levels: list[Any]
+    """The savepoints of the blocks that are open within it, the innermost last."""
+
+    def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result."""
+
+    def mark(self) -> Any:
+        """Return the place where it is: a savepoint."""
+
+    def release(self, mark: Any) -> None:
+        """Keep what was done since a savepoint."""
+
+    def back_to(self, mark: Any) -> None:
+        """Undo what was done since a savepoint; raises nothing."""
+
+
+class Bound:
+    """A transaction of the caller's."""
+
+    state = BOUND
+
+    def __init__(
+        self, connection: SharedConnection, run: Callable[[Bound, Operation[Any]], Any]
+    ) -> None:
+        self.connection, self._run = connection, run
+        self.is_ready = False
+        self.levels: list[Any] = []
+
+    def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result."""
+        result: T = self._run(self, operation)
+        return result
+
+    def mark(self) -> Any:
+        """Return the place where it is: a savepoint."""
+        with translated(self.connection.database):
+            self.connection.prepare(write=True)
+            return self.connection.mark()
+
+    def release(self, mark: Any) -> None:
+        """Keep what was done since a savepoint."""
+        with translated(self.connection.database):
+            self.connection.release(mark)
+
+    def back_to(self, mark: Any) -> None:
+        """Undo what was done since a savepoint."""
+        with suppress(CollectionsStoreError), translated(self.connection.database):
+            self.connection.back_to(mark)
+
+
+class Transaction(Collections):
+    """Collections within a transaction: what `Store.transaction` and `Store.bind` give.
+
+    It hands out the same collections as the store does; what is done with these takes place when the
+    transaction is committed, or not at all. An operation that fails changes nothing, and the
+    transaction goes on. It may be used by several threads, one at a time.
+    """
+
+    def __init__(self, scope: TransactionScope, codec: Codec) -> None:
+        self._scope, self._codec = scope, codec
+        self._is_over = False
+
+    def __repr__(self) -> str:
+        return f"<Transaction {'over' if self._is_over else self._scope.state}>"
+
+    def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result; it becomes real when the transaction is committed."""
+        self._check()
+        return self._scope.run(operation)
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Return a context for a part of the transaction, which is undone if it ends with an
+        exception: a savepoint. The transaction goes on in either case.
+
+        While it is open, all that is done in the transaction is done in it. Raises
+        `TransactionEnded`.
+
+        >>> with Store("sqlite://") as store, store.transaction() as tx:
+        ...     version = tx["cities"].put("berlin", {})
+        ...     try:
+        ...         with tx.transaction():
+        ...             version = tx["cities"].put("atlantis", {})
+        ...             raise LookupError("no such city")
+        ...     except LookupError:
+        ...         tx["cities"].count()
+        1
+        """
+        self._check()
+        return _Part(self._scope, self._codec)
+
+    def _check(self) -> None:
+        if self._is_over:
+            raise TransactionEnded(INNER_OVER)
+
+
+class _Part:
+    """The context of a part of a transaction."""
+
+    def __init__(self, scope: TransactionScope, codec: Codec) -> None:
+        self._scope, self._codec = scope, codec
+        self._open: list[tuple[Any, Transaction]] = []
+
+    def __enter__(self) -> Transaction:
+        mark, levels = self._scope.mark(), self._scope.levels
+        try:
+            levels.append(mark)
+            part = Transaction(self._scope, self._codec)
+            self._open.append((mark, part))
+            return part
+        except BaseException:  # of a signal
+            leave(levels, mark)
+            self._scope.back_to(mark)
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        mark, part = self._open.pop()
+        part._is_over = True
+        in_order = leave(self._scope.levels, mark)
+        if in_order and kind is None:
+            self._scope.release(mark)
+        elif in_order is not None:
+            self._scope.back_to(mark)
+        if kind is None and not in_order:
+            raise TransactionEnded(OUT_OF_ORDER)
+
+
+def leave(levels: list[Any], mark: Any) -> bool | None:
+    """Take a savepoint, and what began later, from those that are open. Was it the innermost? None:
+    it was not there, for one around it ended before.
+    """
+    place = next((number for number, each in enumerate(levels) if each is mark), None)
+    if place is None:
+        return None
+    in_order = levels[-1] is mark
+    del levels[place:]
+    return in_order
+
 
 FORKED: Final = "the store belongs to the process this one was forked from: open another"
 ATTEMPTS: Final = 20
@@ -132,7 +479,9 @@ class Store(Collections):
         )
         self._codec: Codec = self._options.codec()
         self._url, self._given = read_target(url, engine)
-        self._database: Database = dialects.named(self._url.get_backend_name())
+        self._shown: str = safe_url(self._url if url is None else sa.make_url(url))
+        with working():  # a fork amid the import would leave its lock taken in the child
+            self._database: Database = named(self._url.get_backend_name())
         self._options.check_for(self._database)
         if self._given is None:
             self._url = self._database.normal_url(self._url)
@@ -156,7 +505,7 @@ class Store(Collections):
         _stores.add(self)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({safe_url(self._url)!r})"
+        return f"{type(self).__name__}({self._shown!r})"
 
     def attach(self, component: Component) -> None:
         """Have a component set up and torn down with the store.
@@ -293,6 +642,7 @@ class Store(Collections):
         2
         """
         last = check_attempts(attempts)
+        check_function(function)
         for attempt in count(1):
             begun = False
             try:
@@ -324,7 +674,12 @@ class Store(Collections):
     def _bound(self, connection: sa.Connection) -> Bound:
         given: Any = connection
         if not isinstance(given, sa.Connection) or given.closed:
-            raise InvalidOption("connection", f"{connection!r} is no open sqlalchemy.Connection")
+            is_session = hasattr(type(given), "connection") and not isinstance(given, sa.Connection)
+            hint = ": give session.connection()" if is_session else ""
+            raise InvalidOption(
+                "connection",
+                f"must be an open sqlalchemy.Connection, got {shortened(connection)}{hint}",
+            )
         check_driver("connection", connection.dialect, self._database)
         shared = SharedConnection(connection, self._catalogue.without_memory())
         return Bound(shared, self._run_within)
@@ -354,7 +709,7 @@ class Store(Collections):
         private = self._database.is_private(self._url)
         return Bell(None if private else weakref.WeakMethod(self._last_change))
 
-    def _last_change(self, collection: str) -> Place | None:
+    def _last_change(self, collection: str) -> ChangePosition | None:
         return self.run(LastChange(collection))
 
     def _new_turns(self) -> Turns:
@@ -364,16 +719,17 @@ class Store(Collections):
     def _begin_here(self, isolation: Isolation) -> Held:
         if self._closed is not None:
             raise StoreClosed(self._closed)
-        return self._begin(self._turns.take(), isolation)
-
-    def _begin(self, turn: Turn, isolation: Isolation, job: Job | None = None) -> Held:
-        """Begin a transaction whose turn has come; the turn is given back in any case."""
+        self._turns.refuse_if_all_mine()
+        turn = self._turns.take()
         try:
-            backend = self._backend or self._open()
+            return self._begin(turn, isolation)
         except BaseException:
             self._turns.give_back(turn)
             raise
-        return backend.blocks.begin(turn, isolation, job)
+
+    def _begin(self, turn: Turn, isolation: Isolation, job: Job | None = None) -> Held:
+        """Begin a transaction whose turn has come; who calls gives it back if this raises."""
+        return (self._backend or self._open()).blocks.begin(turn, isolation, job)
 
     def _run_job(self, job: Job) -> None:
         try:
@@ -386,6 +742,8 @@ class Store(Collections):
     def _run_within(self, bound: Bound, operation: Operation[T]) -> T:
         if self._closed is not None:
             raise StoreClosed(self._closed)
+        if operation.WRITES and self._database.SINGLE_WRITER:
+            self._note_writing(bound.connection.sa)
         connection = bound.connection
         if self._backend is not None or bound.is_ready:
             try:
@@ -399,15 +757,24 @@ class Store(Collections):
         except TableVanished as error:
             raise DatabaseError(f"{error}: was it dropped by hand?") from error
 
+    def _note_writing(self, connection: sa.Connection) -> None:
+        """Note that a caller's transaction is about to hold the one writer, if it is not the store's own."""
+        is_open = partial(is_in_transaction, database=self._database)
+        if not self._database.is_private(self._url):
+            if not is_open(connection):
+                self._turns.refuse_own()
+            self._turns.note(connection, is_open)
+
     def _open(self) -> Backend:
         with self._opening:
             if self._closed is not None:
                 raise StoreClosed(self._closed)
             if self._backend is None:
                 where = self._url if self._given is None else self._given
-                backend = Backend(
-                    where, self._catalogue, self._options, self._turns, self._hand_over
-                )
+                with working():
+                    backend = Backend(
+                        where, self._catalogue, self._options, self._turns, self._hand_over
+                    )
                 self._finalizer = weakref.finalize(self, backend.close, LAST_PATIENCE)
                 self._backend = backend
                 if self._options.sweep_interval is not None:
@@ -427,7 +794,10 @@ class Store(Collections):
         self._turns, self._sweeper = self._new_turns(), None
         self._bell.forked()
         if self._backend is not None:
-            _abandoned.append((self._backend, self._backend.blocks.fork()))
+            left = self._backend, self._backend.blocks.fork()
+            _abandoned.append(left)
+            if self._backend.has_file_open:
+                leak(left)
             self._backend = None
             self._closed = FORKED
         if self._finalizer is not None:
@@ -482,8 +852,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def may_run_again(error: CollectionsStoreError) -> bool:
-    """Was what a transaction met no answer to its commit?"""
-    return not getattr(error, "in_doubt", False)
+    """Was what a transaction met no answer to its commit, and nothing that stays?"""
+    return not (getattr(error, "in_doubt", False) or getattr(error, "is_final", False))
 
 
 def pause_after(attempt: int) -> float:

@@ -1,7 +1,7 @@
 """Alembic's environment. It never imports the library: a migration must mean the same for ever.
 
-What it works on comes in `config.attributes`: `connection`, `prefix`, `schema`, and, where the
-database cannot be asked (SQL is only printed), `tables` with the collections' table names.
+What it works on comes in `config.attributes`: `connection`, `prefix`, `schema`, and, where SQL is
+only printed, `tables` with the collections' table names and `database`, a connection to read with.
 """
 
 from typing import Any

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 import sqlalchemy as sa
@@ -24,16 +25,12 @@ from hypothesis import core
 from postgres_server import NoPostgres, postgres_server
 
 import collections_store
-from collections_store import AsyncChangeStream, AsyncStore, Store, schema
-from collections_store.dialogues import (
-    AsyncDialogues,
-    AsyncDialogueStore,
-    Dialogues,
-    DialogueStore,
-)
+from collections_store import AsyncChangeStream, AsyncStore, Store
+from collections_store.dialogues import AsyncDialogues, AsyncDialogueStore, Dialogues, DialogueStore
 from collections_store.integrations import kdeps
 from collections_store.memory import AsyncMemory, AsyncSkillMemory
-from collections_store.operations import AS_IT_IS, CreateCollection
+from collections_store.operations.catalogue import AS_IT_IS, CreateCollection
+from collections_store.sql import schema
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # some 300 processes would compile all of it anew
 for _room in pkgutil.walk_packages(collections_store.__path__, "collections_store."):
@@ -54,6 +51,59 @@ def pytest_configure(config: pytest.Config) -> None:
         core.global_force_seed = _seed  # type: ignore[assignment]
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+NewThreads = Callable[[], list[threading.Thread]]
+
+
+@pytest.fixture
+def new_threads() -> NewThreads:
+    """Return the library's threads that were started since the test began: threads of other tests may still be ending."""
+    before = set(threading.enumerate())
+
+    def started() -> list[threading.Thread]:
+        return [
+            each
+            for each in set(threading.enumerate()) - before
+            if each.name.startswith("collections_")
+        ]
+
+    return started
+
+
+BACKENDS = ("sqlite-file", "sqlite-memory", "postgresql")
+KINDS = ("sync", "async")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let all combinations be chosen: `nox -s matrix` does."""
+    parser.addoption(
+        "--whole-matrix",
+        action="store_true",
+        help="run each test on each backend both sync and async, which a run of everything does in turns",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In a run of everything, run each test on each backend, and sync and async by turns: the other half repeats what is
+    above the backend. Whatever is chosen by `-k` or by its id runs.
+    """
+    chosen = config.option.keyword or any("::" in argument for argument in config.args)
+    if chosen or config.getoption("--whole-matrix"):
+        return
+    left = [item for item in items if _has_its_turn(item)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(left)])
+    items[:] = left
+
+
+def _has_its_turn(item: pytest.Item) -> bool:
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    backend = parameters.get("place") or parameters.get("shared_place")
+    kind = parameters.get("open_store")
+    if backend not in BACKENDS or kind not in KINDS:
+        return True
+    name = item.nodeid.partition("[")[0]
+    return (BACKENDS.index(backend) + KINDS.index(kind) + crc32(name.encode())) % 2 == 0
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -54,6 +54,7 @@ from testcontainers.core.docker_client import DockerClient
 DockerClient().client.ping()
 """
 PING_SECONDS = 5
+UNREACHED = "the container runs, but cannot be reached"
 INITIALISE_SECONDS = 60
 START_SECONDS = 30
 STOP_SECONDS = 10
@@ -145,7 +146,7 @@ def from_docker(image: str = IMAGE) -> Server:
     with _variable_kept("DOCKER_HOST"):
         try:
             with _reaper_where_possible(failures):
-                return _started(postgres.PostgresContainer(image, **_container_settings()))
+                return started(postgres.PostgresContainer(image, **_container_settings()))
         except failures as failure:
             raise WayError(_one_line(failure)) from failure
 
@@ -201,11 +202,22 @@ def _reaper_where_possible(failures: tuple[type[Exception], ...]) -> Iterator[No
         config.ryuk_disabled = unwanted
 
 
-def _started(container: _Container) -> Server:
+def started(container: _Container) -> Server:
     with ExitStack() as cleanup:
         cleanup.callback(container.stop)
         container.start()
-        return Server(container.get_connection_url(), "docker", cleanup.pop_all().close)
+        url = container.get_connection_url()
+        check_reached(url)
+        return Server(url, "docker", cleanup.pop_all().close)
+
+
+def check_reached(url: str) -> None:
+    """Fail unless a client here can connect: where tests run in a container, another one may be out of reach."""
+    psycopg = import_module("psycopg")
+    try:
+        psycopg.connect(url, connect_timeout=PING_SECONDS).close()
+    except psycopg.Error as failure:
+        raise WayError(f"{UNREACHED}: {_one_line(failure)}") from failure
 
 
 def from_wheel(package: str = PACKAGE) -> Server:

@@ -1,33 +1,34 @@
-"""What the documentation says is so: its code runs, its output is what is shown, nothing is left out.
-
-A page is one program. Its blocks run from top to bottom, in a folder of their own:
-
-* ```python is executed; what it prints is the ```text block right below it.
-* ```console is executed if all its commands are `$ collections-store …`; what a command prints is
-  compared where it is shown. `...` stands for anything, as in doctest.
-* A block with a title (```json title="people.json") is a file of that name.
-
-A page that says `postgres_url` gets the URL of an empty PostgreSQL.
-"""
+"""What the documentation says is so: its code runs, its output is what is shown, nothing is left out."""
 
 import asyncio
 import doctest
 import importlib
 import inspect
-import os
 import pkgutil
 import re
-import shlex
 import subprocess
 import sys
-import textwrap
+from code import InteractiveConsole
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from pages import (
+    DOCS,
+    FENCE,
+    PAGES,
+    PROGRAM,
+    README,
+    ROOT,
+    RUNNING_PAGES,
+    blocks,
+    environment,
+    name_of,
+    needs_postgres,
+    run_page,
+)
 
 import collections_store
 import collections_store.dialogues
@@ -35,64 +36,10 @@ import collections_store.integrations.kdeps
 import collections_store.memory
 from collections_store import MissingExtra
 
-ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
-README = ROOT / "README.md"
-PAGES = [README, *sorted(DOCS.rglob("*.md"))]
-
-_FENCE = re.compile(
-    r"^(?P<indent> *)```(?P<language>\w+)(?P<options>[^\n]*)\n(?P<text>.*?)^(?P=indent)```$",
-    re.MULTILINE | re.DOTALL,
-)
-_OUTPUT = re.compile(r"\n\s*```text\n(?P<text>.*?)^ *```$", re.MULTILINE | re.DOTALL)
-_TITLE = re.compile(r'title="([\w.-]+)"')
 _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
-_PROMPT = "$ "
-_PROGRAM = "collections-store"
 
 
 # -- the pages -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Block:
-    """A fenced block of a page; `shown` is the output right below it."""
-
-    page: Path
-    line: int
-    language: str
-    title: str | None
-    text: str
-    shown: str
-
-
-def blocks(page: Path) -> Iterator[Block]:
-    source = page.read_text(encoding="utf-8")
-    for fence in _FENCE.finditer(source):
-        title = _TITLE.search(fence["options"])
-        output = _OUTPUT.match(source, fence.end())
-        yield Block(
-            page,
-            source.count("\n", 0, fence.start()) + 1,
-            fence["language"],
-            title[1] if title else None,
-            textwrap.dedent(fence["text"]),
-            textwrap.dedent(output["text"]) if output else "",
-        )
-
-
-def runs(block: Block) -> bool:
-    if block.language == "console":
-        lines = [line for line in block.text.splitlines() if line.startswith(_PROMPT)]
-        return all(line.startswith(_PROMPT + _PROGRAM) for line in lines)
-    return block.language == "python"
-
-
-def name_of(page: Path) -> str:
-    return page.relative_to(ROOT).as_posix()
-
-
-RUNNING_PAGES = [page for page in PAGES if any(map(runs, blocks(page)))]
 
 
 @pytest.fixture
@@ -113,67 +60,59 @@ def test_a_page_runs_and_shows_what_is_printed(
     page: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
     request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    namespace: dict[str, Any] = {"__name__": "__main__"}
-    if "postgres_url" in page.read_text(encoding="utf-8"):
-        namespace["postgres_url"] = request.getfixturevalue("empty_postgres_url")
+    names = {}
+    if needs_postgres(page):
+        names["postgres_url"] = request.getfixturevalue("empty_postgres_url")
+    run_page(page, names)
+
+
+def test_the_first_pages_run_one_after_the_other_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_postgres_url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for again in (False, True):
+        for page in (README, DOCS / "tutorial.md"):
+            run_page(page, {"postgres_url": empty_postgres_url}, again=again)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in RUNNING_PAGES if needs_postgres(page)], ids=name_of
+)
+def test_a_page_defines_the_url_of_postgresql_before_it_uses_it(page: Path) -> None:
+    code = "".join(block.text for block in blocks(page) if block.language == "python")
+    lines = [line for line in code.splitlines() if "postgres_url" in line]
+    assert lines[0].startswith('postgres_url = "postgresql://')
+
+
+PASTED = [README, DOCS / "tutorial.md", *sorted((DOCS / "how-to").rglob("*.md"))]
+
+
+class Prompt(InteractiveConsole):
+    """Python's prompt, which compiles what is pasted and runs nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems: list[str] = []
+
+    def runcode(self, code: Any) -> None:
+        pass
+
+    def showsyntaxerror(self, filename: Any = None, **options: Any) -> None:
+        self.problems.append(str(sys.exc_info()[1]))
+
+
+@pytest.mark.parametrize("page", PASTED, ids=name_of)
+def test_examples_can_be_pasted_into_the_prompt(page: Path) -> None:
+    """A blank line ends a block there, and so a block has none within it."""
     for block in blocks(page):
-        if block.title is not None:
-            (tmp_path / block.title).write_text(block.text, encoding="utf-8")
-        elif block.language == "python":
-            run_python(block, namespace)
-            expect(block, block.shown, capsys.readouterr().out)
-        elif runs(block):
-            run_console(block)
-
-
-def run_python(block: Block, namespace: dict[str, Any]) -> None:
-    """Execute the block; a traceback tells its place on the page."""
-    source = "\n" * block.line + block.text
-    code = compile(source, str(block.page), "exec", dont_inherit=True)
-    exec(code, namespace)
-
-
-def run_console(block: Block) -> None:
-    """Execute each command as a shell would, and compare what it shows below itself."""
-    for command, shown in commands(block.text):
-        arguments = shlex.split(command)[1:]
-        done = subprocess.run(
-            [sys.executable, "-m", "collections_store", *arguments],
-            check=False,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            env=environment(),
-        )
-        assert bool(done.returncode) == ("Error: " in shown), done.stdout
-        if shown:
-            expect(block, shown, done.stdout)
-
-
-def commands(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each command of a session and what is shown below it."""
-    for entry in re.split(r"^\$ ", text.replace("\\\n", ""), flags=re.MULTILINE)[1:]:
-        command, _, shown = entry.partition("\n")
-        yield command, shown
-
-
-def environment() -> dict[str, str]:
-    """The environment of a command: this checkout's library, no settings of the machine's."""
-    kept = {key: value for key, value in os.environ.items() if "COLLECTIONS_STORE" not in key}
-    return kept | {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8", "COLUMNS": "80"}
-
-
-def expect(block: Block, shown: str, printed: str) -> None:
-    checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS
-    if not checker.check_output(shown, printed, flags):
-        example = doctest.Example(block.text, shown)
-        difference = checker.output_difference(example, printed, flags)
-        pytest.fail(f"{name_of(block.page)}, line {block.line}\n{difference}", pytrace=False)
+        if block.language == "python" and "\n>>> " not in f"\n{block.text}":
+            prompt = Prompt()
+            for line in (*block.text.splitlines(), ""):
+                prompt.push(line)
+            assert not prompt.problems, f"line {block.line}: {prompt.problems}"
 
 
 DOORS: tuple[Any, ...] = (
@@ -251,7 +190,8 @@ def public_names() -> Iterator[str]:
             member = getattr(door, name)
             if inspect.isclass(member) and member.__module__ != "collections_store.errors":
                 for attribute, value in inspect.getmembers_static(member):
-                    if not attribute.startswith("_") and getattr(value, "__doc__", None):
+                    verb = inspect.isroutine(value) or isinstance(value, property)
+                    if verb and value.__doc__ and not attribute.startswith("_"):
                         yield f"{door.__name__}.{name}.{attribute}"
 
 
@@ -267,7 +207,7 @@ def test_every_command_is_in_the_reference() -> None:
                 yield from paths(below, f"{path} {name}")
 
     documented = set(re.findall(r"^## (collections-store.*)$", reference, re.MULTILINE))
-    assert set(paths(program, _PROGRAM)) == documented
+    assert set(paths(program, PROGRAM)) == documented
 
 
 def test_every_page_is_in_the_navigation() -> None:
@@ -283,7 +223,7 @@ def test_every_room_is_in_the_architecture() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
-    prose = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    prose = FENCE.sub("", page.read_text(encoding="utf-8"))
     targets = [link["target"].partition("#")[0] for link in _LINK.finditer(prose)]
     inside = [target for target in targets if target and "://" not in target]
     assert not [target for target in inside if not (page.parent / target).is_file()]

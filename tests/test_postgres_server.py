@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ import psycopg
 import pytest
 from postgres_server import (
     PACKAGE,
+    UNREACHED,
     URL_VARIABLE,
     NoPostgres,
     Server,
@@ -32,6 +33,7 @@ from postgres_server import (
     machine_folders,
     ping_docker,
     postgres_server,
+    started,
 )
 
 ABANDONED = """
@@ -86,7 +88,13 @@ def port_of(url: str) -> int:
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """A running server from each of the ways that work here."""
     skip_unless_there(request.param)
-    with postgres_server({"the way under test": request.param}) as running:
+    with ExitStack() as cleanup:
+        try:
+            running = cleanup.enter_context(postgres_server({"the way under test": request.param}))
+        except NoPostgres as error:
+            if UNREACHED not in str(error):
+                raise
+            pytest.skip(str(error))
         yield running
 
 
@@ -202,6 +210,36 @@ def test_failing_way_falls_through_to_the_next() -> None:
     }
     with postgres_server(ways) as server:
         assert server.url == there[URL_VARIABLE]
+
+
+def test_a_container_out_of_reach_is_a_reason() -> None:
+    """Docker's engine gives an address that a test in another container cannot connect to."""
+    with socket.socket() as taken:  # bound, and does not listen: nothing can connect to it
+        taken.bind(("127.0.0.1", 0))
+        unreached = OutOfReach(taken.getsockname()[1])
+        with postgres_server({"docker": partial(started, unreached), "next": fallback}) as server:
+            assert server.source == "wheel"
+        assert unreached.stopped
+
+
+class OutOfReach:
+    """A container that runs."""
+
+    def __init__(self, port: int) -> None:
+        self.port, self.stopped = port, False
+
+    def start(self) -> object:
+        return self
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def get_connection_url(self) -> str:
+        return f"postgresql://postgres:secret@127.0.0.1:{self.port}/postgres"
+
+
+def fallback() -> Server:
+    return Server("postgresql://unused", "wheel", stop=lambda: None)
 
 
 def test_broken_binaries_are_a_reason(tmp_path: Path) -> None:

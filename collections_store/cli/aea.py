@@ -5,13 +5,14 @@ from __future__ import annotations
 import click
 
 from ..integrations.aea import register
-from .agents import aea as import_aea
+from .memories import aea as import_aea
+from .program import Group
 from .target import program_options
 
 register()
 
 
-@click.group("collections-store")
+@click.group("collections-store", cls=Group)
 @program_options
 def command() -> None:
     """Keep storage and dialogues in collections of SQLite or PostgreSQL."""

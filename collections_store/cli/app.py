@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import click
 
-from .agents import aea
-from .catalogue import collections, drop, info, library_version
-from .database import db
+from .catalogue import collections, db, drop, info, library_version
 from .demo import demo
+from .documents import delete, distinct, explain, find, get, list_, purge, put, remove
 from .exits import described
 from .indexes import index
-from .memories import kdeps, opsdroid
-from .objects import delete, find, get, list_, purge, put, remove
+from .memories import aea, kdeps, opsdroid
 from .program import Program
-from .questions import distinct, explain
 from .target import program_options
 from .transfer import export, import_
 
@@ -32,6 +29,7 @@ def _show_version(ctx: click.Context, parameter: click.Parameter, value: bool) -
     invoke_without_command=True,
     subcommand_metavar="COMMAND [ARGS]...",
     epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
     "--version",

@@ -1,21 +1,56 @@
-"""The commands on the indexes of a collection: `index list`, `create` and `drop`."""
+"""Commands on the indexes of a collection, and indexes as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import click
 
-from .. import Index, InvalidIndex
-from .arguments import read_json, read_order
-from .definitions import as_json
+from .. import CollectionsStoreError, Index, InvalidIndex
+from ..errors import shortened
+from .arguments import pairs_of, read_json, read_order
 from .exits import Exit, Failure
+from .files import INDEXES, BadItem
 from .output import binary_output, emit, on_terminal, table, to_text, write_lines
+from .program import Group
 from .target import Target, database_options, require
 
+_KEYS = {"name", "fields", "unique", "where", "arrays"}
 
-@click.group(invoke_without_command=True, subcommand_metavar="COMMAND [ARGS]...")
+
+def as_json(index: Index) -> dict[str, Any]:
+    """Return what defines an index; a field is the list of its keys, which may hold dots."""
+    kept = index.to_json()
+    return {key: kept[key] for key in ("name", "fields", "unique", "where", "arrays")}
+
+
+def header(indexes: Sequence[Index]) -> list[str]:
+    """Return the lines that an export begins with: one that no object can have, or none."""
+    return [to_text({INDEXES: list(map(as_json, indexes))})] if indexes else []
+
+
+def read_indexes(values: Any) -> list[Index]:
+    """Read what `header` wrote; raises `BadItem`."""
+    if not isinstance(values, list):
+        raise BadItem(f"the indexes are a list, not {shortened(values)}")
+    return [_index(number, value) for number, value in enumerate(values, 1)]
+
+
+def _index(number: int, value: Any) -> Index:
+    if not isinstance(value, dict) or "fields" not in value or not value.keys() <= _KEYS:
+        known = ", ".join(sorted(_KEYS))
+        raise BadItem(
+            f"index {number} is {shortened(value)}: it needs fields, and may have {known}"
+        )
+    options = {key: each for key, each in value.items() if key != "fields"}
+    try:
+        return Index.parse(pairs_of(value["fields"], InvalidIndex), **options)
+    except CollectionsStoreError as error:
+        raise BadItem(f"index {number}: {error}") from error
+
+
+@click.group(cls=Group, invoke_without_command=True, subcommand_metavar="COMMAND [ARGS]...")
 @click.pass_context
 def index(ctx: click.Context) -> None:
     """Look at the indexes of a collection, create and drop them."""
@@ -109,4 +144,4 @@ def _table(indexes: Iterable[Index]) -> str:
         for each in indexes
     ]
     columns = {name: {"overflow": "fold"} for name in ("name", "fields", "kind", "where")}
-    return table(columns, rows)
+    return table(columns.items(), rows)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import IO, Any, Literal, TypeAlias
 
-from .. import Document
+from .. import Document, Path
 from ..codec import Codec
 
 Format: TypeAlias = Literal["jsonl", "json", "table"]
@@ -15,6 +16,8 @@ _CODEC = Codec(max_bytes=2**62)
 """What is in the database is shown, whatever limit it was written under."""
 
 _ID_WIDTH = 40
+_COLUMN_WIDTH = 4
+"""The narrowest column, with its border."""
 
 
 def to_text(value: Any) -> str:
@@ -38,10 +41,18 @@ def emit(*lines: str) -> None:
     _send((f"{line}\n" for line in lines), binary_output())
 
 
-def write_documents(documents: Iterable[Document], format: Format, stream: IO[bytes]) -> None:
-    """Write objects in the order they come, one at a time except in a table."""
+def write_documents(
+    documents: Iterable[Document],
+    format: Format,
+    stream: IO[bytes],
+    fields: Sequence[str] | None = None,
+) -> None:
+    """Write documents in the order they come, one at a time except in a table.
+
+    A table has a column for each of `fields`, or else for each top-level field that there is.
+    """
     if format == "table":
-        _send([_documents_table(documents)], stream)
+        _send([_documents_table(documents, fields)], stream)
     else:
         write_lines(map(as_line, documents), stream, array=format == "json")
 
@@ -69,42 +80,73 @@ def _array(lines: Iterable[str]) -> Iterator[str]:
 
 
 def table(
-    columns: Mapping[str, Mapping[str, Any]], rows: Iterable[Sequence[str]], *, full: bool = False
+    columns: Iterable[tuple[str, Mapping[str, Any]]],
+    rows: Iterable[Sequence[str]],
+    *,
+    cut: bool = False,
 ) -> str:
-    """Return a table; `columns` tells rich how to set each, `full` makes it as wide as the
-    terminal.
+    """Return a table: names of columns with rich's options for each, and rows. With `cut`, each row
+    is one line.
     """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(expand=full)
-    for name, options in columns.items():
-        drawn.add_column(name, **options)
+    style: dict[str, Any] = {"no_wrap": True, "overflow": "ellipsis"} if cut else {}
+    drawn = Table()
+    for name, options in columns:
+        drawn.add_column(Text(_printable(name), **style), **options)
     for row in rows:
-        drawn.add_row(*(Text(_printable(cell)) for cell in row))
+        drawn.add_row(*(Text(_printable(cell), **style) for cell in row))
     console = Console()
     with console.capture() as capture:
         console.print(drawn)
     return capture.get()
 
 
-def _documents_table(documents: Iterable[Document]) -> str:
-    """Set the bodies, as much of each as there is room for, beside what the store knows."""
+def _documents_table(documents: Iterable[Document], fields: Sequence[str] | None) -> str:
     from rich.console import Console
 
     width = Console().width
-    rows = [
-        (d.id, str(d.version), f"{d.updated_at:%Y-%m-%d %H:%M:%S}", to_text(d.body)[:width])
-        for d in documents
-    ]
-    columns: dict[str, dict[str, Any]] = {
-        "id": {"no_wrap": True, "max_width": _ID_WIDTH},
-        "version": {"no_wrap": True, "justify": "right"},
-        "updated (UTC)": {"no_wrap": True},
-        "body": {"no_wrap": True, "ratio": 1},
-    }
-    return table(columns, rows, full=True)
+    paths = None if fields is None else {name: Path.parse(name).keys for name in fields}
+    rows = [(each.id, _cells(each.body, paths, width)) for each in documents]
+    found = dict.fromkeys(name for _, cells in rows for name in cells)
+    names = list(dict.fromkeys([*(paths or ()), *found]))
+    shown = names[: width // _COLUMN_WIDTH]
+    columns: list[tuple[str, dict[str, Any]]] = [("id", {"no_wrap": True, "max_width": _ID_WIDTH})]
+    columns += [("(body)" if name is None else name, {}) for name in shown]
+    if names != shown:
+        columns.append((f"+{len(names) - len(shown)}", {}))
+    lines = ([id, *(cells.get(name, "") for name in shown)] for id, cells in rows)
+    return table(columns, lines, cut=True)
+
+
+def _cells(
+    body: Any, paths: Mapping[str, tuple[str, ...]] | None, width: int
+) -> dict[str | None, str]:
+    """Return the values of a body by field; None names a body that has no fields."""
+    if not isinstance(body, dict):
+        return {None: to_text(body)[:width]}
+    if paths is None:
+        paths = {name: (name,) for name in islice(body, width)}
+    found = ((name, _values_at(body, keys)) for name, keys in paths.items())
+    return {name: _compact(values[0])[:width] for name, values in found if values}
+
+
+def _values_at(value: Any, keys: tuple[str, ...]) -> list[Any]:
+    """Return the value of a field alone in a list, empty where it is missing; in an array, that of each element."""
+    if not keys:
+        return [value]
+    if isinstance(value, list):
+        found = [inner for each in value for inner in _values_at(each, keys)]
+        return [found] if found else []
+    if isinstance(value, dict) and keys[0] in value:
+        return _values_at(value[keys[0]], keys[1:])
+    return []
+
+
+def _compact(value: Any) -> str:
+    return value if isinstance(value, str) else to_text(value)
 
 
 def _printable(text: str) -> str:
@@ -122,5 +164,5 @@ def binary_output() -> IO[bytes]:
 
 
 def on_terminal() -> bool:
-    """Tell whether a person reads standard output."""
+    """Return whether a person reads standard output."""
     return sys.stdout.isatty()

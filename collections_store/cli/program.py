@@ -9,11 +9,26 @@ from typing import Any
 
 import click
 
-from ..errors import CollectionsStoreError
+from ..errors import CollectionsStoreError, cut
 from .exits import Exit, Failure, code_of, notes_of, one_line
 
+_LONGEST = 2000
+"""Characters of a message; arguments that it repeats may be of any length."""
 
-class Program(click.Group):
+
+class Group(click.Group):
+    """A command of commands."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands; what is said of each goes over several lines rather than being cut."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, each.get_short_help_str(1000)) for name, each in found if each]
+            )
+
+
+class Program(Group):
     """The outermost command."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
@@ -36,7 +51,8 @@ class Program(click.Group):
             raise Failure("", Exit.BROKEN_PIPE) from None
         except OSError as error:
             _abandon_output()
-            raise Failure(str(error), Exit.FAILED) from error
+            where = "" if error.filename else "standard output: "
+            raise Failure(f"{where}{error}", Exit.FAILED) from error
 
     def _exit_code(self, *arguments: Any, **options: Any) -> int:
         try:
@@ -60,7 +76,7 @@ def _hint(error: click.UsageError) -> str:
 
 def _say(message: str, code: Exit) -> int:
     if message:
-        click.echo(f"Error: {message}", err=True)
+        click.echo(f"Error: {cut(message, _LONGEST)}", err=True)
     return code
 
 

@@ -7,6 +7,7 @@ the two equal.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import click
 
@@ -24,6 +25,14 @@ the same. Every text below is what `--help` prints.
 The database is chosen by `--url`, or else by the environment variable `COLLECTIONS_STORE_URL`, or
 else it is `sqlite:///collections.db` in the current folder. A URL that holds a password is better
 kept in the variable: other users of the machine can read the options of a running command.
+
+## Shell completion
+
+One line in the start-up file of the shell has Tab complete commands and options:
+
+* Bash 4.4 or newer, `~/.bashrc`: `eval "$(_COLLECTIONS_STORE_COMPLETE=bash_source collections-store)"`
+* Zsh, `~/.zshrc`: `eval "$(_COLLECTIONS_STORE_COMPLETE=zsh_source collections-store)"`
+* Fish, `~/.config/fish/config.fish`: `_COLLECTIONS_STORE_COMPLETE=fish_source collections-store | source`
 """
 
 
@@ -38,7 +47,8 @@ def _exit_codes() -> str:
 
 
 def _commands(command: click.Command, parent: click.Context | None, name: str) -> Iterator[str]:
-    context = click.Context(command, parent, name, max_content_width=WIDTH, terminal_width=WIDTH)
+    widths: dict[str, Any] = {"max_content_width": WIDTH, "terminal_width": WIDTH}
+    context = click.Context(command, parent, name, **widths, **command.context_settings)
     yield f"## {context.command_path}\n\n```text\n{command.get_help(context)}\n```\n"
     if isinstance(command, click.Group):
         for each in command.list_commands(context):

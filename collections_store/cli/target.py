@@ -10,9 +10,12 @@ from typing import Any, TypeVar
 import click
 import sqlalchemy as sa
 
-from .. import Collection, DatabaseUnavailable, Store, dialects
+from .. import Collection, DatabaseUnavailable, Store
+from ..engine.database_file import identity
 from ..options import safe_url
+from ..sql.dialects import named
 from .exits import Exit, Failure
+from .files import shown
 
 URL_VARIABLE = "COLLECTIONS_STORE_URL"
 DEFAULT_URL = "sqlite:///collections.db"
@@ -28,9 +31,9 @@ class Target:
     prefix: str = "cs_"
     schema: str | None = None
 
-    def to_write(self) -> Store:
-        """Return a store; an SQLite file comes into being on first use."""
-        return Store(self.url, prefix=self.prefix, schema=self.schema)
+    def to_write(self, **options: Any) -> Store:
+        """Return a store, with other options if they are given; an SQLite file comes into being on first use."""
+        return Store(self.url, prefix=self.prefix, schema=self.schema, **options)
 
     def to_read(self) -> Store:
         """Return a store; raises `DatabaseUnavailable` where it would create an SQLite file."""
@@ -43,6 +46,13 @@ class Target:
             )
         return store
 
+    def refuse(self, name: str) -> None:
+        """Refuse a file that is the database itself, or its log."""
+        path = _file(self.driver_url())
+        ours = [identity(f"{path}{end}") for end in ("", "-wal", "-shm", "-journal")]
+        if path is not None and identity(name) in [each for each in ours if each]:
+            raise click.UsageError(f"{shown(name)} is the database itself: name another file")
+
     def names(self) -> dict[str, Any]:
         """Return the options that the functions of `migrate` take."""
         return {"prefix": self.prefix, "schema": self.schema}
@@ -50,7 +60,7 @@ class Target:
     def driver_url(self) -> sa.URL:
         """Return the URL with the driver that the library uses."""
         url = sa.make_url(self.url)
-        return dialects.named(url.get_backend_name()).normal_url(url)
+        return named(url.get_backend_name()).normal_url(url)
 
     def safe_url(self) -> str:
         """Return the URL without its passwords."""
@@ -58,14 +68,9 @@ class Target:
 
 
 def _file(url: sa.URL) -> Path | None:
-    """Return the file that the driver would open, which is its one argument without a name.
-
-    None: it opens none, or an SQLite URI, whose `mode` says whether the file may come into being.
-    """
-    arguments, options = url.get_dialect()().create_connect_args(url)
-    if options.get("uri") or not arguments or arguments[0] in {"", ":memory:"}:
-        return None
-    return Path(arguments[0])
+    """Return the file that a store would open; None: it opens none."""
+    path = named(url.get_backend_name()).file_of(url)
+    return None if path is None else Path(path)
 
 
 def require(store: Store, name: str) -> Collection:

@@ -9,17 +9,12 @@
 1
 """
 
-from .coding import DialogueCodec, PlainCodec
-from .container import Restored
-from .dialogue import Dialogue
-from .dialogue_store import DialogueStore
-from .dialogue_store_async import AsyncDialogueStore
-from .dialogues import Dialogues
-from .dialogues_async import AsyncDialogues
-from .keeper import Quarantined
-from .label import DialogueLabel
-from .message import Message
-from .rules import Rules
+from .aio import AsyncDialogues, AsyncDialogueStore
+from .dialogues import Dialogues, DialogueStore
+from .manager import Restored
+from .model import Dialogue, DialogueLabel, Message, Rules
+from .records import DialogueCodec, PlainCodec
+from .repository import Quarantined
 
 __all__ = [
     "AsyncDialogueStore",

@@ -1,32 +1,201 @@
-"""The dialogues of a component of an agent, in memory and on the disk."""
+"""Dialogues, sync: `Dialogues`, `DialogueStore`, and delayed saving."""
 
 from __future__ import annotations
 
 import threading
+import weakref
+from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from ..background import Background
-from ..errors import StoreClosed
-from ..expiry import read_ttl
-from ..filter import Filter
-from ..operations import Steps, follow
-from ..options import check_count
+from ..document import read_ttl
+from ..engine.workers import Background
+from ..errors import DialoguesNotSaved, StoreClosed
+from ..operations.combine import Steps, follow
+from ..options import check_count, check_flag
+from ..query.filter import Filter
 from ..store import Store
-from .coding import PlainCodec
-from .container import Container, Restored, RoleOf, starter_or_responder
-from .dialogue import Dialogue
-from .dialogue_store import PAGE, keeper_of
-from .keeper import Quarantined
-from .label import DialogueLabel
 from .locks import Lock, Locks
-from .message import Message
-from .names import Namespace
-from .rules import ENDED, Rules
-from .saving import PATIENCE, saver, saving
-from .settings import Save, check_store, options_of, read_save
+from .manager import (
+    Container,
+    Restored,
+    RoleOf,
+    Save,
+    check_store,
+    options_of,
+    read_save,
+    starter_or_responder,
+)
+from .model import ENDED, Dialogue, DialogueLabel, Message, Rules
+from .records import DialogueCodec, DialogueNamespace, PlainCodec
+from .repository import LOG, Keeper, Quarantined
 
+PATIENCE: Final = 30.0
+"""Seconds to wait for the end of what a thread saves."""
+
+
+def saving(container: Container) -> Steps[None]:
+    """Save what changed, as far as it can be: the rest stays in memory, and is told to the log."""
+    if not container.is_set_up:
+        return
+    try:
+        yield from container.flush()
+    except DialoguesNotSaved:
+        LOG.exception("%s: some cannot be saved now, and stay in memory", container.keeper.names)
+
+
+def saver(seconds: float, save: Callable[[], bool]) -> Background:
+    """Return a thread that calls a method every so many seconds, whatever that raises, for as long as its
+    object lives and it returns True.
+    """
+    method: weakref.WeakMethod[Any] = weakref.WeakMethod(save)
+
+    def save_again() -> bool:
+        found = method()
+        if found is None:
+            return False
+        try:
+            return bool(found())
+        except Exception:  # noqa: BLE001 - whatever it is, others can perhaps be saved next time
+            LOG.exception("%r: cannot save now, and will try again", found.__self__)
+            return True
+
+    return Background("dialogues", seconds, save_again)
+
+
+D = TypeVar("D")
 T = TypeVar("T")
+PAGE: Final = 100
+
+
+class DialogueStore(Generic[D]):
+    """Keeps dialogues of any class in collections of a store; `codec` takes them apart.
+
+    `agent` and `component` say whose they are: others have collections of their own. Dialogues that have
+    ended are kept apart from those that go on. It holds no dialogue in memory; `Dialogues` does.
+
+    >>> from collections_store import Store
+    >>> with Store("sqlite://") as store:
+    ...     kept = DialogueStore(store, "ada", codec=PlainCodec())
+    ...     dialogue = Dialogue(DialogueLabel(("7f", ""), "bob", "ada"), "ada", "buyer")
+    ...     kept.save(dialogue)
+    ...     [each.role for each in kept.restore()]
+    1
+    ['buyer']
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        agent: str,
+        component: str = "dialogues",
+        *,
+        codec: DialogueCodec[D],
+    ) -> None:
+        self._store = check_store(store, Store)
+        self._keeper = keeper_of(store, DialogueNamespace(agent, component), codec)
+        self._lock = threading.Lock()
+
+    def save(self, *dialogues: D) -> int:
+        """Write what is new of dialogues, in one transaction; returns of how many there was anything.
+
+        Of a dialogue that was saved before these are the messages since, and the header if it has changed.
+        One that has ended moves to the terminal ones. What cannot be taken apart or stored, and what
+        somebody else wrote to (`DialogueConflict`), keeps none of the others from being saved:
+        `DialoguesNotSaved` is raised in the end, and tells which and why.
+        """
+        with self._lock:
+            self._do(self._keeper.settle())
+            return self._do(self._keeper.save(dialogues))
+
+    def restore(self, *, terminal: bool = False) -> Iterator[D]:
+        """Yield the dialogues that go on, or those that have ended, some at a time.
+
+        A record of which none can be made is put aside, with a line in the log of `collections_store`;
+        see `quarantined`.
+        """
+        after, more = "", True
+        while more:
+            found, after = self._do(
+                self._keeper.restore(after, is_terminal=check_flag("terminal", terminal))
+            )
+            yield from found
+            more = after != ""
+
+    def get(self, label: DialogueLabel) -> D | None:
+        """Return the dialogue with a label, complete or not; None: there is none."""
+        return self._do(self._keeper.get([label], note=True))
+
+    def remove(self, label: DialogueLabel, *, remember: bool = False) -> bool:
+        """Delete a dialogue; returns whether it was there. `remember` it: then `is_known` is true for
+        ever.
+        """
+        with self._lock:
+            return self._do(self._keeper.remove(label, remember=remember))
+
+    def is_known(self, label: DialogueLabel) -> bool:
+        """Is there a dialogue with that label, complete or not, or was there one that is remembered?"""
+        if not self._keeper.is_settled:
+            with self._lock:
+                self._do(self._keeper.settle())
+        return self._do(self._keeper.is_known(label))
+
+    def find(
+        self,
+        filter: Any = None,
+        equals: Any = ...,
+        *,
+        terminal: bool = False,
+        limit: int | None = None,
+    ) -> list[D]:
+        """Return the dialogues that match, of those that go on or of those that have ended, in the order
+        in which they did.
+
+        To the filter a dialogue is its header (`dialogue_label`, `role`, `state`, `metadata` …) with
+        `messages`, an array. Raises `InvalidFilter`.
+        """
+        asked = Filter.parse(filter, equals, self._keeper.recorder.rules)
+        some = None if limit is None else check_count("limit", limit)
+        return self._do(
+            self._keeper.find(asked, some, is_terminal=check_flag("terminal", terminal))
+        )
+
+    def get_dialogues_with_counterparty(self, address: str) -> list[D]:
+        """Return the dialogues with an address: those that go on, then those that have ended."""
+        steps = (self._keeper.with_counterparty(address, is_terminal=e) for e in (False, True))
+        return [each for some in steps for each in self._do(some)]
+
+    def messages(self, label: DialogueLabel, *, after: int = 0, limit: int = PAGE) -> list[Any]:
+        """Return messages of a dialogue as JSON: up to `limit` past the first `after`."""
+        window = check_count("after", after), check_count("limit", limit)
+        return self._do(self._keeper.messages(label, *window))
+
+    def purge(self, *, ttl: float | timedelta | None = None, kept: int | None = None) -> int:
+        """Delete dialogues that ended more than `ttl` ago (seconds, or a timedelta), and the oldest that
+        are more than `kept`; returns how many.
+        """
+        many = None if kept is None else check_count("kept", kept)
+        return sum(self._do(self._keeper.purge(read_ttl(ttl) or None, many)).values())
+
+    def restore_quarantined(self) -> list[D]:
+        """Put the records that were put aside back where they were, and return the dialogues of those that can be
+        read by now: after an update, say. The others are put aside again, and one whose dialogue has begun
+        anew stays aside.
+        """
+        with self._lock:
+            return self._do(self._keeper.restore_quarantined())
+
+    def quarantined(self) -> list[Quarantined]:
+        """Return the records that were put aside, in that order."""
+        return self._do(self._keeper.quarantined())
+
+    def _do(self, steps: Steps[T]) -> T:
+        return follow(self._store.run, steps)
+
+
+def keeper_of(store: Store, names: DialogueNamespace, codec: DialogueCodec[D]) -> Keeper[D]:
+    """Return what keeps dialogues in a store."""
+    return Keeper(names, codec, store._codec, ordered=store._database.ORDERED_KEYS)
 
 
 class Dialogues:
@@ -88,7 +257,7 @@ class Dialogues:
             role_from_first_message=role_from_first_message,
         )
         keeper = keeper_of(
-            store, Namespace(self_address, component), PlainCodec(rules, self_address)
+            store, DialogueNamespace(self_address, component), PlainCodec(rules, self_address)
         )
         self._container = Container(keeper, self_address, options)
         self._locks = Locks(threading.Lock)
@@ -171,13 +340,15 @@ class Dialogues:
 
     def reload(self, dialogue_label: DialogueLabel) -> Dialogue | None:
         """Forget what is in memory of a dialogue, unsaved changes too, and return it as it is on the disk; None:
-        it is not there. This is the way out after `DialogueConflict`, and after an error that leaves in doubt
-        whether a message was written. Older objects of the dialogue are of no more use.
+        it is not there. This is the way out after `DialogueConflict`. Older objects of the dialogue are of no more use.
+
+        After an error that leaves in doubt whether a message was written it is not needed: the next verb that
+        writes to the dialogue reads it again, and undoes what was written and not acknowledged.
         """
         return self._do(self._container.reload(dialogue_label), dialogue_label)
 
     def remove(self, dialogue_label: DialogueLabel) -> bool:
-        """Delete a dialogue from memory and disk; tells whether it was there."""
+        """Delete a dialogue from memory and disk; returns whether it was there."""
         return self._do_within(self._locks, self._container.remove(dialogue_label))
 
     def get_dialogue(self, message: Message) -> Dialogue | None:
@@ -214,6 +385,8 @@ class Dialogues:
         """
         asked = Filter.parse(filter, equals, self._container.keeper.recorder.rules)
         some = None if limit is None else check_count("limit", limit)
+        if terminal is not None:
+            check_flag("terminal", terminal)
         self._flush()
         return self._do(self._container.find(asked, terminal, some))
 

@@ -1,1 +1,5 @@
-"""What plugs into other frameworks: a module for each, which needs that framework and nothing else."""
+"""Adapters for other frameworks, one module or package a host.
+
+An adapter knows the public API and its framework, and imports the framework when it is used. Must not hold logic
+that other hosts could need. Begin with `opsdroid`, the smallest. `sqlite_files` reads files of other programs.
+"""

@@ -111,9 +111,14 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
         """
         return _Bound(self, self._root().namespace(*names))
 
-    def memory_in_room(self, room: str) -> AbstractContextManager[AsyncMemory]:
-        """Bind the running task to the memory of a room: see `memory_in`."""
-        return self.memory_in("room", room)
+    def memory_in_room(self, room: str | int | None) -> AbstractContextManager[AsyncMemory]:
+        """Bind the running task to the memory of a room, a message's `target`: see `memory_in`. Some connectors have
+        numbers for rooms, and some have none: None is the memory of these.
+        """
+        if room is None:
+            return self.memory_in("room")
+        is_number = isinstance(room, int) and not isinstance(room, bool)
+        return self.memory_in("room", str(room) if is_number else room)  # type: ignore[arg-type]
 
     def _root(self) -> AsyncMemory:
         if self.database is None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .. import AsyncStore, AsyncTransaction, Store, Transaction
     from ..memory import AsyncSkillMemory, SkillMemory
 
+
 Model: TypeAlias = Callable[..., Any]
 PRIVATE: Final = "PRIVATE"
 PUBLIC: Final = "PUBLIC"

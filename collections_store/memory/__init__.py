@@ -10,12 +10,11 @@ memories of a session's skills, by the rules of their platform.
 'Ada'
 """
 
+from .aio import AsyncMemory, AsyncSkillMemory
 from .entries import Entry
 from .importing import import_kdeps, import_opsdroid
 from .memory import Memory
-from .memory_async import AsyncMemory
 from .skills import SkillMemory
-from .skills_async import AsyncSkillMemory
 
 __all__ = [
     "AsyncMemory",

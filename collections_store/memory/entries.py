@@ -1,27 +1,35 @@
-"""What a memory answers with."""
+"""Entries of a memory, and what a memory stands on."""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
 
-from ..change import Change
+from ..changes.notify import Bell
 from ..codec import Codec
 from ..collection import Ttl
-from ..document import Document
-from ..errors import InvalidOption, shortened
-from ..expiry import read_ttl
-from ..filter import Filter
-from ..operations import FindAndDelete, FindIds, Touch, Work
-from ..options import check_flag
-from ..procedures import check_function
-from ..schema import now
+from ..document import Document, read_ttl
+from ..errors import DatabaseError, InvalidOption, shortened
+from ..operations import Operation
+from ..operations.by_id import Slide, Touch
+from ..operations.combine import Work
+from ..operations.find import FindIds
+from ..operations.procedures import check_function
+from ..operations.update import FindAndDelete
+from ..options import check_count, check_flag
+from ..query.change import Change
+from ..query.filter import Filter
+from ..query.parser import check_value
+from ..sql.schema import now
 from .keys import Space
 from .values import Default, to_json, value_of
 
+LOG: Final = logging.getLogger("collections_store")
 ABSENT: Final = object()
 """Where there is no value, as opposed to None, which is one."""
 
@@ -60,6 +68,11 @@ class Life:
     sliding: bool = False
     ends: bool = False
 
+    def exceeds(self, ttl: Ttl) -> bool:
+        """Return whether a value that is written with this `ttl` may outlive its session."""
+        own, session = read_ttl(ttl), read_ttl(self.ttl)
+        return self.sliding and bool(own and session and own > session)
+
     def chosen(self, ttl: Ttl) -> Ttl:
         """Return how long a value lives that is written with this `ttl`."""
         return self.ttl if ttl is None else ttl
@@ -90,10 +103,22 @@ def left(document: Document | None) -> float | None:
     return max(0, document.expires_us - now()) / 1_000_000
 
 
-def touching(collection: str, ids: Iterable[str]) -> Work:
-    """Return the operation that has objects live from now on for as long as they were given."""
-    touches = [Touch(collection, id) for id in ids]
-    return Work((collection,), lambda run: [run(each) for each in touches])
+def sliding(collection: str, ids: Iterable[str], life: Life) -> Touch | Slide | Work:
+    """Return the operation that has objects live from now on for as long as their session says, or, where it does
+    not, for as long as they were given.
+    """
+    ttl = read_ttl(life.ttl)
+    each = [Slide(collection, id, ttl) if ttl else Touch(collection, id) for id in ids]
+    return each[0] if len(each) == 1 else Work((collection,), lambda run: [run(e) for e in each])
+
+
+@contextmanager
+def tolerant(collection: str) -> Iterator[None]:
+    """Go on where a time cannot be begun anew, because the database is locked or read-only."""
+    try:
+        yield
+    except DatabaseError as error:
+        LOG.warning("%s: a value was read, but its time was not begun anew: %s", collection, error)
 
 
 def listing(collection: str, asked: dict[str, Any], limit: int | None) -> FindIds:
@@ -124,6 +149,7 @@ class Take:
 def asking(space: Space, filter: Any, equals: Any, codec: Codec) -> Filter:
     """Return what is asked of the values of a namespace, a value as it is kept; raises `InvalidFilter`."""
     of_value = not isinstance(filter, str) or not filter.startswith("$") or filter[:5] == "$body"
+    check_value(filter, equals)
     kept = to_json(equals, codec.default) if of_value and equals is not ... else equals
     return Filter.parse(space.keys()) & Filter.parse(filter, kept, codec)
 
@@ -145,7 +171,13 @@ def adding(key: str, by: Any) -> Callable[[Any], Any]:
 def as_json(key: str, function: Any, default: Default) -> Callable[[Any], Any]:
     """Return a function of values as one of JSON; raises `InvalidOption` for what cannot be called."""
     called = check_function(function)
-    return lambda json: to_json(called(value_of(key, json)), default)
+
+    def changed(json: Any) -> Any:
+        value = value_of(key, json)
+        made = called(value)
+        return to_json(value if made is None else made, default)
+
+    return changed
 
 
 def check_mapping(values: Any) -> Mapping[str, Any]:
@@ -169,9 +201,9 @@ def read_limit(limit: Any) -> int | None:
     """Return a number of entries, or None for all; raises `InvalidOption`."""
     if limit is None:
         return None
-    if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
-        return limit
-    raise InvalidOption("limit", f"{shortened(limit)} is not a whole number from 1 on")
+    if found := check_count("limit", limit):
+        return found
+    raise InvalidOption("limit", "must be an integer above 0, got 0")
 
 
 def seen_by(space: Space) -> Callable[[Change], Change]:
@@ -188,3 +220,23 @@ def seen_by(space: Space) -> Callable[[Change], Change]:
 def _check_number(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidOption(name, f"{shortened(value)} is no number to add to")
+
+
+T = TypeVar("T")
+Strings: TypeAlias = list[str]
+Entries: TypeAlias = list[Entry]
+REQUEST_TTL: Final = 86_400.0
+"""Seconds after which what a request leaves behind is gone, should its process be killed."""
+
+
+class MemoryHost(Protocol):
+    """What runs operations, and hands out transactions: a store, or a transaction."""
+
+    _codec: Codec
+    _bell: Bell | None
+
+    def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result."""
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Return the context of a transaction, or of a part of one."""

@@ -1,14 +1,26 @@
-"""Which object of a collection a key of a memory is: the places of namespaces within each other."""
+"""Keys: which document a key of a namespace is, and errors that name the key."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from ..codec import Codec
 from ..document import check_id, spelled
-from ..errors import InvalidId, InvalidOption, shortened
-from ..procedures import check_many
+from ..errors import (
+    CollectionsStoreError,
+    DocumentNotFound,
+    InvalidBody,
+    InvalidId,
+    InvalidOption,
+    VersionConflict,
+    shortened,
+)
+from ..operations.procedures import check_many
+from .values import to_json
 
 _KEY: Final = "/"
 """Before a key; a digit comes right after it, and begins what lies further within."""
@@ -101,3 +113,72 @@ def collection_of(namespace: Any) -> str:
     if len(name) > _LONGEST:  # two underscores at its beginning: no spelled text has that
         name = f"__{hashlib.sha256(namespace.encode(errors='surrogatepass')).hexdigest()}"
     return f"memory__{name}"
+
+
+E = TypeVar("E", bound=BaseException)
+
+
+def bodies_of(space: Space, values: Mapping[str, Any], codec: Codec) -> dict[str, Any]:
+    """Return values under their keys as bodies under their ids; raises `InvalidBody` that names the key."""
+    bodies = {}
+    for key, value in values.items():
+        with within(key):
+            bodies[space.id_of(key)] = to_json(value, codec.default)
+    return bodies
+
+
+@contextmanager
+def told_apart(space: Space, bodies: Mapping[str, Any], codec: Codec) -> Iterator[None]:
+    """Have the error of a body that cannot be stored name its key."""
+    try:
+        yield
+    except InvalidBody:
+        for id, body in bodies.items():
+            with within(space.key_of(id)):
+                codec.encode(body)
+        raise
+
+
+@contextmanager
+def within(key: str) -> Iterator[None]:
+    """Have an error of a value name its key, too."""
+    try:
+        yield
+    except InvalidBody as error:
+        raise InvalidBody(f"{key}.{error.path}".rstrip("."), error.problem) from error
+
+
+@contextmanager
+def named(collection: str, space: Space, key: str) -> Iterator[None]:
+    """Have errors of the object that is of a key name the key; those of what a caller's function does stay."""
+    try:
+        yield
+    except (DocumentNotFound, VersionConflict) as error:
+        if (error.collection, error.id) != (collection, space.id_of(key)):
+            raise
+        if isinstance(error, DocumentNotFound):
+            raise missing(collection, space, key) from None
+        told = VersionConflict(collection, key, error.expected, error.found)
+        raise noted(told, collection, space) from None
+
+
+def missing(collection: str, space: Space, key: str) -> DocumentNotFound:
+    """Return the error of a key that there is not."""
+    return noted(DocumentNotFound(collection, key), collection, space)
+
+
+def noted(error: E, collection: str, space: Space) -> E:
+    """Return an error that tells in which namespace it is."""
+    error.add_note(f"in the memory {'/'.join((collection, *space.names))!r}")
+    return error
+
+
+@contextmanager
+def beside(error: BaseException | None) -> Iterator[None]:
+    """Have what a block raised go on though its end fails: a cancellation above all must not be lost."""
+    try:
+        yield
+    except CollectionsStoreError as failed:
+        if error is None:
+            raise
+        error.add_note(f"what the memory held was not cleared: {failed}")

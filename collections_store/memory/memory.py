@@ -1,17 +1,27 @@
-"""A memory: values under keys, in namespaces, for a while or for ever."""
+"""Memories: namespaces, sessions and requests, and the values in them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
-from ..change import Wanted
-from ..change_stream import ChangeStream
-from ..collection import Ttl
-from ..watching import Watching, check_bell
+from ..changes.watch import ChangeStream, Watching, check_bell
+from ..collection import Collection, Ttl
+from ..operations.catalogue import AS_IT_IS, Configure
+from ..options import Changes, Settings
+from ..query.change import Wanted
 from .entries import (
     ABSENT,
+    REQUEST_TTL,
+    Entries,
+    Life,
+    MemoryHost,
+    Strings,
     Take,
     adding,
     as_json,
@@ -24,12 +34,120 @@ from .entries import (
     listing,
     read_limit,
     seen_by,
-    touching,
+    sliding,
+    tolerant,
 )
-from .namespace import Namespace
-from .scope import Entries, Strings
-from .telling import bodies_of, missing, named, told_apart
-from .values import from_json, value_of
+from .keys import Space, beside, bodies_of, missing, named, told_apart, within
+from .values import from_json, to_json, value_of
+
+
+class Namespace:
+    """A place for values, with places in it."""
+
+    def __init__(
+        self,
+        scope: MemoryHost,
+        collection: str,
+        space: Space = Space(),  # noqa: B008 - it is frozen
+        life: Life = Life(),  # noqa: B008 - so is this
+    ) -> None:
+        self._scope, self._space, self._life = scope, space, life
+        self._objects = Collection(scope.run, scope._codec, collection, scope._bell)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'/'.join((self._objects.name, *self._space.names))!r})"
+
+    def __enter__(self) -> Self:
+        self._life.check_end()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with beside(error):
+            self.end()
+
+    def namespace(self, *names: str) -> Self:
+        """Return the memory of a namespace in this one; `namespace("a", "b")` is that of "b" in "a".
+
+        >>> with Store("sqlite://") as store:
+        ...     store.memory("bot").namespace("room", "42")
+        Memory('memory__bot/room/42')
+        """
+        return self._at(self._space.within(*names), replace(self._life, ends=False))
+
+    def session(self, id: str, *, ttl: Ttl = None, sliding: bool = False) -> Self:
+        """Return the memory of a session, which no namespace is the same as. What is written there lives for
+        `ttl`; with `sliding`, it begins its time anew whenever it is read by its key, or changed; what has a
+        `ttl` of its own ends with that or with the session, whichever is first. Without a `ttl` it lives as it does in what the session is in. The end of `with`, or `end`, clears it.
+
+        >>> with Store("sqlite://") as store:
+        ...     with store.memory("bot").session("ada", ttl=1800, sliding=True) as session:
+        ...         version = session.put("cart", ["tea"])
+        ...     store.memory("bot").session("ada").get("cart", "nothing")
+        'nothing'
+        """
+        return self._at(self._space.session(id), self._life.of_session(ttl, sliding))
+
+    def request(self) -> Self:
+        """Return a memory of its own, for one request: `with memory.request() as session:`. Should the process
+        be killed before its end, it lives for a day.
+
+        >>> with Store("sqlite://") as store, store.memory("bot").request() as session:
+        ...     version = session.put("step", 1)
+        ...     session.get("step")
+        1
+        """
+        return self.session(secrets.token_hex(16), ttl=REQUEST_TTL)
+
+    def end(self) -> int:
+        """Delete all that is in this memory, and in the namespaces and sessions within it; returns how many
+        values.
+
+        >>> with Store("sqlite://") as store:
+        ...     version = store.memory("bot").namespace("room").put("topic", "tea")
+        ...     store.memory("bot").end()
+        1
+        """
+        return self._objects.delete_many(self._space.everything()).deleted_count
+
+    def configure(
+        self, *, changes: Changes = None, changes_kept: int | None = None, changes_ttl: Ttl = None
+    ) -> None:
+        """Have the changes of this memory, and of all namespaces in it, recorded for `watch`: see
+        `Store.get_sync_collection`.
+
+        >>> with Store("sqlite://") as store:
+        ...     store.memory("bot").configure(changes="after", changes_kept=1000)
+        """
+        kept: dict[str, Any] = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
+        settings = Settings.parse(ttl=None, sliding=None, changes=changes, **kept)
+        if settings != AS_IT_IS:
+            self._scope.run(Configure(self._objects.name, settings))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """Return a context in which several verbs take place as one, or not at all: see
+        `Store.transaction`.
+
+        >>> with Store("sqlite://") as store:
+        ...     with store.memory("bot").transaction() as memory:
+        ...         version = memory.put("a", 1)
+        ...         version = memory.put("b", 2)
+        ...     store.memory("bot").count()
+        2
+        """
+        with self._scope.transaction() as tx:
+            yield type(self)(tx, self._objects.name, self._space, self._life)
+
+    def _at(self, space: Space, life: Life) -> Self:
+        return type(self)(self._scope, self._objects.name, space, life)
+
+    def _json(self, value: Any) -> Any:
+        return to_json(value, self._scope._codec.default)
 
 
 class Memory(Namespace):
@@ -73,8 +191,7 @@ class Memory(Namespace):
         body = self._objects.get(id, ABSENT)
         if body is ABSENT:
             return False, None
-        if self._life.sliding:
-            self._objects.touch(id)
+        self._slide([id])
         return True, value_of(key, body)
 
     def put(
@@ -95,8 +212,12 @@ class Memory(Namespace):
         """
         life = self._life.chosen(ttl)
         how: dict[str, Any] = {"ttl": life, "if_absent": if_absent, "if_version": if_version}
-        with named(self._objects.name, self._space, key):
-            return self._objects.put(self._space.id_of(key), self._json(value), **how)
+        id = self._space.id_of(key)
+        with named(self._objects.name, self._space, key), within(key):
+            version = self._objects.put(id, self._json(value), **how)
+        if self._life.exceeds(life):
+            self._slide([id])
+        return version
 
     def delete(self, key: str, default: Any = None) -> Any:
         """Delete the value under a key, and return it; `default` where there is none.
@@ -134,8 +255,9 @@ class Memory(Namespace):
         return self.change(key, adding(key, by), default=initial)
 
     def change(self, key: str, function: Callable[[Any], Any], *, default: Any = ...) -> Any:
-        """Load the value under a key, call a function with it, and write what that returns; returns it. If somebody
-        else changed the value meanwhile, all of it begins anew. `default` is what the function gets where
+        """Load the value under a key, call a function with it, and write what that returns; returns it. A function
+        that returns None has changed the value in place: that value is written. To store None, call
+        `put(key, None)`. If somebody else changed the value meanwhile, all of it begins anew. `default` is what the function gets where
         there is no value; without it, `DocumentNotFound` is raised.
 
         >>> with Store("sqlite://") as store:
@@ -146,8 +268,7 @@ class Memory(Namespace):
         id, changed = self._space.id_of(key), as_json(key, function, self._scope._codec.default)
         with named(self._objects.name, self._space, key):
             body = self._objects.change(id, changed, default=begun, ttl=self._life.ttl)
-        if self._life.sliding:
-            self._objects.touch(id)
+        self._slide([id])
         return from_json(body)
 
     def keys(
@@ -221,8 +342,7 @@ class Memory(Namespace):
         {'b': 2}
         """
         found = self._objects.get_many(self._space.ids_of(keys))
-        if found and self._life.sliding:
-            self._scope.run(touching(self._objects.name, found))
+        self._slide(found)
         return entries_of(self._space, found)
 
     def put_many(self, values: Mapping[str, Any], *, ttl: Ttl = None) -> int:
@@ -236,6 +356,8 @@ class Memory(Namespace):
         bodies = bodies_of(self._space, check_mapping(values), codec)
         with told_apart(self._space, bodies, codec):
             self._objects.put_many(bodies, ttl=life, atomic=True)
+        if self._life.exceeds(life):
+            self._slide(bodies)
         return len(bodies)
 
     def delete_many(self, keys: Iterable[str]) -> int:
@@ -248,7 +370,7 @@ class Memory(Namespace):
         return self._objects.remove_many(self._space.ids_of(keys))
 
     def touch(self, key: str) -> bool:
-        """Have a value live from now on for as long as it was given; tells whether it is there.
+        """Have a value live from now on for as long as it was given; returns whether it is there.
 
         >>> with Store("sqlite://") as store:
         ...     store.memory("bot").touch("name")
@@ -257,7 +379,7 @@ class Memory(Namespace):
         return self._objects.touch(self._space.id_of(key))
 
     def expire(self, key: str, ttl: float | timedelta) -> bool:
-        """Have a value live for `ttl` from now on; tells whether it is there.
+        """Have a value live for `ttl` from now on; returns whether it is there.
 
         >>> with Store("sqlite://") as store:
         ...     version = store.memory("bot").put("name", "Ada")
@@ -293,3 +415,10 @@ class Memory(Namespace):
         wanted, how = Wanted.parse(self._space.keys(prefix), None, codec), seen_by(self._space)
         watching = Watching(self._objects.name, wanted, after=after, timeout=timeout, shown=how)
         return ChangeStream(self._scope.run, bell, watching)
+
+    def _slide(self, ids: Iterable[str]) -> None:
+        """Begin the time of values anew that were used, where the session slides."""
+        found = list(ids)
+        if found and self._life.sliding:
+            with tolerant(self._objects.name):
+                self._scope.run(sliding(self._objects.name, found, self._life))

@@ -17,7 +17,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from ..codec import MAX_DEPTH
-from ..errors import InvalidBody
+from ..errors import InvalidBody, shortened
 
 Default: TypeAlias = Callable[[Any], Any] | None
 _MARK: Final = "$"
@@ -67,6 +67,8 @@ def from_json(json: Any) -> Any:
         [(tag, inner)] = json.items()
         if tag in _DECODERS:
             return _DECODERS[tag](inner)
+        if tag.startswith(_MARK) and not tag.startswith(_MARK * 2):
+            raise ValueError(f"this version does not know the type {shortened(tag)}")
     return {_unmarked(key): from_json(each) for key, each in json.items()}
 
 

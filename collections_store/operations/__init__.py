@@ -1,72 +1,17 @@
-"""What can be done on a connection; the only room that executes.
+"""What is done on a connection: the only package that executes statements.
 
-An operation is a value that is called with a connection and returns a result. It builds
-its statements, executes them and decodes the rows; it knows no thread, no store and no asyncio, and
-can be called again after a conflict. `WRITES`: does it change anything? `SINGLE`: is it one
-statement, atomic by itself? `nothing()`: what does a read answer where the collection never came
-into being?
+An operation is a value that is called with a connection and returns a result. It builds its statements, executes them
+and decodes the rows. It must not know a thread, an event loop or a store, and can be called again after a conflict.
+`WRITES`: whether it changes anything. `SINGLE`: whether it is one statement, atomic by itself. `nothing()`: what a read
+returns where the collection does not exist. Begin with `by_id`, then `find` and `write`.
 """
 
 from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
-from .batches import Given, Mode, PutBatch, PutListed, batches, puts_together
-from .bulk import BulkBatch
-from .catalogue import (
-    AS_IT_IS,
-    Catalogue,
-    CollectionAbsent,
-    Configure,
-    CreateCollection,
-    Drop,
-    FindTable,
-    ListCollections,
-    NewCollection,
-    Rename,
-)
-from .changes import OLDEST, Changes, FindPlace, LastChange, ReadChanges
-from .connection import Connection, DriverConnection, SharedConnection, add_functions
-from .documents import (
-    Exists,
-    Get,
-    GetDocument,
-    GetMany,
-    HoldMany,
-    Insert,
-    InsertBeside,
-    Purge,
-    Put,
-    Remove,
-    RemoveMany,
-    Replace,
-    Rewrite,
-    Touch,
-    check_version,
-)
-from .explaining import Explain
-from .foreign import HoldStill, ReadForeign
-from .increments import Increment, read_increment
-from .indexing import CreateIndex, DropIndex, FindDuplicate, ListIndexes
-from .purging import HasPrunable, ListPurgeable, Prune
-from .queries import (
-    Count,
-    DeleteMany,
-    DeleteOne,
-    Distinct,
-    Find,
-    FindIds,
-    FindPage,
-    check_page,
-    check_window,
-    read_doomed,
-    read_projection,
-)
-from .reading import Batch, ReadBatch, Reading
-from .revisions import CreateStore, ReadRevision, create_or_find
-from .together import Steps, Together, Work, follow
-from .updating import Answer, FindAndDelete, Modification, ModifyMany, ModifyOne, Replacement
-from .writing import NeedsTransaction
+from .connection import Connection
+from .indexes import CreateIndex, FindDuplicate
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -118,94 +63,3 @@ def duplicate_of(operation: Any, physical: str) -> FindDuplicate:
         return FindDuplicate(operation.collection, physical, operation.index)
     written = getattr(operation, "written", lambda _: ())
     return FindDuplicate(operation.collection, physical, written=written)
-
-
-__all__ = [
-    "AS_IT_IS",
-    "OLDEST",
-    "Answer",
-    "Batch",
-    "BulkBatch",
-    "Catalogue",
-    "Changes",
-    "CollectionAbsent",
-    "Configure",
-    "Connection",
-    "Count",
-    "CreateCollection",
-    "CreateIndex",
-    "CreateStore",
-    "DeleteMany",
-    "DeleteOne",
-    "Distinct",
-    "DriverConnection",
-    "Drop",
-    "DropIndex",
-    "Exists",
-    "Explain",
-    "Find",
-    "FindAndDelete",
-    "FindDuplicate",
-    "FindIds",
-    "FindPage",
-    "FindPlace",
-    "FindTable",
-    "Get",
-    "GetDocument",
-    "GetMany",
-    "Given",
-    "HasPrunable",
-    "HoldMany",
-    "HoldStill",
-    "Increment",
-    "Insert",
-    "InsertBeside",
-    "LastChange",
-    "ListCollections",
-    "ListIndexes",
-    "ListPurgeable",
-    "Mode",
-    "Modification",
-    "ModifyMany",
-    "ModifyOne",
-    "NeedsTransaction",
-    "NewCollection",
-    "Operation",
-    "Prune",
-    "Purge",
-    "Put",
-    "PutBatch",
-    "PutListed",
-    "ReadBatch",
-    "ReadChanges",
-    "ReadForeign",
-    "ReadRevision",
-    "Reading",
-    "Remove",
-    "RemoveMany",
-    "Rename",
-    "Replace",
-    "Replacement",
-    "Rewrite",
-    "SharedConnection",
-    "Steps",
-    "Together",
-    "Touch",
-    "Work",
-    "add_functions",
-    "batches",
-    "check_page",
-    "check_version",
-    "check_window",
-    "collections_of",
-    "create_or_find",
-    "duplicate_of",
-    "follow",
-    "needs_nothing",
-    "perform",
-    "puts_together",
-    "read_doomed",
-    "read_increment",
-    "read_projection",
-    "rival_of",
-]

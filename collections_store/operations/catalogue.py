@@ -1,32 +1,92 @@
-"""The collections there are: which table is whose, and how one comes and goes."""
+"""Collections: which table is whose, how one is created and dropped, and what a schema change locks.
+
+Who writes objects has locked their table, and then wants the collection's entry in the catalogue, to
+record what was changed (see `write`). So who changes the schema takes the two in that order too: in
+the other one, each would wait for the other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
 
-from ..collection_options import CollectionOptions, Feed, Settings
 from ..document import CollectionInfo, moment
 from ..errors import (
     CollectionExists,
     CollectionNotFound,
     CollectionsStoreError,
     InvalidOption,
+    SchemaError,
 )
-from ..frozen import frozen
-from ..schema import now
-from ..statements import CatalogueStatements, Statements
-from .locking import Entry, check_readable, jsonb_problem, lock_entry, read_entry
-from .recording import Pending
+from ..options import CollectionOptions, Feed, Settings
+from ..query.values import frozen
+from ..sql.catalogue import CatalogueStatements
+from ..sql.dialects.protocols import TableVanished
+from ..sql.schema import now
+from ..sql.select import Statements
+from .write import Pending
 
 if TYPE_CHECKING:
     from .connection import Connection
 
 
-Tables: TypeAlias = dict[str, tuple[str, Statements]]
-"""What is known of tables: the options, as the catalogue has them, and the statements."""
+Entry: TypeAlias = tuple[str, CollectionOptions]
+"""The table of a collection, and its options."""
+
+
+def read_entry(connection: Connection, collection: str) -> Entry | None:
+    """Return what the catalogue tells of a collection; None: there is none."""
+    rows = connection.rows(connection.store.resolve, {"name": collection})
+    return (rows[0][0], CollectionOptions.from_text(rows[0][1])) if rows else None
+
+
+def lock_entry(connection: Connection, collection: str, *, readers: bool = True) -> Entry | None:
+    """Keep those who write from a collection, and `readers` too, until the transaction ends; gives what
+    the catalogue tells of it. Raises `TableVanished` where another was faster.
+    """
+    read = read_entry(connection, collection)
+    if read is None:
+        return None
+    _keep_out(connection, read[0], readers=readers)
+    connection.changed(connection.store.lock, {"name": collection})
+    locked = read_entry(connection, collection)
+    if locked is None or locked[0] != read[0]:
+        raise TableVanished(f"collection {collection} was changed by another")
+    return locked
+
+
+def jsonb_problem(connection: Connection) -> str | None:
+    """Say that the database has no JSONB, if so."""
+    database = connection.store.database
+    probe = database.jsonb_probe()
+    if probe is None:
+        return None
+    [(version,)] = connection.rows(probe)
+    return database.jsonb_problem(version)
+
+
+def check_readable(connection: Connection, collection: str, options: CollectionOptions) -> None:
+    """Raise `SchemaError` where the database cannot read the bodies of a collection."""
+    if options.jsonb and (problem := jsonb_problem(connection)):
+        found, expected = problem.split(": ")
+        message = f"the collection {collection!r} keeps its bodies as JSONB: {problem}"
+        raise SchemaError(message, found=found, expected=expected)
+
+
+def _keep_out(connection: Connection, table: str, *, readers: bool) -> None:
+    """Lock a table, unless somebody dropped it by hand."""
+    store = connection.store
+    words = store.keep_out(table, readers=readers)
+    if words is not None and connection.rows(store.has_table, store.find_table(table)):
+        connection.changed(words)
+
+
+Tables: TypeAlias = dict[str, tuple[str, str, Statements]]
+"""What was compiled, by collection: the table and the options, as the catalogue has them, and the statements."""
+MOST_TABLES: Final = 1024
+"""Collections whose statements are kept, at most: each takes some 60 KB."""
 
 
 REFRESHED_AFTER: Final = 5.0
@@ -79,21 +139,33 @@ class Catalogue:
     def _look_up(self, connection: Connection, name: str) -> Statements:
         rows = connection.rows(self.statements.resolve, {"name": name})
         if not rows:
+            self._tables.pop(name, None)
             raise CollectionAbsent(name)
         table, options = rows[0]
-        known = self._tables.get(table)
-        if known is None or known[0] != options:
+        known = self._tables.get(name)
+        if known is None or known[:2] != (table, options):
             read = CollectionOptions.from_text(options)
             check_readable(connection, name, read)
-            known = self._tables[table] = options, self.statements.documents(table, read)
-        return known[1]
+            self._evict()
+            known = self._tables[name] = table, options, self.statements.documents(table, read)
+        return known[2]
+
+    def _evict(self) -> None:
+        """Make room for what is compiled; those that other processes dropped would be kept for ever."""
+        while len(self._tables) >= MOST_TABLES:
+            for name in tuple(self._tables)[: MOST_TABLES // 4]:
+                self._tables.pop(name, None)
+                if self._known is not None:
+                    self._known.pop(name, None)
 
     def forget(self, name: str | None) -> None:
         """Look the collection up anew, the next time."""
         if name is None or self._known is None:
             return
         self._known.pop(name, None)
-        if self._above is not None:
+        if self._above is None:
+            self._tables.pop(name, None)
+        else:
             self._changed.add(name)
 
     def forget_all(self) -> None:
@@ -125,7 +197,7 @@ class Catalogue:
 
 @frozen
 class CreateCollection:
-    """Have a collection, whether or not it was there; tells whether it is a new one."""
+    """Have a collection, whether or not it was there; returns whether it is a new one."""
 
     collection: str
     body_index: bool = True
@@ -208,8 +280,8 @@ class Configure:
 
 
 @frozen
-class Drop:
-    """Delete a collection with all its objects; tells whether it was there."""
+class DropCollection:
+    """Delete a collection with all its objects; returns whether it was there."""
 
     collection: str
     WRITES: ClassVar = True
@@ -266,15 +338,36 @@ class ListCollections:
     WRITES: ClassVar = False
     SINGLE: ClassVar = False
 
-    def __call__(self, connection: Connection) -> list[CollectionInfo]:
-        return list(self._each(connection))
+    SNAPSHOT: ClassVar = False
 
-    def _each(self, connection: Connection) -> Iterator[CollectionInfo]:
-        store = connection.store
-        for name, table, created, options in connection.rows(store.listing):
-            documents = store.documents(table, CollectionOptions.from_text(options))
-            [(count, size)] = connection.rows(documents.statistics, {"now": now()})
-            yield CollectionInfo(name, count, size, moment(created))
+    def __call__(self, connection: Connection) -> list[CollectionInfo]:
+        measured: dict[str, tuple[int, int]] = {}
+        while True:
+            listed = connection.rows(connection.store.listing)
+            new = [row for row in listed if row[1] not in measured]
+            if not new:
+                return [CollectionInfo(name, *measured[table], moment(created))
+                        for name, table, created, _ in listed]  # fmt: skip
+            for name, table, _, options in new:
+                found = self._measure(connection, name, table, options)
+                if found is not None:
+                    measured[table] = found
+
+    def _measure(
+        self, connection: Connection, name: str, table: str, options: str
+    ) -> tuple[int, int] | None:
+        """Return count and size; None: the collection was dropped or renamed meanwhile, so the list is another."""
+        documents = connection.store.documents(table, CollectionOptions.from_text(options))
+        try:
+            with connection.savepoint():
+                [(count, size)] = connection.rows(documents.statistics, {"now": now()})
+        except connection.database.errors() as error:
+            entry = read_entry(connection, name)
+            vanished = isinstance(connection.database.translate(error), TableVanished)
+            if not vanished or (entry is not None and entry[0] == table):
+                raise
+            return None
+        return count, size
 
 
 @frozen

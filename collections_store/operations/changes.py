@@ -1,7 +1,7 @@
 """Reading the recorded changes of a collection.
 
 Whoever records holds the collection's entry in the catalogue until its commit is done (see
-`recording`), so places come in the order of commits, and one look sees all changes before the last one it
+`write`), so places come in the order of commits, and one look sees all changes before the last one it
 sees. What was pruned has left a row that stands for all of it: a look that meets that row has lost some.
 """
 
@@ -11,14 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from .. import codec
-from ..change import Change, Place, Wanted, read_token
 from ..document import moment
 from ..errors import ChangesLost, InvalidOption, InvalidToken
-from ..frozen import frozen
-from ..statements import PRUNED, FeedStatements
+from ..query.change import Change, ChangePosition, Wanted, read_token
+from ..query.values import frozen
+from ..sql.change_records import PRUNED, FeedStatements
 
 if TYPE_CHECKING:
     from .connection import Connection, Row
+
 
 OLDEST: Final = "oldest"
 
@@ -30,7 +31,7 @@ class Changes:
     """
 
     changes: tuple[Change, ...]
-    place: Place
+    place: ChangePosition
     more: bool = False
     characters: int = 0
 
@@ -47,7 +48,7 @@ class FindPlace:
     WRITES: ClassVar = False
     SINGLE: ClassVar = False
 
-    def __call__(self, connection: Connection) -> Place:
+    def __call__(self, connection: Connection) -> ChangePosition:
         feed = connection.collection(self.collection).feed
         if feed is None:
             return self.nothing()
@@ -66,7 +67,7 @@ class FindPlace:
             raise InvalidToken("it is of a later state of the database: was a backup restored?")
         return place
 
-    def nothing(self) -> Place:
+    def nothing(self) -> ChangePosition:
         raise InvalidOption(
             "changes", f"collection {self.collection} records none: open it with changes=True"
         )
@@ -77,7 +78,7 @@ class ReadChanges:
     """Read up to `limit` changes after a place, and keep those that are wanted."""
 
     collection: str
-    place: Place
+    place: ChangePosition
     limit: int
     wanted: Wanted
     WRITES: ClassVar = False
@@ -91,7 +92,7 @@ class ReadChanges:
             raise self._lost(_oldest(connection, feed))
         rows = connection.rows(feed.after, {"seq": self.place.number, "limit": self.limit})
         if rows and rows[0][1] == PRUNED:
-            raise self._lost(Place(self.place.key, rows[0][0]))
+            raise self._lost(ChangePosition(self.place.key, rows[0][0]))
         return self._read(rows, ordered=connection.database.ORDERED_KEYS)
 
     def nothing(self) -> Changes:
@@ -123,10 +124,10 @@ class ReadChanges:
             token=self._place(row).to_token(self.collection),
         )
 
-    def _place(self, row: Row) -> Place:
-        return Place(self.place.key, row[0])
+    def _place(self, row: Row) -> ChangePosition:
+        return ChangePosition(self.place.key, row[0])
 
-    def _lost(self, oldest: Place | None) -> ChangesLost:
+    def _lost(self, oldest: ChangePosition | None) -> ChangesLost:
         token = self.place.to_token(self.collection)
         return ChangesLost(
             self.collection, token, None if oldest is None else oldest.to_token(self.collection)
@@ -141,7 +142,7 @@ class LastChange:
     WRITES: ClassVar = False
     SINGLE: ClassVar = True
 
-    def __call__(self, connection: Connection) -> Place | None:
+    def __call__(self, connection: Connection) -> ChangePosition | None:
         feed = connection.collection(self.collection).feed
         return None if feed is None else _last(connection, feed)
 
@@ -149,15 +150,15 @@ class LastChange:
         return None
 
 
-def _last(connection: Connection, feed: FeedStatements) -> Place:
+def _last(connection: Connection, feed: FeedStatements) -> ChangePosition:
     [(last,)] = connection.rows(feed.last)
-    return Place(feed.feed.key, last or 0)
+    return ChangePosition(feed.feed.key, last or 0)
 
 
-def _oldest(connection: Connection, feed: FeedStatements) -> Place:
+def _oldest(connection: Connection, feed: FeedStatements) -> ChangePosition:
     """Return the place before all changes that are kept."""
     pruned = [seq for seq, kind in connection.rows(feed.first) if kind == PRUNED]
-    return Place(feed.feed.key, pruned[0] if pruned else 0)
+    return ChangePosition(feed.feed.key, pruned[0] if pruned else 0)
 
 
 def _characters(rows: Iterable[Row]) -> int:

@@ -1,4 +1,7 @@
-"""A database connection as operations see it.
+"""Connections as operations see them, and the contexts of transactions and savepoints.
+
+They are no generators: a signal that raises as such a context is entered leaves the generator behind,
+and that would roll back at any time later.
 
 `DriverConnection` talks to the driver, on a connection that the store holds: between an operation
 and its statement stands nothing but this. `SharedConnection` talks through SQLAlchemy, on a
@@ -7,18 +10,83 @@ connection that is the caller's: its events, its transaction, its errors are the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Final, Protocol
 
 import sqlalchemy as sa
 
-from ..dialects import COMMIT, PING, ROLLBACK, Database, Isolation, back_to, release, savepoint
 from ..errors import DatabaseUnavailable
-from ..statements import CatalogueStatements, FeedStatements, Statements
+from ..options import Isolation
+from ..sql.catalogue import CatalogueStatements
+from ..sql.change_records import FeedStatements
+from ..sql.dialects.protocols import COMMIT, PING, ROLLBACK, Database, back_to, release, savepoint
+from ..sql.select import Statements
 from .catalogue import Catalogue
-from .contexts import Savepoint, Whole
-from .recording import Mark, Pending, Recorder, prunable, prune
+from .write import Mark, Pending, Recorder, prunable, prune
+
+
+class Whole:
+    """The context of a transaction."""
+
+    __slots__ = ("_connection", "_snapshot", "_write")
+
+    def __init__(self, connection: DriverConnection, write: bool, snapshot: bool) -> None:
+        self._connection, self._write, self._snapshot = connection, write, snapshot
+
+    def __enter__(self) -> None:
+        try:  # within: a signal may raise once it is done
+            self._connection.begin(write=self._write, snapshot=self._snapshot)
+        except BaseException as error:
+            _undo(self._connection.rollback, error)
+            raise
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        try:
+            if error is None:
+                self._connection.commit()
+        except BaseException as failure:
+            _undo(self._connection.rollback, failure)
+            raise
+        if error is not None:
+            _undo(self._connection.rollback, error)
+
+
+class Savepoint:
+    """The context of a part of a transaction."""
+
+    __slots__ = ("_connection", "_mark")
+
+    def __init__(self, connection: Any) -> None:
+        self._connection, self._mark = connection, None
+
+    def __enter__(self) -> None:
+        self._mark = self._connection.mark()
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        try:
+            if error is None:
+                self._connection.release(self._mark)
+        except BaseException as failure:
+            _undo(self._back, failure)
+            raise
+        if error is not None:
+            _undo(self._back, error)
+
+    def _back(self) -> None:
+        self._connection.back_to(self._mark)
+
+
+def _undo(undo: Callable[[], None], error: BaseException) -> None:
+    """Undo what was done before an error. If that fails, too, what a signal raised is not replaced: a lost connection is
+    answered by one more attempt, and Ctrl-C would be forgotten.
+    """
+    try:
+        undo()
+    except Exception:
+        if isinstance(error, Exception):
+            raise
+
 
 Row = Any
 Parameters = Mapping[str, Any]
@@ -97,18 +165,30 @@ class DriverConnection:
         return self.catalogue.find(self, name)
 
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
-        rows: list[Row] = self.driver.execute(sql, parameters).fetchall()
+        try:
+            rows: list[Row] = self.driver.execute(sql, parameters).fetchall()
+        except self.database.errors() as error:
+            raise_own(self.database, self.driver, error)
+            raise
         return rows
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
-        count: int = self.driver.execute(sql, parameters).rowcount
+        try:
+            count: int = self.driver.execute(sql, parameters).rowcount
+        except self.database.errors() as error:
+            raise_own(self.database, self.driver, error)
+            raise
         return count
 
     def each(self, sql: str, rows: Sequence[Parameters], same: Parameters = NONE) -> int:
         if self.database.TAKES_LISTS:
             return self.changed(sql, {**as_lists(rows), **same})
         cursor = self.driver.cursor()
-        cursor.executemany(sql, ({**row, **same} for row in rows))
+        try:
+            cursor.executemany(sql, ({**row, **same} for row in rows))
+        except self.database.errors() as error:
+            raise_own(self.database, self.driver, error)
+            raise
         count: int = cursor.rowcount
         return count
 
@@ -133,8 +213,7 @@ class DriverConnection:
     def begin(self, *, write: bool, snapshot: bool = True) -> None:
         """Begin a transaction."""
         self.committing = False
-        database = self.database
-        self.say(database.begin(write=write) if snapshot else database.begin_group())
+        self.say(self.database.begin(write=write, snapshot=snapshot))
 
     def begin_group(self) -> None:
         """Begin a transaction of statements that do not depend on each other."""
@@ -221,7 +300,7 @@ class DriverConnection:
             self.rollback()
         except self.database.errors():
             return False
-        return not self.in_transaction()
+        return self.database.is_at_rest(self.driver)
 
     def transaction(self, *, write: bool, snapshot: bool = True) -> AbstractContextManager[None]:
         if self.in_transaction():  # an operation within another is part of it
@@ -248,15 +327,27 @@ class SharedConnection:
         return self.catalogue.find(self, name)
 
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
-        return list(self.sa.exec_driver_sql(sql, dict(parameters) or None))
+        with self._own_errors():
+            return list(self.sa.exec_driver_sql(sql, dict(parameters) or None))
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
-        return self.sa.exec_driver_sql(sql, dict(parameters) or None).rowcount
+        with self._own_errors():
+            return self.sa.exec_driver_sql(sql, dict(parameters) or None).rowcount
 
     def each(self, sql: str, rows: Sequence[Parameters], same: Parameters = NONE) -> int:
         if self.database.TAKES_LISTS:
             return self.changed(sql, {**as_lists(rows), **same})
-        return self.sa.exec_driver_sql(sql, [{**row, **same} for row in rows]).rowcount
+        with self._own_errors():
+            return self.sa.exec_driver_sql(sql, [{**row, **same} for row in rows]).rowcount
+
+    @contextmanager
+    def _own_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except self.database.errors() as error:
+            if not self.sa.closed and not self.sa.invalidated:
+                raise_own(self.database, self.sa.connection.dbapi_connection, error)
+            raise
 
     def record(self, change: Pending) -> None:
         self.recorder.add(self, change)
@@ -355,6 +446,13 @@ class SharedConnection:
         return self.savepoint()
 
 
+def is_in_transaction(connection: sa.Connection, database: Database) -> bool:
+    """Return whether a caller's connection is in a transaction of the driver's, be it a failed one."""
+    if connection.closed or connection.invalidated or not connection.in_transaction():
+        return False
+    return database.in_transaction(connection.connection.driver_connection)
+
+
 def as_lists(rows: Sequence[Parameters]) -> dict[str, list[Any]]:
     """Return the values of rows, which have the same names, as lists."""
     return {name: [row[name] for row in rows] for name in rows[0]}
@@ -362,5 +460,13 @@ def as_lists(rows: Sequence[Parameters]) -> dict[str, list[Any]]:
 
 def add_functions(driver: Any, database: Database) -> None:
     """Give a driver's connection our SQL functions."""
-    for name, arguments, function in database.FUNCTIONS:
+    for name, arguments, function in database.functions():
         driver.create_function(name, arguments, function, deterministic=True)
+
+
+def raise_own(database: Database, driver: Any, error: Exception) -> None:
+    """Raise what one of our SQL functions raised, if that is why a statement failed."""
+    own = database.raised_within(error)
+    if own is not None:
+        add_functions(driver, database)  # a second signal may have ended one
+        raise own from None

@@ -1,6 +1,7 @@
-"""What is to change: MongoDB's update language, parsed into frozen values, and its exact meaning on a body.
+"""What to change: MongoDB's update language, parsed once, and its exact meaning on a body.
 
-An update knows no store: it makes a new body of an old one.
+Pure: makes a new body from an old one. Must not know a store, a database or a version. Begin with `Update` here, then
+`actions` (what an update consists of), `parser` and `apply`.
 """
 
 from __future__ import annotations
@@ -14,15 +15,14 @@ from .. import codec
 from ..codec import Codec
 from ..document import Document
 from ..errors import InvalidUpdate, UpdateRefused, shortened
-from ..filter import Filter
-from .actions import ArrayFilter, Change
-from .applying import Application, Budget, changed
-from .parsing import check_names, read_array_filters, read_operators
-from .seeding import seed, seed_id
-from .tree import Fields, tree_of
+from ..query.filter import Filter
+from .actions import ArrayFilter, FieldChange
+from .apply import Application, Budget, Fields, changed, tree_of
+from .parser import check_names, read_array_filters, read_operators
+from .upsert import seed, seed_id
 
 if TYPE_CHECKING:
-    from ..pipeline import Pipeline
+    from ..aggregation.pipeline import Pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Update:
     {'visits': 3, 'seen': {'last': 'Rome'}}
     """
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FieldChange, ...] = ()
     array_filters: tuple[ArrayFilter, ...] = ()
     pipeline: Pipeline | None = None
     _written: Any = field(default=None, compare=False, repr=False)
@@ -44,6 +44,12 @@ class Update:
     _tree: Fields = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        parts: Any = (self.changes, FieldChange), (self.array_filters, ArrayFilter)
+        for part, kind in parts:
+            if type(part) is not tuple or not all(isinstance(each, kind) for each in part):
+                raise InvalidUpdate("", "Update.parse reads what is to change")
+        if not (self.pipeline is None or hasattr(self.pipeline, "steps")):
+            raise InvalidUpdate("", "Update.parse reads what is to change")
         check_names(self.changes, self.array_filters)
         object.__setattr__(self, "_tree", tree_of(self.changes))
 
@@ -71,7 +77,7 @@ class Update:
             case Update():
                 return what
             case list() | tuple():
-                from .pipelines import read_stages
+                from .apply import read_stages
 
                 pipeline = read_stages(what, rules)
                 return cls((), (), pipeline, (deepcopy(list(what)), None))
@@ -98,7 +104,7 @@ class Update:
             problem = f"only objects have fields, and the body is {shortened(document.body)}"
             raise UpdateRefused(document.id, "", f"{problem}: replace it")
         if self.pipeline is not None:
-            from .pipelines import transformed
+            from .apply import transformed
 
             return transformed(self.pipeline, document, now=now, ordered=ordered)
         conditions = {each.name: each.condition for each in self.array_filters}
@@ -128,6 +134,10 @@ def read_replacement(what: Any, rules: Codec) -> Any:
             "",
             f"{shortened(what)} holds operators, which update_one takes; a replacement is a body",
         )
+    for key in what if isinstance(what, Mapping) else ():
+        if isinstance(key, str) and key.startswith("$"):
+            problem = "no field of a replacement begins with $ at the top; put writes any body"
+            raise InvalidUpdate(key, problem)
     return codec.decode(rules.encode(what))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final, Literal, TypeAlias
 
 from .. import codec
-from ..filter import Condition, Value
-from ..frozen import frozen
+from ..query.conditions import Condition, Value
+from ..query.values import frozen
 
 BitOperator: TypeAlias = Literal["and", "or", "xor"]
 
@@ -185,7 +185,7 @@ Action: TypeAlias = (
 
 
 @frozen(eq=True)
-class Change:
+class FieldChange:
     """An action, the way to where it takes place, and the operator that asks for it."""
 
     operator: str
@@ -208,7 +208,7 @@ class Change:
         return 0
 
     def is_for(self, inserting: bool) -> bool:
-        """Tell whether it takes place: `$setOnInsert` does only where an upsert inserts."""
+        """Return whether it takes place: `$setOnInsert` does only where an upsert inserts."""
         return inserting or self.operator != "$setOnInsert"
 
 

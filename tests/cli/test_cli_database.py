@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from cli.cli_process import Cli, cli_for
 from conftest import Place
 
-from collections_store.schema import REVISION
+from collections_store.sql.schema import REVISION
 
 
 @pytest.fixture

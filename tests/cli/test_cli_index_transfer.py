@@ -52,7 +52,7 @@ def test_indexes_are_exported_and_made_again(
     first = text.removeprefix(b"[\n").splitlines()[0].removesuffix(b",")
     assert json.loads(first) == {"indexes": made}
     result = cli("import", str(file), "-c", "b")
-    assert result.stderr == "imported 2 objects and 4 indexes into b\n"
+    assert result.stderr == "imported 2 objects and 5 indexes into b\n"
     assert indexes(cli, "b") == made
     assert cli.objects("b") == BODIES
     assert cli.done("export", "b") == cli.done("export", "a")
@@ -68,7 +68,7 @@ def test_through_a_pipe_from_one_database_to_another(cli: Cli, tmp_path: Path) -
     words = shlex.join(cli.command("export", "a")), shlex.join(other.command("import", "c"))
     done = spawn(["sh", "-c", " | ".join(words)], cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, b"")
-    assert done.stderr == b"imported 2 objects and 4 indexes into c\n"
+    assert done.stderr == b"imported 2 objects and 5 indexes into c\n"
     assert indexes(other, "c") == made
     assert other.objects("c") == BODIES
 

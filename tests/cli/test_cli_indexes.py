@@ -22,6 +22,10 @@ INDEXES: list[tuple[tuple[str, ...], dict[str, Any]]] = [
         },
     ),
     (('[[["a.b", "$c"], -1]]', "--name", "Dots, ü"), {"fields": [[["a.b", "$c"], -1]]}),
+    (
+        ("state", "$created_at:-1"),
+        {"name": "state_1_$created_at_-1", "fields": [[["state"], 1], ["$created_at", -1]]},
+    ),
     (("tags", "--arrays"), {"name": "tags_arrays", "fields": [[["tags"], 1]], "arrays": True}),
 ]
 
@@ -65,7 +69,7 @@ def test_indexes_that_cannot_be(cli: Cli) -> None:
     cli.done("put", "a", "2", '{"x": 1}')
     cli.done("index", "create", "a", "y")
     wrong = {
-        "'$id': only fields of the body": ("$id",),
+        "'$id': must be a field of the body": ("$id",),
         "the direction is 1 or -1": ('{"x": 0}',),
         "sorts twice": ("x", "x:-1"),
         "FIELD is not JSON: ": ("{x}",),
@@ -73,7 +77,7 @@ def test_indexes_that_cannot_be(cli: Cli) -> None:
         "filter, at 'x.$near'": ("x", "--where", '{"x": {"$near": 1}}'),
         "index, at 'where'": ("x", "--where", '{"x": {"$ne": 1}}'),
         "cannot be unique": ("x", "--unique", "--arrays"),
-        "'name': is a printable text": ("x", "--name", "\x07"),
+        "'name': must be a printable string": ("x", "--name", "\x07"),
         "the same {'x': 1} as another, which the unique index 'x_1' forbids": ("x", "--unique"),
         "index 'y_1' would be another": ("x", "--name", "y_1"),
     }

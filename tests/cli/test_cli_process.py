@@ -245,6 +245,13 @@ def test_a_terminal_gets_a_table_and_a_progress_bar(sqlite: Cli, tmp_path: Path)
     assert "100%" in shown
     assert "skipped 'input', line 3001: not JSON" in shown.replace("\r\n", "\n")
     assert "imported 3,000 objects into t, skipped 1 object" in shown
+    code, shown = on_terminal(sqlite.command("export", "t", "out.jsonl"), b"", tmp_path)
+    assert (code, "3,000 objects" in shown, "100%" in shown) == (0, True, True)
+    assert (tmp_path / "out.jsonl").read_text().count("\n") == 3000
+    code, shown = on_terminal(sqlite.command("export", "t"), b"", tmp_path)
+    assert (code, "objects" in shown, shown.count("\n")) == (0, False, 3000)
+    piped = spawn(sqlite.command("export", "t", "out.jsonl"), cwd=tmp_path)
+    assert (piped.returncode, piped.stdout, piped.stderr) == (0, b"", b"")
     code, shown = on_terminal(sqlite.command("import", "-c", "t"), b"", tmp_path)
     assert (code, "standard input is a terminal" in shown) == (2, True)
 

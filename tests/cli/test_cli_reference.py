@@ -3,7 +3,9 @@
 from collections.abc import Iterator
 
 import click
+import pytest
 from cli.cli_process import ROOT
+from click.testing import CliRunner
 
 from collections_store import errors
 from collections_store.cli.app import program
@@ -48,6 +50,31 @@ def test_every_command_is_there_and_every_option_is_explained() -> None:
         assert f"\n## collections-store {name}\n" in reference()
         options = [p for p in command.params if isinstance(p, click.Option) and not p.hidden]
         assert all(option.help for option in options), name
+
+
+def test_what_is_said_of_a_command_is_not_cut() -> None:
+    groups = [program, *(each for _, each in commands(program) if isinstance(each, click.Group))]
+    for group in groups:
+        with click.Context(group, terminal_width=80, max_content_width=80) as context:
+            listed = " ".join(group.get_help(context).partition("Commands:")[2].split())
+        for each in group.commands.values():
+            assert each.help
+            sentence = " ".join(each.help.partition("\n\n")[0].split()).removesuffix(".")
+            assert sentence.partition(". ")[0] in listed, each.name
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_as_the_page_says(shell: str) -> None:
+    variable = "_COLLECTIONS_STORE_COMPLETE"
+    assert f"{variable}={shell}_source collections-store" in PAGE.read_text(encoding="utf-8")
+    runner = CliRunner(env={variable: f"{shell}_source"})
+    assert f"{variable}={shell}_complete" in runner.invoke(program).stdout
+    typed = {
+        "COMP_WORDS": "collections-store expo",
+        "COMP_CWORD": "expo" if shell == "fish" else "1",
+    }
+    runner = CliRunner(env={variable: f"{shell}_complete", **typed})
+    assert "export" in runner.invoke(program).stdout
 
 
 def test_exit_codes_are_distinct_and_documented() -> None:

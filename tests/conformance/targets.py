@@ -22,9 +22,10 @@ from collections_store import (
     UpdateOne,
 )
 from collections_store.codec import Codec
-from collections_store.matcher import matches, unwound
-from collections_store.update import read_replacement, seed
-from collections_store.values import equal, identical
+from collections_store.query.matcher import matches, unwound
+from collections_store.query.values import equal, identical
+from collections_store.update import read_replacement
+from collections_store.update.upsert import seed
 
 Op = dict[str, Any]
 

@@ -1,6 +1,7 @@
 """Pipelines, with the same answers on every backend, in both colours."""
 
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -296,3 +297,35 @@ def test_what_the_database_does_counts_too(things: Any, stage: Any) -> None:
     with pytest.raises(MemoryLimitExceeded, match=next(iter(stage)).replace("$", r"\$")):
         things.aggregate(pipeline, memory_limit=100_000)
     assert len(things.aggregate(pipeline)) == 40
+
+
+def test_the_result_counts(things: Any) -> None:
+    things.put_many((str(n), {"n": n, "a": [1, 2], "s": "x" * 1000}) for n in range(60))
+    for pipeline in (
+        [],
+        [{"$unset": "n"}],
+        [{"$unwind": "$a"}],
+        [{"$project": {"x": {"$concat": ["$s", "$s"]}}}],
+    ):
+        with pytest.raises(MemoryLimitExceeded, match="the result holds more than 50,000 bytes"):
+            things.aggregate(pipeline, memory_limit=50_000)
+    assert len(things.aggregate([{"$project": {"n": 1}}], memory_limit=50_000)) == 60
+
+
+def test_what_results_share_counts_once(things: Any) -> None:
+    things.put("1", {"a": list(range(500)), "shared": list(range(1000))})
+    assert len(things.aggregate([{"$unwind": "$a"}], memory_limit=500_000)) == 500
+
+
+def test_a_sorted_window_is_read_no_further_than_the_limit(things: Any) -> None:
+    things.put_many((str(n), {"n": -n, "s": f"{n}{'x' * 5000}"}) for n in range(600))
+    pipeline = [{"$sort": {"n": 1}}, {"$skip": 10}, {"$limit": 580}, {"$project": {"n": 1}}]
+    found = things.aggregate(pipeline)
+    assert [each["n"] for each in found] == list(range(-589, -9))
+    tracemalloc.start()
+    try:
+        with pytest.raises(MemoryLimitExceeded, match=r"'0\.\$sort'"):
+            things.aggregate(pipeline, memory_limit=700_000)
+        assert tracemalloc.get_traced_memory()[1] < 600 * 5000
+    finally:
+        tracemalloc.stop()

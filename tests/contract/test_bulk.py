@@ -26,8 +26,10 @@ from collections_store import (
     UpdateOne,
     UpdateRefused,
     VersionConflict,
+    partial_result,
+    was_committed,
 )
-from collections_store.operations import writing
+from collections_store.operations import write as writing
 
 
 def found(things: Any) -> dict[str, Any]:
@@ -262,8 +264,13 @@ def test_what_was_written_before_a_source_failed_is_noted(things: Any) -> None:
         written = things.count()
         [note] = failed.value.__notes__
         told = f"{name}Result(inserted_count={written}, "
-        assert note.startswith(f"collection things: batches before this wrote {told}")
+        assert note.startswith(
+            f"collections_store wrote a part, in batches: collection things: {told}"
+        )
         assert written > 1
+        part: Any = partial_result(failed.value)
+        assert part.inserted_count == written
+        assert was_committed(failed.value) is None
 
 
 def test_what_was_written_before_the_store_was_closed_is_noted(open_store: Any) -> None:

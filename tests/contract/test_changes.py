@@ -26,12 +26,12 @@ from collections_store import (
     Store,
     StoreClosed,
     VersionConflict,
-    schema,
 )
-from collections_store.change import Place, read_token
-from collections_store.filter import Filter
-from collections_store.operations import queries
-from collections_store.operations import recording as recordings
+from collections_store.operations import find as queries
+from collections_store.operations import write as recordings
+from collections_store.query.change import ChangePosition, read_token
+from collections_store.query.filter import Filter
+from collections_store.sql import schema
 
 WRONG: list[dict[str, Any]] = [
     {"timeout": -1},
@@ -85,7 +85,7 @@ class Boom(Exception):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("collections_store.schema.time", clock)
+    monkeypatch.setattr("collections_store.sql.schema.time", clock)
     return clock
 
 
@@ -574,6 +574,12 @@ def test_filters_that_nothing_recorded_can_answer(store: Any) -> None:
     assert drain(plain, filter={"$id": "a", "$version": 1}) == []
 
 
+def test_the_body_before_is_not_the_one_that_change_changed_in_place(things: Any) -> None:
+    things.put("a", {"tags": ["x"]})
+    things.change("a", lambda body: body["tags"].append("y"))
+    assert bodies(drain(things))[-1] == ({"tags": ["x"]}, {"tags": ["x", "y"]})
+
+
 def test_changes_that_were_recorded_before_bodies_were(store: Any) -> None:
     things = recording(store, changes=True)
     things.put("a", 1)
@@ -696,7 +702,7 @@ def test_a_token_of_a_later_state(open_store: Opener) -> None:
     things = recording(store, changes=True)
     things.put("a", 1)
     place, _ = read_token(drain(things)[0].token, "things")
-    later = Place(place.key, place.number + 1).to_token("things")
+    later = ChangePosition(place.key, place.number + 1).to_token("things")
     with pytest.raises(InvalidToken, match="backup"):
         things.watch(after=later)
 

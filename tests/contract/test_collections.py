@@ -1,8 +1,10 @@
 """Collections come, are listed, renamed and dropped, the same on every backend, in both colours."""
 
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -19,6 +21,8 @@ from collections_store import (
     Store,
     migrate,
 )
+from collections_store.operations import catalogue
+from collections_store.sql.select import Statements
 
 
 def test_a_collection_comes_into_being_with_its_first_object(store: Any) -> None:
@@ -227,3 +231,47 @@ def body_indexes(place: Place) -> dict[str, int]:
             [place.options["schema"]],
         ).fetchall()
     return dict(rows)
+
+
+def test_collections_that_come_and_go_leave_nothing_in_memory(place: Place) -> None:
+    """Whether the store drops them, under another name too, or a transaction."""
+    with Store(place.url, **place.options) as store:
+
+        def compiled() -> int:
+            gc.collect()
+            return sum(type(each) is Statements for each in gc.get_objects())
+
+        def come_and_go(number: int) -> None:
+            name = f"c{number}"
+            store[name].put("x", {"n": 1})
+            assert store[name].count("n", 1) == 1
+            if number % 3 == 0:
+                store.rename(name, f"{name}_new")
+                assert store.drop(f"{name}_new")
+            elif number % 3 == 1:
+                assert store.drop(name)
+            else:
+                with store.transaction() as tx:
+                    assert tx[name].get("x") == {"n": 1}
+                    assert tx.drop(name)
+
+        come_and_go(0)
+        before = compiled()
+        for number in range(1, 10):
+            come_and_go(number)
+        assert compiled() <= before
+        for number in range(3):
+            store[f"kept_{number}"].put("x", 1)
+        assert compiled() == before + 3
+
+
+def test_no_more_statements_are_kept_than_for_so_many_collections(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(catalogue, "MOST_TABLES", 4)
+    with Store(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        for number in range(20):
+            store[f"c{number}"].put("x", number)
+        assert len(store._catalogue._tables) <= 4
+        assert len(store._catalogue._known or ()) <= 8
+        assert [store[f"c{number}"].get("x") for number in range(20)] == list(range(20))

@@ -9,7 +9,7 @@ from contract.test_dialogues import ADA, RULES, begun, ended, on_disk
 
 from collections_store import InvalidDialogueMessage, RepeatedMessage
 from collections_store.dialogues import DialogueLabel, Message
-from collections_store.dialogues.names import message_id
+from collections_store.dialogues.records import message_id
 
 
 class Newer(CallCodec):

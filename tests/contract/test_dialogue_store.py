@@ -11,10 +11,10 @@ from contract.test_dialogues import RULES, begun, ended, offer_to, on_disk
 
 from collections_store import DialogueConflict, DialoguesNotSaved, InvalidOption, Store
 from collections_store.dialogues import Dialogue, DialogueLabel, Message, PlainCodec
-from collections_store.dialogues.names import Namespace, message_id
+from collections_store.dialogues.records import DialogueNamespace, message_id
 
-ADA = Namespace("ada", "dialogues")
-CALLS = Namespace("ada", "calls")
+ADA = DialogueNamespace("ada", "dialogues")
+CALLS = DialogueNamespace("ada", "calls")
 
 
 @dataclass
@@ -229,7 +229,7 @@ def test_an_agent_starts_whatever_lies_in_its_collections(open_store: Opener, st
         broken("b4", self_address="eve"): "eve",
         broken("b5", is_terminal=True): "terminal",
         broken("b6", is_terminal=0): "terminal",
-        broken("b7", **{"dialogue_label.more": 1}): "keys of a label",
+        broken("b7", dialogue_label={"dialogue_opponent_addr": "b7"}): "keys of a label",
     }
     key = begun(ada, "b8").dialogue_label.key
     store[ADA.messages].put(message_id(key, 1), {"performative": "ask"})

@@ -16,14 +16,14 @@ from collections_store import (
     StoreClosed,
 )
 from collections_store.dialogues import DialogueLabel, Message, Rules
-from collections_store.dialogues.names import Namespace
+from collections_store.dialogues.records import DialogueNamespace
 
 RULES = Rules(
     initial_performatives={"ask"},
     terminal_performatives={"accept": "agreed", "decline": "refused"},
     valid_replies={"ask": {"offer", "decline"}, "offer": {"offer", "accept", "decline"}},
 )
-ADA = Namespace("ada", "dialogues")
+ADA = DialogueNamespace("ada", "dialogues")
 
 
 def offer_to(message: Message, reference: str = "b1", **changed: Any) -> Message:
@@ -54,7 +54,7 @@ def said(dialogue: Any) -> list[str]:
     return [each.performative for each in dialogue.messages]
 
 
-def on_disk(store: Any, part: str, names: Namespace = ADA) -> list[Any]:
+def on_disk(store: Any, part: str, names: DialogueNamespace = ADA) -> list[Any]:
     return list(store[getattr(names, part)].list())
 
 
@@ -174,7 +174,7 @@ def test_what_is_not_json_is_refused_at_once(ada: Any, again: Any, store: Any) -
         assert said(dialogue) == ["ask"]
         dialogues.reply(dialogue, "offer", 1)
         dialogues.teardown()
-        assert len(on_disk(store, "messages", Namespace("ada", f"c {save}"))) == 2
+        assert len(on_disk(store, "messages", DialogueNamespace("ada", f"c {save}"))) == 2
 
 
 def test_metadata_that_is_no_json_is_told_by_its_place(ada: Any, store: Any) -> None:

@@ -4,13 +4,15 @@ The cases are those of MongoDB's documentation and of `shared/design/QUERY.md`; 
 hold the rest to the reference matcher.
 """
 
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from collections_store import Filter, InvalidFilter, Path
-from collections_store.operations import FindIds
+from collections_store import F, Filter, InvalidFilter, Path
+from collections_store.operations import read as reading
+from collections_store.operations.find import FindIds
 
 BODIES: dict[str, Any] = {
     "one": {"a": 1},
@@ -103,7 +105,17 @@ def test_eq_spells_equality_out(filled: Any) -> None:
     filled.put("operator", {"a": {"$eq": 1}})
     assert filled.find({"a": {"$eq": 1}}) == filled.find("a", 1)[:-1] + filled.find({"a": 1})[-1:]
     assert [d.id for d in filled.find({"a": {"$eq": {"$eq": 1}}})] == ["operator"]
-    assert [d.id for d in filled.find("a", {"$eq": 1})] == ["operator"]
+    assert [d.id for d in filled.find(F("a") == {"$eq": 1})] == ["operator"]
+
+
+def test_operators_are_no_value_for_a_field_to_equal(things: Any, store: Any) -> None:
+    """They would be compared as a document, and nothing be found."""
+    calls = [things.find, things.find_one, things.count, things.delete_many, things.page]
+    for call in [*calls, things.explain, store.memory("bot").find]:
+        with pytest.raises(InvalidFilter, match=r"find\(\{'n': \{'\$gt': 3\}\}\)"):
+            call("n", {"$gt": 3})
+    things.put("dollar", {"n": {"$ref": "x"}})
+    assert things.count("n", {"$ref": "x"}) == 1
 
 
 def test_skip_and_limit(filled: Any) -> None:
@@ -221,3 +233,20 @@ def test_ids_are_found_in_their_order(store: Any, filter: Any) -> None:
     assert store.run(FindIds("things", asked)) == expected
     for limit in (1, 2, 3, 100):
         assert store.run(FindIds("things", asked, limit)) == expected[:limit]
+
+
+@pytest.mark.parametrize("field", ["tags", "deep.tags", "one", "$version"])
+def test_distinct_holds_no_more_than_there_is_to_tell(
+    things: Any, monkeypatch: pytest.MonkeyPatch, field: str
+) -> None:
+    monkeypatch.setattr(reading, "BATCH_CHARACTERS", 2**16)
+    tags = [f"{n:0500}" for n in range(20)]
+    body = {"tags": tags, "one": tags[0], "deep": [{"tags": tags[:9]}, {"tags": tags[9:]}]}
+    things.put_many((str(n), body) for n in range(150))
+    tracemalloc.start()
+    try:
+        found = things.distinct(field)
+        assert tracemalloc.get_traced_memory()[1] < 150 * 20_000 / 2
+    finally:
+        tracemalloc.stop()
+    assert found == {"one": tags[:1], "$version": [1]}.get(field, tags)

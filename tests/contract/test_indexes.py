@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Place
+from conftest import Clock, Place
 
 from collections_store import DuplicateKey, F, IndexExists, InvalidFilter, InvalidIndex, Store
 
@@ -41,6 +41,7 @@ def test_another_index_of_the_same_name_or_fields_is_refused(things: Any) -> Non
     [
         ([], {}, "a field at least"),
         ("$id", {}, r"\$id"),
+        ("$version", {}, r"\$version.*\$created_at"),
         ("$body", {}, r"\$body"),
         ("a.b.c.d", {"arrays": True}, "up to 3 keys"),
         ("a.0", {"arrays": True}, "no numbers"),
@@ -395,3 +396,47 @@ def forget_options(place: Place) -> None:
         table = sa.table("cs_collections", sa.column("options"), schema=place.options.get("schema"))
         connection.execute(sa.update(table).values(options="{}"))
     engine.dispose()
+
+
+def test_times_can_be_indexed(open_store: Any, clock: Clock) -> None:
+    things = open_store()["things"]
+    for number in range(300):
+        things.put(str(number), {"kind": number % 2}, ttl=None if number % 3 else 1000)
+        clock.forward(1)
+    things.update_many({"$id": {"$in": ["7", "9"]}}, {"$set": {"new": True}})
+    sorts: list[Any] = [
+        "$created_at",
+        [("$updated_at", -1)],
+        "$expires_at",
+        [("kind", 1), ("$updated_at", -1)],
+    ]
+    asked = [{}, {"$created_at": {"$gt": clock.now - 150_000_000}}, {"kind": 1}]
+
+    def answers() -> list[Any]:
+        found = [
+            [document.id for document in things.find(each, sort=sort, limit=20)]
+            for each in asked
+            for sort in sorts
+        ]
+        page = things.page(sort="$updated_at", limit=3)
+        after = things.page(sort="$updated_at", limit=3, after=page.cursor)
+        return [*found, [document.id for document in after]]
+
+    before = answers()
+    made = [things.create_index(sort) for sort in sorts]
+    assert made == ["$created_at_1", "$updated_at_-1", "$expires_at_1", "kind_1_$updated_at_-1"]
+    assert answers() == before
+    for sort, name in zip(sorts[:3], made, strict=False):
+        explained = things.explain({}, sort=sort, limit=5)
+        assert (explained.order, explained.indexes) == ("index", (name,))
+    if not open_store.place.is_private:
+        assert [index.name for index in open_store()["things"].indexes()] == made
+    assert things.create_index("$created_at", name="$created_at_1") == "$created_at_1"
+    assert all(map(things.drop_index, made))
+    assert answers() == before
+
+
+@pytest.mark.parametrize("options", [{"unique": True}, {"arrays": True}])
+def test_times_are_neither_unique_nor_arrays(things: Any, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidIndex, match="times cannot be in a unique index"):
+        things.create_index("$created_at", **options)

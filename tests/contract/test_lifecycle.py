@@ -1,19 +1,28 @@
 """Opening and closing, the same on every backend, in both colours."""
 
+import asyncio
+import os
+import re
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psycopg
 import pytest
+import sqlalchemy as sa
 from conftest import Place
 
 from collections_store import (
     AsyncStore,
+    DatabaseBusy,
+    DatabaseError,
     DatabaseUnavailable,
     InvalidOption,
     InvalidUrl,
     Store,
     StoreClosed,
+    migrate,
 )
 
 
@@ -101,7 +110,6 @@ def test_a_small_pool_serves_many_threads(open_store: Any) -> None:
         "sqlite://folder/file.db",
         "nonsense",
         "",
-        "postgres://host/db",
     ],
 )
 def test_wrong_urls_are_refused_at_once(colour: Any, url: str) -> None:
@@ -148,20 +156,124 @@ def test_a_server_that_is_not_there(postgres_url: str) -> None:
         store["a"].get("x")
 
 
-def test_a_file_that_cannot_be(tmp_path: Any) -> None:
+def test_the_first_use_waits_for_a_connection(postgres_place: Place) -> None:
+    engine = sa.create_engine(postgres_place.url.replace("postgresql:", "postgresql+psycopg:"))
+    schema = postgres_place.options["schema"]
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"CREATE ROLE {schema} LOGIN PASSWORD 'x' CONNECTION LIMIT 1")
+        connection.exec_driver_sql(f"GRANT CREATE ON DATABASE {engine.url.database} TO {schema}")
+    limited = engine.url.set(drivername="postgresql", username=schema, password="x")
+    url = limited.render_as_string(hide_password=False)
+    holder = psycopg.connect(url)
     with (
-        Store(f"sqlite:///{tmp_path}/no/such/folder.db") as store,
-        pytest.raises(DatabaseUnavailable, match="does the folder exist"),
+        Store(url, busy_timeout=0.2, schema=schema) as store,
+        pytest.raises(DatabaseBusy, match="too many connections"),
     ):
         store["a"].put("x", 1)
+    threading.Timer(0.2, holder.close).start()
+    with Store(url, pool_size=1, schema=schema) as store:
+        assert store["a"].put("x", 1) == 1
+        store.drop("a")
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"DROP OWNED BY {schema} CASCADE")
+        connection.exec_driver_sql(f"DROP ROLE {schema}")
+    engine.dispose()
+
+
+def test_the_first_use_waits_for_a_server_that_comes_up(postgres_place: Place) -> None:
+    there = sa.make_url(postgres_place.url)
+    refusals = [b"", *[b"SFATAL\0C57P03\0Mthe database system is starting up\0\0"] * 5]
+
+    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while some := await reader.read(2**16):
+            writer.write(some)
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if refusals:
+            await reader.read(8)  # it asks for TLS, or begins
+            said = refusals.pop(0)
+            writer.write(b"E" + (4 + len(said)).to_bytes(4, "big") + said if said else b"")
+            writer.close()
+            return
+        to_server = await asyncio.open_connection(there.host, there.port or 5432)
+        await asyncio.gather(pipe(reader, to_server[1]), pipe(to_server[0], writer))
+
+    async def main() -> None:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        url = there.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
+        async with AsyncStore(url + "?sslmode=disable", **postgres_place.options) as store:
+            assert await store["a"].put("x", 1) == 1
+        assert not refusals
+        server.close()
+
+    asyncio.run(main())
+
+
+def test_a_session_that_reads_only_writes_nothing(postgres_place: Place) -> None:
+    with Store(postgres_place.url, **postgres_place.options) as store:
+        store.get_sync_collection("recorded", changes=True).put("x", 1)
+        store["a"].put("x", 1)
+    url = postgres_place.url + "?options=-cdefault_transaction_read_only%3Don"
+    with Store(url, **postgres_place.options) as store:
+        a, recorded = store["a"], store["recorded"]
+        writes: list[Callable[[], object]] = [
+            lambda: a.put("x", 2),
+            lambda: a.put_many({"x": 2, "y": 2}),
+            lambda: a.update_many({}, {"$set": {"n": 1}}),
+            lambda: a.delete_many({}),
+            lambda: recorded.put("x", 2),
+            lambda: store.run_transaction(lambda tx: tx["a"].put("x", 2)),
+            lambda: store["b"].put("x", 2),
+            lambda: store.drop("a"),
+        ]
+        for write in writes:
+            with pytest.raises(DatabaseError, match="lets this session read only"):
+                write()
+        assert (a.get("x"), recorded.get("x"), a.count()) == (1, 1, 1)
+        with store.transaction() as tx:
+            assert tx["a"].get("x") == 1
+
+    async def main() -> None:
+        async with AsyncStore(url, **postgres_place.options) as store:
+            puts = (store["a"].put(str(n), 2) for n in range(9))
+            for error in await asyncio.gather(*puts, return_exceptions=True):
+                assert "lets this session read only" in str(error)
+
+    asyncio.run(main())
+
+
+def test_a_file_that_cannot_be(tmp_path: Any) -> None:
     (tmp_path / "text.db").write_text(
         "This is no database, but it is long enough to be looked at." * 20
     )
-    with (
-        Store(f"sqlite:///{tmp_path}/text.db") as store,
-        pytest.raises(DatabaseUnavailable, match="no SQLite database"),
-    ):
-        store["a"].put("x", 1)
+    (tmp_path / "folder.db").mkdir()
+    problems = {
+        "no/such/file.db": "does the folder exist",
+        "text.db/file.db": "does the folder exist",
+        "folder.db": "is it a file",
+        "text.db": "no SQLite database",
+    }
+    for name, problem in problems.items():
+        words = f"{re.escape(repr(str(tmp_path / name)))}: .*{problem}"
+        with (
+            Store(f"sqlite:///{tmp_path}/{name}") as store,
+            pytest.raises(DatabaseUnavailable, match=words),
+        ):
+            store["a"].put("x", 1)
+
+
+def test_a_file_that_may_only_be_read_is_named(tmp_path: Any) -> None:
+    file = tmp_path / "store.db"
+    with Store(f"sqlite:///{file}") as store:
+        store["a"].put("x", {})
+    with Store(f"sqlite:///{file}?mode=ro") as store:
+        words = f"{re.escape(repr(str(file)))}: .*read-only"
+        with pytest.raises(DatabaseError, match=words):
+            store["a"].put("x", 2)
+        with pytest.raises(DatabaseError, match=words):
+            store["a"].update_many({}, {"$set": {"y": 1}})
 
 
 def test_the_uri_of_aea_is_a_relative_file(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,3 +281,35 @@ def test_the_uri_of_aea_is_a_relative_file(tmp_path: Any, monkeypatch: pytest.Mo
     with Store("sqlite://./some_file.db") as store:
         store["a"].put("x", 1)
     assert (tmp_path / "some_file.db").exists()
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
+def test_a_database_of_another_encoding_is_refused(postgres_url: str, encoding: str) -> None:
+    name = f"{encoding.lower()}_{os.getpid()}"
+    url = sa.make_url(postgres_url).set(database=name).render_as_string(hide_password=False)
+    with psycopg.connect(postgres_url, autocommit=True) as server:
+        server.execute(
+            f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0"
+        )
+        engine = sa.create_engine(
+            url.replace("postgresql:", "postgresql+psycopg:"),
+            connect_args={"client_encoding": "utf8"},  # SQLAlchemy itself needs it
+        )
+        try:
+            for store in (Store(url), Store(engine=engine)):
+                with store, pytest.raises(DatabaseError, match=f"UTF8, got {encoding}.*ENCODING"):
+                    store["things"].put("a", "é")
+            with pytest.raises(DatabaseError, match=f"UTF8, got {encoding}"):
+                migrate.upgrade(url)
+        finally:
+            engine.dispose()
+            server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_a_session_of_another_encoding_is_ours(
+    postgres_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    with Store(postgres_place.url, **postgres_place.options) as store:
+        store["things"].put("a", "日本")
+        assert store["things"].get("a") == "日本"

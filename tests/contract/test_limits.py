@@ -8,8 +8,8 @@ import pytest
 from conftest import Place
 
 from collections_store import Document, Filter, InvalidFilter, InvalidSort, Path, Store
-from collections_store.matcher import matches
-from collections_store.ordering import Sort
+from collections_store.query.matcher import matches
+from collections_store.query.sort import Sort
 
 OBJECTS = 20
 LONG_LIST = 100_000

@@ -166,8 +166,12 @@ def test_a_value_is_changed_by_a_function(memory: Any) -> None:
     assert memory.change("names", lambda names: names | {"ada"}, default=set()) == {"ada"}
     assert memory.change("names", lambda names: names | {at}) == {"ada", at}
     assert memory.get("names") == {"ada", at}
-    assert memory.change("names", lambda _: None) is None
+    assert memory.change("names", lambda names: names.add("bob")) == {"ada", at, "bob"}
+    assert memory.get("names") == {"ada", at, "bob"}
+    memory.put("names", None)
     assert memory.change("names", lambda found: [found], default=1) == [None]
+    assert memory.change("more", lambda found: found.append({1}), default=[]) == [{1}]
+    assert memory.delete("more") == [{1}]
     assert memory.change("none", lambda found: [found], default=None) == [None]
     with pytest.raises(DocumentNotFound):
         memory.change("nobody", lambda found: found)
@@ -196,6 +200,12 @@ def test_a_value_is_changed_by_an_asynchronous_function(place: Place) -> None:
             expected = {"$date": "no date", "friends": {"ada", "bob"}}
             assert await memory.change("k", befriend, default=default) == expected
             assert await memory.get("k") == expected
+            assert await memory.change("k", in_place) == {**expected, "friends": {"eve"}}
+            assert await memory.get("k") == {**expected, "friends": {"eve"}}
+
+    async def in_place(found: Any) -> None:
+        await asyncio.sleep(0)
+        found["friends"] = {"eve"}
 
     asyncio.run(main())
 
@@ -687,18 +697,80 @@ def test_to_ask_what_there_is_keeps_nothing_alive(memory: Any, clock: Clock, ver
     assert session.fetch("k") == (False, None)
 
 
-def test_an_explicit_ttl_survives_reads(memory: Any, clock: Clock) -> None:
+def test_a_ttl_of_its_own_is_not_begun_anew(memory: Any, clock: Clock) -> None:
     session = memory.session("a", ttl=1800, sliding=True)
     session.put("k", 1, ttl=60)
-    session.put("ever", 2, ttl=math.inf)
-    for verb in ("get", "get_many", "change", "fetch"):
-        clock.forward(50)
+    session.put_many({"ever": 2}, ttl=math.inf)
+    for spent, verb in enumerate(("get", "get_many", "change", "fetch"), 1):
+        clock.forward(14)
         READS[verb](session)
-        for _ in range(3):
-            assert (session.get("k"), session.get("ever")) == (1, 2)
-        assert (session.ttl("k"), session.ttl("ever")) == (60, math.inf)
-    clock.forward(60)
+        assert (session.get("k"), session.get("ever")) == (1, 2)
+        assert (session.ttl("k"), session.ttl("ever")) == (60 - 14 * spent, math.inf)
+    clock.forward(4)
     assert (session.fetch("k"), session.get("ever")) == ((False, None), 2)
+
+
+@pytest.mark.parametrize("verb", ["put", "put_many"])
+def test_a_longer_ttl_ends_with_its_session_or_by_itself(
+    memory: Any, clock: Clock, verb: str
+) -> None:
+    def begin(name: str) -> Any:
+        session = memory.session(name, ttl=1000, sliding=True)
+        session.put("k", 1, ttl=2500) if verb == "put" else session.put_many({"k": 1}, ttl=2500)
+        assert session.ttl("k") == 1000
+        return session
+
+    used, unused = begin("used"), begin("unused")
+    for left in (1000, 900, 100):
+        clock.forward(800)
+        assert used.get("k") == 1
+        assert used.ttl("k") == left
+    assert unused.get("k") is None
+    clock.forward(100)
+    assert used.get("k") is None
+
+
+@pytest.mark.parametrize("verb", ["touch", "expire"])
+def test_a_read_does_not_end_what_was_touched(memory: Any, clock: Clock, verb: str) -> None:
+    session = memory.session("a", ttl=10, sliding=True)
+    session.put("k", 1, ttl=20)
+    for _ in range(2):
+        clock.forward(9)
+        session.get("k")
+    assert session.touch("k") if verb == "touch" else session.expire("k", 20)
+    assert session.ttl("k") == 20
+    assert session.get("k") == 1
+    assert session.ttl("k") == 10
+    clock.forward(9)
+    assert session.get("k") == 1
+    clock.forward(1)
+    assert session.fetch("k") == (False, None)
+
+
+def test_a_value_that_is_read_comes_though_its_time_cannot_be_begun_anew(
+    open_store: Opener, caplog: pytest.LogCaptureFixture
+) -> None:
+    place = open_store.place
+    if place.is_private:
+        return  # nobody else can lock it
+    store = open_store(busy_timeout=0.2)
+    session = store.memory("bot").session("a", ttl=60, sliding=True)
+    session.put_many({"k": 1, "n": 2})
+    with Store(place.url, **place.options) as other, other.transaction() as tx:
+        tx.memory("bot").session("a", ttl=60).put_many({"k": 5, "n": 5})
+        assert session.get("k") == 1
+        assert session.get_many(["n", "k"]) == {"n": 2, "k": 1}
+    assert len(caplog.records) == 2
+    assert session.get("k") == 5
+
+
+@pytest.mark.parametrize("value", [object(), {"a": ["\ud800"]}, {"a": ["\0"]}, "x" * 2000])
+def test_errors_of_a_value_name_its_key(open_store: Opener, value: Any) -> None:
+    memory = open_store(max_body=1000).memory("bot")
+    for verb, given in ("put", ("city", value)), ("put_many", ({"city": value},)):
+        with pytest.raises(InvalidBody) as caught:
+            getattr(memory, verb)(*given)
+        assert caught.value.path.startswith("city")
 
 
 def test_what_is_within_a_session_lives_as_it_does(memory: Any, clock: Clock) -> None:
@@ -837,7 +909,7 @@ def test_a_zone_comes_back_as_its_offset_or_is_refused(memory: Any) -> None:
     memory.put("k", at)
     assert (memory.get("k"), memory.get("k").tzinfo) == (at, timezone(timedelta(hours=2)))
     for value in (time(12, tzinfo=Elsewhere()), datetime(1, 1, 1, tzinfo=Elsewhere())):
-        with pytest.raises(InvalidBody, match=f"'a.0': {type(value).__name__} is not JSON"):
+        with pytest.raises(InvalidBody, match=f"'k.a.0': {type(value).__name__} is not JSON"):
             memory.put("k", {"a": [value]})
     assert memory.get("k") == at
 
@@ -883,7 +955,7 @@ def test_the_default_of_a_store_makes_values_not_tags(open_store: Opener) -> Non
     }
     memory.put_many({"k": bytearray(b"b")})
     assert memory.get("k") == {"$bytes": "62"}
-    with pytest.raises(InvalidBody, match="at '0': object is not JSON: no form for it"):
+    with pytest.raises(InvalidBody, match=r"at 'k\.0': object is not JSON: no form for it"):
         memory.put("k", [object()])
 
 

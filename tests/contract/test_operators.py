@@ -1,15 +1,17 @@
 """MongoDB's operators, with the same answers on every backend, in both colours."""
 
 import enum
+import operator
 import pickle
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from collections_store import Document, F, Filter, InvalidFilter, InvalidOperand, Path
-from collections_store.matcher import matches
+from collections_store.query.matcher import matches
 
 BODIES: dict[str, Any] = {
     "1": {"n": 1, "s": "apple", "t": ["a", "b"], "o": {"x": 1}},
@@ -174,6 +176,73 @@ def test_filters_in_python_print_as_json(python: Filter, json: dict[str, Any]) -
     assert hash(python) == hash(Filter.parse(json))
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda: F("a") == 1 and F("b") == 2,
+        lambda: F("a") == 1 or F("b") == 2,
+        lambda: not F("a") == 1,  # noqa: SIM201
+        lambda: 0 < F("n") < 2,
+        lambda: F("a") and F("b") == 2,  # type: ignore[redundant-expr, unreachable]
+        lambda: not F("a"),
+        lambda: any([F("a") == 1, F("b") == 2]),
+        lambda: 1 if Filter.parse({"a": 1}) else 2,  # type: ignore[redundant-expr]
+        lambda: bool(Filter()),
+        lambda: F("a") in ["a", "b"],
+    ],
+)
+def test_a_filter_has_no_truth_value(ask: Callable[[], Any]) -> None:
+    with pytest.raises(TypeError, match="no truth value") as caught:
+        ask()
+    assert all(word in str(caught.value) for word in ("&", "|", "~", "and, or and not"))
+
+
+def test_a_filter_names_between_instead_of_a_chained_comparison() -> None:
+    with pytest.raises(TypeError, match=r"\.between\("):
+        0 < F("n") < 2  # noqa: B015
+
+
+@pytest.mark.parametrize("other", [F("b"), {"b": 2}, None])
+def test_a_filter_is_joined_with_filters_only(other: Any) -> None:
+    for join in (operator.and_, operator.or_):
+        with pytest.raises(TypeError, match="join filters, got .*: put each comparison in paren"):
+            join(F("a") == 1, other)
+
+
+@pytest.mark.parametrize(
+    ("method", "name"), [("is_in", "in"), ("not_in", "nin"), ("contains_all", "all")]
+)
+def test_a_string_is_no_list_of_values(method: str, name: str) -> None:
+    with pytest.raises(
+        InvalidFilter, match=rf"at 'a\.\${name}': must be an iterable of values, got 'xyz'"
+    ):
+        getattr(F("a"), method)("xyz")
+
+
+@pytest.mark.parametrize(
+    "deeper",
+    [
+        lambda made: (made | (F("x") == 1)) & (F("y") == 2),
+        lambda made: ~(made & (F("x") == 1)),
+        lambda made: F("a").any(made),
+    ],
+)
+def test_filters_that_are_joined_too_deep_are_refused(deeper: Callable[[Filter], Filter]) -> None:
+    made = F("a") == 1
+    with pytest.raises(InvalidFilter, match="nested more than 100 levels deep"):
+        for _ in range(101):
+            made = deeper(made)
+    assert matches(made, Document("1", {})) in {True, False}
+
+
+def test_filters_that_are_joined_on_one_level_can_be_many() -> None:
+    made = negated = F("a") == 1
+    for _ in range(300):
+        made, negated = made | (F("a") == 2), ~negated
+    assert matches(made, Document("1", {"a": 2}))
+    assert negated == (F("a") == 1)
+
+
 def test_filters_in_python_find(filled: Any) -> None:
     asked = (F("t").contains("a") & F("n").exists()) | (F("$id") == "9")
     assert [d.id for d in filled.find(asked)] == ["1", "5", "6", "9"]
@@ -192,7 +261,7 @@ ELEMENTS: list[Any] = [
     {"$all": [re.compile("x")]},
     {"$eq": 1, "$gte": None},
     {"$regex": "a", "$options": "i", "$not": {"$regex": "b"}},
-    {"$regex": "a", "$eq": re.compile("b")},
+    {"$regex": "a", "$in": [re.compile("b")]},
     {"$exists": False},
     {"$all": []},
 ]
@@ -297,6 +366,10 @@ def test_times_have_an_order(filled: Any) -> None:
         ({"a": {"$bitsAllSet": -1}}, r"a\.\$bitsAllSet"),
         ({"a": {"$bitsAllSet": [64]}}, r"a\.\$bitsAllSet"),
         ({"a": {"$ne": re.compile("x")}}, r"a\.\$ne"),
+        ({"a": {"$eq": re.compile("x")}}, r"a\.\$eq"),
+        ({"a": {"$elemMatch": {"$eq": re.compile("x")}}}, r"\$elemMatch\.\$eq"),
+        ({"a": {"$regex": "\ud800"}}, "lone surrogate"),
+        ({"a": re.compile("\ud800")}, "lone surrogate"),
         ({"a": re.compile(b"x")}, "'a'"),
         ({"a": {"$regex": re.compile(b"x")}}, r"a\.\$regex"),
         ({"a": {"$elemMatch": {"b": 1, "$id": "x"}}}, r"a\.\$elemMatch\.\$id"),
@@ -335,11 +408,21 @@ def test_a_formula_compares_objects_as_the_database_keeps_them(
     assert things.count(asked) == int(open_store.place.is_postgresql)
 
 
-def test_a_pattern_keeps_its_flags(things: Any) -> None:
+def test_classes_are_ascii_and_cases_unicode(things: Any) -> None:
+    """As in MongoDB, also for a compiled pattern, of which only the text and i, m, s and x are taken."""
     things.put("a", {"s": "É"})
-    assert things.count({"s": re.compile(r"\w")}) == 1
-    assert things.count({"s": re.compile(r"\w", re.ASCII)}) == 0
-    assert things.count({"s": {"$regex": re.compile(r"\w", re.ASCII)}}) == 0
+    for wanted in (
+        r"\w",
+        r"\d",
+        r"\s",
+        "[[:alpha:]]",
+        re.compile(r"\w"),
+        re.compile(r"\w", re.ASCII),
+    ):
+        assert things.count({"s": {"$regex": wanted}}) == 0
+    for wanted in (r"\W", "[[:^alpha:]]", r"\p{L}", r"\x{c9}", re.compile("é", re.IGNORECASE)):
+        assert things.count({"s": {"$regex": wanted}}) == 1
+    assert things.count({"s": {"$regex": "é", "$options": "iu"}}) == 1
 
 
 def test_a_long_list(things: Any) -> None:

@@ -64,7 +64,7 @@ def strategy(things: Collection, asked: str) -> str:
         words = kind_of(explained, things.indexes()) if explained.order == "index" else ""
         return {"index": words, "database": "database", "python": "Python"}[explained.order]
     words = serves(explained, things.indexes())
-    return f"{words} and matcher" if explained.in_matcher else words
+    return words if explained.in_matcher is None else f"{words} and matcher"
 
 
 def serves(explained: Explanation, indexes: list[Index]) -> str:
@@ -146,3 +146,17 @@ def test_sqlite_counts_in_an_index_without_reading_rows(tmp_path: Path, asked: A
     assert few < many
     # an entry of the index is tested, noted as a row that may be read, counted, left: no row is read
     assert more - steps <= 5 * (many - few)
+
+
+@pytest.mark.parametrize("operator", ["$in", "$nin"])
+def test_a_long_list_is_hashed(
+    on_postgresql: Collection, lasting_postgres_place: Place, operator: str
+) -> None:
+    asked = {"free": {operator: list(range(100))}}
+    explained = on_postgresql.explain(asked)
+    schema = lasting_postgres_place.options["schema"]
+    with psycopg.connect(lasting_postgres_place.url) as connection:
+        connection.execute(f"SET search_path = {schema}")
+        plan = connection.execute(f"EXPLAIN {explained.sql}", explained.parameters).fetchall()
+    assert "hashed SubPlan" in str(plan)
+    assert on_postgresql.count(asked) == (2_000 if operator == "$in" else 18_000)

@@ -3,8 +3,8 @@
 import re
 
 from collections_store import Filter, Store
-from collections_store.operations import FindTable
-from collections_store.statements.documents import SHAPES_KEPT
+from collections_store.operations.catalogue import FindTable
+from collections_store.sql.select import SHAPES_KEPT
 
 SECRET = "a value that is nobody's business"
 ASKED = {"a": SECRET, "n": {"$gte": 1, "$lt": 5}, "b": {"$in": [SECRET]}, "c": {"$regex": SECRET}}

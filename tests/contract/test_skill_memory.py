@@ -1,6 +1,7 @@
 """What skills remember, by the rules of their platform; on every backend, in both colours."""
 
 import asyncio
+import math
 import random
 import threading
 import time
@@ -378,6 +379,24 @@ def test_a_session_lives_as_long_as_it_is_saved_to(store: Any, clock: Clock) -> 
     assert skills.load(S, "a") == skills.load(S, "b") == []
     skills.save(S, "b", [public("y", 2)])  # nobody's any more
     assert skills.load(S, "a") == [public("y", 2)]
+
+
+@pytest.mark.parametrize("ttl", [None, 60, math.inf])
+def test_a_save_that_changes_nothing_is_one_write_at_most(ttl: Any, shared_place: Place) -> None:
+    engine = sa.create_engine(shared_place.url.replace("postgresql:", "postgresql+psycopg:"))
+    said: list[str] = []
+    sa.event.listen(engine, "before_cursor_execute", lambda *a: said.append(a[2].split()[0]))
+    options = {**shared_place.options, "upgrade": "auto"}
+    with Store(engine=engine, **options) as store:
+        skills = store.skill_memory(ttl=ttl)
+        skills.save(S, "a", [private(f"x{n}", n) for n in range(50)])
+        shown = skills.load(S, "a")
+        said.clear()
+        assert skills.save(S, "a", shown) == 0
+        assert [each for each in said if each in {"INSERT", "UPDATE", "DELETE"}] == (
+            [] if ttl is None else ["UPDATE"]
+        )
+    engine.dispose()
 
 
 def test_what_lies_in_the_collection_can_be_asked_for(store: Any) -> None:

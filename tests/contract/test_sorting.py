@@ -1,11 +1,13 @@
 """MongoDB's order, rule by rule, as ordering.py states it: with and without an index, in one window
 and in pages."""
 
+import tracemalloc
 from typing import Any
 
 import pytest
 
 from collections_store import InvalidSort, Path
+from collections_store.operations import stream as streaming
 
 LONG = "x" * 150
 
@@ -261,3 +263,55 @@ def test_what_is_no_sort_is_refused(things: Any, sort: Any) -> None:
     for verb in (things.find, things.page, things.find_one):
         with pytest.raises(InvalidSort):
             verb(sort=sort)
+
+
+# -- streams in an order -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("index", [None, "n", "list"])
+@pytest.mark.parametrize("sort", ["n", [("n", -1)], {"list": 1, "n": -1}, "$id", "text"])
+def test_a_stream_comes_in_the_order_of_find(
+    things: Any, monkeypatch: pytest.MonkeyPatch, sort: Any, index: str | None
+) -> None:
+    monkeypatch.setattr(streaming, "FIRST_BATCH", 2)
+    monkeypatch.setattr(streaming, "MAX_BATCH", 5)
+    for n in range(17):
+        text = "x" * 150 + str(n % 4)
+        things.put(f"{n:02}", {"n": n % 5, "list": [n % 3, n % 7], "text": text, "o": {"a": n}})
+    if index is not None:
+        things.create_index(index)
+    for asked in (None, {"n": {"$gt": 1}}, {"n": {"$in": [1, 2, {"a": 1}]}}):
+        found = things.find(asked, sort=sort)
+        assert list(things.stream(asked, sort=sort)) == found
+        parts = things.find(asked, sort=sort, projection=["n"])
+        assert list(things.stream(asked, sort=sort, projection=["n"])) == parts
+    assert list(things.stream({"n": 99}, sort=sort)) == []
+
+
+def test_what_is_written_while_a_stream_runs(things: Any) -> None:
+    things.put_many((str(n), {"n": n}) for n in range(200))
+    stream = iter(things.stream({"n": {"$gte": 0}}, sort=[("n", -1)]))
+    assert [next(stream).id for _ in range(3)] == ["199", "198", "197"]
+    things.remove("0")
+    things.put("1", {"n": -1})
+    things.put("2", {"n": 500})
+    assert [each.id for each in stream] == [str(n) for n in range(196, 1, -1)]
+
+
+def test_a_stream_of_a_wrong_order(things: Any) -> None:
+    with pytest.raises(InvalidSort):
+        list(things.stream(sort={"n": 2}))
+    assert list(things.stream(sort="n")) == []
+
+
+def test_a_stream_in_an_order_holds_no_bodies(things: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "BATCH_SIZE", 2**18)
+    things.put_many((str(n), {"n": -n, "text": f"{n}" + "x" * 20_000}) for n in range(250))
+    for _ in range(2):
+        tracemalloc.start()
+        try:
+            assert sum(1 for _ in things.stream(sort="n")) == 250
+            assert tracemalloc.get_traced_memory()[1] < 250 * 20_000 / 2
+        finally:
+            tracemalloc.stop()
+        things.create_index("n")

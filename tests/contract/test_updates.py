@@ -24,10 +24,12 @@ from collections_store import (
     UpdateMany,
     UpdateRefused,
     UpdateResult,
+    VersionConflict,
 )
 from collections_store.codec import Codec
-from collections_store.filter import Filter
-from collections_store.operations import Modification, ModifyMany, reading
+from collections_store.operations import read as reading
+from collections_store.operations.update import Modification, ModifyMany
+from collections_store.query.filter import Filter
 
 PEOPLE = {
     "ada": {"name": "Ada", "age": 36, "likes": ["tea", "chess"], "in": {"city": "London"}},
@@ -171,6 +173,40 @@ def test_find_one_and_update(people: Any) -> None:
     assert people.find_one_and_update({"$id": "x"}, {"$set": {"a": 1}}, upsert=True) is None
     made = people.find_one_and_update({"$id": "y"}, {"$set": {"a": 1}}, upsert=True, **after)
     assert (made.id, made.body, made.version) == ("y", {"a": 1}, 1)
+
+
+def test_find_one_and_update_of_a_version(people: Any) -> None:
+    change = {"$inc": {"age": 1}}
+    found = people.find_one_and_update({"name": "Ada"}, change, if_version=1)
+    assert (found.version, people.document("ada").version) == (1, 2)
+    with pytest.raises(VersionConflict) as caught:
+        people.find_one_and_update({"name": "Ada"}, change, if_version=1)
+    assert (caught.value.id, caught.value.expected, caught.value.found) == ("ada", 1, 2)
+    assert people.document("ada").version == 2
+    assert people.find_one_and_update({"name": "X"}, change, if_version=1) is None
+    for wrong in ({"if_version": 0}, {"if_version": "1"}, {"if_version": 1, "upsert": True}):
+        with pytest.raises(InvalidOption, match="if_version"):
+            people.find_one_and_update({"name": "Ada"}, change, **wrong)
+
+
+def test_an_update_gives_the_new_version(people: Any) -> None:
+    add = {"$inc": {"age": 1}}
+    assert people.update("ada", add).version == 2
+    assert people.update("ada", {"$set": {"name": "Ada"}}).version == 2
+    assert people.update("ada", add, if_version=2).version == 3
+    assert people.update_one({"name": "Ada"}, add).version == 4
+    assert people.replace_one({"name": "Ada"}, {"name": "Ada"}).version == 5
+    assert people.update("new", add, upsert=True).version == 1
+    assert people.update_many({"name": "New"}, add, upsert=True).version == 1
+    for nothing in (people.update("nobody", add), people.update_many({}, add)):
+        assert nothing.version is None
+    assert people.document("ada").version == 6
+
+
+def test_branches_about_one_field_tell_the_element(people: Any) -> None:
+    either = {"$or": [{"likes": "chess"}, {"likes": "go"}]}
+    assert people.update_one(either, {"$set": {"likes.$": "x"}}).modified_count == 1
+    assert people.get("ada")["likes"] == ["tea", "x"]
 
 
 def test_find_one_and_replace(people: Any) -> None:

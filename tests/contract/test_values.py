@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import math
+import tracemalloc
 import uuid
 from collections import OrderedDict, defaultdict
 from datetime import UTC, date, datetime, time, timedelta
@@ -10,8 +11,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from collections_store import InvalidBody, InvalidOption
+from collections_store import InvalidBody, InvalidOption, Store, migrate
+from collections_store.codec import Codec
+from collections_store.options import Names
 
 
 class Colour(enum.Enum):
@@ -109,6 +114,45 @@ def test_size(open_store: Any) -> None:
         things.put("a", "é" * 50)
 
 
+class Listed(list[Any]):
+    """A kind of list."""
+
+
+@pytest.mark.parametrize("kind", [list, Listed])
+def test_a_body_is_measured_before_it_is_spelled(open_store: Any, kind: Any) -> None:
+    things = open_store(max_body=2**16)["things"]
+    shared: Any = ["x"]
+    for _ in range(60):
+        shared = kind([shared, shared])
+    text = "x" * 2**14
+    for body in (shared, {"a": shared}, {"a": kind([text] * 10_000)}):
+        tracemalloc.start()
+        with pytest.raises(InvalidBody, match="are more than the limit of 65,536"):
+            things.put("a", body)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak < 4 * 2**20
+    assert not things.exists("a")
+
+
+@settings(max_examples=40)
+@given(
+    st.recursive(
+        st.none()
+        | st.booleans()
+        | st.integers(-(2**63), 2**63 - 1)
+        | st.text("aä\0\n")
+        | st.floats(-9, 9),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text("ab"), inner),
+    )
+)
+def test_no_body_is_refused_for_more_bytes_than_it_has(body: Any) -> None:
+    size = len(Codec(nul="replace").encode(body).encode())
+    assert Codec(max_bytes=size, nul="replace").encode(body)
+    with pytest.raises(InvalidBody, match="are more than the limit of"):
+        Codec(max_bytes=size - 1, nul="replace").encode(body)
+
+
 def test_subclasses_of_json_types_are_these_types(things: Any) -> None:
     class Special(str):
         __slots__ = ()
@@ -194,6 +238,42 @@ def test_numbers_that_a_prefix_may_hold(open_store: Any) -> None:
         store = open_store(prefix=prefix)
         store["things"].put(prefix, 1)
         assert [(each.name, each.count) for each in store.collections()] == [("things", 1)]
+
+
+def test_prefixes_have_no_table_in_common(open_store: Any) -> None:
+    if open_store.place.is_private:
+        pytest.skip("stores in memory have nothing in common")
+    stores = [open_store(prefix=prefix) for prefix in ("zz", "zz1", "zz_", "zz1_")]
+    for number in range(1, 13):
+        for store in stores:
+            store.create_collection(f"things_{number}", changes="both")
+            things = store[f"things_{number}"]
+            things.create_index("tags", arrays=True)
+            things.put("a", {"tags": [number]})
+    for store in stores:
+        assert [each.count for each in store.collections()] == [1] * 12
+        assert store["things_11"].explain({"$body": 7}).indexes in {(), ("$body",)}
+        store.rename("things_11", "other")
+        assert [each.id for each in store["other"].find("tags", 11)] == ["a"]
+        assert [each.kind for each in store["other"].watch(after="oldest", timeout=0)] == ["insert"]
+
+
+def test_tables_of_an_earlier_version_keep_their_names(
+    shared_place: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(Names, "documents", lambda names, n, name: f"{names.prefix}{n}_{name}")
+        with Store(shared_place.url, prefix="zz", **shared_place.options) as store:
+            store["things"].put("a", {"n": 1})
+            store["things"].create_index("n")
+    with Store(shared_place.url, prefix="zz", **shared_place.options) as store:
+        assert store["things"].find("n", 1)[0].id == "a"
+        store["things"].create_index("tags", arrays=True)
+        assert [index.physical for index in store["things"].indexes()] == ["zz1$i1", "zz1$i3"]
+        store.rename("things", "others")
+        assert store.model("others").__table__.name == "zz$2_others"
+        assert store["others"].get("a") == {"n": 1}
+    assert migrate.check(shared_place.url, prefix="zz", **shared_place.options) == []
 
 
 @pytest.mark.parametrize("seconds", [0.001, 1, 2_000_000])

@@ -153,13 +153,48 @@ def test_change(things: Any) -> None:
         things.change("b", lambda body: body)
     assert (caught.value.collection, caught.value.id) == ("things", "b")
     assert isinstance(caught.value, KeyError)
-    assert things.change("b", lambda _: None, default=None) is None
+    assert things.change("b", lambda _: None, default=None) is None  # None is what it was
     assert things.exists("b")
     assert things.change("b", lambda body: body) is None
     assert version(things, "b") == 2
     default: list[int] = []
     assert things.change("c", lambda body: [*body, body.append(1)][:1], default=default) == [None]
     assert default == []
+
+
+def test_change_stores_the_body_that_a_function_changed_in_place(things: Any) -> None:
+    things.put("a", {"n": 1, "tags": ["x"]})
+    assert things.change("a", lambda body: body.update(n=2)) == {"n": 2, "tags": ["x"]}
+    assert things.change("a", lambda body: body["tags"].append("y"))["tags"] == ["x", "y"]
+    assert (things.get("a"), version(things)) == ({"n": 2, "tags": ["x", "y"]}, 3)
+    default: list[int] = []
+    assert things.change("b", lambda body: body.append(1), default=default) == [1]
+    assert (things.get("b"), default) == ([1], [])
+    things.put("c", 7)
+    assert things.change("c", lambda _: None) == things.get("c") == 7
+    things.put("c", None, if_version=version(things, "c"))
+    assert things.get("c", "missing") is None
+
+
+def test_change_in_place_within_a_transaction(store: Any) -> None:
+    store["things"].put("a", [1])
+    with store.transaction() as tx:
+        assert tx["things"].change("a", lambda body: body.append(2)) == [1, 2]
+    assert store["things"].get("a") == [1, 2]
+
+
+def test_change_in_place_begins_with_a_body_that_was_read_again(shared_place: Place) -> None:
+    with Store(shared_place.url, **shared_place.options) as store:
+        things = store["things"]
+        things.put("a", ["old"])
+        rivals = ["rival"]
+
+        def add(body: list[str]) -> None:
+            body.append("mine")
+            if rivals:
+                things.put("a", [rivals.pop()])
+
+        assert things.change("a", add) == things.get("a") == ["rival", "mine"]
 
 
 def test_change_tells_what_is_stored(open_store: Any) -> None:
@@ -196,9 +231,14 @@ def test_awaited_functions_are_awaited(shared_place: Place) -> None:
 
         async with AsyncStore(shared_place.url, **shared_place.options) as store:
             await store["things"].put("a", 21)
-            return await store["things"].change("a", double)
+            await store["things"].put("b", [])
+            return await store["things"].change("a", double), await store["things"].change("b", add)
 
-    assert asyncio.run(main()) == 42
+    async def add(body: list[int]) -> None:
+        await asyncio.sleep(0)
+        body.append(1)
+
+    assert asyncio.run(main()) == (42, [1])
 
 
 def test_a_function_that_fails_changes_nothing(things: Any) -> None:

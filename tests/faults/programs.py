@@ -26,10 +26,12 @@ from collections_store import (
     Transaction,
     UpdateOne,
     VersionConflict,
-    bell,
     migrate,
 )
-from collections_store.operations import Connection, Get, Put
+from collections_store.changes import notify as bell
+from collections_store.engine.jobs import Flag
+from collections_store.operations.by_id import Get, Put
+from collections_store.operations.connection import Connection
 
 
 @dataclass(frozen=True)
@@ -496,7 +498,7 @@ def forget_a_sweeper(url: str, options: dict[str, Any]) -> None:
     bell.POLL_EVERY = 3600.0  # type: ignore[misc]  # what waits shall sleep when the process is forked
     asleep = threading.Event()
 
-    class Alarm(threading.Event):
+    class Alarm(Flag):
         def wait(self, timeout: float | None = None) -> bool:
             asleep.set()
             return super().wait(timeout)

@@ -1,11 +1,13 @@
-"""A cancelled call writes nothing or everything, is over before the cancellation goes on, and its
-caller knows which of the two it was."""
+"""A cancelled call writes nothing or everything, or whole batches, is over before the cancellation goes on, and
+its caller knows what it wrote."""
 
 import asyncio
 import random
 import sqlite3
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,10 +16,21 @@ import pytest
 from conftest import Place
 from faults.programs import Increment
 
-from collections_store import AsyncStore, DatabaseBusy, DatabaseUnavailable, was_committed
-from collections_store.crossing_async import note
-from collections_store.jobs import Job
-from collections_store.operations import Connection
+from collections_store import (
+    AsyncStore,
+    DatabaseBusy,
+    DatabaseUnavailable,
+    InsertOne,
+    Store,
+    partial_result,
+    was_committed,
+)
+from collections_store.aio.bridge import note
+from collections_store.engine.executor import Abandoned
+from collections_store.engine.jobs import Job
+from collections_store.operations.combine import Work
+from collections_store.operations.connection import Connection
+from collections_store.query.budget import checked_by
 
 
 @dataclass(frozen=True)
@@ -229,25 +242,220 @@ def test_an_error_that_is_no_cancellation_tells_nothing() -> None:
     assert was_committed(asyncio.CancelledError()) is None
 
 
-def test_a_cancelled_call_of_several_batches_says_that_a_part_was_written(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with AsyncStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
-            things = store["things"]
-            written = asyncio.Event()
+MANY: dict[str, Callable[[Any, Any], Any]] = {
+    "put_many": lambda things, numbers: things.put_many((str(n), n) for n in numbers),
+    "insert_many": lambda things, numbers: things.insert_many(iter(numbers)),
+    "bulk_write": lambda things, numbers: things.bulk_write(InsertOne(n) for n in numbers),
+}
 
-            def given() -> Iterator[tuple[str, int]]:
+
+@pytest.mark.parametrize("verb", MANY.values(), ids=MANY)
+def test_a_call_of_several_batches_that_is_cancelled_tells_what_a_part_is(
+    place: Place, verb: Callable[[Any, Any], Any]
+) -> None:
+    async def main(store: AsyncStore) -> None:
+        written = asyncio.Event()
+
+        def numbers() -> Iterator[int]:
+            for number in range(10**9):
+                if number == 2500:
+                    written.set()
+                yield number
+
+        task = asyncio.create_task(verb(store["things"], numbers()))
+        await written.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        assert was_committed(caught.value) is None
+        part: Any = partial_result(caught.value)
+        assert part.inserted_count == await store["things"].count() >= 1000
+        [note] = caught.value.__notes__
+        assert note == f"collections_store wrote a part, in batches: collection things: {part!r}"
+
+    run(place, main)
+
+
+@pytest.mark.parametrize("count", [300, 1400], ids=["one batch", "batches"])
+@pytest.mark.parametrize("verb", MANY.values(), ids=MANY)
+def test_many_writes_cancelled_at_any_moment_tell_the_truth(
+    place: Place, verb: Callable[[Any, Any], Any], count: int
+) -> None:
+    async def main(store: AsyncStore) -> None:
+        await verb(store["warm"], range(count))
+        for number in range(12):
+            things = store[f"things_{number}"]
+            task = asyncio.create_task(verb(things, range(count)))
+            await asyncio.sleep(random.uniform(0, 0.03))
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError as error:
+                written = await things.count()
+                part: Any = partial_result(error)
+                expected = {0: False, count: True}.get(written)
+                assert (was_committed(error), part and part.inserted_count) == (
+                    expected,
+                    written or None,
+                ), error.__notes__
+                word = {False: "nothing", True: "everything", None: "a part"}[expected]
+                [note] = error.__notes__
+                assert note.startswith(f"collections_store wrote {word}")
+
+    run(place, main)
+
+
+def test_many_writes_cancelled_in_a_transaction_wrote_nothing(place: Place) -> None:
+    async def main(store: AsyncStore) -> None:
+        async def block() -> None:
+            async with store.transaction() as tx:
+                await tx["things"].put_many((str(n), n) for n in numbers())
+
+        task = asyncio.create_task(block())
+
+        def numbers() -> Iterator[int]:
+            for number in range(10**9):
+                if number == 2500:
+                    task.cancel()
+                yield number
+
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await task
+        assert (was_committed(caught.value), partial_result(caught.value)) == (False, None)
+        [note] = caught.value.__notes__
+        assert note.startswith("collections_store wrote nothing of the transaction")
+        assert await store["things"].count() == 0
+
+    run(place, main)
+
+
+def test_a_change_that_is_cancelled_in_its_function_wrote_nothing(place: Place) -> None:
+    async def main(store: AsyncStore) -> None:
+        await store["things"].put("a", 1)
+        with pytest.raises(TimeoutError) as caught:
+            async with asyncio.timeout(0.05):
+                await store["things"].change("a", lambda _: asyncio.sleep(60))
+        assert was_committed(caught.value) is False
+
+    run(place, main)
+
+
+def test_an_outcome_is_not_that_of_an_earlier_cancellation(tmp_path: Path) -> None:
+    async def main(store: AsyncStore) -> None:
+        try:
+            async with asyncio.timeout(0.05):
+                await store["things"].change("a", lambda _: asyncio.sleep(60), default=0)
+        except TimeoutError:
+
+            def numbers() -> Iterator[int]:
                 for number in range(10**9):
                     if number == 2500:
-                        written.set()
-                    yield str(number), number
+                        task.cancel()
+                    yield number
 
-            task = asyncio.create_task(things.put_many(given()))
-            await written.wait()
-            task.cancel()
+            task = asyncio.create_task(MANY["put_many"](store["things"], numbers()))
             with pytest.raises(asyncio.CancelledError) as caught:
                 await task
             assert was_committed(caught.value) is None
-            assert len("".join(caught.value.__notes__)) < 1000
-            assert await things.count() >= 2000
+
+    run(Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}"), main)
+
+
+RANGE = {"$range": [0, 100_000]}
+ENDLESS = {
+    "$map": {"input": RANGE, "in": {"$size": {"$map": {"input": RANGE, "in": {"$add": [1, 1]}}}}}
+}
+"""A formula that computes for hours."""
+
+
+def test_what_python_computes_stops_when_it_is_cancelled(place: Place) -> None:
+    async def main() -> None:
+        async with AsyncStore(place.url, **place.options, busy_timeout=0.5) as store:
+            things = store["things"]
+            await things.put_many({"x": {"n": 1}, "y": {"n": 1}})
+            calls: list[Callable[[Any], Any]] = [
+                lambda on: on.aggregate([{"$set": {"m": ENDLESS}}]),
+                lambda on: on.find({"$expr": {"$eq": [ENDLESS, 1]}}),
+                lambda on: on.update_many({}, [{"$set": {"m": ENDLESS}}]),
+                lambda on: on.update("x", [{"$set": {"m": ENDLESS}}]),
+            ]
+            for call in calls:
+                task = asyncio.create_task(call(things))
+                await asyncio.sleep(0.1)
+                assert not task.done()
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await asyncio.wait_for(task, 60)
+                assert await things.put("z", 1)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.2), store.transaction() as tx:
+                    await calls[2](tx["things"])
+            assert (await things.get("x"), await things.get("y")) == ({"n": 1}, {"n": 1})
 
     asyncio.run(main())
+
+
+def test_what_python_sorts_and_joins_stops_when_it_is_told_to() -> None:
+    def stop() -> None:
+        raise Abandoned("cancelled")
+
+    with Store("sqlite://") as store:
+        things = store["things"]
+        things.put_many({str(n): {"n": n % 2, "a": [n, {}]} for n in range(3000)})
+        join = {"from": "things", "localField": "n", "foreignField": "n", "as": "same"}
+        calls: list[Callable[[], Any]] = [
+            lambda: things.find(sort="a"),
+            lambda: things.aggregate([{"$lookup": join}]),
+        ]
+        for call in calls:
+            with checked_by(stop), pytest.raises(Abandoned):
+                call()
+
+
+def test_waiting_behind_what_computes_ends_with_busy_timeout(tmp_path: Path) -> None:
+    async def main() -> None:
+        url = f"sqlite:///{tmp_path / 'store.db'}"
+        async with AsyncStore(url, busy_timeout=0.4) as store:
+            things = store["things"]
+            await things.put("x", {"n": 1})
+            task = asyncio.create_task(things.update_many({}, [{"$set": {"m": ENDLESS}}]))
+            await asyncio.sleep(0.1)
+            writes: list[Any] = [things.put(str(n), n) for n in range(3)]
+            writes += [things.put_many({"a": 1, "b": 2})]
+            for error in await asyncio.gather(*writes, return_exceptions=True):
+                assert isinstance(error, DatabaseBusy)
+                assert "ModifyMany" in str(error) or "behind other operations" in str(error)
+            assert await things.get("x") == {"n": 1}
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await things.count() == 1
+            assert await things.put("a", 1) == 1
+
+    asyncio.run(main())
+
+
+def test_threads_behind_what_writes_for_long_give_up(tmp_path: Path) -> None:
+    begun, end = threading.Event(), threading.Event()
+
+    def slow(run: Any) -> None:
+        begun.set()
+        assert end.wait(60)
+
+    with Store(f"sqlite:///{tmp_path / 'store.db'}", busy_timeout=0.3) as store:
+        store["things"].put("x", 1)
+        with ThreadPoolExecutor(3) as threads:
+            writing = threads.submit(store.run, Work(("things",), slow, WRITES=True))
+            assert begun.wait(60)
+            try:
+                waiting = threads.submit(store["things"].put, "x", 2)
+                with pytest.raises(DatabaseBusy, match="of this process has been writing for"):
+                    store["things"].put("x", 2)
+                with pytest.raises(DatabaseBusy, match="of this process has been writing for"):
+                    store.run_transaction(lambda tx: tx["things"].put("x", 2))
+                with pytest.raises(DatabaseBusy, match="of this process has been writing for"):
+                    waiting.result(60)
+            finally:
+                end.set()
+            writing.result(60)
+        assert store["things"].put("x", 3) == 2

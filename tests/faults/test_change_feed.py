@@ -12,20 +12,14 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Place
+from conftest import NewThreads, Place
 from faults.test_processes import end_what_was_started, finish, start
 from psycopg import sql
 
-from collections_store import (
-    AsyncStore,
-    Change,
-    DatabaseUnavailable,
-    Store,
-    StoreClosed,
-    bell,
-    sweeper,
-)
-from collections_store.operations import ListPurgeable
+from collections_store import AsyncStore, Change, DatabaseUnavailable, Store, StoreClosed
+from collections_store.changes import notify as bell
+from collections_store.engine import workers as sweeper
+from collections_store.operations.maintenance import ListPurgeable
 
 __all__ = ["end_what_was_started"]
 LONG = 60.0
@@ -289,7 +283,7 @@ def test_closing_a_stream_ends_who_waits_for_it(store: Store) -> None:
 
 
 @pytest.mark.usefixtures("never_looking")
-def test_closing_the_store_ends_who_waits(shared_place: Place) -> None:
+def test_closing_the_store_ends_who_waits(shared_place: Place, new_threads: NewThreads) -> None:
     store = Store(shared_place.url, **shared_place.options)
     stream = store.get_sync_collection("things", changes=True).watch()
     waiting = InThread(stream.__next__)
@@ -297,11 +291,13 @@ def test_closing_the_store_ends_who_waits(shared_place: Place) -> None:
     store.close()
     with pytest.raises(StoreClosed):
         waiting.result()
-    assert not own_threads()
+    assert not new_threads()
 
 
 @pytest.mark.usefixtures("never_looking")
-def test_closing_an_asynchronous_store_ends_who_waits(shared_place: Place) -> None:
+def test_closing_an_asynchronous_store_ends_who_waits(
+    shared_place: Place, new_threads: NewThreads
+) -> None:
     async def main() -> None:
         store = AsyncStore(shared_place.url, **shared_place.options)
         things = await store.get_collection("things", changes=True)
@@ -317,7 +313,7 @@ def test_closing_an_asynchronous_store_ends_who_waits(shared_place: Place) -> No
             await asyncio.wait_for(task, LONG)
 
     asyncio.run(main())
-    assert not own_threads()
+    assert not new_threads()
 
 
 def test_a_task_that_is_cancelled_loses_no_change(shared_place: Place) -> None:
@@ -337,15 +333,13 @@ def test_a_task_that_is_cancelled_loses_no_change(shared_place: Place) -> None:
     assert asyncio.run(main()) == [str(n) for n in range(60)]
 
 
-def own_threads() -> list[str]:
-    return [each.name for each in threading.enumerate() if each.name.startswith("collections_")]
-
-
 # -- the sweeper -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("colour", ["sync", "async"])
-def test_the_sweeper_purges_what_has_expired(shared_place: Place, colour: str) -> None:
+def test_the_sweeper_purges_what_has_expired(
+    shared_place: Place, colour: str, new_threads: NewThreads
+) -> None:
     """A stream tells when it has: what expired is recorded then."""
     options: dict[str, Any] = {**shared_place.options, "sweep_interval": 0.01}
 
@@ -366,7 +360,7 @@ def test_the_sweeper_purges_what_has_expired(shared_place: Place, colour: str) -
 
     found = plain() if colour == "sync" else asyncio.run(awaited())
     assert found == [("expire", "a", 1)]
-    assert not own_threads()
+    assert not new_threads()
 
 
 def test_the_sweeper_goes_on_after_an_error(

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from conftest import Place
 
 from collections_store import AsyncStore, DatabaseError, Store
-from collections_store.operations import Connection
+from collections_store.operations.connection import Connection
 
 
 @dataclass(frozen=True)

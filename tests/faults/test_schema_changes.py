@@ -1,5 +1,6 @@
 """What changes a collection while others write to it, or change it too."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,8 @@ from conftest import Place
 from faults.test_change_feed import InThread, wait_for_a_lock
 
 from collections_store import Change, ChangesLost, Collection, Store
+from collections_store.engine import executor as execution
+from collections_store.operations.catalogue import ListCollections
 
 
 def engine_of(place: Place) -> sa.Engine:
@@ -135,3 +138,55 @@ def test_a_rename_that_is_undone_keeps_what_was_to_be_recorded(shared_place: Pla
 def drained(things: Collection) -> list[Change]:
     """Return all changes that are kept."""
     return list(things.watch(after="oldest", timeout=0))
+
+
+class Listing:
+    """List the collections, while another store drops or renames each as soon as it was listed."""
+
+    WRITES = False
+    SINGLE = False
+    SNAPSHOT = False
+
+    def __init__(self, other: Store) -> None:
+        self.other, self.left = other, 0
+
+    def __call__(self, connection: Any) -> Any:
+        return ListCollections()(Changing(connection, self))
+
+
+class Changing:
+    """A connection that has a collection go away before each statement about its table."""
+
+    def __init__(self, connection: Any, listing: Listing) -> None:
+        self._connection, self._listing = connection, listing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def rows(self, sql: str, *parameters: Any) -> Any:
+        found = re.search(r"_(drop|move)_(\d+)\b", sql)
+        if found:
+            kind, name = found[1], f"{found[1]}_{found[2]}"
+            self._listing.left += 1
+            if kind == "drop":
+                self._listing.other.drop(name)
+            else:
+                self._listing.other.rename(name, f"x{name.replace('_', '')}")
+        return self._connection.rows(sql, *parameters)
+
+
+def test_collections_are_listed_while_others_come_and_go(
+    postgres_place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execution, "ATTEMPTS", 3)
+    options = postgres_place.options
+    with Store(postgres_place.url, **options) as store, Store(postgres_place.url, **options) as b:
+        store["a"].put("x", 1)
+        for number in range(4):
+            for kind in ("drop", "move"):
+                store[f"{kind}_{number}"].put("x", 1)
+        listing = Listing(b)
+        found = store.run(listing)
+        assert listing.left == 8  # more than an operation is attempted
+        assert {info.name for info in found} == {"a"} | {f"xmove{n}" for n in range(4)}
+        assert {info.count for info in found} == {1}

@@ -6,15 +6,20 @@ import signal
 import sqlite3
 import sys
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from conftest import Place
+from interrupting import Survived, interrupts, watchdog
 
 from collections_store import Store
-from collections_store.operations import Work
+from collections_store.operations.combine import Work
+from collections_store.query.patterns import backtracking
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
 
@@ -137,3 +142,99 @@ def test_interrupts_of_the_main_thread_do_not_reach_the_others(tmp_path: Path) -
             assert not thread.is_alive()
         assert not wrong
         assert hits
+
+
+def test_an_interrupt_within_a_function_of_ours_is_raised_as_itself(tmp_path: Path) -> None:
+    """SQLite makes an error of what a function raises, or a signal's handler before its first instruction."""
+    wanted = [
+        {"s": {"$regex": "9 some.*z"}},
+        {"a": {"$gt": [1, 2, 9]}},
+        {"a": [1, 2, {"x": 3}]},
+    ]
+    with Store(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        things = store["things"]
+        things.put_many({str(n): {"s": f"some text {n} " * 9, "a": [1, 2, n]} for n in range(3000)})
+        came = sum(
+            interrupted(lambda: [things.count(wanted[number % 3]) for _ in range(99)], 0.02)  # noqa: B023
+            for number in range(60)
+        )
+        assert came > 50  # a callback of a weak set swallows one now and then
+        with pytest.raises(Interrupt), store.transaction() as tx:
+            tx["things"].put("new", 1)
+            signal.setitimer(signal.ITIMER_REAL, 0.005)
+            for _ in range(200):
+                tx["things"].update_many(wanted[0], {"$set": {"b": 1}})
+            raise Interrupt
+        assert not things.exists("new")
+        things.put("after", 1)
+
+
+@pytest.mark.parametrize("lent", [False, True], ids=["own", "borrowed"])
+def test_ctrl_c_during_a_search_is_a_keyboard_interrupt(
+    tmp_path: Path, lent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backtracking, "LIMIT", 10**12)
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    engine = sa.create_engine(url)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    with Store(engine=engine) if lent else Store(url) as store:
+        things = store["things"]
+        things.put("1", {"s": "a" * 60 + "!"})
+        for pattern in ("(b)", r"(\w+)+\1$", "(?=(a|aa)+$)"):  # the first is soon found: to warm up
+            for filter in (
+                {"s": {"$regex": pattern}},
+                {"$expr": {"$regexMatch": {"input": "$s", "regex": pattern}}},
+            ):
+                signal.setitimer(signal.ITIMER_REAL, 0 if pattern == "(b)" else 0.05)
+                with nullcontext() if pattern == "(b)" else pytest.raises(KeyboardInterrupt):
+                    things.count(filter)
+        assert things.count() == 1
+    engine.dispose()
+
+
+@pytest.mark.parametrize("memory", [True, False])
+@pytest.mark.parametrize("verb", ["get", "put", "put_many"])
+def test_an_interrupt_at_any_place_loses_neither_the_writer_nor_a_connection(
+    tmp_path: Path, memory: bool, verb: str
+) -> None:
+    """Also while its traceback is kept, and by that all frames below."""
+    url = "sqlite://" if memory else f"sqlite:///{tmp_path / 'store.db'}"
+    with Store(url, busy_timeout=1, pool_size=None if memory else 1) as store:
+        things = store["things"]
+        things.put("w", 1)
+        calls: dict[str, Callable[[], object]] = {
+            "get": lambda: things.get("w"),
+            "put": lambda: things.put("x", 1),
+            "put_many": lambda: things.put_many({"x": 1, "y": 2}),
+        }
+        hits = 0
+        for kept in interrupts(calls[verb], within="collections_store/(pool|execution|group|oper)"):
+            hits += 1
+            with ThreadPoolExecutor(1) as threads:
+                assert threads.submit(things.put, "after", hits).result(30)
+            assert things.put("after", hits), kept
+            assert things.get("w") == 1
+        assert hits > 10
+
+
+@pytest.mark.parametrize("memory", [True, False])
+def test_an_interrupt_at_any_place_of_a_stream_of_changes_leaves_no_lock(
+    tmp_path: Path, memory: bool
+) -> None:
+    url = "sqlite://" if memory else f"sqlite:///{tmp_path / 'store.db'}"
+    with Store(url) as store:
+        things = store.get_sync_collection("things", changes=True)
+
+        def watch() -> None:
+            with things.watch(timeout=0.03) as stream:
+                assert not list(stream)
+
+        hits = 0
+        places = "collections_store/(changes/notify|changes/watch|engine/jobs|engine/workers)|threading.py|queue.py"
+        for kept in interrupts(watch, within=places):
+            assert isinstance(kept, KeyboardInterrupt | Survived)
+            hits += 1
+            with watchdog(), things.watch(timeout=30) as stream:
+                things.put("x", hits)
+                assert next(stream).id == "x"
+        assert hits > 20

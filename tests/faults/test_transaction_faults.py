@@ -275,8 +275,6 @@ def test_plain_writes_behind_a_transaction_hear_why(tmp_path: Path) -> None:
                 with pytest.raises(DatabaseBusy, match="transaction of this process") as caught:
                     each.result(30)
                 assert "has a transaction open itself" not in str(caught.value)
-            with pytest.raises(DatabaseBusy, match="thread has a transaction open itself"):
-                store["a"].put("own", 1)
             assert tx["a"].get("x") == 2
         assert store["a"].put("x", 3) == 3
         assert store["a"].count() == 1
@@ -296,8 +294,6 @@ def test_awaited_writes_behind_a_transaction_hear_why(tmp_path: Path) -> None:
                 for answer in await asyncio.gather(*puts, return_exceptions=True):
                     assert isinstance(answer, DatabaseBusy)
                     assert "transaction of this process" in str(answer)
-                with pytest.raises(DatabaseBusy, match="task or thread has a transaction open"):
-                    await store["a"].put("own", 1)
             assert await store["a"].put("x", 3) == 3
             assert await store["a"].count() == 1
 
@@ -309,11 +305,104 @@ def test_in_memory_all_others_wait() -> None:
         store["a"].put("x", 1)
         with store.transaction() as tx:
             tx["a"].put("x", 2)
-            with pytest.raises(DatabaseBusy, match="has a transaction open itself"):
-                store["a"].get("x")
-            with pytest.raises(DatabaseBusy, match="has a transaction open itself"):
-                store["a"].put("x", 3)
+            with ThreadPoolExecutor(1) as threads, pytest.raises(DatabaseBusy, match="in use for"):
+                threads.submit(store["a"].get, "x").result(30)
         assert store["a"].get("x") == 2
+
+
+OWN = "^this task or thread has a transaction open itself"
+"""What is said at once; who waited hears other words first."""
+
+
+@pytest.mark.parametrize("kind", ["own", "engine", "memory"])
+def test_who_would_wait_for_a_transaction_of_its_own_hears_so_at_once(
+    tmp_path: Path, kind: str
+) -> None:
+    url = "sqlite://" if kind == "memory" else f"sqlite:///{tmp_path / 'store.db'}"
+    engine = sa.create_engine(url) if kind == "engine" else None
+    with Store(None if engine else url, engine=engine) as store:
+        store["a"].put("x", 1)
+        with store.transaction() as tx:
+            tx["a"].put("x", 2)
+            for call in (lambda: store["a"].put("x", 3), lambda: store["a"].put_many({"x": 3}),
+                         lambda: store.drop("a"), lambda: store.run_transaction(increment)):  # fmt: skip
+                with pytest.raises(DatabaseBusy, match=OWN):
+                    call()
+            if kind == "memory":
+                with pytest.raises(DatabaseBusy, match=OWN):
+                    store["a"].get("x")
+            else:
+                assert store["a"].get("x") == 1
+            assert tx["a"].get("x") == 2
+        assert store["a"].put("x", 3) == 3
+        with pytest.raises(DatabaseBusy, match=OWN):
+            store.run_transaction(lambda _: store["a"].put("x", 4))
+        assert store["a"].get("x") == 3
+    if engine is not None:
+        engine.dispose()
+
+
+@pytest.mark.parametrize("memory", [False, True])
+def test_a_task_that_would_wait_for_its_own_transaction_hears_so_at_once(
+    tmp_path: Path, memory: bool
+) -> None:
+    async def main() -> None:
+        async with AsyncStore("sqlite://" if memory else f"sqlite:///{tmp_path / 'a.db'}") as store:
+            await store["a"].put("x", 1)
+            async with store.transaction() as tx:
+                await tx["a"].put("x", 2)
+                with pytest.raises(DatabaseBusy, match=OWN):
+                    await store["a"].put("x", 3)
+                with pytest.raises(DatabaseBusy, match=OWN):
+                    store.get_sync_collection("a").put("x", 3)
+                with pytest.raises(DatabaseBusy, match=OWN):
+                    await store.run_transaction(increment_awaited)
+                if memory:
+                    with pytest.raises(DatabaseBusy, match=OWN):
+                        await store["a"].get("x")
+                other = asyncio.create_task(store["a"].put("x", 3))
+                await asyncio.sleep(0.01)
+            assert await other == 3
+
+    asyncio.run(main())
+
+
+def test_transactions_of_its_own_that_take_all_places_are_not_waited_for(
+    postgres_place: Place,
+) -> None:
+    with store_on(postgres_place, pool_size=3) as store:
+        store["a"].put("w", 1)
+        with store.transaction() as one, store.transaction() as two:
+            one["a"].put("x", 1)
+            two["a"].put("y", 1)
+            with pytest.raises(DatabaseBusy, match=OWN):
+                store.run_transaction(increment)
+            assert store["a"].put("z", 1) == 1
+        assert store["a"].count() == 4
+
+
+def test_a_write_beside_a_transaction_of_the_callers_own_is_refused_at_once(tmp_path: Path) -> None:
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'store.db'}")
+    with Store(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        store["a"].put("x", 1)
+        with engine.begin() as connection:
+            bound = store.bind(connection)
+            assert bound["a"].get("x") == 1
+            assert store["a"].put("x", 2) == 2  # nothing was written in it
+        with engine.begin() as connection:
+            store.bind(connection)["a"].put("x", 3)
+            with pytest.raises(DatabaseBusy, match=OWN):
+                store["a"].put("x", 4)
+            with pytest.raises(DatabaseBusy, match=OWN):
+                store.run_transaction(increment)
+            assert store.bind(connection)["a"].get("x") == 3
+        assert store["a"].put("x", 4) == 4
+        with store.transaction() as tx, engine.begin() as connection:
+            tx["a"].put("x", 5)
+            with pytest.raises(DatabaseBusy, match=OWN):
+                store.bind(connection)["a"].put("x", 6)
+        assert store["a"].get("x") == 5
+    engine.dispose()
 
 
 def test_a_transaction_behind_another_process_gives_up(tmp_path: Path) -> None:
@@ -525,6 +614,36 @@ def test_a_lost_connection_ends_the_transaction(postgres_place: Place) -> None:
 
         store.run_transaction(lost_once)
         assert (len(calls), store["a"].get("x")) == (2, 5)
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["url", "engine"])
+def test_a_transaction_that_the_server_ended_for_idling_is_run_again(
+    postgres_place: Place, own: bool
+) -> None:
+    """Whether it finds out at a statement or at its COMMIT: nothing of it was written."""
+    url = postgres_place.url + "?options=-cidle_in_transaction_session_timeout%3D50"
+    engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with Store(url if own else None, engine=None if own else engine,
+               **postgres_place.options) as store:  # fmt: skip
+        store["a"].put("x", 0)
+        calls: list[str] = []
+
+        def idle(tx: Transaction, moment: str) -> None:
+            calls.append(moment)
+            tx["a"].put("x", tx["a"].get("x") + 1)
+            if calls.count(moment) == 1:
+                threading.Event().wait(0.2)
+            if moment == "statement":
+                tx["a"].put("y", 1)
+
+        for moment in ("statement", "commit"):
+            store.run_transaction(lambda tx, moment=moment: idle(tx, moment))  # type: ignore[misc]
+        assert (len(calls), store["a"].get("x"), store["a"].get("y")) == (4, 2, 1)
+        with pytest.raises(TransactionConflict), store.transaction() as tx:
+            tx["a"].put("x", 5)
+            threading.Event().wait(0.2)
+        assert store["a"].put("z", 1) == 1  # the connection that ended is not used again
+    engine.dispose()
 
 
 def end_connections(place: Place) -> None:

@@ -1,7 +1,9 @@
 """An AEA agent with one skill, made by hand: its protocol needs no package, and the agent no network."""
 
 import asyncio
+import gc
 import json
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -269,6 +271,26 @@ def running(aea: AEA, dialogues: Any = None) -> Iterator[Any]:
     finally:
         aea.runtime.stop()
         aea.runtime.wait_completed(sync=True, timeout=30)
+
+
+@contextmanager
+def of_sqlalchemy_here() -> Iterator[set[str]]:
+    """Note which functions of SQLAlchemy run in this thread."""
+    seen: set[str] = set()
+
+    def profile(frame: Any, event: str, _: Any) -> None:
+        name = frame.f_globals.get("__name__", "")
+        if name.partition(".")[0] == "sqlalchemy":
+            seen.add(f"{name}.{frame.f_code.co_name}")
+
+    gc.collect()
+    gc.disable()  # it collects, in any thread, what others left
+    sys.setprofile(profile)
+    try:
+        yield seen
+    finally:
+        sys.setprofile(None)
+        gc.enable()
 
 
 def _wait_for(aea: AEA, state: str) -> None:

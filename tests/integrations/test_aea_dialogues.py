@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("aea", reason="the extra `aea` is not installed")
 
-from aea.exceptions import AEAEnforceError
+from faults.losing import Interrupted, Proxy, interrupted
 from integrations.aea_agents import (
     ADDRESS,
     ASK,
@@ -25,12 +25,19 @@ from integrations.aea_agents import (
     agent,
     closed_loops,
     dialogues_of,
+    of_sqlalchemy_here,
     peer,
     running,
     sent,
 )
 
-from collections_store import DatabaseError, DialoguesNotSaved, InvalidOption, Store
+from collections_store import (
+    DatabaseError,
+    DatabaseUnavailable,
+    DialoguesNotSaved,
+    InvalidOption,
+    Store,
+)
 from collections_store.dialogues import DialogueStore
 from collections_store.integrations.aea import attach, register
 from collections_store.integrations.aea.codec import ended_with
@@ -93,6 +100,17 @@ def test_killed_after_each_message_nothing_is_lost(store: Store, tmp_path: Path)
             reply = other.reply(TELL, text=str(number))
             assert again.dialogues.update(sent(reply)) is mine
             assert bob.update(sent(mine.reply(TELL, text=f"re {number}"))) is other
+
+
+def test_nothing_of_sqlalchemys_runs_in_the_main_thread(store: Store, tmp_path: Path) -> None:
+    ada = Killed(tmp_path, store)
+    with of_sqlalchemy_here() as seen:
+        own, theirs = talk(ada.dialogues, peer())
+        theirs.reply(BYE)
+        ada.dialogues.dialogue_stats.add_dialogue_endstate(ShopDialogue.EndState.SUCCESSFUL, True)
+        assert ada.storage.get_dialogues_with_counterparty(PEER) == [own, theirs]
+        ada.storage.teardown()
+    assert not seen
 
 
 def test_a_real_runtime_restores_too(store: Store, tmp_path: Path) -> None:
@@ -345,10 +363,85 @@ def test_a_finished_dialogue_is_not_replayed(store: Store, tmp_path: Path, keep:
     question, _ = bob.create(ADDRESS, ASK, text="pay me")
     ada.dialogues.update(sent(question)).reply(BYE)
     for each in (ada, Killed(tmp_path, store, keep=keep)):
-        with pytest.raises(AEAEnforceError):
-            each.dialogues.update(sent(question))
+        assert each.dialogues.update(sent(question)) is None
         assert each.active == []
         assert len(each.ended) == keep
+
+
+def test_no_message_of_another_stops_an_agent(store: Store, tmp_path: Path) -> None:
+    """AEA's `update` raises where a first message comes again, or the starter's part of a reference is missing."""
+    ada, bob = Killed(tmp_path, store), peer()
+    question, _ = bob.create(ADDRESS, ASK, text="what?")
+    theirs = ada.dialogues.update(sent(question))
+    for reference in (question.dialogue_reference, ("", "b"), ("", ""), ("x", "y"), ("\0", "b")):
+        for number in (1, 2, -1):
+            odd = sent(question)
+            odd.set("dialogue_reference", reference)
+            odd.set("message_id", number)
+            assert ada.dialogues.update(odd) is None
+    assert ada.active == [theirs]
+    assert len(theirs._incoming_messages) == 1
+
+
+LOST = (DatabaseUnavailable, DialoguesNotSaved, Interrupted)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def lossy(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Store, Any]]:
+    """A store, and what loses the answer to the next write."""
+    if request.param == "sqlite":
+        with Store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
+            yield store, interrupted
+        return
+    place = request.getfixturevalue("postgres_place")
+    proxy = Proxy(place.url)
+    with Store(proxy.url, **place.options) as store:
+        yield store, proxy.dropping
+    proxy.close()
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_dialogue_goes_on_after_a_write_in_doubt(
+    lossy: Any, tmp_path: Path, keep: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    (store, losing), bob = lossy, peer()
+    ada = Killed(tmp_path, store, keep=keep)
+    own, theirs = talk(ada.dialogues, bob)
+    for each, word in ((own, TELL), (theirs, TELL), (own, BYE)):
+        with pytest.raises(LOST), losing():
+            each.reply(word, text="lost")
+        said = each.reply(TELL, text="other words")
+        assert bob.update(sent(said)) is not None
+    last = bob.get_dialogue(sent(own.last_outgoing_message)).reply(TELL, text="one more")
+    with pytest.raises(LOST), losing():
+        ada.dialogues.update(sent(last))
+    assert ada.dialogues.update(sent(last)) is own
+    first, _ = bob.create(ADDRESS, ASK, text="first")
+    with pytest.raises(LOST), losing():
+        ada.dialogues.update(sent(first))
+    assert ada.dialogues.update(sent(first)) is not None
+    second, _ = bob.create(ADDRESS, ASK, text="second")
+    with pytest.raises(LOST), losing():
+        ada.dialogues.create(PEER, ASK, text="never said")
+    assert ada.dialogues.update(sent(second)) is not None
+    ada.storage.teardown()
+    assert "Conflict" not in caplog.text
+    again = Killed(tmp_path, store, keep=keep)
+    assert len(again.active) == 4
+    assert all(each in again.active for each in (own, theirs))
+
+
+def test_stopping_after_a_write_in_doubt_is_no_conflict(lossy: Any, tmp_path: Path) -> None:
+    store, losing = lossy
+    ada = Killed(tmp_path, store)
+    own, theirs = talk(ada.dialogues, peer())
+    for each in (own, theirs):
+        with pytest.raises(LOST), losing():
+            each.reply(TELL, text="lost")
+    ada.storage.teardown()
+    again = Killed(tmp_path, store).active
+    assert own in again
+    assert theirs in again
 
 
 def test_removing_an_ended_dialogue_removes_it(store: Store, tmp_path: Path) -> None:
@@ -402,8 +495,7 @@ def test_cleaning_up_cleans_the_disk(store: Store, tmp_path: Path) -> None:
     assert ada.active == ada.ended == []
     again = Killed(tmp_path, store)
     assert again.active == again.ended == []
-    with pytest.raises(AEAEnforceError):
-        again.dialogues.update(sent(theirs._incoming_messages[0]))
+    assert again.dialogues.update(sent(theirs._incoming_messages[0])) is None
 
 
 def test_what_has_ended_is_kept_as_long_as_asked(store: Store, tmp_path: Path) -> None:
@@ -513,8 +605,7 @@ def test_what_aea_knew_to_have_ended_is_not_replayed(store: Store, tmp_path: Pat
     ada = Killed(tmp_path, store)
     assert ada.ended == [ended]
     for message in (gone, kept):
-        with pytest.raises(AEAEnforceError):
-            ada.dialogues.update(sent(message))
+        assert ada.dialogues.update(sent(message)) is None
     assert store[name].count() == 0
 
 

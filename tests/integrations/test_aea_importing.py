@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from cli.cli_process import Cli
-from test_docs import DOCS, blocks
+from pages import DOCS, blocks
 
 from collections_store import DatabaseError, DatabaseUnavailable, InvalidBody, InvalidOption, Store
 from collections_store.integrations.aea import import_aea
@@ -162,6 +162,18 @@ def test_a_damaged_file_brings_nothing(file: Path, tmp_path: Path) -> None:
             import_aea(store, tmp_path / "bad.db")
         assert store.collections() == []
         assert import_aea(store, file) == {"Others": 8, "things": 508}  # and no other's table
+
+
+def test_what_cannot_be_stored_is_skipped_if_asked(file: Path, tmp_path: Path) -> None:
+    connection = sqlite3.connect(file)
+    connection.execute("INSERT INTO things VALUES ('bad', 'no JSON')")
+    connection.commit()
+    connection.close()
+    cli = Cli((f"--url=sqlite:///{tmp_path / 'new.db'}",))
+    assert cli("import-aea", str(file)).exit_code == 3
+    done = cli("import-aea", str(file), "--skip-errors")
+    assert "things.bad" in done.output  # Fetch.ai's click keeps no stderr apart
+    assert done.output.endswith(f"imported 16 objects of 2 collections from {file}, skipped 1\n")
 
 
 def test_one_command_imports_it(file: Path, tmp_path: Path) -> None:

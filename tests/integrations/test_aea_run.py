@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from test_docs import DOCS, blocks
+from pages import DOCS, blocks
 
 from collections_store import Store
 
@@ -256,7 +256,7 @@ def test_the_program_of_the_page_loses_no_dialogue(project: Path, url: str) -> N
     program = program.replace('project(".")', 'project(".", skip_consistency_check=True)')
     (project / "run.py").write_text(LEDGER + program)  # no package has fingerprints
     witness = Witness(project, f"sqlite://{project / 'unused.db'}", url, "SIGKILL")
-    for count in (1, 25):
+    for witness.end, count in ("SIGKILL", 1), ("SIGINT", 25):
         witness.ends_it_after(count, 0)
     assert not (project / "unused.db").exists()
 

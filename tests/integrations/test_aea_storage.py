@@ -13,7 +13,7 @@ pytest.importorskip("aea", reason="the extra `aea` is not installed")
 
 from aea.helpers.storage import generic_storage
 from aea.helpers.storage.backends.sqlite import SqliteStorageBackend
-from integrations.aea_agents import agent, closed_loops, running, url
+from integrations.aea_agents import agent, closed_loops, of_sqlalchemy_here, running, url
 
 from collections_store import (
     AsyncStore,
@@ -21,12 +21,14 @@ from collections_store import (
     InvalidBody,
     InvalidFilter,
     InvalidId,
+    InvalidOption,
     InvalidUrl,
     Store,
     StoreClosed,
 )
 from collections_store.integrations.aea import CollectionsBackend, Storage, register
 from collections_store.integrations.aea.encoding import MARK, decoded, encoded
+from collections_store.integrations.aea.off_main_thread import Worker
 
 __all__ = ["closed_loops", "url"]
 
@@ -421,6 +423,44 @@ def test_storage_that_is_not_threaded_does_not_lock_itself(url: str) -> None:
     assert asyncio.run(main()) == 1
 
 
+def test_a_wait_that_is_cancelled_ends_no_other(tmp_path: Path) -> None:
+    """AEA's runtime cancels one when it is stopped, and then waits for the storage to disconnect."""
+    url = f"sqlite:///{tmp_path / 'a.db'}"
+    storage: Any = Storage(f"collections+{url}", threaded=True)
+
+    async def main() -> None:
+        storage.start()
+        await storage.wait_connected()
+        cancelled = asyncio.ensure_future(storage.wait_completed())
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.gather(cancelled, return_exceptions=True)
+        with storage.store.transaction():  # the storage waits for its end
+            storage.stop()
+            over = asyncio.ensure_future(storage.wait_completed())
+            await asyncio.wait([over], timeout=0.2)
+            assert not over.done()
+        await asyncio.wait_for(over, 30)
+        assert not storage.is_connected
+
+    asyncio.run(main())
+
+
+def test_nothing_of_sqlalchemys_runs_in_the_main_thread(tmp_path: Path) -> None:
+    """A KeyboardInterrupt that is raised in one of its callbacks of weak references is lost."""
+    storage = Storage(f"collections+sqlite:///{tmp_path / 'a.db'}", threaded=True)
+    storage.start()
+    with of_sqlalchemy_here() as seen:
+        things = storage.get_sync_collection("things")
+        things.put("1", {"a": 1})
+        assert things.get("1") == {"a": 1}
+        assert things.find("a", 1) == things.list() == [("1", {"a": 1})]
+        things.remove("1")
+        assert storage.store["things"].count({"a": {"$gt": 1}}) == 0
+    end(storage)
+    assert not seen
+
+
 def test_a_storage_that_cannot_connect_says_so_to_everybody(tmp_path: Path) -> None:
     storage = Storage(f"collections+sqlite:///{tmp_path / 'none' / 'a.db'}", threaded=True)
 
@@ -501,6 +541,31 @@ def test_a_bad_uri_is_refused_when_the_agent_is_built(uri: str) -> None:
         Storage(uri)
 
 
+@pytest.mark.parametrize("option", ["atach=dialogues", "attach_=1", "busytimeout=3"])
+def test_an_unknown_option_of_the_uri_is_refused(option: str) -> None:
+    with pytest.raises(InvalidUrl, match="also takes attach, busy_timeout, durability, max_body"):
+        Storage(f"collections+sqlite:///x.db?{option}")
+
+
+@pytest.mark.parametrize(
+    "option", ["busy_timeout=soon", "pool_size=1.5", "durability=some", "max_body=-1"]
+)
+def test_a_bad_option_of_the_uri_is_refused(option: str) -> None:
+    with pytest.raises((InvalidUrl, InvalidOption), match=option.partition("=")[0]):
+        Storage(f"collections+sqlite:///x.db?{option}")
+
+
+def test_the_uri_may_give_the_stores_options(tmp_path: Path) -> None:
+    file = tmp_path / "a.db"
+    storage = Storage(f"collections+sqlite:///{file}?max_body=100&prefix=mine_&attach=dialogues")
+    with pytest.raises(InvalidBody):
+        storage.open()["things"].put("1", "x" * 101)
+    storage.open()["things"].put("1", "x")
+    storage.open().close()
+    with Store(f"sqlite:///{file}", prefix="mine_") as store:
+        assert store["things"].get("1") == "x"
+
+
 def test_no_password_is_shown(postgres_url: str) -> None:
     storage = Storage("collections+postgresql://me:secret@localhost/x", threaded=True)
     assert "secret" not in repr(storage)
@@ -544,3 +609,12 @@ def test_the_stores_limits_are_told(things: Any) -> None:
         deep = [deep]
     with pytest.raises(InvalidBody):
         things.put("1", deep)
+
+
+def test_a_worker_that_was_stopped_is_not_waited_for() -> None:
+    worker = Worker()
+    assert worker.run(str, 5) == "5"
+    with pytest.raises(ZeroDivisionError):
+        worker.run(lambda number: 1 / number, 0)
+    worker.stop()
+    assert worker.run(str, 6) == "6"

@@ -19,6 +19,7 @@ BESIDE = [
         "ecdsa<0.17",
         "importlib-metadata<5",
         "jsonschema<4.18",
+        "packaging",
         "protobuf<4",
     ),
     *("pymultihash==0.8.2", "python-dotenv<0.18", "pyyaml>=6", "requests<3", "semver<3"),

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from collections_store import DatabaseBusy, DatabaseError, DatabaseUnavailable, Store
-from collections_store.foreign import File, Foreign, read
 from collections_store.integrations.aea import import_aea
+from collections_store.integrations.sqlite_files import File, Foreign, read
 from collections_store.memory import import_kdeps, import_opsdroid
 
 
@@ -248,3 +249,32 @@ def test_a_file_that_may_not_be_read_is_an_error(program: Program, file: Path) -
     program.write(file, {"a": [1]}, wal=True).close()
     file.chmod(0)
     program.refused(file, DatabaseUnavailable, "unable to open database file")
+
+
+TAKE_THE_FILE = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], timeout=0)
+try:
+    print(*connection.execute("PRAGMA journal_mode = DELETE").fetchone())
+except sqlite3.OperationalError as error:
+    print(error)
+"""
+"""Prints "database is locked" as long as another process holds its locks."""
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_file_that_is_open_here_keeps_its_locks(program: Program, file: Path, own: bool) -> None:
+    program.write(file, {"a": 1}, wal=True).close()
+    url = sa.URL.create("sqlite", database=str(file))
+    with Store(url) as store:
+        store["more"].put("before", 1)
+        if own:
+            program.load(store, file)
+        else:
+            assert program.found(file) == {"a": 1}
+        command = [sys.executable, "-c", TAKE_THE_FILE, str(file)]
+        assert subprocess.check_output(command, text=True) == "database is locked\n"
+        store["more"].put("after", 1)
+    with Store(url) as store:
+        assert store["more"].count() == 2
+        assert len(store.collections()) == 1 + own

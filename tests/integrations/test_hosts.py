@@ -4,7 +4,7 @@ import re
 import tomllib
 
 import pytest
-from test_docs import DOCS, ROOT, blocks, runs
+from pages import DOCS, ROOT, blocks, runs
 
 PAGES = {page.stem.removeprefix("use-with-"): page for page in DOCS.glob("how-to/use-with-*.md")}
 EXTRAS = {"aea": "aea", "opsdroid": "opsdroid", "soul-machines": "smskillsdk"}

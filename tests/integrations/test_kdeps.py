@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from cli.cli_process import Cli, cli_for
 from conftest import Clock, Opener, Place
-from test_docs import DOCS, blocks
+from pages import DOCS, blocks
 
 from collections_store import AsyncStore, InvalidBody, InvalidOption, Store
 from collections_store.integrations import kdeps as classes
@@ -56,22 +56,11 @@ def test_items_answer_as_the_documentation_says(kdeps: Any, memory: Any) -> None
     assert items.getItem("city") == ""
 
 
-def test_items_answer_as_the_source_does(kdeps: Any, memory: Any) -> None:
-    items = kdeps.Items(memory, mode="source")
-    assert items.setItem("name", "Ada") == "Ada"
-    assert [items.deleteItem("name") for _ in range(2)] == [
-        "Deleted 1 item(s)",
-        "Deleted 0 item(s)",
-    ]
-    assert items.clear() == "Cleared 0 items"
-
-
 def test_records_are_items_by_another_name(kdeps: Any, memory: Any) -> None:
     records = kdeps.Records(memory)
     assert [records.getRecord("name"), records.setRecord("name", "Ada")] == ["", "Ada"]
     assert [kdeps.Items(memory).getItem("name"), records.getRecord("name")] == ["Ada", "Ada"]
     assert [records.deleteRecord("name"), records.deleteRecord("name")] == ["Ada", ""]
-    assert kdeps.Records(memory, mode="source").deleteRecord("name") == "Deleted 0 record(s)"
     records.setRecord("name", "Ada")
     assert records.clear() == "Cleared 1 records"
 
@@ -98,12 +87,6 @@ def test_what_is_empty_or_no_text_is_refused(kdeps: Any, memory: Any) -> None:
         with pytest.raises(InvalidOption, match="value: 3 is no text"):
             write("id", number)
     assert memory.count() == 0
-
-
-def test_a_mode_that_there_is_not_is_an_error(kdeps: Any, memory: Any) -> None:
-    mode: Any = "docs"
-    with pytest.raises(InvalidOption, match="none of documentation, source"):
-        kdeps.Items(memory, mode=mode)
 
 
 def test_a_session_is_one_request_long(kdeps: Any, memory: Any) -> None:
@@ -160,16 +143,12 @@ def test_what_a_storage_wrote_is_read_as_its_json(
     storage, records = kdeps.MemoryStorage(memory), kdeps.Records(memory)
     storage.set("key", value)
     assert [records.getRecord("key"), records.deleteRecord("key")] == [text, text]
-    storage.set("key", value)
-    assert kdeps.Items(memory, mode="source").deleteItem("key") == "Deleted 1 item(s)"
 
 
-@pytest.mark.parametrize("mode", ["documentation", "source"])
-def test_where_there_is_nothing_each_function_says_so(kdeps: Any, memory: Any, mode: str) -> None:
-    items, records = kdeps.Items(memory, mode=mode), kdeps.Records(memory, mode=mode)
+def test_where_there_is_nothing_each_function_says_so(kdeps: Any, memory: Any) -> None:
+    items, records = kdeps.Items(memory), kdeps.Records(memory)
     assert [items.getItem("a"), records.getRecord("a")] == ["", ""]
-    said = ["Deleted 0 item(s)", "Deleted 0 record(s)"] if mode == "source" else ["", ""]
-    assert [items.deleteItem("a"), records.deleteRecord("a")] == said
+    assert [items.deleteItem("a"), records.deleteRecord("a")] == ["", ""]
     assert [items.clear(), records.clear()] == ["Cleared 0 items", "Cleared 0 records"]
 
 
@@ -224,17 +203,16 @@ def test_a_session_slides_by_half_an_hour(clock: Clock, kdeps: Any, memory: Any)
     assert session.fetch("cart") == (None, False)
 
 
-def test_a_ttl_of_its_own_survives_reads(clock: Clock, kdeps: Any, memory: Any) -> None:
+def test_a_ttl_of_its_own_ends_in_spite_of_reads(clock: Clock, kdeps: Any, memory: Any) -> None:
     session = kdeps.SessionStorage(memory, "ada")
     session.set("short", 1, ttl=timedelta(seconds=10))
     session.set("never", 2, ttl=0)
     session.set("never either", 3, ttl=-1)
     clock.forward(5)
     assert [session.get(key) for key in ("short", "never", "never either")] == [1, 2, 3]
+    assert session.touch("short")  # which begins it anew, as reading does not
     clock.forward(9)
-    assert session.touch("short")
-    clock.forward(9)
-    assert not session.is_expired("short")
+    assert session.get("short") == 1
     clock.forward(2)
     assert session.is_expired("short")
     assert not session.touch("short")
@@ -428,6 +406,31 @@ def test_a_file_is_imported_from_the_command_line(shared_place: Place, tmp_path:
     assert (done.exit_code, done.stderr) == (0, f"imported 1 value from '{file}' into agent\n")
     with Store(shared_place.url, **shared_place.options) as store:
         assert Records(store.memory("agent")).getRecord("name") == "Ada"
+
+
+def test_files_of_several_agents_are_kept_apart(plain: Memory, tmp_path: Path) -> None:
+    for agent in ("one", "my_memory"):
+        file = kdeps_file(tmp_path, records={"name": agent}).rename(tmp_path / f"{agent}_memory.db")
+        assert import_kdeps(plain, file) == 1
+    found = [Records(plain.namespace(each)).getRecord("name") for each in ("one", "my_memory")]
+    assert (found, plain.count()) == (["one", "my_memory"], 0)
+
+
+@pytest.mark.parametrize("table", ["records", "memory"])
+def test_bad_values_are_skipped_or_mended_if_asked(
+    shared_place: Place, tmp_path: Path, table: str
+) -> None:
+    rows = {"good": "1", "bad": b"\xff", "nul": "a\0b", "": "no key", "last": "2"}
+    file, cli = kdeps_file(tmp_path, **{table: rows}), cli_for(shared_place)
+    assert cli("import-kdeps", str(file)).exit_code == 3
+    done = cli("import-kdeps", str(file), "--skip-errors", "--namespace", "a", "--namespace", "b")
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr.endswith(f"from '{file}' into a/b, skipped 2 values\n")
+    done = cli("import-kdeps", str(file), "--skip-errors", "--nul", "replace")
+    assert done.stderr.endswith("into kdeps, skipped 1 value\n")
+    with Store(shared_place.url, **shared_place.options) as store:
+        assert store.memory("a").namespace("b").keys() == ["", "good", "last"]
+        assert store.memory("kdeps").get("nul") == "a\ufffdb"
 
 
 def test_the_command_of_the_page_brings_along_what_kdeps_has(

@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from cli.cli_process import Cli
 from conftest import Place
-from test_docs import DOCS, ROOT, blocks
+from pages import DOCS, ROOT, blocks
 
 from collections_store import (
     DatabaseUnavailable,
@@ -385,10 +385,24 @@ def test_a_room_decorates_no_skill(config: dict[str, Any]) -> None:
     run(config, main)
 
 
-def test_a_room_without_a_name_is_an_error(config: dict[str, Any]) -> None:
+def test_a_connector_may_have_numbers_for_rooms_or_none(config: dict[str, Any]) -> None:
     async def main(database: DatabaseCollectionsStore) -> None:
-        nobody: Any = None
-        with pytest.raises(InvalidOption, match="None is no text"), database.memory_in_room(nobody):
+        rooms = None, 42, -7, "kitchen"
+        for room in rooms:
+            with database.memory_in_room(room):
+                await database.put("topic", room)
+        for room in rooms:
+            with database.memory_in_room(room):
+                assert await database.get("topic") == room
+        assert await database.get("topic") is None
+
+    run(config, main)
+
+
+@pytest.mark.parametrize("room", [True, 1.5, b"a", ["a"]])
+def test_what_is_no_room_is_an_error(config: dict[str, Any], room: Any) -> None:
+    async def main(database: DatabaseCollectionsStore) -> None:
+        with pytest.raises(InvalidOption, match="is no text"), database.memory_in_room(room):
             pass
 
     run(config, main)

@@ -3,6 +3,7 @@ first. A recipe is the schema as it was, frozen as SQL: no later change of the c
 
 import hashlib
 import itertools
+import json
 import os
 import re
 import sqlite3
@@ -31,7 +32,7 @@ from collections_store import (
     Store,
     migrate,
 )
-from collections_store.schema import REVISION
+from collections_store.sql.schema import REVISION
 
 PROJECT = Path(__file__).parents[2]
 RECIPES = Path(__file__).with_name("recipes")
@@ -126,6 +127,55 @@ def test_the_printed_sql_does_the_same(shared_place: Place, revision: str) -> No
         check_data(store)
 
 
+ODD = "a); END %:b"
+"""The field that the recipe has an index of arrays over."""
+
+
+def steps_of_changes(path: Path, body: dict[str, Any]) -> int:
+    """Return how many steps SQLite takes to overwrite one document and delete another."""
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    file = sqlite3.connect(path)
+    file.set_progress_handler(count, 1)
+    file.execute("UPDATE cs_1_things SET body = ? WHERE id = '5'", [json.dumps(body)])
+    file.execute("DELETE FROM cs_1_things WHERE id = '6'")
+    file.rollback()
+    file.close()
+    return steps
+
+
+@pytest.mark.parametrize("made", ["fresh", "upgraded", "by printed SQL"])
+def test_an_index_of_arrays_is_kept_by_its_key(tmp_path: Path, made: str) -> None:
+    place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
+    if made != "fresh":
+        cook(place, "0004")
+        execute(place, (RECIPES / "0004.arrays.sql").read_text())
+    if made == "by printed SQL":
+        execute(place, migrate.sql(place.url))
+    steps = []
+    with Store(place.url) as store:
+        things = store["Things"]
+        things.create_index(ODD, arrays=True)
+        for count in (100, 400):
+            things.put_many({str(n): {ODD: [n, "x", True]} for n in range(count)})
+            steps.append(steps_of_changes(tmp_path / "store.db", {ODD: ["y"]}))
+        assert steps[1] < 1.2 * steps[0]
+        things.put("5", {ODD: ["y", "z"]})
+        things.delete_many({"$id": "6"})
+        assert things.explain(ODD, "y").indexes == (f"{ODD}_arrays",)
+        assert [d.id for d in things.find(ODD, "y")] == ["5"]
+        assert [d.id for d in things.find({ODD: {"$in": [5, 6, 7]}})] == ["7"]
+        things.delete_many({ODD: {"$exists": True}})
+    file = sqlite3.connect(tmp_path / "store.db")
+    assert file.execute("SELECT * FROM cs_1$i1").fetchall() == []
+    file.close()
+
+
 def test_migrations_from_nothing_make_what_the_models_say(shared_place: Place) -> None:
     execute(shared_place, migrate.sql(shared_place.url, **names(shared_place)))
     assert migrate.check(shared_place.url, **names(shared_place)) == []
@@ -191,15 +241,17 @@ def test_who_only_looks_creates_no_file(tmp_path: Path) -> None:
 
 
 HALF_MADE = {
-    "is empty": "CREATE TABLE cs_revision (version_num VARCHAR(32) NOT NULL)",
-    "is missing": "CREATE TABLE cs_collections (number INTEGER)",
+    "cs_collections is missing": "CREATE TABLE cs_revision (version_num VARCHAR(32) NOT NULL); "
+    f"INSERT INTO cs_revision VALUES ('{REVISION}')",
+    "cs_revision is empty": "CREATE TABLE cs_revision (version_num VARCHAR(32) NOT NULL)",
+    "cs_revision is missing": "CREATE TABLE cs_collections (number INTEGER)",
 }
 
 
 @pytest.mark.parametrize("problem", HALF_MADE)
 def test_half_made_tables_are_refused_with_advice(shared_place: Place, problem: str) -> None:
     execute(shared_place, HALF_MADE[problem])
-    advice = f"cs_revision {problem}.*backup.*drop"
+    advice = f"{problem}.*backup.*drop"
     drives: list[Any] = [migrate.current, migrate.check, migrate.sql, migrate.upgrade]
     for drive in drives:
         with pytest.raises(SchemaError, match=advice):

@@ -8,7 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from collections_store import Store, schema
+from collections_store import Store
+from collections_store.sql import schema
 
 TESTS = Path(__file__).parents[1]
 

@@ -43,14 +43,14 @@ from collections_store import (
     UpdateResult,
     VersionConflict,
 )
+from collections_store.aggregation.pipeline import Pipeline
 from collections_store.codec import Codec
-from collections_store.document import check_id
-from collections_store.expiry import read_ttl
-from collections_store.index import Index
-from collections_store.matcher import matches, plain, reach, unwound
-from collections_store.pipeline import Pipeline
-from collections_store.update import read_replacement, seed, seed_id
-from collections_store.values import MISSING, compare
+from collections_store.document import check_id, read_ttl
+from collections_store.query.index import Index
+from collections_store.query.matcher import matches, plain, reach, unwound
+from collections_store.query.values import MISSING, compare
+from collections_store.update import read_replacement
+from collections_store.update.upsert import seed, seed_id
 
 T = TypeVar("T")
 RULES = Codec()
@@ -349,7 +349,8 @@ class Box:
         self, filter: Any, update: Any, *, upsert: bool = False, array_filters: Any = None
     ) -> UpdateResult:
         change = Update.parse(update, array_filters=array_filters)
-        return self._modify(self._matching(filter), change, filter, upsert=upsert)
+        result = self._modify(self._matching(filter), change, filter, upsert=upsert)
+        return replace(result, version=None if result.matched_count else result.version)
 
     def replace_one(
         self, filter: Any, replacement: Any, *, upsert: bool = False, sort: Any = None
@@ -369,14 +370,14 @@ class Box:
                 self._rewrite(document.id, body)
                 modified += 1
         if found or not upsert:
-            return UpdateResult(len(found), modified)
+            version = self.rows[found[0].id].version if found else None
+            return UpdateResult(len(found), modified, version=version)
         chosen = id or seed_id(asked) or self._new_id(0)
         begun = Document(chosen, seed(asked) if isinstance(what, Update) else {})
         body = self._changed(begun, what, asked, inserting=True)
         if self.live(chosen):
             raise DuplicateKey(self.name, "$id", {}, chosen)
-        self._write(chosen, body)
-        return UpdateResult(0, 0, chosen)
+        return UpdateResult(0, 0, chosen, self._write(chosen, body))
 
     def _changed(
         self, document: Document, what: Any, filter: Filter, *, inserting: bool = False

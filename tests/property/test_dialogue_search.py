@@ -12,7 +12,7 @@ from property.test_sql_is_the_matcher import PROFILE, is_literal, merged, operat
 
 from collections_store import Document, Filter, Store
 from collections_store.dialogues import DialogueLabel, DialogueStore
-from collections_store.matcher import matches
+from collections_store.query.matcher import matches
 
 WORDS = st.sampled_from(["buy", "sell", "", "1", "é", "null"])
 SCALARS = st.one_of(

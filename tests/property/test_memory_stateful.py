@@ -48,9 +48,17 @@ class Kept:
     version: int
     ttl: float
     until: float
+    written: float
 
     def begin(self, now: float) -> None:
         self.until = now + self.ttl
+
+    def slide(self, now: float, session: float) -> None:
+        """Live on with the session, but no longer than a time of its own, which a read does not begin anew."""
+        if self.ttl == session:
+            self.begin(now)
+        elif session < self.ttl < math.inf:
+            self.until = min(max(self.written + self.ttl, self.until), now + session)
 
 
 Told: TypeAlias = tuple[str, Any]
@@ -73,7 +81,7 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self, opener: Opener, clock: Clock) -> None:
         super().__init__()
-        self.clock, self.root = clock, opener().memory("bot")
+        self.opener, self.clock, self.root = opener, clock, opener().memory("bot")
         self.root.end()
         self.model: dict[tuple[Place, str], Kept] = {}
         self.blocks: list[tuple[Any, Any, dict[tuple[Place, str], Kept]]] = []
@@ -100,14 +108,17 @@ class Machine(RuleBasedStateMachine):
     def read(self, place: Place, key: str) -> Kept | None:
         found = self.kept(place, key)
         if found is not None and PLACES[place][1]:
-            found.begin(self.now)
+            found.slide(self.now, PLACES[place][0])
         return found
 
     def write(self, place: Place, key: str, value: Any, ttl: float | None) -> int:
         found = self.kept(place, key)
         life = PLACES[place][0] if ttl is None else ttl
         version = 1 if found is None else found.version + 1
-        self.model[place, key] = Kept(value, version, life, self.now + life)
+        kept = Kept(value, version, life, self.now + life, self.now)
+        self.model[place, key] = kept
+        if PLACES[place][1]:
+            kept.slide(self.now, PLACES[place][0])
         return version
 
     def there(self, place: Place, prefix: str = "") -> list[str]:
@@ -193,11 +204,12 @@ class Machine(RuleBasedStateMachine):
         self.changed(place, key, value)
 
     def changed(self, place: Place, key: str, value: Any) -> None:
-        kept = self.read(place, key)
+        kept = self.kept(place, key)
         if kept is None:
             self.write(place, key, value, None)
         else:
-            kept.value, kept.version = value, kept.version + 1
+            kept.value, kept.version, kept.written = value, kept.version + 1, self.now
+            self.read(place, key)
 
     @rule(place=WHERE, key=KEYS, ttl=TTLS)
     def touch(self, place: Place, key: str, ttl: float | None) -> None:
@@ -268,11 +280,17 @@ class Machine(RuleBasedStateMachine):
         assert [memory.ttl(key) for key in there] == pytest.approx(lives, abs=1e-3)
 
     def teardown(self) -> None:
-        while self.blocks:
-            self.close_block(keep=True)
-        for place in PLACES:
-            self.compare(place)
-        self.root.end()
+        """Leave nothing to the next run, no connection either, however this one ended."""
+        try:
+            while self.blocks:
+                self.close_block(keep=True)
+            for place in PLACES:
+                self.compare(place)
+        finally:
+            for context, _, _ in reversed(self.blocks):
+                context.__exit__(Undone, Undone(), None)
+            self.root.end()
+            self.opener.close_stores()
 
 
 @pytest.mark.timeout(600)

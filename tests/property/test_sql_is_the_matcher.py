@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from collections_store import Document, Filter, Path, Store
-from collections_store.matcher import matches
+from collections_store.query.conditions import FEW
+from collections_store.query.matcher import matches
 
 KEYS = st.sampled_from(["a", "b", "0", "1", "01", 'q"', "b\\", "d.t", "Ã©", ""])
 SCALARS = st.one_of(
@@ -49,14 +50,21 @@ REGEXES = st.sampled_from(["a", "^a", "1$", "[a1]", "^true", "(?s).", "\\\\", "Ã
 OPTIONS = st.sampled_from(["", "i", "s", "im"])
 
 
+def lengthened(values: list[Any]) -> list[Any]:
+    """Return a list with more values, of which no body has any."""
+    return [*range(1000, 1000 + FEW), *values, "no body has this"]
+
+
 def operators_of(
     value: st.SearchStrategy[Any], deep: bool = True
 ) -> st.SearchStrategy[dict[str, Any]]:
     """Draw operators on one field."""
     small = st.integers(min_value=-3, max_value=3)
+    listed = st.lists(value.filter(is_literal), max_size=3)
     operators: dict[str, st.SearchStrategy[Any]] = {
         **dict.fromkeys(["$eq", "$ne", "$gt", "$gte", "$lt", "$lte"], value),
-        **dict.fromkeys(["$in", "$nin", "$all"], st.lists(value.filter(is_literal), max_size=3)),
+        "$all": listed,
+        **dict.fromkeys(["$in", "$nin"], st.one_of(listed, listed.map(lengthened))),
         "$exists": st.booleans(),
         "$type": st.sampled_from(
             ["string", "number", "int", "long", "double", "array", "object", "bool", "null"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from collections_store import errors
+from collections_store.document import PutManyResult, Refusal
 from collections_store.errors import (
     BulkWriteError,
     ChangesLost,
@@ -41,6 +42,7 @@ from collections_store.errors import (
     MemoryLimitExceeded,
     MissingExtra,
     NotTheCreator,
+    PatternLimitExceeded,
     RepeatedMessage,
     SchemaError,
     SchemaOutdated,
@@ -51,7 +53,6 @@ from collections_store.errors import (
     UpdateRefused,
     VersionConflict,
 )
-from collections_store.results import PutManyResult, Refusal
 
 ERRORS = [
     CollectionsStoreError("on purpose"),
@@ -69,6 +70,7 @@ ERRORS = [
     InvalidIndex("a", "sorts twice"),
     IndexExists("a_1", "a_1: {'a': 1}, unique"),
     DuplicateKey("things", "a_1", {"a": 1}, "x"),
+    DuplicateKey("things", "a.b_1", {"a.b": None}, "x", ("a.b",)),
     DocumentNotFound("things", "x"),
     VersionConflict("things", "x", 2, None),
     BulkWriteError("things", PutManyResult(refused=(Refusal(3, "x", InvalidId("x", "too long")),))),
@@ -78,6 +80,7 @@ ERRORS = [
     UpdateRefused("x", "a.b", "there is no array"),
     InvalidOperand("$add", "needs a number", "x"),
     MemoryLimitExceeded("1.$sort", "$sort", 100),
+    PatternLimitExceeded(100),
     InvalidDialogueMessage("a message", "the dialogue has ended"),
     RepeatedMessage("a message", "a dialogue"),
     DialogueNotFound("a label"),

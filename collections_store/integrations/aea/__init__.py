@@ -12,10 +12,11 @@ from .importing import import_aea
 
 if TYPE_CHECKING:
     from .attaching import attach as attach
+    from .attaching import register as register
     from .backend import CollectionsBackend as CollectionsBackend
-    from .registering import register as register
     from .storage import Storage as Storage
     from .storage import SyncCollection as SyncCollection
+
 
 __all__ = [
     "CollectionsBackend",
@@ -30,7 +31,7 @@ _ROOMS: Final = {
     "Storage": "storage",
     "SyncCollection": "storage",
     "attach": "attaching",
-    "register": "registering",
+    "register": "attaching",
 }
 
 

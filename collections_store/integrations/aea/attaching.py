@@ -1,4 +1,4 @@
-"""Which dialogues an agent has, and whose they are."""
+"""Attaching a store to an agent: its storage, its dialogues, and AEA's registry."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from datetime import timedelta
 from typing import Any
 
 from aea.aea import AEA
+from aea.helpers.storage import generic_storage
 from aea.protocols.dialogue.base import Dialogues
+from aea.runtime import BaseRuntime
 from aea.skills.base import Skill, SkillComponent
 
 from ... import InvalidOption, Store
-from .adopting import Written
-from .dialogues import KeptDialogues, Place
-from .retention import Retention
+from .backend import SCHEMES, CollectionsBackend, is_ours, read_uri
+from .dialogues import ComponentPlace, KeptDialogues, Retention, Written
 from .storage import Storage
 
 
@@ -62,7 +63,7 @@ def _storage_of(aea: AEA, store: Store | None) -> Storage:
     given: Any = store
     if not isinstance(given, Store):
         raise InvalidOption("store", f"{given!r} is no Store")
-    if isinstance(storage, Storage) and storage.open() is store:
+    if isinstance(storage, Storage) and storage._backend.is_over(store):
         return storage
     if storage is not None and storage.is_connected:
         raise InvalidOption("aea", "it is running: attach before it is started")
@@ -86,7 +87,7 @@ def _take(
         before.move_to(store)
         return
     changed: Any = dialogues
-    written, place = Written.of(dialogues, before, store), Place(store, agent, component)
+    written, place = Written.of(dialogues, before, store), ComponentPlace(store, agent, component)
     changed._dialogues_storage = after = KeptDialogues(dialogues, place, written, retention)
     for each in before.dialogues_in_active_state:
         each._terminal_state_callbacks.discard(before.dialogue_terminal_state_callback)
@@ -112,3 +113,28 @@ def _dialogues_of(aea: AEA) -> list[tuple[str, Dialogues]]:
 def _components(skill: Skill) -> Iterator[SkillComponent]:
     for some in (skill.handlers, skill.behaviours, skill.models):
         yield from some.values()
+
+
+_theirs = BaseRuntime._get_storage
+
+
+def register() -> None:
+    """Have AEA understand `storage_uri: collections+sqlite:///file.db`, and `collections+postgresql://…`.
+
+    Whoever has an agent's command line (`aea`) needs not call it: installing this package is enough. Others call it
+    before they build an agent. Doing so again does nothing.
+    """
+    backends: Any = generic_storage.BACKENDS
+    backends.update(dict.fromkeys(SCHEMES, CollectionsBackend))
+    runtime: Any = BaseRuntime
+    runtime._get_storage = staticmethod(_new_storage_of)
+
+
+def _new_storage_of(agent: Any) -> generic_storage.Storage | None:
+    """Return the storage of an agent that is being built."""
+    if not is_ours(agent.storage_uri):
+        return _theirs(agent)
+    storage = Storage(agent.storage_uri, threaded=True)
+    if read_uri(agent.storage_uri).attached:
+        storage.before_connected(lambda: take_all(agent, storage, Retention()))
+    return storage

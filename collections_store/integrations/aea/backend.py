@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from ... import AsyncStore, Collection, InvalidUrl, MissingExtra, Store, StoreClosed
-from .encoding import decoded, encoded, is_name, name_of, text_of
-from .fields import filter_of
+from .encoding import decoded, encoded, filter_of, is_name, name_of, text_of
+from .off_main_thread import StoreOffMainThread, Worker
 
 try:
     from aea.helpers.storage.backends.base import AbstractStorageBackend
@@ -30,6 +30,12 @@ _URI: Final = re.compile(
     r"collections[+:](?!//)(?P<scheme>[a-z]*)(?P<rest>.+)", re.IGNORECASE | re.DOTALL
 )
 _MADE: Final = "attach"
+_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
+    **dict.fromkeys(("durability", "nul", "prefix", "schema", "upgrade"), str),
+    **dict.fromkeys(("max_body", "page_cache", "pool_size"), int),
+    **dict.fromkeys(("busy_timeout", "sweep_interval"), float),
+}
+"""The options of a store that a `storage_uri` may give, and what reads each."""
 
 
 def is_ours(uri: object) -> bool:
@@ -37,11 +43,19 @@ def is_ours(uri: object) -> bool:
     return isinstance(uri, str) and uri.partition(":")[0].lower() in SCHEMES
 
 
-def read_uri(uri: str) -> tuple[str, bool]:
-    """Return the store's URL, and whether dialogues are kept as they go; raises `InvalidUrl`.
+class Uri(NamedTuple):
+    """What a `storage_uri` says: the store's URL and options, and whether dialogues are kept as they go."""
 
-    >>> read_uri("collections+sqlite:///agent.db?attach=dialogues")
-    ('sqlite:///agent.db', True)
+    url: str
+    attached: bool
+    options: dict[str, Any]
+
+
+def read_uri(uri: str) -> Uri:
+    """Return what a `storage_uri` says; raises `InvalidUrl`.
+
+    >>> read_uri("collections+sqlite:///agent.db?attach=dialogues&busy_timeout=5")
+    Uri(url='sqlite:///agent.db', attached=True, options={'busy_timeout': 5.0})
     """
     found = _URI.fullmatch(uri)
     if found is None or not is_ours(uri):
@@ -50,12 +64,20 @@ def read_uri(uri: str) -> tuple[str, bool]:
         )
     rest, _, query = found["rest"].partition("?")
     url = found["scheme"].lower() + rest
-    options = parse_qsl(query, keep_blank_values=True)
-    attached = [value for name, value in options if name == _MADE]
+    given = parse_qsl(query, keep_blank_values=True)
+    attached = [value for name, value in given if name == _MADE]
     if attached not in ([], ["dialogues"]):
         raise InvalidUrl(f"storage_uri: {_MADE} is {attached}, and can only be 'dialogues', once")
-    others = urlencode([each for each in options if each[0] != _MADE])
-    return url + (f"?{others}" if others else ""), bool(attached)
+    options = {name: _option(name, value) for name, value in given if name in _OPTIONS}
+    others = urlencode([each for each in given if each[0] != _MADE and each[0] not in _OPTIONS])
+    return Uri(url + (f"?{others}" if others else ""), bool(attached), options)
+
+
+def _option(name: str, value: str) -> Any:
+    try:
+        return _OPTIONS[name](value)
+    except ValueError:
+        raise InvalidUrl(f"storage_uri: {name} must be a number, got {value[:80]!r}") from None
 
 
 class CollectionsBackend(AbstractStorageBackend):
@@ -69,23 +91,32 @@ class CollectionsBackend(AbstractStorageBackend):
     def __init__(self, uri: str | Store | AsyncStore, *, patience: float = PATIENCE) -> None:
         super().__init__(uri if isinstance(uri, str) else "collections:")
         self._given = None if isinstance(uri, str) else uri
-        self._url = read_uri(uri)[0] if isinstance(uri, str) else ""
+        self._url, _, self._options = read_uri(uri) if isinstance(uri, str) else Uri("", False, {})
         self._store = self._given
         self._lock = threading.RLock()
         self._ended: Any = None
         self._patience = patience
+        self._worker: Worker | None = None
         self._calls: Counter[asyncio.AbstractEventLoop] = Counter()
         if self._given is None:
-            Store(self._url).close()  # opens nothing, and refuses a bad URL now
+            self._check()
+
+    def _check(self) -> None:
+        """Open nothing, and refuse a bad URL now."""
+        try:
+            Store(self._url, **self._options).close()
+        except InvalidUrl as error:
+            known = ", ".join(sorted((_MADE, *_OPTIONS)))
+            raise InvalidUrl(f"storage_uri: {error}; it also takes {known}") from error
 
     def __repr__(self) -> str:
-        return repr(self._store if self._store is not None else Store(self._url))
+        return repr(self._store if self._store is not None else Store(self._url, **self._options))
 
     def open(self) -> Store | AsyncStore:
         """Return the store, which may be used at once."""
         with self._lock:
             if self._store is None:
-                self._store = self._given or AsyncStore(self._url)
+                self._store = self._given or AsyncStore(self._url, **self._options)
             return self._store
 
     async def connect(self) -> None:
@@ -101,7 +132,10 @@ class CollectionsBackend(AbstractStorageBackend):
         """End: wait for the calls that run, and close a store of its own. Doing so again does nothing."""
         with self._lock:
             store, self._store = self._store, None
+            worker, self._worker = self._worker, None
             self._ended = asyncio.get_running_loop()
+        if worker is not None:
+            worker.stop()
         if isinstance(store, AsyncStore) and store is not self._given:
             await store.aclose()
         await self._drained()
@@ -141,13 +175,23 @@ class CollectionsBackend(AbstractStorageBackend):
         async with self._collection(collection_name) as collection:
             return [(id, decoded(body)) for id, body in await collection.list()]
 
+    def sync_store(self) -> Store:
+        """Return the store for skills, which touches no event loop; raises `StoreClosed`."""
+        with self._lock:
+            if self._store is None:
+                raise StoreClosed("the storage is not running: it was stopped, or not started")
+            if self._worker is None:
+                self._worker = Worker()
+            return StoreOffMainThread(_synchronous(self._store), self._worker)
+
+    def is_over(self, store: Store) -> bool:
+        """Return whether that is the store, which is opened."""
+        return _synchronous(self.open()) is store
+
     def sync_collection(self, name: str) -> Collection:
         """Return a handle that touches no event loop; raises `StoreClosed`."""
         self._check_collection_name(name)
-        store = self._store
-        if store is None:
-            raise StoreClosed("the storage is not running: it was stopped, or not started")
-        return store.get_sync_collection(name_of(name))
+        return self.sync_store().get_sync_collection(name_of(name))
 
     def _check_collection_name(self, collection_name: str) -> None:
         if not is_name(collection_name):
@@ -198,6 +242,10 @@ class _Threaded:
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
         return partial(asyncio.to_thread, getattr(self._collection, verb))
+
+
+def _synchronous(store: Store | AsyncStore) -> Store:
+    return store._store if isinstance(store, AsyncStore) else store
 
 
 def _awaited(store: Store | AsyncStore, name: str) -> Any:

@@ -1,11 +1,15 @@
-"""AEA's own dialogues, kept as they go: what takes the place of their storage."""
+"""AEA's own dialogues, stored as they go on: what replaces their storage, and for how long they are kept."""
 
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
@@ -16,23 +20,163 @@ from aea.protocols.dialogue.base import (
     DialogueLabel,
     Dialogues,
     InvalidDialogueMessage,
+    PersistDialoguesStorage,
 )
 
-from ... import DialoguesNotSaved, InvalidBody, InvalidOption, Store
+from ... import (
+    Collection,
+    CollectionsStoreError,
+    DialoguesNotSaved,
+    Document,
+    InvalidBody,
+    InvalidOption,
+    Store,
+)
+from ...dialogues import DialogueLabel as Label
 from ...dialogues import DialogueStore
-from .adopting import Written
-from .codec import AeaCodec, ended_with, label_of
-from .encoding import is_plain
-from .retention import Purging, Retention
-from .stats import KeptStats
+from .codec import AeaCodec, KeptStats, ended_with, label_of
+from .encoding import decoded, is_name, is_plain, name_of
 
 LOG: Final = logging.getLogger("collections_store")
+PURGE_EVERY: Final = 100
+"""Dialogues that end before those are looked for that are too many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long, in seconds or as a timedelta, and how many dialogues are kept that have ended; None: without end. Raises
+    `InvalidOption`.
+    """
+
+    ttl: float | timedelta | None = None
+    kept: int | None = None
+
+    def __post_init__(self) -> None:
+        if not _is_number(self.seconds, int | float) or not self.seconds > 0:
+            problem = f"{self.ttl!r} is neither seconds nor a timedelta, and more than none"
+            raise InvalidOption("terminal_ttl", problem)
+        if self.kept is not None and not (_is_number(self.kept, int) and self.kept >= 0):
+            raise InvalidOption("terminal_kept", f"{self.kept!r} is not a whole number from 0 on")
+
+    @property
+    def seconds(self) -> float:
+        """How long, in seconds."""
+        if isinstance(self.ttl, timedelta):
+            return self.ttl.total_seconds()
+        return math.inf if self.ttl is None else self.ttl
+
+    @property
+    def often(self) -> int:
+        """How many may end before a purge."""
+        return PURGE_EVERY if self.kept is None else min(PURGE_EVERY, 1 + self.kept)
+
+
+class Purging:
+    """Deletes what is kept no longer, now and then. It is done again later: nothing fails because of it."""
+
+    def __init__(self, retention: Retention) -> None:
+        self._retention = retention
+        self._ended, self._at = 0, -math.inf
+
+    def one_ended(self, store: DialogueStore[Any]) -> None:
+        """Purge if it is time to."""
+        self._ended += 1
+        is_time = time.monotonic() - self._at > self._retention.seconds
+        if is_time or self._ended % self._retention.often == 0:
+            self.purge(store)
+
+    def purge(self, store: DialogueStore[Any]) -> None:
+        """Delete what is older, or more."""
+        self._at, retention = time.monotonic(), self._retention
+        if retention.ttl is None and retention.kept is None:
+            return
+        try:
+            store.purge(ttl=retention.ttl, kept=retention.kept)
+        except CollectionsStoreError:
+            LOG.exception("what has ended cannot be purged now")
+
+
+def _is_number(value: Any, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+_LABELS: Final = PersistDialoguesStorage.INCOMPLETE_DIALOGUES_OBJECT_NAME
+_ENDED: Final = PersistDialoguesStorage.TERMINAL_STATE_DIALOGUES_COLLECTTION_SUFFIX
+
+
+@dataclass(frozen=True)
+class Written:
+    """What AEA wrote of some dialogues: those that go on under a name, those that have ended under another."""
+
+    dialogues: Dialogues
+    collections: tuple[Collection, ...]
+
+    @classmethod
+    def of(cls, dialogues: Dialogues, before: Any, store: Store) -> Written:
+        """Return what the storage wrote that is about to be replaced."""
+        name = (
+            before._get_collection_name() if isinstance(before, PersistDialoguesStorage) else None
+        )
+        names = [] if name is None else [name, f"{name}{_ENDED}"]
+        return cls(dialogues, tuple(store[name_of(each)] for each in names if is_name(each)))
+
+    def move_to(self, kept: DialogueStore[Dialogue]) -> None:
+        """Move it, dialogue by dialogue; what cannot be read stays where it is, and so do the labels then."""
+        left = [
+            (collection, each)
+            for collection in self.collections
+            for each in collection.list()
+            if not self._moves(collection, kept, each)
+        ]
+        if [each.id for _, each in left] == [_LABELS]:
+            ((collection, labels),) = left
+            for label in _labels_in(labels.body):
+                if label.dialogue_opponent_addr == label.dialogue_starter_addr:
+                    _remember(kept, label)
+            collection.remove(_LABELS)
+
+    def _moves(
+        self, collection: Collection, kept: DialogueStore[Dialogue], found: Document
+    ) -> bool:
+        moved = found.id != _LABELS and self._is_moved(kept, found.id, found.body)
+        if moved:
+            collection.remove(found.id)
+        return moved
+
+    def _is_moved(self, kept: DialogueStore[Dialogue], id: str, body: Any) -> bool:
+        made, message_class = self.dialogues.dialogue_class, self.dialogues.message_class
+        try:
+            dialogue = made.from_json(message_class, decoded(body))
+            if not kept.is_known(label_of(dialogue.dialogue_label)):
+                kept.save(dialogue)
+        except Exception as error:  # noqa: BLE001 - of AEA's classes, and of a stranger's data
+            LOG.warning("AEA's dialogue %r cannot be taken over: %r", id, error)
+            return False
+        return True
+
+
+def _labels_in(body: Any) -> Iterator[Label]:
+    """Yield the labels that AEA knew of; what is none is left out."""
+    for pair in decoded(body) if isinstance(body, list) else ():
+        try:
+            label = label_of(DialogueLabel.from_json(pair[0]))
+        except Exception:  # noqa: BLE001 - of AEA's classes, and of a stranger's data
+            continue
+        yield label
+
+
+def _remember(kept: DialogueStore[Dialogue], label: Label) -> None:
+    """Have a dialogue that has ended and is gone stay known: it is not to be replayed."""
+    if not kept.is_known(label):
+        kept.remove(label, remember=True)
+
+
 CACHED: Final = 100
 """Dialogues that have ended and stay in memory: the last ones that were asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class Snapshot:
     """What messages a dialogue has at a moment."""
 
     dialogue: Dialogue
@@ -41,15 +185,20 @@ class Moment:
     last: int | None
 
     @classmethod
-    def of(cls, dialogue: Dialogue) -> Moment:
+    def of(cls, dialogue: Dialogue) -> Snapshot:
         """Return the present one."""
         incoming, outgoing = dialogue._incoming_messages, dialogue._outgoing_messages
         return cls(dialogue, len(incoming), len(outgoing), dialogue._last_message_id)
 
     @property
+    def count(self) -> int:
+        """How many messages there are."""
+        return self.incoming + self.outgoing
+
+    @property
     def is_over(self) -> bool:
         """Is there a new message since?"""
-        now = Moment.of(self.dialogue)
+        now = Snapshot.of(self.dialogue)
         return (now.incoming, now.outgoing) != (self.incoming, self.outgoing)
 
     def put_back(self) -> None:
@@ -62,7 +211,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ComponentPlace:
     """Where dialogues are kept: those of a component of an agent."""
 
     store: Store
@@ -85,7 +234,7 @@ class KeptDialogues(BasicDialoguesStorage):
     def __init__(
         self,
         dialogues: Dialogues,
-        place: Place,
+        place: ComponentPlace,
         written: Written | None,
         retention: Retention,
     ) -> None:
@@ -96,8 +245,10 @@ class KeptDialogues(BasicDialoguesStorage):
         self._ended: OrderedDict[str, Dialogue] = OrderedDict()
         self._is_completing = False
         self._complete = dialogues._complete_dialogue_reference
+        self._begin = dialogues._create_opponent_initiated
         changed: Any = dialogues
         changed._complete_dialogue_reference = self._completing
+        changed._create_opponent_initiated = self._beginning
 
     def move_to(self, store: Store) -> None:
         """Go on in a store: the storage was started again."""
@@ -214,23 +365,29 @@ class KeptDialogues(BasicDialoguesStorage):
 
     def _update(self, dialogue: Dialogue, message: Message) -> None:
         """Have AEA accept a message, and then have it on the disk; else it was not accepted."""
-        before = Moment.of(dialogue)
+        before = Snapshot.of(dialogue)
         try:
             type(dialogue)._update(dialogue, message)
         finally:
             if before.is_over:
                 self._keep(dialogue, message, before)
 
-    def _keep(self, dialogue: Dialogue, message: Message, before: Moment) -> None:
+    def _keep(self, dialogue: Dialogue, message: Message, before: Snapshot) -> None:
         try:
             self._save(dialogue)
         except BaseException as error:
             before.put_back()
+            self._withdraw(before)
             if dialogue._is_message_by_other(message):
                 self._refuse(error)
             if dialogue.is_empty:
                 self._forget(dialogue)
             raise
+
+    def _withdraw(self, before: Snapshot) -> None:
+        with suppress(InvalidOption):  # what has no label that makes sense was not written
+            label = label_of(before.dialogue.dialogue_label)
+            self.store._keeper.withdraw(label, before.count)
 
     def _save(self, dialogue: Dialogue) -> None:
         ended, label = ended_with(dialogue) is not None, dialogue.dialogue_label
@@ -260,13 +417,25 @@ class KeptDialogues(BasicDialoguesStorage):
         """Have AEA complete a label: it removes the dialogue and adds it again, which is no reason to delete it. One that
         cannot be kept it shall not get.
         """
-        if not all(map(is_plain, message.dialogue_reference)):
+        if not all(each and is_plain(each) for each in message.dialogue_reference):
             return
         self._is_completing = True
         try:
             self._complete(message)
         finally:
             self._is_completing = False
+
+    def _beginning(
+        self, dialogue_opponent_addr: str, dialogue_reference: tuple[str, str], role: Dialogue.Role
+    ) -> Dialogue | None:
+        """Have AEA begin the dialogue of a first message. One that comes again begins none, and has `update` return None:
+        AEA raises an error there, so that the other side could stop the agent.
+        """
+        label = DialogueLabel(dialogue_reference, dialogue_opponent_addr, dialogue_opponent_addr)
+        if self.is_in_incomplete(label):
+            LOG.warning("a message was refused, because it began a dialogue before: %.200s", label)
+            return None
+        return self._begin(dialogue_opponent_addr, dialogue_reference, role)
 
     # -- memory -----------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ error_handler:
 
 from aea.error_handler.default import ErrorHandler
 
-from .registering import register
+from .attaching import register
 
 __all__ = ["ErrorHandler"]
 

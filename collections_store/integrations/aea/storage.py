@@ -9,12 +9,10 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any
 
+from aea.helpers.storage import generic_storage  # isort: skip - `backend` tells if it is missing
 from ... import AsyncStore, Collection, Store, StoreClosed
 from .backend import CollectionsBackend
-from .encoding import decoded, encoded, text_of
-from .fields import filter_of
-
-from aea.helpers.storage import generic_storage  # isort: skip - `backend` tells if it is missing
+from .encoding import decoded, encoded, filter_of, text_of
 
 
 class SyncCollection(generic_storage.SyncCollection):
@@ -79,10 +77,7 @@ class Storage(generic_storage.Storage):
     @property
     def store(self) -> Store:
         """The store, for synchronous use; raises `StoreClosed`."""
-        store = self._backend._store
-        if store is None:
-            raise StoreClosed("the storage is not running: it was stopped, or not started")
-        return store._store if isinstance(store, AsyncStore) else store
+        return self._backend.sync_store()
 
     def open(self) -> Store:
         """Return the store even if the storage has not been started yet."""
@@ -164,10 +159,11 @@ class Storage(generic_storage.Storage):
         return self._wait_over() if self._threaded else super()._wait_async(timeout)
 
     async def _wait_over(self) -> None:
+        over = self._over
         try:
-            await asyncio.shield(asyncio.wrap_future(self._over))
-        finally:
-            self._got_result = True
+            await asyncio.shield(asyncio.wrap_future(over))
+        finally:  # a runtime that is stopped cancels one wait, and then waits again
+            self._got_result = over.done()
 
 
 def _succeed(future: Future[None]) -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from collections_store import InvalidOption
 from collections_store.dialogues import DialogueLabel, Message, Rules
-from collections_store.dialogues.message import MOST
-from collections_store.dialogues.names import Namespace, key_of, message_id
+from collections_store.dialogues.model import MOST
+from collections_store.dialogues.records import DialogueNamespace, key_of, message_id
 from collections_store.document import check_id, check_name
 
 TEXTS = st.text(st.characters(codec=None, categories=None), min_size=1, max_size=8)
@@ -26,7 +26,7 @@ LABELS = st.builds(DialogueLabel, st.tuples(TEXTS, st.text(max_size=3)), TEXTS, 
 @settings(deadline=None)
 @given(one=st.tuples(NAMES, NAMES), other=st.tuples(NAMES, NAMES))
 def test_no_two_namespaces_share_a_collection(one: tuple[str, str], other: tuple[str, str]) -> None:
-    mine, theirs = Namespace(*one).all, Namespace(*other).all
+    mine, theirs = DialogueNamespace(*one).all, DialogueNamespace(*other).all
     assert len(set(mine)) == 5
     assert [check_name(each) for each in mine] == list(mine)
     assert (set(mine) == set(theirs)) is (one == other)
@@ -38,18 +38,20 @@ def test_no_two_namespaces_share_a_collection(one: tuple[str, str], other: tuple
 def test_names_that_run_into_each_other_are_told_apart(names: str) -> None:
     ways = {(names[:cut], names[cut:]) for cut in range(1, len(names))}
     ways |= {(names[:cut], names[cut + 1 :]) for cut in range(1, len(names) - 1)}
-    assert len({Namespace(*way).active for way in ways}) == len(ways)
+    assert len({DialogueNamespace(*way).active for way in ways}) == len(ways)
 
 
 def test_long_names_of_odd_characters_are_told_apart() -> None:
     pairs = [("a" * 200, "\ud83d\ude00"), ("a" * 200, "\U0001f600"), ("a" * 201, "")]
-    assert len({Namespace(agent, f"b{component}").active for agent, component in pairs}) == 3
+    assert (
+        len({DialogueNamespace(agent, f"b{component}").active for agent, component in pairs}) == 3
+    )
 
 
 @pytest.mark.parametrize("wrong", [("", "b"), ("a", ""), (None, "b"), ("a", 7), (b"a", "b")])
 def test_names_are_texts(wrong: Any) -> None:
     with pytest.raises(InvalidOption):
-        Namespace(*wrong)
+        DialogueNamespace(*wrong)
 
 
 @settings(deadline=None)
@@ -114,11 +116,17 @@ GOOD = DialogueLabel(("1", ""), "b", "a").json
 
 @pytest.mark.parametrize(
     "wrong",
-    [None, 1, [], {}, {**GOOD, "more": 1}, {**GOOD, "dialogue_opponent_addr": 1}, "label"],
+    [None, 1, [], {}, [*GOOD], {**GOOD, "dialogue_opponent_addr": 1}, "label"],
 )
 def test_json_of_no_label_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidOption):
         DialogueLabel.from_json(wrong)
+
+
+def test_a_label_with_keys_that_are_not_known_is_read() -> None:
+    label = DialogueLabel.from_json({**GOOD, "more": 1})
+    assert label.json == GOOD
+    assert label.is_in({**GOOD, "more": 1})
 
 
 # -- messages -------------------------------------------------------------------------------------
@@ -162,10 +170,16 @@ def test_a_message_holds_what_it_says(wrong: Any) -> None:
         Message.from_json({**Message("ask").json, **wrong})
 
 
-@pytest.mark.parametrize("wrong", [None, [], "ask", {}, {**Message("ask").json, "more": 1}])
+@pytest.mark.parametrize("wrong", [None, [], "ask", {}, [*Message("ask").json]])
 def test_json_of_no_message_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidOption):
         Message.from_json(wrong)
+
+
+def test_keys_of_a_message_that_are_not_known_are_kept() -> None:
+    message = Message.from_json({**Message("ask").json, "more": 1})
+    assert message == Message("ask")
+    assert (message.unknown, message.json) == ({"more": 1}, {**Message("ask").json, "more": 1})
 
 
 # -- rules ----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from collections_store import Document, Filter, Update, UpdateRefused
-from collections_store.matcher import matches
+from collections_store.query.matcher import matches
 
 NOW = 1795201445123456  # 2026-11-20 19:04:05.123456 UTC
 
@@ -35,6 +35,12 @@ def same(found: Any, expected: Any) -> bool:
 
 FIELDS: list[tuple[Any, Any, Any]] = [
     # $set
+    ({"$set": {"a.01": 7}}, {"a": [1, 2]}, {"a": [1, 7]}),
+    ({"$set": {"a.00": 7, "a.1": 8}}, {"a": [1, 2]}, {"a": [7, 8]}),
+    ({"$set": {"a.0000000000002": 7}}, {"a": [1]}, {"a": [1, None, 7]}),
+    ({"$set": {"a.01.x": 7}}, {"a": [1, {}]}, {"a": [1, {"x": 7}]}),
+    ({"$set": {"a.01": 7}}, {"a": {}}, {"a": {"01": 7}}),
+    ({"$unset": {"a.01": 1}}, {"a": [1, 2]}, {"a": [1, None]}),
     ({"$set": {"a": 2}}, {"a": 1}, {"a": 2}),
     ({"$set": {"a": 1.0}}, {"a": 1}, {"a": 1.0}),
     ({"$set": {"a": {"y": 1, "x": 2}}}, {"a": {"x": 2, "y": 1}}, {"a": {"y": 1, "x": 2}}),
@@ -202,7 +208,9 @@ REFUSED: list[tuple[Any, Any, str, str]] = [
     ({"$set": {"a.b.c": 1}}, {"a": None}, "a.b", "None has no field 'b'"),
     ({"$set": {"a.b": 1}}, {"a": [{}]}, "a.b", "its elements are reached by a number"),
     ({"$set": {"a.-1": 1}}, {"a": [1]}, "a.-1", "reached by a number"),
-    ({"$set": {"a.00": 1}}, {"a": [1]}, "a.00", "reached by a number"),
+    ({"$set": {"a.-0": 1}}, {"a": [1]}, "a.-0", "reached by a number"),
+    ({"$set": {"a.0x": 1}}, {"a": [1]}, "a.0x", "reached by a number"),
+    ({"$set": {"a.1000000000": 1}}, {"a": [1]}, "a.1000000000", "reached by a number"),
     ({"$set": {"a.0.b": 1}}, {"a": ["x"]}, "a.0.b", "'x' has no field"),
     ({"$set": {"a.1500002": 1}}, {"a": [1]}, "a.1500002", "filled up with 1,500,000 nulls at most"),
     ({"$inc": {"a": 1}}, {"a": "x"}, "a", "$inc takes a number, not 'x'"),

@@ -222,11 +222,14 @@ def test_any_mapping_is_a_document() -> None:
 # -- replacements ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "body", [{}, {"a": {"$b": 1}}, {"a": 1, "$b": 2}, [{"$set": 1}], None, 5, "$x"]
-)
+@pytest.mark.parametrize("body", [{}, {"a": {"$b": 1}}, {"a.b": 1}, [{"$set": 1}], None, 5, "$x"])
 def test_a_replacement_is_any_body(body: Any) -> None:
     assert read_replacement(body, Codec()) == body
+
+
+def test_a_replacement_has_no_dollar_at_the_top() -> None:
+    with pytest.raises(InvalidUpdate, match=r"at '\$b': no field of a replacement begins with \$"):
+        read_replacement({"a": 1, "$b": 2}, Codec())
 
 
 def test_a_replacement_is_a_copy() -> None:

@@ -69,3 +69,12 @@ def test_key_order_counts_unless_it_is_not_kept() -> None:
     document = Document("1", {"a": {"x": 2, "y": 1}})
     assert update.apply(document, now=NOW)["same"] is False
     assert update.apply(document, now=NOW, ordered=False)["same"] is True
+
+
+def test_an_update_holds_no_more_memory_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("collections_store.update.apply.MEMORY_LIMIT", 2**18)
+    stages = [{"$set": {f"f{n}": {"$range": [0, 3000]}}} for n in range(20)]
+    with pytest.raises(UpdateRefused, match="takes more than 262,144 bytes of memory"):
+        give(stages, {})
+    with pytest.raises(UpdateRefused, match="takes more than 262,144 bytes of memory"):
+        give([{"$set": {"a": [{"$range": [0, 3000]}] * 20}}], {})

@@ -14,9 +14,9 @@ from collections_store import (
     Update,
     UpdateRefused,
 )
-from collections_store.matcher import matches
-from collections_store.update import seed
-from collections_store.update.parsing import OPERATORS
+from collections_store.query.matcher import matches
+from collections_store.update.parser import OPERATORS
+from collections_store.update.upsert import seed
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.sampled_from([0, 1, -1, 1.5, "a", "b", ""]))
 VALUES = st.recursive(

@@ -1,0 +1,170 @@
+"""The values a pipeline is made of: one for each stage, frozen, parsed from MongoDB's documents.
+
+Some stages are others in disguise: `$set` is `$addFields`, `$unset` a `$project` that leaves out,
+`$sortByCount` a `$group` and a `$sort`, `{"$count": {}}` in a `$group` is `{"$sum": 1}`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from ..query.conditions import MetadataField
+from ..query.filter import Filter
+from ..query.shapes import values_of
+from ..query.sort import Sort
+from ..query.values import frozen
+from .expressions.nodes import Formula
+
+Keys: TypeAlias = tuple[str, ...]
+Side: TypeAlias = Keys | MetadataField
+"""One of the two fields that `$lookup` compares: of the body, or what the store knows."""
+AccumulatorName: TypeAlias = Literal[
+    "$sum", "$avg", "$min", "$max", "$first", "$last", "$push", "$addToSet"
+]
+
+
+@frozen(eq=True)
+class Named:
+    """The field itself: to be kept, or to be left out."""
+
+
+@frozen(eq=True)
+class Tree:
+    """What is to become of an object's fields, each by its name."""
+
+    entries: tuple[tuple[str, Entry], ...]
+
+
+Entry: TypeAlias = Tree | Named | Formula
+
+
+@frozen(eq=True)
+class Match:
+    """Let through what the filter asks for (`$match`)."""
+
+    filter: Filter
+
+    def computes(self) -> bool:
+        """Return whether there is a formula in the filter (`$expr`)."""
+        return any(each.kind == "expression" for each in values_of(self.filter.condition))
+
+
+@frozen(eq=True)
+class Project:
+    """Keep the named fields and add the computed ones (`$project`)."""
+
+    fields: Tree
+
+
+@frozen(eq=True)
+class LeaveOut:
+    """Leave out the named fields (`$project` with zeros, `$unset`)."""
+
+    fields: Tree
+
+
+@frozen(eq=True)
+class AddFields:
+    """Add computed fields (`$addFields`, `$set`)."""
+
+    fields: Tree
+
+
+@frozen(eq=True)
+class SortRows:
+    """Sort (`$sort`); ties stay as they came."""
+
+    sort: Sort
+
+
+@frozen(eq=True)
+class Skip:
+    """Pass over the first (`$skip`)."""
+
+    count: int
+
+
+@frozen(eq=True)
+class Limit:
+    """End after so many (`$limit`)."""
+
+    count: int
+
+
+@frozen(eq=True)
+class CountRows:
+    """One object that tells how many there were, or none for none (`$count`)."""
+
+    field: str
+
+
+@frozen(eq=True)
+class Accumulator:
+    """What becomes of the values of one formula in a group."""
+
+    operator: AccumulatorName
+    operand: Formula
+
+
+@frozen(eq=True)
+class Group:
+    """One object for each value of `key` (`$group`)."""
+
+    key: Formula
+    fields: tuple[tuple[str, Accumulator], ...]
+
+
+@frozen(eq=True)
+class Unwind:
+    """One object for each element of an array (`$unwind`)."""
+
+    path: Keys
+    index: Keys | None = None
+    preserve: bool = False
+
+
+@frozen(eq=True)
+class ReplaceRoot:
+    """Another object in the place of each (`$replaceRoot`, `$replaceWith`)."""
+
+    body: Formula
+
+
+@frozen(eq=True)
+class Lookup:
+    """Add an array of what is found in another collection (`$lookup`).
+
+    `local` and `foreign` are the fields that must be equal; `steps` run over what is found, with
+    `variables`.
+    """
+
+    collection: str
+    into: Keys
+    local: Side | None = None
+    foreign: Side | None = None
+    variables: tuple[tuple[str, Formula], ...] = ()
+    steps: tuple[PlacedStage, ...] = ()
+
+
+Stage: TypeAlias = (
+    Match
+    | Project
+    | LeaveOut
+    | AddFields
+    | SortRows
+    | Skip
+    | Limit
+    | CountRows
+    | Group
+    | Unwind
+    | ReplaceRoot
+    | Lookup
+)
+
+
+@frozen(eq=True)
+class PlacedStage:
+    """A stage and its place in the pipeline, by which errors name it: `2.$group`."""
+
+    place: str
+    stage: Stage

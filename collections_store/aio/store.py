@@ -1,0 +1,451 @@
+"""A database of collections, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextvars import ContextVar
+from itertools import count
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import sqlalchemy as sa
+
+from ..collection import Collection, Ttl
+from ..document import check_name
+from ..engine.group_commit import GroupCommit
+from ..engine.jobs import AwaitedJob, Job, Mailbox
+from ..engine.lifecycle import AsyncComponent, Components, noting, raise_all
+from ..engine.permits import LOOK_EVERY, Turn
+from ..engine.transactions import Held
+from ..engine.workers import Workers
+from ..errors import DatabaseBusy, DatabaseUnavailable, StoreClosed, TransactionConflict
+from ..operations import Operation
+from ..operations.catalogue import AS_IT_IS, Configure, FindTable
+from ..operations.procedures import check_awaitable, check_function
+from ..options import (
+    MAX_BODY,
+    Changes,
+    Durability,
+    Isolation,
+    Nul,
+    Settings,
+    Upgrade,
+    check_attempts,
+    check_isolation,
+)
+from ..sql.schema import mapped_class
+from ..store import ATTEMPTS, LAST_PATIENCE, Store, may_run_again, pause_after
+from .bridge import TransactionStep, finished, note, run_step, settle, whole
+from .transaction import AsyncBlock, AsyncBound, AsyncCollections, AsyncTransaction
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+
+T = TypeVar("T")
+
+
+_closing: ContextVar[AsyncStore | None] = ContextVar("collections_store_closing", default=None)
+"""The store that is closed because of which this is torn down."""
+
+
+class AsyncStore(AsyncCollections):
+    """A database of collections of JSON objects, for asyncio.
+
+    It takes what `Store` takes, and gives the same answers; its docstring explains each option.
+    Operations run on the store's own threads, one hop each: the event loop is never blocked. It may
+    be used from any number of tasks and event loops.
+
+    A call that is cancelled writes nothing or everything, and is over before the cancellation goes
+    on; `was_committed(error)` returns which of the two it was. Calls that write in batches (`put_many`,
+    `insert_many`, `bulk_write`, unless they are `atomic`) may have written some of these: then it returns None,
+    and `partial_result(error)` returns the counts.
+
+    >>> async def main():
+    ...     async with AsyncStore("sqlite://") as store:
+    ...         await store["cities"].put("berlin", {"country": {"code": "de"}})
+    ...         return [city.id for city in await store["cities"].find("country.code", "de")]
+    >>> asyncio.run(main())
+    ['berlin']
+    """
+
+    def __init__(
+        self,
+        url: str | sa.URL | None = None,
+        *,
+        engine: sa.Engine | None = None,
+        pool_size: int | None = None,
+        busy_timeout: float = 30.0,
+        durability: Durability = "full",
+        max_body: int = MAX_BODY,
+        nul: Nul = "error",
+        default: Callable[[Any], Any] | None = None,
+        prefix: str = "cs_",
+        schema: str | None = None,
+        upgrade: Upgrade | None = None,
+        sweep_interval: float | None = None,
+        page_cache: int | None = None,
+    ) -> None:
+        self._store = Store(
+            url,
+            engine=engine,
+            pool_size=pool_size,
+            busy_timeout=busy_timeout,
+            durability=durability,
+            max_body=max_body,
+            nul=nul,
+            default=default,
+            prefix=prefix,
+            schema=schema,
+            upgrade=upgrade,
+            sweep_interval=sweep_interval,
+            page_cache=page_cache,
+        )
+        self._codec = self._store._codec
+        self._bell = self._store._bell
+        self._mailbox: Mailbox | None = None
+        self._expiring: asyncio.AbstractEventLoop | None = None
+        self._components: Components[AsyncComponent] = Components()
+        self._closing = False
+        self._finished = threading.Event()
+        self._employ()
+        _stores.add(self)
+
+    def _employ(self) -> None:
+        """Have workers; they start when there is work."""
+        self._workers = Workers(self._store._run_job, self._store._width())
+        self._store._hand_over = self._workers.hand_over
+        self._steppers = Workers(run_step, self._store._turns.size)
+        """Apart from the others: these might all wait for what an open transaction has locked."""
+        parts = (self._workers, self._steppers), self._store
+        self._finalizer = weakref.finalize(self, _finish, *parts, LAST_PATIENCE)
+
+    def __repr__(self) -> str:
+        return repr(self._store).replace("Store", "AsyncStore", 1)
+
+    def attach(self, component: AsyncComponent) -> None:
+        """Have a component set up and torn down with the store.
+
+        `component.setup()` is called when the store is entered (`with store:`); one that is attached
+        later sets itself up. `component.teardown()` is called by `close()`, before the connections end:
+        of the one attached last first, and also if one could not be set up. What they raise is raised,
+        when the others had their turn. Raises `InvalidOption` and `StoreClosed`.
+
+        >>> class Component:
+        ...     async def setup(self): print("ready")
+        ...     async def teardown(self): print("done")
+        >>> async def main():
+        ...     store = AsyncStore("sqlite://")
+        ...     store.attach(Component())
+        ...     async with store:
+        ...         pass
+        >>> asyncio.run(main())
+        ready
+        done
+        """
+        if self._store._closed is not None:
+            raise StoreClosed(self._store._closed)
+        self._components.attach(component)
+
+    async def __aenter__(self) -> Self:
+        try:
+            for component in self._components:
+                await component.setup()
+        except BaseException as error:
+            with noting(error):
+                await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Wait for the operations that run, and end the connections; any further use raises
+        `StoreClosed`. Closing again does nothing. What is attached is torn down first.
+        """
+        if self._closing:
+            await self._closed_by_another()
+            return
+        self._closing = True
+        try:
+            if self._store._closed is None:
+                await whole(_tear_down(self._components.taken(), self))
+        finally:
+            await self._end()
+
+    async def _closed_by_another(self) -> None:
+        """Wait until the store is closed, unless it is what is torn down that closes it."""
+        if _closing.get() is not self:
+            await asyncio.to_thread(self._finished.wait)
+
+    async def _end(self) -> None:
+        if self._finalizer.detach() is not None:
+            await asyncio.shield(asyncio.to_thread(self._finish))
+        else:
+            await asyncio.to_thread(self._finished.wait)
+
+    def _finish(self) -> None:
+        try:
+            _finish((self._workers, self._steppers), self._store, None)
+        finally:
+            self._finished.set()
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result; every verb comes through here."""
+        if self._store._closed is not None:
+            raise StoreClosed(self._store._closed)
+        backend = self._store._backend
+        if backend is not None:
+            backend.refuse_own(operation)
+        job = AwaitedJob(operation, self._mailbox_here())
+        if backend is not None and backend.lane is not None and backend.joins_lane(operation):
+            self._workers.submit_to_group(job, backend.lane)
+            self._expire_later(backend.lane)
+        else:
+            self._workers.submit(job)
+        try:
+            result: T = await job.future
+        except asyncio.CancelledError as cancelled:
+            await settle(job)
+            note(cancelled, job)
+            raise
+        except DatabaseBusy as error:
+            if self._store._backend is not None:
+                self._store._backend.blame(error)
+            raise
+        return result
+
+    def _expire_later(self, lane: GroupCommit) -> None:
+        """Have those who wait for too long in the lane hear of it, whatever its thread is at."""
+        loop = asyncio.get_running_loop()
+        if self._expiring is not loop:
+            self._expiring = loop
+            loop.call_later(LOOK_EVERY, self._expire, lane)
+
+    def _expire(self, lane: GroupCommit) -> None:
+        self._expiring = None
+        lane.expire()
+        if lane.waits:
+            self._expire_later(lane)
+
+    def transaction(
+        self, *, isolation: Isolation = "repeatable read"
+    ) -> AbstractAsyncContextManager[AsyncTransaction]:
+        """Return a context in which operations on any collections take place as one, or not at all.
+
+        What it gives hands out collections like the store. They see one moment of the database and
+        what was written in the transaction; nobody else sees that before the end of the block. That
+        commits, or rolls back if the block ends with an exception.
+
+        On SQLite a transaction is the only one that writes, from its beginning on: keep it short.
+        Others may read. In memory nobody else gets at the database meanwhile. On PostgreSQL two may
+        meet, which is a `TransactionConflict` for one of them: `run_transaction` begins again.
+
+        `isolation`: "repeatable read", or "serializable", which on PostgreSQL costs more conflicts
+        and also prevents write skew; SQLite is that always. Raises `InvalidOption`, `DatabaseBusy` if
+        no transaction can begin within `busy_timeout`, and at the end `TransactionEnded` if it did
+        not go on to the end.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         async with store.transaction() as tx:
+        ...             stock = await tx["stock"].get("tea", 3)
+        ...             await tx["stock"].put("tea", stock - 1)
+        ...             await tx["orders"].put("7", {"tea": 1})
+        ...         return await store["stock"].get("tea")
+        >>> asyncio.run(main())
+        2
+        """
+        return self._transaction(check_isolation(isolation))
+
+    @asynccontextmanager
+    async def _transaction(self, isolation: Isolation) -> AsyncIterator[AsyncTransaction]:
+        block = AsyncBlock(await self._begin(isolation), self._submit_step)
+        try:
+            yield AsyncTransaction(block, self._codec)
+        except BaseException as error:
+            await block.rollback(error)
+            raise
+        await block.commit()
+
+    async def run_transaction(
+        self,
+        function: Callable[[AsyncTransaction], Awaitable[T]],
+        *,
+        attempts: int = ATTEMPTS,
+        isolation: Isolation = "repeatable read",
+    ) -> T:
+        """Call a function with a transaction, commit that, and return what the function returned.
+
+        If another transaction gets in the way, or the connection is lost before the commit, all is
+        rolled back and the function called again, up to `attempts` times in all: it must not do what
+        cannot be done twice. Another exception rolls back and is raised. What was last in the way is
+        raised when no attempt is left. `isolation` is as in `transaction`.
+
+        >>> async def sell(tx):
+        ...     stock = await tx["stock"].get("tea", 3)
+        ...     await tx["stock"].put("tea", stock - 1)
+        ...     return stock - 1
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store.run_transaction(sell)
+        >>> asyncio.run(main())
+        2
+        """
+        last = check_attempts(attempts)
+        check_function(function)
+        for attempt in count(1):
+            begun = False
+            try:
+                async with self.transaction(isolation=isolation) as transaction:
+                    begun = True
+                    return await check_awaitable(function(transaction))
+            except (TransactionConflict, DatabaseUnavailable) as error:
+                if not begun or attempt >= last or not may_run_again(error):
+                    raise
+            await asyncio.sleep(pause_after(attempt))
+        raise AssertionError("unreachable")
+
+    async def _begin(self, isolation: Isolation) -> Held:
+        if self._store._closed is not None:
+            raise StoreClosed(self._store._closed)
+        self._store._turns.refuse_if_all_mine()
+        turn = await self._take_turn()
+        job = self._submit_step("begin", lambda job: self._store._begin(turn, isolation, job))
+        try:
+            held: Held = await job.future
+        except asyncio.CancelledError:
+            await settle(job)
+            if isinstance(job.result, Held):
+                begun = job.result.block
+                with suppress(asyncio.CancelledError):
+                    await finished(self._submit_step("rollback", lambda _: begun.rollback()))
+            self._store._turns.give_back(turn)
+            raise
+        except BaseException:
+            self._store._turns.give_back(turn)
+            raise
+        return held
+
+    async def _take_turn(self) -> Turn:
+        """Wait for the turn of a transaction, in the event loop."""
+        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+        turns = self._store._turns
+        turn = turns.ask(lambda: loop.call_soon_threadsafe(woken.set))
+        try:
+            while not turns.has_come(turn):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(woken.wait(), LOOK_EVERY)
+        except BaseException:
+            turns.give_back(turn)
+            raise
+        return turn
+
+    def _submit_step(self, what: object, act: Callable[[Job], Any]) -> AwaitedJob:
+        step: Any = TransactionStep(str(what), act)
+        job = AwaitedJob(step, self._mailbox_here())
+        self._steppers.submit(job)
+        return job
+
+    def bind(self, connection: AsyncConnection) -> AsyncTransaction:
+        """Return the store's collections within the caller's own SQLAlchemy transaction.
+
+        What is written becomes real when the caller commits `connection`, together with whatever
+        else the caller wrote, and never if it rolls back. The connection must lead to the store's
+        database.
+        """
+        return AsyncTransaction(AsyncBound(connection, self._store._bound), self._codec)
+
+    async def model(self, name: str) -> type[Any]:
+        """Return the class that SQLAlchemy's ORM maps to a collection, for the caller's own queries.
+
+        Its attributes are `seq`, `id`, `body`, `version`, `created_at`, `updated_at` and
+        `expires_at`. The collection comes into being. Each call returns a class of its own.
+        """
+        found = await self.run(FindTable(check_name(name)))
+        return mapped_class(found.table, name)
+
+    def get_sync_collection(
+        self,
+        name: str,
+        *,
+        ttl: Ttl = None,
+        sliding: bool | None = None,
+        changes: Changes = None,
+        changes_kept: int | None = None,
+        changes_ttl: Ttl = None,
+    ) -> Collection:
+        """Return a synchronous handle on a collection, for a synchronous component in this program.
+
+        Its calls run in the thread that makes them, and never touch an event loop. For the options see
+        `get_collection`; given one, this call does so too.
+
+        >>> AsyncStore("sqlite://").get_sync_collection("my_collection")
+        Collection('my_collection')
+        """
+        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
+        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
+        collection = Collection(self._run_here, self._codec, check_name(name), self._bell)
+        if settings != AS_IT_IS:
+            self._run_here(Configure(name, settings))
+        return collection
+
+    def _run_here(self, operation: Operation[T]) -> T:
+        return self._store.run(operation)  # by way of this store, which must not end meanwhile
+
+    def _forked(self) -> None:
+        """Leave the parent's threads behind, which do not exist here."""
+        if not self._store._is_forked and self._finalizer.alive:
+            self._finalizer.detach()
+            self._employ()
+
+    def _mailbox_here(self) -> Mailbox:
+        loop = asyncio.get_running_loop()
+        mailbox = self._mailbox
+        if mailbox is None or mailbox.loop is not loop:
+            mailbox = self._mailbox = Mailbox(loop)
+        return mailbox
+
+
+async def _tear_down(components: Iterable[AsyncComponent], store: AsyncStore) -> None:
+    """Tear down all; then raise what they raised."""
+    _closing.set(store)
+    errors: list[BaseException] = []
+    for each in components:
+        try:
+            await each.teardown()
+        except BaseException as error:  # noqa: BLE001 - it is raised when the others had their turn
+            errors.append(error)
+    raise_all(errors)
+
+
+def _finish(workers: tuple[Workers, ...], store: Store, patience: float | None) -> None:
+    if not store._is_forked:
+        store._bell.close()  # first: those who wait shall not have to wait for others
+        store._close_transactions(patience)
+        for each in workers:
+            each.stop(patience)
+    store._close(patience)
+
+
+_stores: weakref.WeakSet[AsyncStore] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for store in list(_stores):
+        store._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,396 @@
+"""Collections within a transaction, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import sqlalchemy as sa
+
+from ..changes.notify import Bell
+from ..codec import Codec
+from ..collection import Ttl
+from ..document import SKILL_MEMORY, CollectionInfo, check_name
+from ..engine.jobs import AwaitedJob, Job
+from ..engine.transactions import Held
+from ..errors import TransactionEnded
+from ..operations import Operation
+from ..operations.catalogue import (
+    AS_IT_IS,
+    Configure,
+    DropCollection,
+    ListCollections,
+    NewCollection,
+    Rename,
+)
+from ..options import Changes, Settings, check_flag
+from ..store import BOUND, INNER_OVER, OUT_OF_ORDER, Bound, leave
+from .bridge import finished, note, note_rollback, settle
+from .collection import AsyncCollection
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection
+
+    from ..memory import AsyncMemory, AsyncSkillMemory
+    from ..memory.skills import Policy
+
+
+T = TypeVar("T")
+
+
+class AsyncCollections:
+    """What a store and a transaction have in common: collections, and something that runs."""
+
+    _codec: Codec
+    _bell: Bell | None = None
+    """A transaction has none."""
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result."""
+        raise NotImplementedError
+
+    def transaction(self) -> AbstractAsyncContextManager[AsyncTransaction]:
+        """Return a context in which operations take place as one, or not at all."""
+        raise NotImplementedError
+
+    async def get_collection(
+        self,
+        name: str,
+        *,
+        ttl: Ttl = None,
+        sliding: bool | None = None,
+        changes: Changes = None,
+        changes_kept: int | None = None,
+        changes_ttl: Ttl = None,
+    ) -> AsyncCollection:
+        """Return a handle on a collection, without any I/O unless an option is given; raises
+        `InvalidName` and `InvalidOption`.
+
+        Names are 1 to 200 of the characters A-Z, a-z, 0-9 and _; upper and lower case differ. Options are
+        the collection's, for every process; what is given is changed, and the collection comes into
+        being:
+
+        * `ttl`: seconds, or a timedelta, after which an object that is written is gone, unless its writer
+          says otherwise; `math.inf`: never, which is the default.
+        * `sliding`: has an object that has a time to live live anew with each update; False.
+        * `changes`: records every change for `watch`: True tells ids and versions, "after" also bodies,
+          "both" also those before; False, the default, forgets what was recorded.
+        * `changes_kept`: how many changes are kept at least; 100,000.
+        * `changes_ttl`: seconds, or a timedelta, for which they are kept at most; `math.inf`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store.get_collection("my_collection")
+        >>> asyncio.run(main())
+        AsyncCollection('my_collection')
+        """
+        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
+        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
+        collection = AsyncCollection(self.run, self._codec, check_name(name), self._bell)
+        if settings != AS_IT_IS:
+            await self.run(Configure(name, settings))
+        return collection
+
+    def memory(self, namespace: str) -> AsyncMemory:
+        """Return a memory: values under keys, in a collection of its own. Whatever text the namespace is, it is
+        no other's. Raises `InvalidOption`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         await store.memory("bot").put("name", "Ada")
+        ...         return await store.memory("bot").get("name")
+        >>> asyncio.run(main())
+        'Ada'
+        """
+        from ..memory import AsyncMemory
+        from ..memory.keys import collection_of
+
+        return AsyncMemory(self, collection_of(namespace))
+
+    def skill_memory(
+        self,
+        *,
+        policy: Policy = "creator",
+        model: Callable[..., Any] | None = None,
+        ttl: Ttl = None,
+        collection: str = SKILL_MEMORY,
+    ) -> AsyncSkillMemory:
+        """Return what the skills of sessions remember, by the rules of Soul Machines' platform, in a collection. A
+        memory is a dict, or what `model` makes of its parts; see `AsyncSkillMemory` for `policy` and `ttl`. Raises
+        `InvalidName` and `InvalidOption`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         skills = store.skill_memory(policy="raise")
+        ...         await skills.save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
+        ...         return [each["value"] for each in await skills.load("session 1", "weather")]
+        >>> asyncio.run(main())
+        ['Bonn']
+        """
+        from ..memory import AsyncSkillMemory
+
+        return AsyncSkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
+
+    def __getitem__(self, name: str) -> AsyncCollection:
+        return AsyncCollection(self.run, self._codec, check_name(name), self._bell)
+
+    async def create_collection(
+        self,
+        name: str,
+        *,
+        body_index: bool = True,
+        jsonb: bool = False,
+        ttl: Ttl = None,
+        sliding: bool | None = None,
+        changes: Changes = None,
+        changes_kept: int | None = None,
+        changes_ttl: Ttl = None,
+    ) -> AsyncCollection:
+        """Create a collection that is not there yet, and return its handle.
+
+        There is no need to: a collection comes into being when something is put into it. This is for
+        its options. `body_index`: PostgreSQL keeps an index over whole bodies, which serves equality
+        at any depth, through arrays too; without it, writes are cheaper. SQLite has no such index.
+        `jsonb`: SQLite (3.45 or newer) keeps bodies as JSONB, which it reads without parsing them: what no index
+        serves is found sooner, a `get` takes longer. PostgreSQL does so anyway. For
+        the others see `get_sync_collection`. Raises `InvalidName`, `InvalidOption` and
+        `CollectionExists`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store.create_collection("log", body_index=False, ttl=86_400)
+        >>> asyncio.run(main())
+        AsyncCollection('log')
+        """
+        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
+        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
+        bodies = check_flag("body_index", body_index), settings, check_flag("jsonb", jsonb)
+        await self.run(NewCollection(check_name(name), *bodies))
+        return self[name]
+
+    async def collections(self) -> list[CollectionInfo]:
+        """List the collections by name, with their counts and sizes.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         await store["cities"].put("berlin", {})
+        ...         return [(each.name, each.count) for each in await store.collections()]
+        >>> asyncio.run(main())
+        [('cities', 1)]
+        """
+        return await self.run(ListCollections())
+
+    async def drop(self, name: str) -> bool:
+        """Delete a collection with all its objects; returns whether it was there.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         return await store.drop("cities")
+        >>> asyncio.run(main())
+        False
+        """
+        return await self.run(DropCollection(check_name(name)))
+
+    async def rename(self, old: str, new: str) -> None:
+        """Give a collection another name; raises `CollectionNotFound` and `CollectionExists`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store:
+        ...         await store["towns"].put("berlin", {})
+        ...         await store.rename("towns", "cities")
+        ...         return await store["cities"].count()
+        >>> asyncio.run(main())
+        1
+        """
+        await self.run(Rename(check_name(old), check_name(new)))
+
+
+class AsyncTransactionScope(Protocol):
+    """An open transaction: what is executed in it, and its savepoints."""
+
+    @property
+    def state(self) -> str:
+        """Whether it is open, or how it ended."""
+
+    levels: list[Any]
+    """The savepoints of the blocks that are open within it, the innermost last."""
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result."""
+
+    async def mark(self) -> Any:
+        """Return the place where it is: a savepoint."""
+
+    async def release(self, mark: Any) -> None:
+        """Keep what was done since a savepoint."""
+
+    async def back_to(self, mark: Any) -> None:
+        """Undo what was done since a savepoint; raises nothing but a cancellation."""
+
+
+class AsyncBound:
+    """A transaction of the caller's."""
+
+    state = BOUND
+
+    def __init__(self, connection: AsyncConnection, bind: Callable[[sa.Connection], Bound]) -> None:
+        self._connection, self._bind = connection, bind
+        self._bound: Bound | None = None
+        self.levels: list[Any] = []
+
+    async def run(self, operation: Operation[T]) -> T:
+        return await self._connection.run_sync(lambda here: self._on(here).run(operation))
+
+    async def mark(self) -> Any:
+        return await self._connection.run_sync(lambda here: self._on(here).mark())
+
+    async def release(self, mark: Any) -> None:
+        await self._connection.run_sync(lambda here: self._on(here).release(mark))
+
+    async def back_to(self, mark: Any) -> None:
+        await self._connection.run_sync(lambda here: self._on(here).back_to(mark))
+
+    def _on(self, connection: sa.Connection) -> Bound:
+        if self._bound is None:
+            self._bound = self._bind(connection)
+        return self._bound
+
+
+class AsyncBlock:
+    """A transaction of the store's own: each step of it is a hop to a thread, one at a time.
+
+    `submit` has a thread take a step. A step that is cancelled ends the transaction: whether it was
+    done, and what the database keeps of an interrupted one, need nobody's guess. After a fork there
+    are no threads to ask, so that is looked at first.
+    """
+
+    def __init__(
+        self, held: Held, submit: Callable[[object, Callable[[Job], Any]], AwaitedJob]
+    ) -> None:
+        self._held, self._block, self._submit = held, held.block, submit
+        self._turn = asyncio.Lock()
+        self.levels: list[Any] = []
+
+    @property
+    def state(self) -> str:
+        return self._block.state
+
+    async def run(self, operation: Operation[T]) -> T:
+        result: T = await self._step(operation, lambda job: self._block.run(operation, job))
+        return result
+
+    async def mark(self) -> Any:
+        return await self._step("savepoint", self._block.mark)
+
+    async def release(self, mark: Any) -> None:
+        await self._step("release", lambda job: self._block.release(mark, job))
+
+    async def back_to(self, mark: Any) -> None:
+        if not self._block.forked:
+            await finished(self._submit("back", lambda _: self._block.back_to(mark)))
+
+    async def rollback(self, cause: BaseException | None = None) -> None:
+        """Roll back, unless it has ended."""
+        if not self._block.forked:
+            await finished(self._submit("rollback", lambda _: self._block.rollback(cause)))
+
+    async def commit(self) -> None:
+        """Commit; raises what kept it from being committed. If that is a cancellation, it tells
+        whether all was written: see `was_committed`.
+        """
+        self._block.refuse_if_forked()
+        job = self._submit("commit", self._block.commit)
+        try:
+            await job.future
+        except asyncio.CancelledError as cancelled:
+            await settle(job)
+            with suppress(asyncio.CancelledError):
+                await self.rollback(cancelled)
+            note(cancelled, job)
+            raise
+
+    async def _step(self, what: object, act: Callable[[Job], Any]) -> Any:
+        self._block.refuse_if_forked()
+        async with self._turn:
+            job = self._submit(what, act)
+            try:
+                return await job.future
+            except asyncio.CancelledError as cancelled:
+                await settle(job)
+                with suppress(asyncio.CancelledError):
+                    await self.rollback(cancelled)
+                note_rollback(cancelled, what)
+                raise
+
+
+class AsyncTransaction(AsyncCollections):
+    """Collections within a transaction: what `AsyncStore.transaction` and `AsyncStore.bind` give.
+
+    It hands out the same collections as the store does; what is done with these takes place when the
+    transaction is committed, or not at all. An operation that fails changes nothing, and the
+    transaction goes on. It may be used by several tasks, one at a time.
+
+    A call that is cancelled rolls back all of a transaction that `AsyncStore.transaction` began.
+    """
+
+    def __init__(self, scope: AsyncTransactionScope, codec: Codec) -> None:
+        self._scope, self._codec = scope, codec
+        self._is_over = False
+
+    def __repr__(self) -> str:
+        return f"<AsyncTransaction {'over' if self._is_over else self._scope.state}>"
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result; it becomes real when the transaction is committed."""
+        self._check()
+        return await self._scope.run(operation)
+
+    def transaction(self) -> AbstractAsyncContextManager[AsyncTransaction]:
+        """Return a context for a part of the transaction, which is undone if it ends with an
+        exception: a savepoint. The transaction goes on in either case.
+
+        While it is open, all that is done in the transaction is done in it. Raises
+        `TransactionEnded`.
+
+        >>> async def main():
+        ...     async with AsyncStore("sqlite://") as store, store.transaction() as tx:
+        ...         await tx["cities"].put("berlin", {})
+        ...         try:
+        ...             async with tx.transaction():
+        ...                 await tx["cities"].put("atlantis", {})
+        ...                 raise LookupError("no such city")
+        ...         except LookupError:
+        ...             return await tx["cities"].count()
+        >>> asyncio.run(main())
+        1
+        """
+        self._check()
+        return self._part()
+
+    @asynccontextmanager
+    async def _part(self) -> AsyncIterator[AsyncTransaction]:
+        scope = self._scope
+        mark = await scope.mark()
+        scope.levels.append(mark)
+        part = AsyncTransaction(scope, self._codec)
+        try:
+            yield part
+        except BaseException:
+            part._is_over = True
+            if leave(scope.levels, mark) is not None:
+                await scope.back_to(mark)
+            raise
+        part._is_over = True
+        in_order = leave(scope.levels, mark)
+        if in_order:
+            await scope.release(mark)
+            return
+        if in_order is not None:
+            await scope.back_to(mark)
+        raise TransactionEnded(OUT_OF_ORDER)
+
+    def _check(self) -> None:
+        if self._is_over:
+            raise TransactionEnded(INNER_OVER)

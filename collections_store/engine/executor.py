@@ -1,0 +1,471 @@
+"""How an operation comes to its result: on which connection, how often, and in whose words it fails.
+
+The rules:
+
+1. A foreign error becomes ours here, once, by `Database.translate`.
+2. A collection comes into being when something is first written to it; to a read before that, it is
+   empty. A table that vanished (another process dropped or renamed the collection) is looked up
+   again.
+3. What two transactions did to each other is nobody's fault: a conflict runs the whole operation
+   again.
+4. A read goes on over a new connection where the old one was lost. A write does not: whether it took
+   place is not known, and its caller must hear that.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from functools import partial
+from itertools import count
+from typing import Any, Final, TypeVar
+
+from ..errors import (
+    CollectionsStoreError,
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseUnavailable,
+    TransactionConflict,
+)
+from ..operations import Operation, collections_of, duplicate_of, needs_nothing, perform, rival_of
+from ..operations.bulk import PutListed, puts_together
+from ..operations.by_id import Purge
+from ..operations.catalogue import Catalogue, CollectionAbsent, CreateCollection
+from ..operations.connection import DriverConnection, SharedConnection
+from ..operations.write import NeedsTransaction
+from ..options import Isolation
+from ..query.budget import checked_by
+from ..sql.dialects.protocols import Database, TableVanished, UniqueViolated
+from .jobs import Job
+from .pool import ConnectionPermit, Lease, Pool, translate
+
+T = TypeVar("T")
+
+ATTEMPTS: Final = 50
+"""How often a collection may come and go, by the hands of other processes."""
+FORGIVEN: Final = 5
+"""How often an index, or what it objects to, may be gone when it is looked at."""
+RECONNECT_FOR: Final = 1.0
+"""Seconds for which an operation looks for a database that went away."""
+
+LONGEST_PAUSE: Final = 4.0
+"""Seconds between two attempts of a long operation, at most."""
+
+
+class Abandoned(CollectionsStoreError):
+    """The caller gave the operation up; it was rolled back."""
+
+
+class Executor:
+    """Runs operations on the connections of a pool; `lost` hears of a connection that broke."""
+
+    def __init__(
+        self,
+        database: Database,
+        pool: Pool,
+        catalogue: Catalogue,
+        *,
+        patience: float,
+        lost: Callable[[], None],
+    ) -> None:
+        self.database, self.pool, self.catalogue = database, pool, catalogue
+        self._patience, self._lost = patience, lost
+
+    def run(self, operation: Operation[T], begun: float | None = None, job: Job | None = None) -> T:
+        """Run an operation until it succeeds or fails for good; its time runs from `begun`."""
+        begun = time.monotonic() if begun is None else begun
+        vanished = count(1)
+        for attempt in count():
+            started = time.monotonic()
+            try:
+                return self._attempt(operation, job)
+            except CollectionAbsent as error:
+                if needs_nothing(operation):
+                    return operation.nothing()  # type: ignore[attr-defined, no-any-return]
+                self._give_up_after(next(vanished), error)
+                self.run(CreateCollection(error.name), begun)
+            except TableVanished as error:
+                self._give_up_after(next(vanished), error)
+                for name in collections_of(operation):
+                    self.catalogue.forget(name)
+            except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
+                self.consider(error, job, begun)
+                met = isinstance(error, TransactionConflict)
+                time.sleep(pause_after(attempt, time.monotonic() - started if met else 0.0))
+            except UniqueViolated as error:
+                _abandon_if_asked(job, error)
+                if attempt < ATTEMPTS and purged(self.run, operation):
+                    continue  # what has expired was in the way
+                rival = rival_of(operation)
+                if rival is not None and attempt < ATTEMPTS and self.run(rival):
+                    continue  # there was none to change, and somebody else was faster
+                found = self.run(duplicate_of(operation, error.physical))
+                if found is not None or attempt >= FORGIVEN:
+                    raise found or DatabaseError(str(error)) from error
+            except DatabaseError as error:
+                _abandon_if_asked(job, error)
+                raise
+        raise AssertionError("unreachable")
+
+    def run_job(self, job: Job) -> None:
+        """Run a claimed job, and tell whoever waits."""
+        try:
+            waited = time.monotonic() - job.made
+            if waited > self._patience:
+                raise DatabaseBusy(f"waited for {waited:.1f} seconds behind other operations")
+            with checked_by(partial(object_if_abandoned, job)):
+                result = self.run(job.operation, job.made, job)
+        except Exception as error:  # noqa: BLE001 - it is raised where the job is waited for
+            job.finish(error=error)
+        else:
+            job.finish(result)
+
+    def run_group(self, group: list[Job]) -> list[Job]:
+        """Run claimed jobs in one transaction; returns those that must be run alone."""
+        alone = [job for job in group if not job.operation.SINGLE]
+        together = [job for job in group if job.operation.SINGLE]
+        while together:
+            try:
+                return alone + self._run_together(together)
+            except DatabaseBusy as error:
+                together = self._still_waiting(together, error)
+        return alone
+
+    def begin(self, isolation: Isolation, begun: float, job: Job | None = None) -> Lease:
+        """Begin a transaction; who calls has its connection until `give_back`."""
+        for attempt in count():
+            try:
+                return self._try_to_begin(isolation)
+            except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
+                self.consider(error, job, begun)
+                time.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 6)))
+        raise AssertionError("unreachable")
+
+    def _try_to_begin(self, isolation: Isolation) -> Lease:
+        lease = self.pool.acquire()
+        slots, lost, begun = lease.slots, False, False
+        try:
+            lease.connection.begin_block(isolation)
+            begun = True
+            return lease
+        except self.database.errors() as error:
+            translated = translate(error, lease.sa.engine, self.database)
+            lost = isinstance(translated, DatabaseUnavailable)
+            raise translated from error
+        finally:
+            if not begun:
+                try:
+                    self.give_back(lease, lost, at_rest=False)
+                except BaseException:
+                    self.give_back_after_all(lease, slots)
+                    raise
+
+    def _still_waiting(self, jobs: list[Job], error: DatabaseBusy) -> list[Job]:
+        """Return the jobs whose callers have neither given up nor waited for too long."""
+        waiting = []
+        for job in jobs:
+            if job.abandoned:
+                job.finish(error=Abandoned("cancelled"))
+            elif time.monotonic() - job.made > 0.9 * self._patience:
+                job.finish(error=copy(error))
+            else:
+                waiting.append(job)
+        return waiting
+
+    def _run_together(self, jobs: list[Job]) -> list[Job]:
+        """Run jobs in one transaction; raises `DatabaseBusy` where no other could write either."""
+        try:
+            lease = self.pool.acquire()
+        except CollectionsStoreError:
+            return jobs  # each alone will say what is the matter
+        slots, lost, at_rest = lease.slots, False, False
+        try:
+            with checked_by(partial(object_if_abandoned, *jobs)):
+                left = _commit_together(lease.connection, jobs)
+            at_rest = True
+            return left
+        except self.database.errors() as error:
+            translated = translate(error, lease.sa.engine, self.database)
+            lost = isinstance(translated, DatabaseUnavailable)
+            if isinstance(translated, DatabaseBusy) and self.database.SINGLE_WRITER:
+                raise translated from error
+            if not (lost and (len(jobs) == 1 or _said_commit(lease))):
+                return jobs
+            for job in jobs:
+                job.finish(error=_in_doubt(error, job.operation))
+            return []
+        except Exception as error:  # noqa: BLE001 - of one job: each alone will meet its own
+            if len(jobs) == 1:
+                jobs.pop().finish(error=error)
+            return jobs
+        finally:
+            try:
+                self.give_back(lease, lost, at_rest)
+            except BaseException:
+                self.give_back_after_all(lease, slots)
+                raise
+
+    def _attempt(self, operation: Operation[T], job: Job | None) -> T:
+        lease = self.pool.acquire()
+        slots, lost, at_rest = lease.slots, False, False
+        try:
+            result = _on(lease, operation, job)
+            at_rest = True
+            return result
+        except self.database.errors() as error:
+            translated = translate(error, lease.sa.engine, self.database)
+            lost = isinstance(translated, DatabaseUnavailable)
+            if lost and operation.WRITES and (operation.SINGLE or _said_commit(lease)):
+                raise _in_doubt(error, operation) from error
+            raise translated from error
+        finally:
+            try:
+                self.give_back(lease, lost, at_rest)
+            except BaseException:
+                self.give_back_after_all(lease, slots)
+                raise
+
+    def give_back(self, lease: Lease, lost: bool, at_rest: bool) -> None:
+        """Return a connection to its pool, or end it where it cannot be brought to rest."""
+        connection = lease.connection
+        of_no_use = lost or lease.tainted or connection.is_lost
+        if of_no_use or not (at_rest or connection.comes_to_rest()):
+            self.pool.discard(lease)
+        else:
+            self.pool.release(lease)
+        if lost:
+            self._lost()
+
+    def give_back_after_all(self, lease: Lease, slots: list[ConnectionPermit] | None) -> None:
+        """Return a connection whose return failed: a signal may have raised at any moment of that. Who calls was
+        given it with these slots. It is not for `give_back` itself, which a signal can keep from beginning.
+        """
+        if slots is not None and lease.slots is slots:
+            self.give_back(lease, lost=False, at_rest=False)
+
+    def _give_up_after(self, times: int, error: CollectionsStoreError) -> None:
+        """A collection that comes and goes is looked up again; one that never comes was dropped by
+        hand, or does not come because of us.
+        """
+        if times >= ATTEMPTS:
+            raise DatabaseError(
+                f"{error}: the catalogue tells of it; was it dropped by hand?"
+            ) from error
+        time.sleep(random.uniform(0, 0.0005 * times))
+
+    def consider(self, error: CollectionsStoreError, job: Job | None, begun: float) -> None:
+        """Return if another attempt may help, else raise."""
+        _abandon_if_asked(job, error)
+        waited = time.monotonic() - begun
+        away = isinstance(error, DatabaseUnavailable)
+        if waited > (RECONNECT_FOR if away else 0.9 * self._patience):
+            raise error
+        if getattr(error, "in_doubt", False) or getattr(error, "is_final", False):
+            raise error
+
+
+def pause_after(attempt: int, took: float) -> float:
+    """Return how many seconds to wait, so that those who met do not meet again: the longer it `took` them,
+    and the more often they met, the further apart they must begin.
+    """
+    longest = max(0.001 * 2 ** min(attempt, 6), min(LONGEST_PAUSE, took * (1 + attempt)))
+    return random.uniform(0, longest)
+
+
+def run_within(connection: SharedConnection, operation: Operation[T]) -> T:
+    """Run an operation within the caller's transaction, which stays usable if it fails."""
+    with translated(connection.database):
+        connection.prepare(write=operation.WRITES)
+    return run_inside(connection, operation)
+
+
+def run_inside(connection: SharedConnection | DriverConnection, operation: Operation[T]) -> T:
+    """Run an operation within a transaction, which stays usable if it is a write that fails."""
+    database = connection.database
+    try:
+        for _ in range(ATTEMPTS):
+            try:
+                return _step(connection, operation)
+            except CollectionAbsent as error:
+                if needs_nothing(operation):
+                    return operation.nothing()  # type: ignore[attr-defined, no-any-return]
+                _step(connection, CreateCollection(error.name))
+        raise TransactionConflict(f"{operation!r}: its collection comes and goes")
+    except database.errors() as error:
+        translated = database.translate(error)
+        if isinstance(translated, UniqueViolated):
+            if purged(partial(_step, connection), operation):
+                return run_inside(connection, operation)  # what has expired was in the way
+            found = _step(connection, duplicate_of(operation, translated.physical))
+            raise found or TransactionConflict(str(translated)) from error
+        raise translated from error
+
+
+def purged(run: Callable[[Operation[int]], int], operation: Any) -> bool:
+    """Delete all that has expired of an operation's collection; returns whether there was any."""
+    some = False
+    while run(Purge(operation.collection)):
+        some = True
+    return some
+
+
+def _step(connection: SharedConnection | DriverConnection, operation: Operation[T]) -> T:
+    if not _needs_savepoint(connection, operation):
+        return operation(connection)
+    with connection.savepoint():
+        result = operation(connection)
+        if isinstance(connection, SharedConnection):
+            connection.record_now()  # nobody here sees the end of the transaction
+        return result
+
+
+def _needs_savepoint(
+    connection: SharedConnection | DriverConnection, operation: Operation[Any]
+) -> bool:
+    """Would the transaction be spoilt, or half of the operation be left, if it fails? A transaction
+    of ours may end with a read that fails; the caller's own must not. What is written there is more than a
+    statement, for it may be recorded at once.
+    """
+    poisoned = connection.database.POISONED_BY_ERRORS
+    shared = isinstance(connection, SharedConnection)
+    if not operation.WRITES:
+        return poisoned and shared
+    return poisoned or shared or not operation.SINGLE
+
+
+@contextmanager
+def translated(database: Database) -> Iterator[None]:
+    """Return the context in which the driver's errors are in our words."""
+    try:
+        yield
+    except database.errors() as error:
+        raise database.translate(error) from error
+
+
+@contextmanager
+def interruptible(lease: Lease, job: Job | None) -> Iterator[None]:
+    """Return the context in which whoever gives a job up stops the statement that runs."""
+    connection = lease.connection
+    if job is None or not isinstance(connection, DriverConnection):
+        yield
+        return
+    database, driver = connection.database, connection.driver
+
+    def stop() -> None:
+        lease.tainted = not database.SINGLE_WRITER
+        database.interrupt(driver)
+
+    job.running(stop)
+    try:
+        yield
+    finally:
+        job.running(None)
+
+
+def _in_doubt(error: Exception, operation: Operation[Any]) -> DatabaseUnavailable:
+    message = f"{str(error).strip()} (whether {operation!r} took place is not known)"
+    return DatabaseUnavailable(message, in_doubt=True)
+
+
+def _said_commit(lease: Lease) -> bool:
+    return isinstance(lease.connection, SharedConnection) or lease.connection.committing
+
+
+def _abandon_if_asked(job: Job | None, error: CollectionsStoreError) -> None:
+    if job is not None and job.abandoned and not getattr(error, "in_doubt", False):
+        raise Abandoned("cancelled") from error
+
+
+def object_if_abandoned(*jobs: Job | None) -> None:
+    """Raise `Abandoned` if somebody gave up one of some jobs."""
+    if any(job is not None and job.abandoned for job in jobs):
+        raise Abandoned("cancelled")
+
+
+def _on(lease: Lease, operation: Operation[T], job: Job | None) -> T:
+    connection = lease.connection
+    if not isinstance(connection, DriverConnection):
+        with lease.sa.begin():
+            connection.prepare(write=operation.WRITES)
+            result = perform(operation, connection)
+            connection.record_now()
+        connection.tell()
+        return result
+    if job is None:
+        return perform(operation, connection)
+
+    objects = partial(object_if_abandoned, job)
+    objects()
+    connection.before_commit.append(objects)
+    try:
+        with interruptible(lease, job):
+            return perform(operation, connection)
+    finally:
+        connection.before_commit.remove(objects)
+
+
+def _commit_together(connection: Any, jobs: list[Job]) -> list[Job]:
+    """Run jobs in one transaction and answer them; returns those left for a run of their own."""
+    if len(jobs) == 1:
+        return _run_only(connection, jobs[0])
+    outcomes: list[tuple[Job, Any, CollectionsStoreError | None]] = []
+    alone: list[Job] = []
+    try:
+        connection.begin_group()
+        for some in _steps(connection, jobs):
+            if len(some) > 1:
+                outcomes += _put_together(connection, some, alone)
+                continue
+            [job] = some
+            try:
+                outcomes.append((job, job.operation(connection), None))
+            except (CollectionAbsent, NeedsTransaction):
+                alone.append(job)
+            except CollectionsStoreError as error:
+                outcomes.append((job, None, error))
+        object_if_abandoned(*jobs)
+        connection.commit()
+    except BaseException:
+        connection.rollback()
+        raise
+    for job, result, problem in outcomes:
+        job.finish(result, problem)
+    return alone
+
+
+def _steps(connection: Any, jobs: list[Job]) -> Iterator[list[Job]]:
+    """Yield jobs in their order: one at a time, or several that one statement does."""
+    if not connection.database.TAKES_LISTS:
+        yield from ([job] for job in jobs)
+        return
+    for places in puts_together([job.operation for job in jobs]):
+        yield [jobs[place] for place in places]
+
+
+def _put_together(
+    connection: Any, jobs: list[Job], alone: list[Job]
+) -> list[tuple[Job, Any, CollectionsStoreError | None]]:
+    """Put what several jobs put by one statement; those that it cannot serve are left to be run `alone`."""
+    puts: Any = tuple(job.operation for job in jobs)
+    try:
+        versions = PutListed(puts)(connection)
+    except (CollectionAbsent, NeedsTransaction):
+        alone += jobs
+        return []
+    alone += [job for job, version in zip(jobs, versions, strict=True) if version is None]
+    told = zip(jobs, versions, strict=True)
+    return [(job, version, None) for job, version in told if version is not None]
+
+
+def _run_only(connection: Any, job: Job) -> list[Job]:
+    """Run a job that nobody joined: a single statement needs no transaction of its own."""
+    try:
+        job.finish(job.operation(connection))
+    except CollectionAbsent:
+        return [job]
+    except CollectionsStoreError as error:
+        job.finish(error=error)
+    return []

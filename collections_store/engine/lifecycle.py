@@ -1,0 +1,184 @@
+"""Opening a database (created, upgraded, or left alone), and the components set up and torn down with a store."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Awaitable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, Protocol, TypeVar
+
+from ..errors import DatabaseBusy, InvalidOption, SchemaOutdated, StoreClosed, shortened
+from ..operations.connection import DriverConnection, SharedConnection
+from ..operations.maintenance import ReadRevision, create_or_find
+from ..options import Options
+from ..sql.dialects.protocols import Database
+from ..sql.schema import REVISION
+from .pool import Lease, translate
+
+C = TypeVar("C")
+
+
+class Component(Protocol):
+    """Something that lives as long as a store is open."""
+
+    def setup(self) -> Any:
+        """Begin."""
+
+    def teardown(self) -> Any:
+        """End: the store is about to be closed."""
+
+
+class AsyncComponent(Protocol):
+    """The same, awaited."""
+
+    def setup(self) -> Awaitable[Any]:
+        """Begin."""
+
+    def teardown(self) -> Awaitable[Any]:
+        """End: the store is about to be closed."""
+
+
+class Components(Generic[C]):
+    """What is attached to a store. Any thread may attach something, until all were torn down."""
+
+    def __init__(self) -> None:
+        self._attached: list[C] = []
+        self._guard = threading.Lock()
+        self._have_ended = False
+
+    def __iter__(self) -> Iterator[C]:
+        return iter(list(self._attached))
+
+    def attach(self, component: C) -> None:
+        """Have one more; raises `InvalidOption` and `StoreClosed`."""
+        _check(component)
+        with self._guard:
+            if self._have_ended:
+                raise StoreClosed("the store is closed: nothing can be attached any more")
+            self._attached.append(component)
+
+    def taken(self) -> Iterator[C]:
+        """Take one after the other away, the last first, also what is attached meanwhile; when none is
+        left, none can be attached any more.
+        """
+        while (component := self._take()) is not None:
+            yield component
+
+    def _take(self) -> C | None:
+        with self._guard:
+            self._have_ended = not self._attached
+            return self._attached.pop() if self._attached else None
+
+
+def _check(component: Any) -> None:
+    verbs = [getattr(component, name, None) for name in ("setup", "teardown")]
+    if isinstance(component, type) or not all(map(callable, verbs)):
+        raise InvalidOption(
+            "component",
+            f"{shortened(component)} is no object with the methods setup() and teardown()",
+        )
+
+
+def check_synchronous(component: Any) -> None:
+    """Raise `InvalidOption` for a component that nobody would await."""
+    if any(
+        inspect.iscoroutinefunction(getattr(component, name, None))
+        for name in ("setup", "teardown")
+    ):
+        raise InvalidOption(
+            "component", f"{shortened(component)} is asynchronous: attach it to an AsyncStore"
+        )
+
+
+def tear_down(components: Iterable[Component]) -> None:
+    """Tear down all; then raise what they raised."""
+    errors: list[BaseException] = []
+    for each in components:
+        try:
+            each.teardown()
+        except BaseException as error:  # noqa: BLE001 - it is raised when the others had their turn
+            errors.append(error)
+    raise_all(errors)
+
+
+@contextmanager
+def noting(error: BaseException) -> Iterator[None]:
+    """Have what is raised here noted with an error that comes before it."""
+    try:
+        yield
+    except Exception as another:  # noqa: BLE001 - the first one is raised
+        error.add_note(f"and then it could not be closed either: {another!r}")
+
+
+def raise_all(errors: list[BaseException]) -> None:
+    """Raise the only error as it is, several as a group; what is to end the program as it is, too."""
+    ordinary = [each for each in errors if isinstance(each, Exception)]
+    urgent = [each for each in errors if not isinstance(each, Exception)]
+    if urgent:
+        for each in urgent[1:] + ordinary:
+            urgent[0].add_note(f"and another component could not be torn down: {each!r}")
+        raise urgent[0]
+    if len(ordinary) == 1:
+        raise ordinary[0]
+    if ordinary:
+        raise ExceptionGroup("several components could not be torn down", ordinary)
+
+
+RETRY_PAUSE = 0.01
+
+
+def make_ready(lease: Lease, options: Options) -> None:
+    """Create the store's tables in a fresh database, upgrade those of an older one; raises
+    `SchemaError`, and then has touched nothing.
+    """
+    database = lease.connection.database
+    try:
+        if isinstance(lease.connection, SharedConnection):
+            lease.connection.prepare(write=True)
+        revision = ReadRevision()(lease.connection)
+        _settle(lease, revision, options)
+        if isinstance(lease.connection, DriverConnection):
+            _persist(lease.connection, options.busy_timeout)
+        if revision is None:
+            _settle(lease, create_or_find(lease.connection), options)
+    except database.errors() as error:
+        raise translate(error, lease.sa.engine, database) from error
+
+
+def _settle(lease: Lease, revision: str | None, options: Options) -> None:
+    if revision in {None, REVISION}:
+        return
+    from .. import migrate
+
+    migrate.refuse_unknown(revision)
+    if not options.upgrades(lease.connection.database):
+        raise SchemaOutdated(
+            f"the database is at schema {revision}, this version of collections_store needs "
+            f"{REVISION}: run `collections-store db upgrade`, or open it with upgrade='auto'",
+            found=revision,
+            expected=REVISION,
+        )
+    migrate.bring_up(lease, options.names())
+
+
+def _persist(connection: DriverConnection, patience: float) -> None:
+    """Say the settings that a file keeps. Another process that just does the same makes SQLite
+    answer "busy" at once, whatever the busy timeout.
+    """
+    deadline = time.monotonic() + patience
+    for words in connection.database.persistent_settings():
+        while True:
+            try:
+                connection.say(words)
+                break
+            except connection.database.errors() as error:
+                if not _may_retry(connection.database, error, deadline):
+                    raise
+                time.sleep(RETRY_PAUSE)
+
+
+def _may_retry(database: Database, error: Exception, deadline: float) -> bool:
+    busy = isinstance(database.translate(error), DatabaseBusy)
+    return busy and time.monotonic() < deadline

@@ -1,0 +1,410 @@
+"""The connections of a store.
+
+SQLAlchemy's engine makes and ends them. `HeldPool` keeps those of the store's own engine at hand
+between operations, because a checkout from SQLAlchemy's pool costs as much as a get on SQLite (5 of
+11 µs). `BorrowingPool` takes each from the engine of the caller, and gives it back at once: that
+pool is the caller's to share.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Final, Protocol
+
+import sqlalchemy as sa
+
+from ..errors import (
+    CollectionsStoreError,
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseUnavailable,
+    StoreClosed,
+    shortened,
+)
+from ..operations.catalogue import Catalogue
+from ..operations.connection import DriverConnection, SharedConnection, add_functions
+from ..options import Options
+from ..sql.dialects.protocols import Database
+from .database_file import DatabaseFile, OpenFile, leak, opening, refuse
+from .jobs import Flag
+
+COUNT_EVERY: Final = 0.25
+"""Seconds after which whoever waits for a connection looks whether one was lost."""
+PING_AFTER: Final = 30.0
+"""Seconds of rest after which a connection is tried before it is used."""
+
+
+class ConnectionPermit:
+    """The right to one connection."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Lease:
+    """A connection in use."""
+
+    __slots__ = ("__weakref__", "connection", "file", "rested_since", "sa", "slots", "tainted")
+
+    def __init__(
+        self, sa_connection: sa.Connection, connection: DriverConnection | SharedConnection
+    ) -> None:
+        self.sa, self.connection = sa_connection, connection
+        self.file: OpenFile | None = None
+        self.rested_since = 0.0
+        self.slots: list[ConnectionPermit] | None = None
+        """The slot of the one who has it; a list of their own, which only one can take it out of."""
+        self.tainted = False
+        """A cancel request is on its way that may meet the next statement."""
+
+    def check_file(self) -> None:
+        """Raise `DatabaseUnavailable` if the file was replaced."""
+        if self.file is None:
+            return
+        try:
+            self.file.check()
+        except DatabaseUnavailable:
+            self._flush_log(self.file)
+            raise
+
+    def _flush_log(self, file: OpenFile) -> None:
+        """Have the log of a file that was replaced end in that file: the new one's next user would take it for its own."""
+        if file.is_replaced and isinstance(self.connection, DriverConnection):
+            database = self.connection.database
+            for words in database.flush_log():
+                with suppress(*database.errors()):
+                    self.connection.say(words)
+
+    def close(self, *, is_broken: bool = False) -> None:
+        """End the connection, unless that would harm the file."""
+        if self.file is not None:
+            if not self.file.can_be_closed:
+                leak(self)
+                return
+            self._flush_log(self.file)
+        if is_broken:
+            self.sa.invalidate()
+        self.sa.close()
+
+
+class Pool(Protocol):
+    """Where leases come from."""
+
+    def acquire(self) -> Lease:
+        """Return a connection that nobody else has; raises `DatabaseBusy`."""
+
+    def release(self, lease: Lease) -> None:
+        """Give a connection back."""
+
+    def discard(self, lease: Lease) -> None:
+        """Give a connection back that must not be used again."""
+
+    def discard_idle(self) -> None:
+        """End the connections that nobody has."""
+
+    def close(self, patience: float) -> None:
+        """End all connections; wait up to `patience` seconds for each that is in use."""
+
+    def pause(self, deadline: float) -> bool:
+        """Hand out no connection, and end those that nobody has; wait until `deadline` for the others. Return
+        whether all have ended.
+        """
+
+    def resume(self) -> None:
+        """Hand out connections again."""
+
+
+def open_engine(url: sa.URL, database: Database, busy_timeout: float) -> sa.Engine:
+    """Return an engine of the store's own."""
+    arguments = database.engine_arguments(busy_timeout=busy_timeout)
+    return sa.create_engine(database.connect_url(url), **arguments)
+
+
+def file_of(url: sa.URL, database: Database) -> DatabaseFile | None:
+    """Return the file that a URL names, if it is locked while it is open: then it is to be watched."""
+    path = database.file_of(url)
+    if path is None or not database.is_locked(url):
+        return None
+    return DatabaseFile(path, is_created=database.is_created(url))
+
+
+def translate(error: Exception, engine: sa.Engine, database: Database) -> CollectionsStoreError:
+    """Return a driver's error in our words; one that is about a file names it."""
+    ours, path = database.translate(error), database.file_of(engine.url)
+    if path is None or type(ours) not in {DatabaseError, DatabaseUnavailable}:
+        return ours
+    return type(ours)(f"the SQLite file {shortened(path, 400)}: {ours}")
+
+
+def open_driver_lease(
+    engine: sa.Engine,
+    file: DatabaseFile | None,
+    catalogue: Catalogue,
+    options: Options,
+    patience: float,
+) -> Lease:
+    """Connect with the store's own engine, and say the connection's settings."""
+    if file is None:
+        return _connected(engine, catalogue, options, patience)
+    with opening():
+        file.prepare()
+        lease = _connected(engine, catalogue, options, patience)
+        lease.file = file.opened()
+    return lease
+
+
+def _connected(engine: sa.Engine, catalogue: Catalogue, options: Options, patience: float) -> Lease:
+    database = catalogue.statements.database
+    connection: sa.Connection | None = None
+    try:
+        connection = engine.connect()
+        driver = connection.connection.driver_connection
+        add_functions(driver, database)
+        ours = DriverConnection(driver, catalogue)
+        for words in database.settings(
+            busy_timeout=patience, durability=options.durability, page_cache=options.page_cache
+        ):
+            ours.say(words)
+    except BaseException as error:
+        if connection is not None:  # the error's traceback would keep it open
+            connection.invalidate()
+            connection.close()
+        if isinstance(error, database.errors()):
+            raise translate(error, engine, database) from error
+        raise
+    lease = Lease(connection, ours)
+    # weak: a connection that a signal made somebody lose shall end at once, not when cycles are collected
+    ours.before_commit.append(partial(_check_file, weakref.ref(lease)))
+    return lease
+
+
+def _check_file(known: weakref.ref[Lease]) -> None:
+    lease = known()
+    if lease is not None:
+        lease.check_file()
+
+
+def open_shared_lease(engine: sa.Engine, catalogue: Catalogue) -> Lease:
+    """Borrow a connection from the caller's engine."""
+    database = catalogue.statements.database
+    path = database.file_of(engine.url)
+    if path is not None:
+        refuse(path)
+    try:
+        connection = engine.connect()
+    except database.errors() as error:
+        raise translate(error, engine, database) from error
+    except sa.exc.TimeoutError as error:
+        raise DatabaseBusy(f"the engine's pool has no connection free: {error}") from error
+    return Lease(connection, SharedConnection(connection, catalogue))
+
+
+class HeldPool:
+    """Up to `size` connections, the last used first.
+
+    A signal that raises, in the main thread, loses neither a connection nor a slot. Python looks for signals after
+    calls of what is written in C, and where functions begin: so what must be one step here is assignments only.
+    """
+
+    def __init__(self, open: Callable[[], Lease], size: int, timeout: float) -> None:
+        self._open, self._size, self._timeout = open, size, timeout
+        self._idle: dict[Lease, list[ConnectionPermit]] = {}
+        """The connections that nobody has, each with the slot of who had it last, until that is free."""
+        self._free: SimpleQueue[ConnectionPermit] = SimpleQueue()
+        self._slots: weakref.WeakSet[ConnectionPermit] = weakref.WeakSet()
+        self._counting = threading.Lock()
+        self._paused: list[ConnectionPermit] = []
+        self._resumed: Flag | None = None
+        self.closed = False
+        self._replace_the_lost()
+
+    def acquire(self) -> Lease:
+        if (resumed := self._resumed) is not None:
+            resumed.wait(self._timeout)
+        try:
+            slots = [self._free.get_nowait()]
+        except Empty:
+            slots = [self._wait_for_slot()]
+        try:
+            if self.closed:
+                raise StoreClosed("the store is closed")
+            return self._take(slots)
+        except BaseException:
+            self._vacate(slots)
+            raise
+
+    def _wait_for_slot(self) -> ConnectionPermit:
+        deadline = time.monotonic() + self._timeout
+        while (left := deadline - time.monotonic()) > 0:
+            self._replace_the_lost()
+            with suppress(Empty):
+                return self._free.get(timeout=min(left, COUNT_EVERY))
+        gc.collect()  # what a signal left behind may be part of a cycle
+        self._replace_the_lost()
+        try:
+            return self._free.get_nowait()
+        except Empty:
+            raise DatabaseBusy(
+                f"all {self._size} connections were in use for {self._timeout:g} seconds: "
+                "end transactions sooner, or give the store a larger pool_size"
+            ) from None
+
+    def _replace_the_lost(self) -> None:
+        """Count the slots. A signal that raises between two lines can lose one for good."""
+        with self._counting:
+            for slots in tuple(self._idle.values()):
+                self._vacate(slots)
+            # not its len(): a signal in the set's own callback leaves a dead one counted
+            for _ in range(self._size - len(list(self._slots))):
+                slot = ConnectionPermit()
+                self._slots.add(slot)
+                self._free.put(slot)
+
+    def _take(self, slots: list[ConnectionPermit]) -> Lease:
+        while True:
+            lease = self._take_idle(slots)
+            if lease is None:
+                lease = self._open()
+                lease.slots = slots
+                return lease
+            try:
+                now = time.monotonic()
+                if lease.file is not None and now > lease.file.good_until:
+                    lease.check_file()
+                if now - lease.rested_since < PING_AFTER or lease.connection.is_alive():
+                    return lease
+            except BaseException:
+                self._rest(lease)
+                raise
+            lease.close(is_broken=True)
+
+    def _take_idle(self, slots: list[ConnectionPermit]) -> Lease | None:
+        for lease in reversed(tuple(self._idle)):
+            if lease in self._idle:  # one step up to `slots`: see above
+                before = self._idle[lease]
+                del self._idle[lease]
+                lease.slots = slots
+                if before:  # hardly ever
+                    try:
+                        self._vacate(before)
+                    except BaseException:
+                        self._rest(lease)
+                        raise
+                return lease
+        return None
+
+    def release(self, lease: Lease) -> None:
+        lease.rested_since = time.monotonic()
+        slots = self._rest(lease)
+        self._vacate(slots)
+        if self.closed:
+            self.discard_idle()
+
+    def _rest(self, lease: Lease) -> list[ConnectionPermit]:
+        slots = lease.slots or []
+        self._idle[lease] = slots  # one step up to None: see above
+        lease.slots = None
+        return slots
+
+    def discard(self, lease: Lease) -> None:
+        slots, lease.slots = lease.slots or [], None
+        try:
+            lease.close(is_broken=True)
+        finally:
+            self._vacate(slots)
+
+    def _vacate(self, slots: list[ConnectionPermit]) -> None:
+        try:  # noqa: SIM105 - `suppress` takes as long as all of this
+            self._free.put(slots.pop())
+        except IndexError:
+            pass
+
+    def discard_idle(self) -> None:
+        for lease in tuple(self._idle):
+            if lease in self._idle:
+                slots = self._idle[lease]
+                del self._idle[lease]
+                self._vacate(slots)
+                lease.close()
+
+    def close(self, patience: float) -> None:
+        with self._counting:
+            if self.closed:
+                return
+            self.closed = True
+        self._replace_the_lost()
+        deadline = time.monotonic() + patience
+        taken: list[ConnectionPermit] = []
+        with suppress(Empty):
+            while len(taken) < self._size:
+                taken.append(self._free.get(timeout=max(0.0, deadline - time.monotonic())))
+        self.discard_idle()
+        for slot in taken:  # whoever waits shall hear that the store is closed
+            self._free.put(slot)
+
+    def pause(self, deadline: float) -> bool:
+        self._resumed = Flag()
+        with suppress(Empty):
+            while len(self._paused) < self._size:
+                self._paused.append(self._free.get(timeout=max(0.0, deadline - time.monotonic())))
+        self.discard_idle()
+        return len(self._paused) == self._size
+
+    def resume(self) -> None:
+        while self._paused:
+            self._free.put(self._paused.pop())
+        if self._resumed is not None:
+            self._resumed.set()
+            self._resumed = None
+
+
+class BorrowingPool:
+    """The pool of the caller's engine; `one_by_one` where all of it is one connection."""
+
+    def __init__(self, open: Callable[[], Lease], timeout: float, *, one_by_one: bool) -> None:
+        self._open, self._timeout = open, timeout
+        self._turn = threading.Lock() if one_by_one else None
+        self.closed = False
+
+    def acquire(self) -> Lease:
+        if self.closed:
+            raise StoreClosed("the store is closed")
+        if self._turn is not None and not self._turn.acquire(timeout=self._timeout):
+            raise DatabaseBusy(f"the one connection was in use for {self._timeout:g} seconds")
+        try:
+            return self._open()
+        except BaseException:
+            self._end_turn()
+            raise
+
+    def release(self, lease: Lease) -> None:
+        try:
+            lease.close()
+        finally:
+            self._end_turn()
+
+    def discard(self, lease: Lease) -> None:
+        self.release(lease)
+
+    def _end_turn(self) -> None:
+        if self._turn is not None:
+            self._turn.release()
+
+    def discard_idle(self) -> None:
+        """Nothing rests here."""
+
+    def close(self, patience: float) -> None:  # noqa: ARG002
+        self.closed = True
+
+    def pause(self, deadline: float) -> bool:  # noqa: ARG002
+        """The caller's connections are the caller's."""
+        return False
+
+    def resume(self) -> None:
+        """Nothing was paused."""

@@ -1,0 +1,297 @@
+"""Threads of a store: workers that run operations, background threads, and the sweeper.
+
+They are daemons: a forgotten store never keeps the interpreter alive. While one of them is at work, or a
+store is being opened, no process is forked, or for `FORK_PATIENCE` seconds at least: what it holds just then,
+in the database's library for one, nobody would release in the child. `forking` sees to that.
+
+The threads of `Workers` belong to a store and end with it. They are daemons: a forgotten store never keeps the
+interpreter alive.
+
+The thread holds its store by a weak reference only, so a store that is forgotten ends it too. An error
+ends one sweep, or what is left of it; the next comes after the interval.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from queue import Empty, SimpleQueue
+from typing import Any, Final, TypeAlias
+
+from ..errors import StoreClosed
+from ..operations.combine import follow
+from ..operations.maintenance import ListPurgeable
+from ..operations.procedures import purge
+from .group_commit import GroupCommit
+from .jobs import Flag, Job, started
+
+FORK_PATIENCE: Final = 1.0
+"""Seconds."""
+
+
+class Gate:
+    """Where work waits for a fork, and a fork for work."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._changed = Flag()
+        self._working = self._forking = 0
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Return the context of some work."""
+        self._enter()
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._working -= 1
+            self._changed.set()
+
+    def _enter(self) -> None:
+        while True:
+            self._changed.clear()
+            with self._guard:
+                if not self._forking:
+                    self._working += 1
+                    return
+            self._changed.wait(FORK_PATIENCE)
+
+    def close(self) -> None:
+        """Have no work begin; wait for what is being done."""
+        with self._guard:
+            self._forking += 1
+        deadline = time.monotonic() + FORK_PATIENCE
+        while self._working and (left := deadline - time.monotonic()) > 0:
+            self._changed.clear()
+            if self._working:  # still, for it may have ended before `clear`
+                self._changed.wait(min(left, FORK_PATIENCE / 4))
+
+    def open(self) -> None:
+        """Have work begin again."""
+        with self._guard:
+            self._forking = max(
+                0, self._forking - 1
+            )  # a signal may have ended `close` before it counted
+        self._changed.set()
+
+
+_gate = Gate()
+
+
+class Background:
+    """A thread that calls `work` every so many seconds, until that returns False or it is stopped."""
+
+    def __init__(self, name: str, seconds: float, work: Callable[[], bool]) -> None:
+        self._seconds, self._work = seconds, work
+        self._stopped = Flag()
+        self._thread = started(
+            threading.Thread(target=self._run, name=f"collections_store-{name}", daemon=True)
+        )
+
+    def stop(self) -> None:
+        """Have no work begin any more."""
+        self._stopped.set()
+
+    def join(self, patience: float) -> None:
+        """Wait for the end of what is being done, for so many seconds at most."""
+        if self._thread is not threading.current_thread():
+            self._thread.join(patience)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._seconds):
+            with working():
+                if self._stopped.is_set() or not self._work():
+                    return
+
+
+def working() -> AbstractContextManager[None]:
+    """Return the context of what no fork shall interrupt."""
+    return _gate.working()
+
+
+def close_gate() -> None:
+    """Have no work begin; wait for what is being done."""
+    _gate.close()
+
+
+def open_gate() -> None:
+    """Have work begin again."""
+    _gate.open()
+
+
+def _after_fork_in_child() -> None:
+    global _gate  # noqa: PLW0603 - the threads are the parent's, and one may hold the lock
+    _gate = Gate()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+Inbox: TypeAlias = "SimpleQueue[Job | None]"
+
+
+class Workers:
+    """Threads that run jobs: up to `size` for any job, and one for the group commit.
+
+    A thread that has nothing to do waits at an inbox of its own. The one that came to rest last gets
+    the next job: what it needs is still in the processor's cache.
+    """
+
+    def __init__(self, run: Callable[[Job], None], size: int) -> None:
+        self._run, self._size = run, size
+        self._backlog: deque[Job] = deque()
+        self._resting: deque[Inbox] = deque()
+        self._inboxes: list[Inbox] = []
+        self._wakes: SimpleQueue[GroupCommit | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._writer: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._stopped = False
+
+    def submit(self, job: Job) -> None:
+        """Have any thread run the job."""
+        self.hand_over(job)
+        self._refuse_if_stopped(job)
+
+    def hand_over(self, job: Job) -> None:
+        """Have any thread run a job that the group could not; also while the threads end."""
+        self._backlog.append(job)
+        if not self._resting and len(self._threads) < self._size:
+            self._start_reader()
+        self._hand_out()
+
+    def submit_to_group(self, job: Job, groups: GroupCommit) -> None:
+        """Have the job run with the next group."""
+        groups.append(job)
+        if self._writer is None:
+            self._start_writer()
+        self._wakes.put(groups)
+        self._refuse_if_stopped(job)
+
+    def stop(self, patience: float | None = None) -> None:
+        """End the threads, once all that was submitted is done, or `patience` seconds are over."""
+        with self._starting:
+            self._stopped = True
+        self._wakes.put(None)
+        if self._writer is not None and self._writer is not threading.current_thread():
+            self._writer.join(patience)  # first: it may hand jobs over to the others
+        for inbox in self._inboxes:
+            inbox.put(None)
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(patience)
+        if patience is None:
+            self._finish_the_rest()
+
+    def _finish_the_rest(self) -> None:
+        """Run what reached no thread before it ended; there is none left to race with."""
+        for inbox in self._inboxes:
+            with suppress(Empty):
+                while True:
+                    job = inbox.get_nowait()
+                    if job is not None:
+                        self._backlog.append(job)
+        while self._backlog:
+            job = self._backlog.popleft()
+            if job.claim():
+                job.before_finish = None
+                self._run(job)
+
+    def _refuse_if_stopped(self, job: Job) -> None:
+        if self._stopped and job.claim():
+            job.finish(error=StoreClosed("the store is closed"))
+
+    def _start_reader(self) -> None:
+        with self._starting:
+            if len(self._threads) < self._size and not self._stopped:
+                inbox: Inbox = SimpleQueue()
+                self._inboxes.append(inbox)
+                name = f"collections_store-{len(self._threads)}"
+                self._threads.append(_start(lambda: self._read(inbox), name))
+
+    def _start_writer(self) -> None:
+        with self._starting:
+            if self._writer is None and not self._stopped:
+                self._writer = _start(self._write, "collections_store-writer")
+
+    def _hand_out(self) -> None:
+        """Bring jobs and threads together. Whoever adds to either side looks at both afterwards, so
+        that none of them is left waiting for the other.
+        """
+        while self._backlog and self._resting:
+            try:
+                inbox = self._resting.pop()
+            except IndexError:
+                return
+            try:
+                inbox.put(self._backlog.popleft())
+            except IndexError:
+                self._resting.append(inbox)
+
+    def _read(self, inbox: Inbox) -> None:
+        def rest() -> None:
+            self._resting.append(inbox)
+            self._hand_out()
+
+        rest()
+        while (job := inbox.get()) is not None:
+            if job.claim():
+                job.before_finish = rest  # not after: the next job may be here by then
+                self._run(job)
+            else:
+                rest()
+            del job
+
+    def _write(self) -> None:
+        while (groups := self._wakes.get()) is not None:
+            while groups.waits:
+                groups.advance()
+
+
+def _start(target: Callable[[], None], name: str) -> threading.Thread:
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+LOG: Final = logging.getLogger("collections_store")
+Run = Callable[[Any], Any]
+
+
+class Sweeper:
+    """Sweeps every `interval` seconds until it is stopped. `run` returns what runs an operation, or None
+    once the store is no more.
+    """
+
+    def __init__(self, run: Callable[[], Run | None], interval: float) -> None:
+        self._run, self._interval = run, interval
+        self._told = False
+        self.thread = Background("sweeper", interval, self._work)
+
+    def _work(self) -> bool:
+        run = self._run()
+        if run is not None:
+            self._sweep(run)
+        return run is not None
+
+    def _sweep(self, run: Run) -> None:
+        try:
+            for name in run(ListPurgeable()):
+                follow(run, purge(name))
+        except StoreClosed:
+            self.thread.stop()
+        except Exception:
+            if not self._told:  # once, until it works again
+                LOG.exception(
+                    "purging in the background failed; the next try is in %g s", self._interval
+                )
+            self._told = True
+        else:
+            self._told = False

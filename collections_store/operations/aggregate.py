@@ -1,0 +1,165 @@
+"""The verb `aggregate`: what a database can do first, it does; the rest of a pipeline runs here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from .. import codec
+from ..aggregation.expressions.operands import MEMORY_LIMIT
+from ..aggregation.group import slim
+from ..aggregation.pipeline import Leading, Pipeline
+from ..aggregation.rows import Row, StageMemory, placed
+from ..document import Anonymous, Document
+from ..errors import InvalidPipeline, shortened
+from ..query.filter import Filter
+from ..query.values import MISSING, frozen
+from ..sql.select import MAX_VALUE
+from .catalogue import CollectionAbsent
+from .find import Count, Find
+from .read import NATURAL, Inexact, matching, rows_of
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+
+MAX_SORTED: Final = 10_000
+"""More rows are sorted here, where they are weighed."""
+FIRST_SORTED: Final = 100
+"""Rows that are read to learn how large they are."""
+MAX_VALUES: Final = 50_000
+"""More different values are grouped here."""
+
+
+@frozen
+class Aggregate:
+    """Run a pipeline over the objects of a collection, all read in one transaction."""
+
+    collection: str
+    pipeline: Pipeline
+    memory_limit: int = MEMORY_LIMIT
+    WRITES: ClassVar = False
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> list[Any]:
+        """Let the database do what it can of the first stages, and run the rest."""
+        with placed(self.pipeline.asking()):
+            return self._answer(connection)
+
+    def _answer(self, connection: Connection) -> list[Any]:
+        leading = self.pipeline.leading()
+        if leading.count is not None:
+            count = Count(self.collection, leading.filter)(connection)
+            made = [Anonymous({leading.count: count})] if count else []
+            return self._run(connection, leading.rest, made)
+        if leading.sort is not None and leading.limit is not None and _is_small(leading):
+            found = self._sorted(connection, leading, leading.limit)
+            return self._run(connection, leading.rest, found)
+        grouped = self._grouped(connection)
+        return self._streamed(connection) if grouped is None else grouped
+
+    def _sorted(self, connection: Connection, leading: Leading, limit: int) -> list[Document]:
+        """Let the database sort; read what the limit of the memory has room for, as far as is known."""
+        memory, found, some = (
+            StageMemory(leading.place, self.memory_limit),
+            list[Document](),
+            FIRST_SORTED,
+        )
+        while some > 0:
+            window = (
+                leading.sort or NATURAL,
+                leading.skip + len(found),
+                min(some, limit - len(found)),
+            )
+            read = Find(self.collection, leading.filter, *window)(connection)
+            for each in read:
+                memory.hold_value(each.body)
+            found.extend(read)
+            room = (self.memory_limit - memory.held) * len(found) // (memory.held or 1)
+            some = min(limit - len(found), max(room, 1)) if len(read) == window[2] else 0
+        return found
+
+    def _streamed(self, connection: Connection) -> list[Any]:
+        asked, rest = self.pipeline.filtered()
+        return self._run(connection, rest, self._asked(connection, asked))
+
+    def _asked(self, connection: Connection, asked: Filter) -> Iterator[Document]:
+        with placed(self.pipeline.asking()):
+            for _, row in matching(connection, self.collection, asked):
+                yield row
+
+    def _run(self, connection: Connection, rest: Pipeline, rows: Iterable[Row]) -> list[Any]:
+        return self._held(rest.run(rows, _Others(connection), **self._options(connection)))
+
+    def _held(self, bodies: Iterable[Any]) -> list[Any]:
+        """Return the result, which is held as what a stage holds is."""
+        memory, result = StageMemory("", self.memory_limit), []
+        for body in bodies:
+            memory.hold_for_good(body)
+            result.append(body)
+        return result
+
+    def _grouped(self, connection: Connection) -> list[Any] | None:
+        """Let the database tell the different values, and how often each comes; None: it cannot."""
+        asked, rest = self.pipeline.filtered()
+        paths = rest.fields()
+        if paths is None or not all(map(connection.database.can_order, paths)):
+            return None
+        query = connection.collection(self.collection).group(asked, paths)
+        if query.residual:
+            return None
+        try:
+            rows = rows_of(connection, query, asked, {"skip": 0, "limit": MAX_VALUES})
+        except Inexact:
+            return None
+        if len(rows) == MAX_VALUES or any(map(_is_cut, rows)):
+            return None
+        counted = ((slim(paths, map(_decoded, texts)), times) for _, times, *texts in rows if times)
+        return self._held(
+            rest.run_counted(counted, _Others(connection), **self._options(connection))
+        )
+
+    def _options(self, connection: Connection) -> dict[str, Any]:
+        ordered = connection.database.ORDERED_KEYS
+        return {"memory_limit": self.memory_limit, "ordered": ordered}
+
+    @property
+    def collections(self) -> tuple[str, ...]:
+        """Every collection that is read, those of `$lookup` included."""
+        return (self.collection, *self.pipeline.collections())
+
+    def nothing(self) -> list[Any]:
+        return list(self.pipeline.run(()))
+
+
+@frozen
+class _Others:
+    """The other collections of a connection's store, for `$lookup`."""
+
+    connection: Connection
+
+    def find(self, collection: str, filter: Filter) -> Iterator[Document]:
+        try:
+            found = matching(self.connection, collection, filter)
+            yield from (document for _, document in found)
+        except CollectionAbsent:
+            return
+
+
+def _is_small(leading: Leading) -> bool:
+    return leading.limit is not None and leading.skip + leading.limit <= MAX_SORTED
+
+
+def _is_cut(row: Any) -> bool:
+    return any(text is not None and len(text) > MAX_VALUE for text in row[2:])
+
+
+def _decoded(text: str | None) -> Any:
+    return MISSING if text is None else codec.decode(text)
+
+
+def check_memory(limit: Any) -> int:
+    """Return a memory limit if it is a number of bytes; raises `InvalidPipeline`."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise InvalidPipeline("memory_limit", f"{shortened(limit)} is not a number of bytes")
+    return limit

@@ -1,0 +1,101 @@
+"""Several operations in one transaction, and one of them that may fail alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import field
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+
+from ..errors import TransactionConflict
+from ..query.values import frozen
+from ..sql.dialects.protocols import UniqueViolated
+from .by_id import Purge
+from .catalogue import CollectionAbsent
+from .indexes import FindDuplicate
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Any, Any, T]
+"""Yields operations, takes their results (or what they raise), and returns what comes of them."""
+
+
+@frozen
+class Together:
+    """Run steps in one transaction; `begin` gives them anew for each attempt."""
+
+    collection: str
+    begin: Callable[[], Steps[Any]] = field(repr=False)
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> Any:
+        connection.collection(self.collection)  # before anything is read that cannot be read again
+        return follow(lambda operation: attempt(connection, operation), self.begin())
+
+
+@frozen
+class Work:
+    """Call a function with what runs operations, in one transaction. It may be called again, and ends
+    with the first operation that fails. `SNAPSHOT`: all of them see one moment; else each sees what was
+    committed before it.
+    """
+
+    collections: tuple[str, ...]
+    function: Callable[[Callable[[Any], Any]], Any] = field(repr=False)
+    WRITES: bool = True
+    SNAPSHOT: bool = True
+    SINGLE: ClassVar = False
+
+    @property
+    def collection(self) -> str:
+        """The first of the collections."""
+        return self.collections[0]
+
+    def __call__(self, connection: Connection) -> Any:
+        return self.function(partial(_run, connection))
+
+
+def _run(connection: Connection, operation: Any) -> Any:
+    try:
+        return operation(connection)
+    except CollectionAbsent:
+        if hasattr(operation, "nothing"):
+            return operation.nothing()
+        raise
+
+
+def follow(run: Callable[[Any], Any], steps: Steps[T]) -> T:
+    """Run the operations that steps yield, one after the other; returns what they return."""
+    try:
+        operation = next(steps)
+        while True:
+            try:
+                result = run(operation)
+            except BaseException as error:  # noqa: BLE001 - the steps know what it means
+                operation = steps.throw(error)
+            else:
+                operation = steps.send(result)
+    except StopIteration as stop:
+        found: T = stop.value
+        return found
+
+
+def attempt(connection: Connection, operation: Any) -> Any:
+    """Do an operation of several in a transaction; if it fails, the others are as they were."""
+    while True:
+        try:
+            with connection.savepoint():
+                return operation(connection)
+        except connection.database.errors() as error:
+            violated = connection.database.translate(error)
+            if not isinstance(violated, UniqueViolated):
+                raise
+            if Purge(operation.collection)(connection):
+                continue  # what has expired was in the way
+            where = operation.collection, violated.physical
+            told = FindDuplicate(*where, written=operation.written)(connection)
+            raise told or TransactionConflict(str(violated)) from error

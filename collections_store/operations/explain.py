@@ -1,0 +1,118 @@
+"""How a question is answered, by the database's own account."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from ..errors import CollectionNotFound
+from ..options import CollectionOptions
+from ..query.conditions import And
+from ..query.explain import Explanation, Ordered, Plan, advise, asked_of
+from ..query.filter import Filter, conjuncts
+from ..query.sort import Sort
+from ..query.values import frozen
+from ..sql.conditions import Query
+from ..sql.select import Statements
+from .read import NATURAL, NO_LIMIT
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+
+@frozen
+class Explain:
+    """Tell how `Find` would answer."""
+
+    collection: str
+    filter: Filter
+    sort: Sort
+    skip: int = 0
+    limit: int | None = None
+    WRITES: ClassVar = False
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> Explanation:
+        statements = connection.collection(self.collection)
+        query = statements.select(self.filter, self.sort)
+        arrays = bool(query.doubtful) and self._is_wrong(connection, query)
+        by_sql = statements.can_order(self.filter, self.sort) and not query.residual and not arrays
+        if not by_sql:
+            query = statements.select(self.filter, NATURAL, plain=False)
+        return self._explained(connection, statements, query, arrays=arrays, by_sql=by_sql)
+
+    def nothing(self) -> Explanation:
+        raise CollectionNotFound(self.collection)
+
+    def _is_wrong(self, connection: Connection, query: Query) -> bool:
+        rows = connection.rows(query.sql, query.parameters(self.filter, skip=0, limit=0))
+        return bool(rows[0][0])
+
+    def _explained(
+        self,
+        connection: Connection,
+        statements: Statements,
+        query: Query,
+        *,
+        arrays: bool,
+        by_sql: bool,
+    ) -> Explanation:
+        database = connection.database
+        window = {
+            "skip": self.skip,
+            "limit": NO_LIMIT if self.limit is None else self.limit,
+        }
+        parameters = query.parameters(self.filter, **window)
+        rows = connection.rows(database.explain(query.sql), parameters)
+        plan: Plan = database.plan(rows, statements.table)
+        walked = set(plan.walked) - {physical for _, physical in statements.options.ways}
+        ends = by_sql and self.limit is not None and self.filter == Filter() and not plan.sorts
+        scans = (plan.scans or bool(walked)) and not ends
+        advice = None
+        if scans or arrays or (plan.sorts and self.sort.fields):
+            advice = self._advice(connection, statements, arrays=arrays)
+        return Explanation(
+            sql=query.sql,
+            parameters=parameters,
+            in_sql=_without(self.filter, query.residual),
+            in_matcher=query.rest(self.filter) if query.residual else None,
+            indexes=_names(plan, statements.options),
+            scans=scans,
+            order=self._order(plan, by_sql=by_sql),
+            arrays=arrays,
+            plan=plan.lines,
+            advice=advice if plan.scans or (plan.sorts and self.sort.fields) or arrays else None,
+        )
+
+    def _advice(
+        self, connection: Connection, statements: Statements, *, arrays: bool
+    ) -> str | None:
+        """Advise an index of arrays where there are some, and the database has such indexes."""
+        existing = statements.options.indexes
+        keys = next(asked_of(self.filter), None)
+        if keys is not None and connection.database.can_order(keys):
+            some = statements.arrays_at(self.filter, keys)
+            [(found,)] = connection.rows(some.sql, some.parameters(self.filter))
+            arrays = arrays or bool(found)
+        if arrays and not connection.database.INDEXES_ARRAYS:
+            return None
+        return advise(self.filter, self.sort, existing, arrays=arrays)
+
+    def _order(self, plan: Plan, *, by_sql: bool) -> Ordered:
+        if not self.sort.fields:
+            return "natural"
+        if not by_sql:
+            return "python"
+        return "database" if plan.sorts else "index"
+
+
+def _without(filter: Filter, residual: tuple[int, ...]) -> Filter:
+    every = enumerate(conjuncts(filter.condition))
+    return Filter(And(tuple(each for place, each in every if place not in residual)))
+
+
+def _names(plan: Plan, options: CollectionOptions) -> tuple[str, ...]:
+    """Return the names that users know; the indexes of what has arrays are nobody's business."""
+    ways = {physical for _, physical in options.ways}
+    named = {index.physical: index.name for index in options.indexes}
+    known = (named.get(each, each) for each in plan.indexes if each not in ways)
+    return tuple(dict.fromkeys(known))

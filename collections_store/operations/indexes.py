@@ -1,0 +1,279 @@
+"""Indexes: how they come, go, and are told of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+from .. import codec
+from ..document import Document
+from ..errors import DuplicateKey, IndexExists, InvalidIndex
+from ..options import CollectionOptions
+from ..query.conditions import And, Condition, Equals, Field, HasType, Or, Value
+from ..query.filter import Filter
+from ..query.index import MAX_INDEXES, Index, parts_of, ways_of
+from ..query.matcher import matches, plain
+from ..query.path import Path, ways_to
+from ..query.sort import key_of
+from ..query.values import frozen
+from .catalogue import CollectionAbsent, Entry, check_readable, lock_entry, read_entry
+from .find import Find
+from .read import matching
+from .write import Written
+
+if TYPE_CHECKING:
+    from ..sql.catalogue import CatalogueStatements
+    from ..sql.dialects.protocols import Database
+    from .connection import Connection
+
+
+Key: TypeAlias = tuple[Any, ...]
+
+
+@frozen
+class CreateIndex:
+    """Have an index; gives its name."""
+
+    collection: str
+    index: Index
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> str:
+        if self._is_there(_read(connection, self.collection)[1]):
+            return self.index.name  # nobody was waited for
+        self._check(connection.database)
+        table, options = _lock(connection, self.collection, readers=False)
+        if not self._is_there(options):
+            _Indexes(connection, self.collection, table, options).add(self.index)
+        return self.index.name
+
+    def _check(self, database: Database) -> None:
+        keys = [*ways_of(self.index), *(path.keys for path in self.index.paths)]
+        if not all(map(database.can_order, keys)):
+            problem = "SQLite 3.40 cannot address a key that holds a double quote"
+            raise InvalidIndex(self.index.fields[0][0], problem)
+
+    def _is_there(self, options: CollectionOptions) -> bool:
+        for other in options.indexes:
+            if other == self.index:
+                return True
+            if other.name == self.index.name or replace(other, name=self.index.name) == self.index:
+                raise IndexExists(self.index.name, str(other))
+        if len(options.indexes) >= MAX_INDEXES:
+            raise InvalidIndex("", f"a collection has {MAX_INDEXES} at most")
+        return False
+
+
+@frozen
+class DropIndex:
+    """Drop an index; returns whether it was there."""
+
+    collection: str
+    name: str
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> bool:
+        if _read(connection, self.collection)[1].find(self.name) is None:
+            return False
+        table, options = _lock(connection, self.collection, readers=True)
+        index = options.find(self.name)
+        if index is None:
+            return False
+        _Indexes(connection, self.collection, table, options).remove(index)
+        return True
+
+    def nothing(self) -> bool:
+        return False
+
+
+@frozen
+class ListIndexes:
+    """Read what indexes there are, in the order in which they were made."""
+
+    collection: str
+    WRITES: ClassVar = False
+    SINGLE: ClassVar = True
+
+    def __call__(self, connection: Connection) -> list[Index]:
+        return list(_read(connection, self.collection)[1].indexes)
+
+    def nothing(self) -> list[Index]:
+        return []
+
+
+@frozen
+class FindDuplicate:
+    """Tell what a unique index objected to: `written` gives ids, and the texts that were to be written
+    under them; without it, it is the objects that are there. None: it, or what it objected to, is gone.
+    """
+
+    collection: str
+    physical: str
+    index: Index | None = None
+    written: Callable[[Connection], Written] | None = field(default=None, repr=False)
+    WRITES: ClassVar = False
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> DuplicateKey | None:
+        options = _read(connection, self.collection)[1]
+        known = (each for each in options.indexes if each.physical == self.physical)
+        index = self.index or next(known, None)
+        found = None if index is None else next(self._found(connection, index), None)
+        if index is None or found is None:
+            return None
+        document, key = found
+        values = dict(zip([name for name, _ in index.fields], key, strict=True))
+        hidden = tuple(str(path) for path in index.paths if _has_array(document, path.keys[:-1]))
+        return DuplicateKey(self.collection, index.name, values, document.id, hidden)
+
+    def nothing(self) -> None:
+        return None
+
+    def _found(self, connection: Connection, index: Index) -> Iterator[tuple[Document, Key]]:
+        """Yield documents with keys that others have."""
+        seen: set[Any] = set()
+        gone: set[str] = set()
+        for document in self._documents(connection):
+            gone.add(document.id)
+            if not _is_in(index, document):
+                continue
+            key = _key(document, index)
+            alike = self._alike(connection, key)
+            if alike in seen or self._is_there(connection, index, gone, key):
+                yield document, key
+            seen.add(alike)
+
+    def _alike(self, connection: Connection, key: Key) -> Any:
+        """Return what is equal where the index takes keys for the same."""
+        ordered = connection.database.ORDERED_KEYS
+        return tuple(_hashable(value, ordered) for value in key)
+
+    def _documents(self, connection: Connection) -> Iterator[Document]:
+        if self.written is not None:
+            texts = self.written(connection)
+            yield from (Document(id, codec.decode(text)) for id, text in texts)
+            return
+        for _, document in matching(connection, self.collection, Filter()):
+            yield document
+
+    def _is_there(self, connection: Connection, index: Index, gone: set[str], key: Key) -> bool:
+        """Return whether an object has the key that is not `gone`, by being written anew."""
+        if self.written is None:
+            return False
+        where = () if index.where is None else (index.where.condition,)
+        pairs = zip(index.paths, key, strict=True)
+        asked = (_has(path, value) for path, value in pairs)
+        alike = self._alike(connection, key)
+        others = Find(self.collection, Filter(And((*asked, *where))))(connection)
+        return any(
+            other.id not in gone
+            and _is_in(index, other)
+            and self._alike(connection, _key(other, index)) == alike
+            for other in others
+        )
+
+
+class _Indexes:
+    """The indexes of one collection, being changed."""
+
+    def __init__(
+        self, connection: Connection, collection: str, table: str, options: CollectionOptions
+    ) -> None:
+        self._connection, self._collection, self._options = connection, collection, options
+        self._statements = connection.store.indexes(table)
+
+    def add(self, index: Index) -> None:
+        """Create an index, and those of the arrays on the way to its fields."""
+        kept = replace(index, physical=self._next())
+        for statement in self._statements.create(kept):
+            self._connection.changed(statement)
+        there = {way for way, _ in self._options.ways}
+        added = [(way, self._next()) for way in ways_of(kept) if way not in there]
+        for way, physical in added:
+            self._connection.changed(self._statements.create_way(way, physical))
+        self._keep(indexes=(*self._options.indexes, kept), ways=(*self._options.ways, *added))
+
+    def remove(self, index: Index) -> None:
+        """Drop an index, and those of the arrays that no other index needs."""
+        remaining = tuple(each for each in self._options.indexes if each.name != index.name)
+        needed = {way for each in remaining for way in ways_of(each)}
+        for statement in self._statements.drop(index):
+            self._connection.changed(statement)
+        for way, physical in self._options.ways:
+            if way not in needed:
+                self._connection.changed(self._statements.drop_way(physical))
+        ways = tuple(each for each in self._options.ways if each[0] in needed)
+        self._keep(indexes=remaining, ways=ways)
+
+    def _next(self) -> str:
+        number = self._options.counter
+        self._options = replace(self._options, counter=number + 1)
+        return self._statements.physical(number)
+
+    def _keep(self, **changed: Any) -> None:
+        store: CatalogueStatements = self._connection.store
+        text = replace(self._options, **changed).to_text()
+        self._connection.changed(store.keep_options, {"name": self._collection, "options": text})
+        self._connection.catalogue.forget(self._collection)
+
+
+def _read(connection: Connection, collection: str) -> Entry:
+    return _found(collection, read_entry(connection, collection))
+
+
+def _lock(connection: Connection, collection: str, *, readers: bool) -> Entry:
+    entry = _found(collection, lock_entry(connection, collection, readers=readers))
+    check_readable(connection, collection, entry[1])
+    return entry
+
+
+def _found(collection: str, entry: Entry | None) -> Entry:
+    if entry is None:
+        raise CollectionAbsent(collection)
+    return entry
+
+
+def _is_in(index: Index, document: Document) -> bool:
+    """Return whether a unique index counts a document: it does not look into arrays for `where`."""
+    if index.where is None:
+        return True
+    fields = parts_of(index.where)
+    return matches(index.where, document) and not any(
+        _has_array(document, each.path.keys) for each in fields
+    )
+
+
+def _has_array(document: Document, keys: tuple[str, ...]) -> bool:
+    """Return whether there is an array at a field, or on the way to it."""
+    return bool(keys) and any(isinstance(plain(document.body, way), list) for way in ways_to(keys))
+
+
+def _has(path: Path, value: Any) -> Condition:
+    """Return the condition of all documents that a unique index may have under a value."""
+    equal = Field(path, Equals(Value.of(value)))
+    if value is not None:
+        return equal
+    arrays = (Field(Path(*way), HasType(("array",))) for way in ways_to(path.keys)[:-1])
+    return Or((equal, *arrays))
+
+
+def _key(document: Document, index: Index) -> Key:
+    """Return what a unique index goes by: null where a field is missing, or within an array."""
+    return tuple(plain(document.body, path.keys) for path in index.paths)
+
+
+def _hashable(value: Any, ordered: bool) -> Any:
+    rank, inner = key_of(value)
+    return rank, codec.spell(_sorted(inner, ordered)) if isinstance(inner, dict | list) else inner
+
+
+def _sorted(value: Any, ordered: bool) -> Any:
+    """Return the value with its keys sorted, unless their order counts."""
+    if isinstance(value, list):
+        return [_sorted(each, ordered) for each in value]
+    if ordered or not isinstance(value, dict):
+        return value
+    return {key: _sorted(value[key], ordered) for key in sorted(value)}

@@ -1,0 +1,184 @@
+"""Purging what has expired, the schema's version, and tables of other programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import sqlalchemy as sa
+
+from ..errors import DatabaseError, SchemaError
+from ..options import CollectionOptions
+from ..query.values import frozen
+from ..sql.schema import REVISION, now
+from .catalogue import jsonb_problem
+from .write import beyond, prune
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+    from .connection import Connection
+
+
+@frozen
+class Prune:
+    """Delete the recorded changes that are too many or too old; returns whether there were any."""
+
+    collection: str
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
+    SNAPSHOT: ClassVar = False
+
+    def __call__(self, connection: Connection) -> bool:
+        feed = connection.collection(self.collection).feed
+        return feed is not None and prune(connection, feed)
+
+    def nothing(self) -> bool:
+        return False
+
+
+@frozen
+class HasPrunable:
+    """Return whether there are recorded changes to delete, without writing."""
+
+    collection: str
+    WRITES: ClassVar = False
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> bool:
+        feed = connection.collection(self.collection).feed
+        return feed is not None and beyond(connection, feed) > 0
+
+    def nothing(self) -> bool:
+        return False
+
+
+@frozen
+class ListPurgeable:
+    """Name the collections in which something has expired, or changes are to be deleted; of those that the
+    database cannot read, none.
+    """
+
+    WRITES: ClassVar = False
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> list[str]:
+        listing = connection.rows(connection.store.listing)
+        return [name for name, table, _, text in listing if _is_purgeable(connection, table, text)]
+
+
+def _is_purgeable(connection: Connection, table: str, text: str) -> bool:
+    options = CollectionOptions.from_text(text)
+    if options.jsonb and jsonb_problem(connection):
+        return False
+    statements = connection.store.documents(table, options)
+    [(some,)] = connection.rows(statements.by_id.has_expired, {"now": now()})
+    return bool(some) or (statements.feed is not None and beyond(connection, statements.feed) > 0)
+
+
+@frozen
+class ReadRevision:
+    """Tell the revision of the store's tables; None: there are none.
+
+    Raises `SchemaError` where someone left half of them. The catalogue is looked for first: both
+    tables come with one commit, so whoever sees it sees the revision too.
+    """
+
+    WRITES: ClassVar = False
+    SINGLE: ClassVar = True
+
+    def __call__(self, connection: Connection) -> str | None:
+        _check_encoding(connection)
+        store = connection.store
+        has_catalogue = _has(connection, store.catalogue)
+        if _has(connection, store.revisions):
+            rows = connection.rows(store.revision)
+            if rows and not has_catalogue and not _has(connection, store.catalogue):
+                _refuse(connection, store.catalogue, "is missing", "which collections there are")
+            return str(rows[0][0]) if rows else _refuse(connection, store.revisions, "is empty")
+        return _refuse(connection, store.revisions, "is missing") if has_catalogue else None
+
+
+@frozen
+class CreateStore:
+    """Create the store's own tables in a database that has none."""
+
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = False
+
+    def __call__(self, connection: Connection) -> None:
+        for statement in connection.store.create_all():
+            connection.changed(statement)
+        connection.changed(connection.store.stamp, {"revision": REVISION})
+
+
+def create_or_find(connection: Connection) -> str | None:
+    """Create the store's own tables, unless another process is faster: then give the revision that
+    it left, else None.
+    """
+    try:
+        with connection.transaction(write=True):
+            CreateStore()(connection)
+    except connection.database.errors():
+        found = ReadRevision()(connection)
+        if found is None:
+            raise
+        return found
+    return None
+
+
+def _has(connection: Connection, table: sa.Table) -> bool:
+    reference = {"reference": connection.database.reference(table)}
+    return bool(connection.rows(connection.store.has_table, reference))
+
+
+def _check_encoding(connection: Connection) -> None:
+    probe = connection.database.encoding_probe()
+    if probe is None:
+        return
+    [(encoding,)] = connection.rows(probe)
+    if encoding != "UTF8":
+        raise DatabaseError(
+            f"the database's encoding must be UTF8, got {encoding}: use another database, made by "
+            "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+        )
+
+
+def _refuse(
+    connection: Connection, table: sa.Table, problem: str, unknown: str = "which schema they are at"
+) -> str:
+    store, reference = connection.store, connection.database.reference
+    revisions, catalogue = reference(store.revisions), reference(store.catalogue)
+    prefix = store.names.prefix
+    raise SchemaError(
+        f"the tables of collections_store are incomplete: {reference(table)} {problem}, so nothing "
+        f"tells {unknown}; restore them from a backup or, to begin anew without their "
+        f"objects, drop {revisions}, {catalogue} and the collections' tables "
+        f"({prefix}<number>_<name>)",
+        found="nothing",
+        expected=REVISION,
+    )
+
+
+@frozen
+class HoldStill:
+    """From here on, what a connection reads is as it was at one moment; `begin` is the database's word for that."""
+
+    begin: str
+
+    def __call__(self, connection: sa.Connection) -> None:
+        """Begin."""
+        connection.exec_driver_sql(self.begin)
+
+
+@frozen
+class ReadForeign:
+    """All rows of these columns, in the order in which they lie there."""
+
+    table: str
+    columns: tuple[str, ...]
+
+    def __call__(self, connection: sa.Connection) -> list[tuple[Any, ...]]:
+        """Return the rows."""
+        columns: list[sa.ColumnClause[Any]] = [sa.column(name) for name in self.columns]
+        asked = sa.select(*columns).select_from(sa.table(self.table))
+        return [tuple(row) for row in connection.execute(asked)]

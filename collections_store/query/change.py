@@ -1,0 +1,169 @@
+"""Recorded changes: what one tells, which are wanted, and the tokens that tell where to go on.
+
+A token is an opaque text. Format 1: base64 (URL-safe) of the byte 1, the 4 bytes of the feed's key, 4
+bytes of SHA-256 over the collection's name, the place in the feed as 8 bytes, and 4 bytes of SHA-256
+over all these. It is no secret and needs no seal: it leads to nothing that its holder may not ask for.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from ..aggregation.expressions.nodes import Meta
+from ..codec import Codec
+from ..document import Document
+from ..errors import InvalidFilter, InvalidOption, InvalidToken, shortened
+from .conditions import Expression, Field, FitsSchema, Metadata
+from .filter import Filter
+from .matcher import matches
+
+ChangeKind: TypeAlias = Literal["insert", "update", "remove", "expire"]
+KINDS: Final[frozenset[ChangeKind]] = frozenset(get_args(ChangeKind))
+ENDS: Final[frozenset[ChangeKind]] = frozenset({"remove", "expire"})
+"""The kinds after which there is no object."""
+MAX_PLACE: Final = 2**63 - 1
+_FORMAT: Final = b"\x01"
+_SIZE: Final = 21
+_KNOWN: Final = frozenset({"id", "version"})
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that happened to an object.
+
+    `kind` is "insert", "update", "remove" or "expire". `version` is the one that was written or, of an
+    object that is gone, its last. `time` is when its writer wrote it, in UTC and by the writer's clock.
+    `body` is the object's body after the change and `before` the one before it; null is a body, so
+    `has_body` and `has_before` tell whether they were recorded. `watch(after=token)` gives what came
+    after this change.
+    """
+
+    kind: ChangeKind
+    id: str
+    version: int
+    time: datetime
+    body: Any = None
+    before: Any = None
+    has_body: bool = field(default=False, repr=False)
+    has_before: bool = field(default=False, repr=False)
+    token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which changes are wanted: of these kinds, to objects that match."""
+
+    filter: Filter = Filter()  # noqa: RUF009 - it is frozen
+    kinds: frozenset[ChangeKind] = KINDS
+
+    @classmethod
+    def parse(cls, filter: Any, kinds: Any, rules: Codec) -> Wanted:
+        """Read what a caller asks for; raises `InvalidFilter` and `InvalidOption`."""
+        asked = Filter.parse(filter, rules=rules)
+        for name in _metadata(asked) - _KNOWN:
+            problem = "of an object, changes record $id and $version only; each has its own `time`"
+            raise InvalidFilter(f"${name}", problem)
+        return cls(asked, KINDS if kinds is None else _kinds(kinds))
+
+    def check(self, bodies: str) -> None:
+        """Raise `InvalidFilter` if what is recorded cannot tell; `bodies` as a `Feed` has it."""
+        if not self._asks_bodies or bodies == "both":
+            return
+        if bodies == "none":
+            raise InvalidFilter(
+                "", 'changes are recorded without bodies: open the collection with changes="both"'
+            )
+        if self.kinds & ENDS:
+            raise InvalidFilter(
+                "",
+                "the bodies of what was removed are not recorded: open the collection with "
+                'changes="both", or ask for kinds=["insert", "update"]',
+            )
+
+    def is_open(self, change: Change) -> bool:
+        """Was the change recorded without what tells whether it is wanted?"""
+        told = change.has_before if change.kind in ENDS else change.has_body
+        return self._asks_bodies and change.kind in self.kinds and not told
+
+    def wants(self, change: Change, *, ordered: bool) -> bool:
+        """Is it wanted? The filter is asked of the object after the change, or before its end."""
+        if change.kind not in self.kinds:
+            return False
+        body = change.before if change.kind in ENDS else change.body
+        return matches(self.filter, Document(change.id, body, change.version), ordered=ordered)
+
+    @property
+    def _asks_bodies(self) -> bool:
+        asking = (Field, FitsSchema, Expression)
+        return any(isinstance(part, asking) for part in _parts(self.filter.condition))
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePosition:
+    """A place in a feed: behind the change of that number; 0 is before all."""
+
+    key: str
+    number: int
+
+    def to_token(self, collection: str) -> str:
+        """Return it as a text."""
+        key, number = bytes.fromhex(self.key), self.number.to_bytes(8, "big")
+        said = _FORMAT + key + _digest(collection.encode()) + number
+        return urlsafe_b64encode(said + _digest(said)).decode()
+
+
+def read_token(token: object, collection: str) -> tuple[ChangePosition, bool]:
+    """Return the place of a token, and whether a collection of that name gave it; raises `InvalidToken`."""
+    if not isinstance(token, str):
+        raise InvalidToken(f'{shortened(token)} is no token: give a change\'s `token`, or "oldest"')
+    said = _bytes(token)
+    if len(said) != _SIZE or said[:1] != _FORMAT or said[-4:] != _digest(said[:-4]):
+        raise InvalidToken(f"{shortened(token)} is damaged, or no token of this version")
+    place = ChangePosition(said[1:5].hex(), int.from_bytes(said[9:17], "big"))
+    return place, said[5:9] == _digest(collection.encode())
+
+
+def _bytes(token: str) -> bytes:
+    try:
+        said = urlsafe_b64decode(token.encode("ascii"))
+    except (ValueError, binascii.Error):
+        return b""
+    return said if urlsafe_b64encode(said).decode() == token else b""
+
+
+def _digest(said: bytes) -> bytes:
+    return hashlib.sha256(said).digest()[:4]
+
+
+def _kinds(kinds: Any) -> frozenset[ChangeKind]:
+    try:
+        found = frozenset([kinds] if isinstance(kinds, str) else kinds)
+    except TypeError:
+        raise InvalidOption("kinds", f"{shortened(kinds)} is no list of kinds") from None
+    if not found or found - KINDS:
+        known = ", ".join(map(repr, get_args(ChangeKind)))
+        raise InvalidOption("kinds", f"{shortened(kinds)} is no list of some of {known}")
+    return found
+
+
+def _metadata(filter: Filter) -> set[str]:
+    """Return what is asked of that the store knows of an object."""
+    parts = _parts(filter.condition)
+    return {part.field for part in parts if isinstance(part, Metadata | Meta)}
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield a condition, or a formula, and all of what it is made."""
+    yield value
+    if isinstance(value, tuple | list):
+        for each in value:
+            yield from _parts(each)
+    elif is_dataclass(value):
+        for each in fields(value):
+            yield from _parts(getattr(value, each.name))

@@ -1,0 +1,321 @@
+"""What an index is, and how one is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from .. import codec
+from ..errors import CollectionsStoreError, InvalidIndex, InvalidSort, shortened
+from .conditions import (
+    TIMES,
+    And,
+    Compare,
+    Condition,
+    Equals,
+    Exists,
+    Field,
+    HasElement,
+    HasObject,
+    HasType,
+    Matches,
+    OneOf,
+    Or,
+    flat,
+)
+from .filter import Filter
+from .path import MAX_KEYS, Path, is_index, ways_to
+from .sort import Sort
+
+MAX_FIELDS: Final = 5
+"""A row of PostgreSQL's indexes ends at 2,704 bytes."""
+MAX_OPENED: Final = 3
+"""Keys of an index of arrays; the statement that keeps it doubles with each."""
+MAX_NAME: Final = 200
+SCALARS: Final = frozenset({"null", "boolean", "number", "string"})
+TYPES: Final = frozenset({"string", "object", "array", "bool", "null", "number"})
+"""The types that both databases tell apart."""
+MAX_PLACES: Final = 40
+"""Keys of all fields of an index and of its `where`: each may bring a small index of its own."""
+MAX_LISTED: Final = 100
+"""Values of an `$in` in the `where` of an index."""
+MAX_INDEXES: Final = 64
+"""MongoDB's limit."""
+_RULES: Final = codec.Codec()
+_KEYS: Final = ("name", "fields", "unique", "where", "arrays", "physical")
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """An index of a collection: by which fields, and of which objects.
+
+    >>> with Store("sqlite://") as store:
+    ...     name = store["cities"].create_index([("country", 1), ("population", -1)])
+    ...     print(*store["cities"].indexes())
+    country_1_population_-1: {'country': 1, 'population': -1}
+    """
+
+    name: str
+    sort: Sort
+    unique: bool = False
+    where: Filter | None = None
+    arrays: bool = False
+    physical: str = field(default="", compare=False, repr=False)
+    unknown: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What a newer version keeps besides."""
+
+    def __post_init__(self) -> None:
+        whole: Any = self.name, self.sort, self.unique, self.arrays, self.physical, self.where
+        kinds = (str, Sort, bool, bool, str, Filter | None)
+        if not all(map(isinstance, whole, kinds)):
+            raise InvalidIndex("", "Index.parse reads what an index shall be")
+
+    @classmethod
+    def parse(
+        cls,
+        keys: Any,
+        *,
+        unique: bool = False,
+        where: Any = None,
+        arrays: bool = False,
+        name: Any = None,
+    ) -> Self:
+        """Read what a caller asks for; raises `InvalidIndex`, or `InvalidFilter` for `where`."""
+        try:
+            sort = Sort.parse(keys)
+        except InvalidSort as error:
+            raise InvalidIndex(error.field, error.problem) from None
+        for option, value in (("unique", unique), ("arrays", arrays)):
+            if not isinstance(value, bool):
+                raise InvalidIndex(option, "is True or False")
+        _check_fields(sort, arrays=arrays, unique=unique)
+        if unique and arrays:
+            raise InvalidIndex("unique", "elements of arrays cannot be unique")
+        if arrays and where is not None:
+            raise InvalidIndex("where", "an index of arrays holds all objects")
+        partial = None if where is None else _partial(Filter.parse(where))
+        made = cls(_name(name, sort, arrays=arrays), sort, unique, partial, arrays)
+        _check_places(made)
+        return made
+
+    @property
+    def fields(self) -> tuple[tuple[str, int], ...]:
+        """Field and direction, 1 or -1, the first field first."""
+        return tuple((each.name, -1 if each.descending else 1) for each in self.sort.fields)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Where in a body the fields are, those that are in it."""
+        return tuple(each.target for each in self.sort.fields if isinstance(each.target, Path))
+
+    def __str__(self) -> str:
+        more = [word for word in ("unique", "arrays") if getattr(self, word)]
+        if self.where is not None:
+            more.append(f"where {self.where}")
+        return f"{self.name}: {', '.join([str(dict(self.fields)), *more])}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the catalogue keeps."""
+        return {
+            "name": self.name,
+            "fields": [
+                [each.name if isinstance(each.target, str) else list(each.target.keys), direction]
+                for each, (_, direction) in zip(self.sort.fields, self.fields, strict=True)
+            ],
+            "unique": self.unique,
+            "where": None if self.where is None else self.where.to_json(),
+            "arrays": self.arrays,
+            "physical": self.physical,
+            **self.unknown,
+        }
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> Self:
+        """Read what the catalogue keeps."""
+        pairs = [
+            (keys if isinstance(keys, str) else Path(*keys), direction)
+            for keys, direction in kept["fields"]
+        ]
+        sort = Sort.parse(pairs)
+        where = None if kept["where"] is None else Filter.parse(kept["where"])
+        parts = kept["name"], sort, kept["unique"], where, kept["arrays"], kept["physical"]
+        return cls(*parts, others(kept, _KEYS))
+
+
+def others(kept: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    """Return what is kept under other keys than are known."""
+    return {key: value for key, value in kept.items() if key not in known}
+
+
+def ways_of(index: Index) -> tuple[tuple[str, ...], ...]:
+    """Return the places on the way to the fields of an index, the fields' own included."""
+    if index.arrays:
+        return ()
+    paths = [*index.paths, *(field.path for field in parts_of(index.where))]
+    return tuple(dict.fromkeys(way for path in paths for way in ways_to(path.keys)))
+
+
+def parts_of(where: Filter | None) -> tuple[Field, ...]:
+    """Return the conditions of a partial index, all of which must hold; none of one that is not partial."""
+    if where is None:
+        return ()
+    return tuple(each for each in every_conjunct(where.condition) if isinstance(each, Field))
+
+
+def every_conjunct(condition: Condition) -> Iterator[Condition]:
+    """Yield the conditions that must all hold, of those within others too."""
+    if isinstance(condition, And):
+        for each in condition.conditions:
+            yield from every_conjunct(each)
+    else:
+        yield condition
+
+
+def is_plain(condition: Condition, indexed: Collection[tuple[str, ...]]) -> bool:
+    """Return whether a condition is about scalars in fields that an index goes over."""
+    match condition:
+        case Field(path, Equals(value) | Compare(_, value)):
+            return path.keys in indexed and value.kind in SCALARS
+        case Field(path, OneOf(lists)):
+            return path.keys in indexed and bool(lists)
+        case Field(path, Matches(pattern)):
+            return path.keys in indexed and pattern.kind == "prefix regex"
+        case And(conditions) | Or(conditions):
+            return bool(conditions) and all(is_plain(each, indexed) for each in conditions)
+    return False
+
+
+def is_in_arrays(field: Field, indexed: Collection[tuple[str, ...]]) -> bool:
+    """Return whether a condition asks for scalars that an index of arrays holds: not for null."""
+    match field.test:
+        case Equals(value) | Compare(_, value):
+            return field.path.keys in indexed and value.kind in SCALARS - {"null"}
+        case OneOf(lists):
+            some = bool(lists) and all(each.kind != "null" for each in lists)
+            return field.path.keys in indexed and some
+        case Matches(pattern):
+            return field.path.keys in indexed and pattern.kind == "prefix regex"
+    return False
+
+
+def can_open(keys: tuple[str, ...]) -> bool:
+    """Return whether an index of arrays can go over a field."""
+    return len(keys) <= MAX_OPENED and not any(map(is_index, keys))
+
+
+def implied_by(condition: Condition) -> Iterator[Field]:
+    """Yield what must hold for values in arrays where an `$elemMatch` does."""
+    match condition:
+        case Field(path, HasElement(tests)):
+            yield from (Field(path, test) for test in tests)
+        case Field(path, HasObject(inner)):
+            for each in every_conjunct(inner):
+                if isinstance(each, Field) and len(path.keys) + len(each.path.keys) <= MAX_KEYS:
+                    yield Field(Path(*path.keys, *each.path.keys), each.test)
+
+
+def keys_of(condition: Condition) -> Iterator[tuple[str, ...]]:
+    """Yield the keys of the fields of a condition that `is_plain`."""
+    match condition:
+        case Field(path):
+            yield path.keys
+        case And(conditions) | Or(conditions):
+            for each in conditions:
+                yield from keys_of(each)
+
+
+def _check_fields(sort: Sort, *, arrays: bool, unique: bool) -> None:
+    if not sort.fields:
+        raise InvalidIndex("", "name a field at least")
+    most = 1 if arrays else MAX_FIELDS
+    if len(sort.fields) > most:
+        raise InvalidIndex(sort.fields[most].name, f"there can be {most} at most")
+    for each in sort.fields:
+        if isinstance(each.target, str):
+            _check_metadatum(each.name, each.target, plain=not arrays and not unique)
+            continue
+        if not each.target.keys:
+            raise InvalidIndex(each.name, "name a field within the body")
+        if arrays and not can_open(each.target.keys):
+            raise InvalidIndex(each.name, f"takes up to {MAX_OPENED} keys, and no numbers")
+
+
+def _check_metadatum(name: str, target: str, *, plain: bool) -> None:
+    if target not in TIMES:
+        raise InvalidIndex(
+            name, "must be a field of the body or a time: $created_at, $updated_at, $expires_at"
+        )
+    if not plain:
+        raise InvalidIndex(name, "times cannot be in a unique index, or in one of arrays")
+
+
+def _name(name: Any, sort: Sort, *, arrays: bool) -> str:
+    if name is None and arrays:
+        return f"{sort.fields[0].name}_arrays"[:MAX_NAME]
+    pairs = ((each.name, -1 if each.descending else 1) for each in sort.fields)
+    made = "_".join(f"{field}_{direction}" for field, direction in pairs)[:MAX_NAME]
+    if name is None or (isinstance(name, str) and name == made):
+        return made
+    if check_name(name).startswith("$"):
+        raise InvalidIndex("name", "begins with $, which only the store's own indexes do")
+    return str(name)
+
+
+def check_name(name: Any) -> str:
+    """Return `name` if a caller can give it to an index; raises `InvalidIndex`."""
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
+        raise InvalidIndex(
+            "name",
+            f"must be a printable string of up to {MAX_NAME} characters, got {shortened(name)}",
+        )
+    return name
+
+
+def read_name(name: Any) -> str:
+    """Return the name of an index to look for; raises `InvalidIndex`. Names made of fields hold any characters."""
+    if not isinstance(name, str):
+        raise InvalidIndex("name", f"must be a string, got {shortened(name)}")
+    return name
+
+
+def _check_places(index: Index) -> None:
+    places = len(ways_of(index))
+    if places > MAX_PLACES:
+        problem = f"{places} keys, each of which an array may be at, are more than {MAX_PLACES}"
+        raise InvalidIndex(index.fields[0][0], problem)
+
+
+def _partial(where: Filter) -> Filter | None:
+    if where == Filter():
+        return None
+    for each in every_conjunct(where.condition):
+        if not isinstance(each, Field) or not each.path.keys or not _can_limit(each):
+            raise InvalidIndex(
+                "where",
+                "takes fields of the body that equal or are compared with scalars, $in, $exists: true "
+                f"and $type ({', '.join(sorted(TYPES))}), joined by and; not {Filter(each)}",
+            )
+    if not _is_kept(where):
+        raise InvalidIndex("where", "keys that hold a dot or begin with $ cannot be kept")
+    return where
+
+
+def _can_limit(field: Field) -> bool:
+    match field.test:
+        case Exists():
+            return True
+        case HasType(types):
+            return set(types) <= TYPES
+    if isinstance(field.test, OneOf):
+        count = sum(len(flat(given)) for given in field.test.lists)
+        if count > MAX_LISTED:
+            raise InvalidIndex("where", f"{count} values are more than {MAX_LISTED}")
+    return not isinstance(field.test, Matches) and is_plain(field, {field.path.keys})
+
+
+def _is_kept(where: Filter) -> bool:
+    try:
+        return Filter.parse(codec.decode(_RULES.encode(where.to_json()))) == where
+    except CollectionsStoreError:
+        return False

@@ -1,0 +1,258 @@
+"""Schemas that a body may fit: `$jsonSchema` in MongoDB's dialect, which is draft 4 with `bsonType`.
+
+The package `jsonschema` does most of it; it is imported when the first schema is read. This room reads
+what MongoDB reads and refuses what it refuses, and gives the keywords that compare values the
+meaning they have everywhere in this library: 1 equals 1.0, neither equals true. Nothing is ever
+fetched: there is no `$ref`, and the registry of schemas is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field
+from fractions import Fraction
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+from ..errors import InvalidFilter, MissingExtra, shortened
+from .patterns.parser import InvalidPattern
+from .patterns.pattern import compiled
+from .values import FOREIGN_TYPES, TYPES, frozen, is_number
+
+Place: TypeAlias = tuple[str | int, ...]
+Keyword: TypeAlias = Callable[[Any, Any, Any, Mapping[str, Any]], bool]
+"""Whether a value passes: given the validator, what stands behind the keyword, the value, and the
+schema around it."""
+
+MAX_STEPS: Final = 100
+"""Keywords and names on the way to a schema within: each takes frames of Python's stack, and from
+300 on it may not be enough.
+"""
+_ONE: Final = frozenset({"not", "additionalItems", "additionalProperties", "items"})
+_LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "items"})
+_BY_NAME: Final = frozenset({"properties", "patternProperties", "dependencies"})
+_KEYWORDS: Final = frozenset({
+    "bsonType", "description", "enum", "exclusiveMaximum", "exclusiveMinimum", "maxItems", "maxLength",
+    "maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum", "multipleOf",
+    "pattern", "required", "title", "type", "uniqueItems",
+})  # fmt: skip
+_KNOWN: Final = _ONE | _LISTS | _BY_NAME | _KEYWORDS
+_LEFT_OUT: Final = frozenset({"$ref", "$schema", "default", "definitions", "format", "id"})
+_JSON_TYPES: Final = frozenset({"object", "array", "string", "number", "boolean", "null"})
+_BSON_TYPES: Final = frozenset({*TYPES, *FOREIGN_TYPES})
+
+
+@frozen(eq=True)
+class Schema:
+    """A schema, ready to be asked; `read` makes one."""
+
+    _validator: Any = field(repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return read, (self._validator.schema,)
+
+    def fits(self, value: Any) -> bool:
+        """Return whether a JSON value fits."""
+        return bool(self._validator.is_valid(value))
+
+
+def read(schema: Any, place: str = "$jsonSchema") -> Schema:
+    """Read a schema of JSON values; raises `InvalidFilter` naming the place, and `MissingExtra`."""
+    kind, kind_of_schemas = _dialect()
+    for path, inner in _schemas(schema, ()):
+        if len(path) > MAX_STEPS:
+            raise InvalidFilter(place, f"nested deeper than {MAX_STEPS} keywords and names")
+        _check(inner, _dotted(place, path))
+    problem = _problem(kind_of_schemas, schema)
+    if problem is not None:
+        raise InvalidFilter(_dotted(place, problem[0]), problem[1])
+    return Schema(_on(kind, schema))
+
+
+def _schemas(schema: Any, path: Place) -> Iterator[tuple[Place, Mapping[str, Any]]]:
+    """Yield a schema and those within it."""
+    if not isinstance(
+        schema, Mapping
+    ):  # `_problem` says so, or it is a boolean that may stand there
+        return
+    yield path, schema
+    for keyword, value in schema.items():
+        for below, inner in _within(keyword, value):
+            yield from _schemas(inner, (*path, keyword, *below))
+
+
+def _within(keyword: str, value: Any) -> Iterator[tuple[Place, Any]]:
+    if keyword in _BY_NAME and isinstance(value, Mapping):
+        yield from (((name,), inner) for name, inner in value.items())
+    elif keyword in _LISTS and isinstance(value, list):
+        yield from (((number,), inner) for number, inner in enumerate(value))
+    elif keyword in _ONE:
+        yield (), value
+
+
+def _check(schema: Mapping[str, Any], place: str) -> None:
+    """Check what the schema of schemas does not know."""
+    for keyword in schema:
+        if keyword in _LEFT_OUT:
+            raise InvalidFilter(f"{place}.{keyword}", "this keyword is not supported")
+        if keyword not in _KNOWN:
+            raise InvalidFilter(f"{place}.{keyword}", "no such keyword")
+    if "type" in schema and "bsonType" in schema:
+        raise InvalidFilter(place, "either type or bsonType, not both")
+    _check_types(schema.get("type", []), _JSON_TYPES, f"{place}.type")
+    _check_types(schema.get("bsonType", []), _BSON_TYPES, f"{place}.bsonType")
+    if schema.get("bsonType") == []:
+        raise InvalidFilter(f"{place}.bsonType", "needs a type at least")
+    patterns = schema.get("patternProperties")
+    for pattern in patterns if isinstance(patterns, Mapping) else ():
+        _check_pattern(pattern, f"{place}.patternProperties")
+    _check_pattern(schema.get("pattern", ""), f"{place}.pattern")
+
+
+def _check_types(types: Any, known: frozenset[str], place: str) -> None:
+    for each in types if isinstance(types, list) else [types]:
+        if each == "integer":
+            raise InvalidFilter(place, 'there is no "integer"; bsonType knows "int" and "long"')
+        if not isinstance(each, str) or each not in known:
+            raise InvalidFilter(place, f"{shortened(each)} is none of its types")
+
+
+def _check_pattern(pattern: Any, place: str) -> None:
+    try:
+        compiled(pattern) if isinstance(pattern, str) else None
+    except InvalidPattern as error:
+        raise InvalidFilter(place, error.problem) from None
+
+
+def _problem(kind: Any, schema: Any) -> tuple[Place, str] | None:
+    """Return where and why a schema is none, by the schema of schemas; named by its `$schema` it
+    would be read without `_is_whole`.
+    """
+    from jsonschema.exceptions import best_match
+
+    rules = {key: rule for key, rule in kind.META_SCHEMA.items() if key != "$schema"}
+    error = best_match(_on(kind, rules).iter_errors(schema))
+    if error is None:
+        return None
+    text = str(error.message)
+    return tuple(error.absolute_path), text if len(text) <= 200 else f"{text[:150]}…"
+
+
+def _on(kind: Any, schema: Any) -> Any:
+    """Return the validator of a schema; its registry is empty, so that nothing is fetched."""
+    from referencing import Registry
+
+    return kind(schema, registry=Registry())
+
+
+@cache
+def _dialect() -> tuple[Any, Any]:
+    """Return the class of validators, and the one of those that read schemas."""
+    try:
+        from jsonschema import Draft4Validator, validators
+    except ImportError as error:
+        raise MissingExtra("jsonschema", "schema") from error
+    whole = Draft4Validator.TYPE_CHECKER.redefine("integer", _is_whole)
+    keywords = {name: _as_keyword(name, test) for name, test in _OURS.items()}
+    of_schemas = {"uniqueItems": keywords["uniqueItems"]}
+    return (
+        validators.extend(Draft4Validator, keywords),
+        validators.extend(Draft4Validator, of_schemas, type_checker=whole),
+    )
+
+
+def _as_keyword(name: str, test: Keyword) -> Callable[..., Iterator[Exception]]:
+    def keyword(validator: Any, wanted: Any, value: Any, schema: Any) -> Iterator[Exception]:
+        from jsonschema import ValidationError
+
+        if not test(validator, wanted, value, schema):
+            yield ValidationError(f"{shortened(value)} does not pass {name}")
+
+    return keyword
+
+
+def _is_whole(checker: Any, value: Any) -> bool:  # noqa: ARG001
+    """A number behind `minLength` and its like may be 2.0."""
+    return is_number(value) and value == value // 1
+
+
+# -- keywords ----------------------------------------------------------------------------------
+
+
+def _bson_type(validator: Any, wanted: Any, value: Any, schema: Any) -> bool:  # noqa: ARG001
+    names = wanted if isinstance(wanted, list) else [wanted]
+    return any(name in TYPES and TYPES[name](value) for name in names)
+
+
+def _enum(validator: Any, wanted: Any, value: Any, schema: Any) -> bool:  # noqa: ARG001
+    key = _key(value)
+    return any(key == _key(each) for each in wanted)
+
+
+def _unique(validator: Any, wanted: Any, value: Any, schema: Any) -> bool:  # noqa: ARG001
+    return not wanted or not isinstance(value, list) or len(set(map(_key, value))) == len(value)
+
+
+def _multiple(validator: Any, wanted: Any, value: Any, schema: Any) -> bool:  # noqa: ARG001
+    return not is_number(value) or _fraction(value) % _fraction(wanted) == 0
+
+
+def _additional(validator: Any, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
+    if not isinstance(value, dict) or wanted is True:
+        return True
+    named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    others = (
+        each for key, each in value.items() if key not in named and not _is_named(key, patterns)
+    )
+    if wanted is False:
+        return next((False for _ in others), True)
+    return all(validator.evolve(schema=wanted).is_valid(each) for each in others)
+
+
+def _pattern(validator: Any, wanted: Any, value: Any, schema: Any) -> bool:  # noqa: ARG001
+    return not isinstance(value, str) or compiled(wanted).is_found(value)
+
+
+def _pattern_properties(validator: Any, wanted: Any, value: Any, schema: Any) -> bool:  # noqa: ARG001
+    return not isinstance(value, dict) or all(
+        validator.evolve(schema=inner).is_valid(each)
+        for pattern, inner in wanted.items()
+        for key, each in value.items()
+        if compiled(pattern).is_found(key)
+    )
+
+
+def _is_named(key: str, patterns: Mapping[str, Any]) -> bool:
+    return any(compiled(pattern).is_found(key) for pattern in patterns)
+
+
+_OURS: Final[dict[str, Keyword]] = {
+    "bsonType": _bson_type,
+    "enum": _enum,
+    "uniqueItems": _unique,
+    "multipleOf": _multiple,
+    "pattern": _pattern,
+    "patternProperties": _pattern_properties,
+    "additionalProperties": _additional,
+}
+
+
+def _key(value: Any) -> Any:
+    """Return what equals for equal values only; the order of an object's keys does not count."""
+    match value:
+        case bool():
+            return (value,)
+        case list():
+            return ("array", *map(_key, value))
+        case dict():
+            return frozenset((key, _key(each)) for key, each in value.items())
+    return value
+
+
+def _fraction(number: float) -> Fraction:
+    """Return the number as 15 digits spell it, so that 0.3 is a multiple of 0.1."""
+    return Fraction(number) if isinstance(number, int) else Fraction(format(number, ".15g"))
+
+
+def _dotted(place: str, path: Place) -> str:
+    return ".".join([place, *map(str, path)])

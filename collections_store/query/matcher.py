@@ -1,0 +1,306 @@
+"""The reference: does this object match this filter? Pure Python, small and exact.
+
+The SQL must agree with this room (a property test holds it to that), and what SQL cannot say runs
+here behind an SQL pre-filter. The rules are MongoDB's server's, as 1,050 cases of its family's test
+suites check them:
+
+1. A path walks objects by key. A missing key, or a scalar before the end, gives MISSING.
+2. An array before the end is opened, one level per key: its objects go on with the rest of the
+   path, other elements give nothing. A key that is a number also goes on into that one element.
+3. An array at the end is seen element by element and as a whole; one reached by its index, and by
+   `$exists`, `$size` and `$elemMatch`, only as a whole.
+4. Types never mix: 1 equals 1.0, and neither equals true or "1". null equals null and MISSING. An
+   order exists within a type only: numbers by value, strings by code point, false before true,
+   arrays element by element, objects field by field (type, key, value).
+5. A body that is no object has no fields: every path is MISSING. `$body` (the empty path) reaches
+   the body itself, by rule 3.
+6. What is negated (`$ne`, `$nin`, `$not`, `$nor`) holds exactly where the rest does not.
+7. `$expr` holds where its formula gives what counts as true (see `formula.evaluation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
+
+from ..aggregation.expressions.evaluate import NO_VARIABLES, Variables, evaluate
+from ..aggregation.expressions.operands import key_of, truthy
+from ..document import Anonymous, Document, metadatum
+from .budget import spend
+from .conditions import (
+    MANY,
+    WHOLE,
+    And,
+    Bits,
+    Compare,
+    Condition,
+    Equalities,
+    Equals,
+    Exists,
+    Expression,
+    Fails,
+    Field,
+    FitsSchema,
+    Given,
+    HasElement,
+    HasObject,
+    HasSize,
+    HasType,
+    Matches,
+    Metadata,
+    Modulo,
+    Not,
+    OneOf,
+    Or,
+    Passes,
+    Test,
+    Value,
+)
+from .filter import Filter
+from .path import is_index
+from .values import MISSING, RANKS, TYPES, compare, equal, is_number
+
+
+def matches(
+    filter: Filter,
+    document: Document | Anonymous,
+    *,
+    ordered: bool = True,
+    variables: Mapping[str, Any] = NO_VARIABLES,
+) -> bool:
+    """Return whether `document` is asked for; `ordered`: do objects with other key order differ?
+
+    `variables` are those that `$expr` may use besides `$$ROOT` and `$$CURRENT`.
+    """
+    spend()
+    return holds(filter.condition, document, ordered=ordered, variables=variables)
+
+
+def holds(
+    condition: Condition,
+    document: Document | Anonymous,
+    *,
+    ordered: bool = True,
+    variables: Mapping[str, Any] = NO_VARIABLES,
+) -> bool:
+    """Return whether a condition holds for an object."""
+
+    def inner_holds(inner: Condition) -> bool:
+        return holds(inner, document, ordered=ordered, variables=variables)
+
+    match condition:
+        case Field(path, test):
+            found = reach(document.body, path.keys, leaf=not isinstance(test, WHOLE))
+            return any(passes(test, value, ordered=ordered) for value in found)
+        case Metadata(field, test):
+            if isinstance(document, Anonymous):
+                return passes(test, MISSING)
+            return passes(test, metadatum(document, field))
+        case And(conditions) if len(conditions) < MANY:
+            return all(map(inner_holds, conditions))
+        case Or(conditions) if len(conditions) < MANY:
+            return any(map(inner_holds, conditions))
+        case And():
+            asked = condition.equalities(ordered=ordered)
+            return _has_all(asked, document, ordered) and all(map(inner_holds, asked.rest))
+        case Or():
+            asked = condition.equalities(ordered=ordered)
+            return _has_one(asked, document, ordered) or any(map(inner_holds, asked.rest))
+        case Not(inner):
+            return not inner_holds(inner)
+        case FitsSchema(schema):
+            return bool(_asked(schema).fits(document.body))
+        case Expression(formula):
+            scope = Variables.of(document, variables, ordered=ordered)
+            return truthy(evaluate(_asked(formula), scope))
+
+
+def _has_all(asked: Equalities, document: Document | Anonymous, ordered: bool) -> bool:
+    return all(
+        wanted <= {_key(each, ordered) for each in reach(document.body, keys)}
+        for keys, wanted in asked.by_path.items()
+    )
+
+
+def _has_one(asked: Equalities, document: Document | Anonymous, ordered: bool) -> bool:
+    return any(
+        _key(each, ordered) in wanted
+        for keys, wanted in asked.by_path.items()
+        for each in reach(document.body, keys)
+    )
+
+
+def _key(value: Any, ordered: bool) -> Hashable:
+    return key_of(None if value is MISSING else value, ordered=ordered)
+
+
+def reach(body: Any, keys: tuple[str, ...], *, leaf: bool = True) -> Iterator[Any]:
+    """Yield what the path reaches in `body`, MISSING included; `leaf`: open an array at its end?"""
+    if keys and not isinstance(body, dict):
+        yield MISSING
+        return
+    value, depth, end = body, 0, len(keys)
+    while depth < end and isinstance(value, dict):
+        value = value.get(keys[depth], MISSING)
+        depth += 1
+    if depth < end and isinstance(value, list):
+        yield from _opened(value, depth, keys, leaf)
+        return
+    if leaf and depth == end and isinstance(value, list):
+        yield from value
+    yield value if depth == end else MISSING
+
+
+def _opened(array: list[Any], start: int, keys: tuple[str, ...], leaf: bool) -> Iterator[Any]:
+    """Yield what is reached through an array, where so many keys have led."""
+    left: list[tuple[Any, int]] = [(array, start)]
+    seen, end = set[tuple[int, int]](), len(keys)
+    while left:
+        value, depth = left.pop()
+        while depth < end and isinstance(value, dict):
+            value = value.get(keys[depth], MISSING)
+            depth += 1
+        if depth == end or not isinstance(value, list):
+            if leaf and depth == end and isinstance(value, list):
+                yield from value
+            yield value if depth == end else MISSING
+        elif (id(value), depth) not in seen:  # numbers lead to one place in many ways
+            seen.add((id(value), depth))
+            left.extend([(each, depth) for each in reversed(value) if isinstance(each, dict)])
+            key = keys[depth]
+            if is_index(key) and int(key) < len(value):
+                element = value[int(key)]
+                if depth + 1 == end:
+                    yield element
+                elif isinstance(element, dict | list):
+                    left.append((element, depth + 1))
+
+
+def plain(body: Any, keys: tuple[str, ...]) -> Any:
+    """Return the value at the end of the path that opens no array; null where there is none."""
+    value = body
+    for key in keys:
+        if not isinstance(value, dict) or key not in value:
+            return None
+        value = value[key]
+    return value
+
+
+def unwound(body: Any, keys: tuple[str, ...]) -> Iterator[Any]:
+    """Yield the values that `distinct` sees at the path: of an array its elements, of a missing
+    field nothing. A key that is a number leads into an array's one element.
+    """
+    value = body if isinstance(body, dict) or not keys else None
+    for depth, key in enumerate(keys):
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and is_index(key) and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            if isinstance(value, list) and not is_index(key):
+                for element in value:
+                    yield from unwound(element, keys[depth:])
+            return
+    yield from value if isinstance(value, list) else (value,)
+
+
+def passes(test: Test, value: Any, *, ordered: bool = True) -> bool:
+    """Return whether one value passes a test; an array is not opened."""
+    match test:
+        case Equals(wanted):
+            return _equals(value, _asked(wanted), ordered)
+        case OneOf():
+            return _is_one_of(value, test)
+        case Compare(operator, wanted):
+            return _compares(value, operator, _asked(wanted), ordered)
+        case HasType(types):
+            return value is not MISSING and any(TYPES[name](value) for name in types)
+        case Matches(pattern):
+            return isinstance(value, str) and bool(_asked(pattern).is_found(value))
+        case Modulo(divisor, remainder):
+            return is_number(value) and _modulo(value, _asked(divisor)) == _asked(remainder)
+        case Bits(operator, mask):
+            return _bits(value, operator, _asked(mask))
+        case Exists():
+            return value is not MISSING
+        case HasSize(size):
+            return isinstance(value, list) and len(value) == _asked(size)
+        case HasElement(tests):
+            return isinstance(value, list) and any(
+                all(passes(each, element, ordered=ordered) for each in tests) for element in value
+            )
+        case HasObject(condition):
+            return isinstance(value, list) and any(
+                holds(condition, Anonymous(inner), ordered=ordered)
+                for inner in map(_as_object, value)
+                if inner is not None
+            )
+        case Fails(tests):
+            return not all(passes(each, value, ordered=ordered) for each in tests)
+        case Passes(tests) if len(tests) < MANY:
+            return any(passes(each, value, ordered=ordered) for each in tests)
+        case Passes():
+            asked = test.equalities(ordered=ordered)
+            if _key(value, ordered) in asked.by_path.get((), ()):
+                return True
+            return any(passes(each, value, ordered=ordered) for each in asked.rest)
+
+
+def _as_object(element: Any) -> dict[str, Any] | None:
+    """See an element as `$elemMatch` does: an inner array is an object of its positions."""
+    if isinstance(element, list):
+        return {str(position): each for position, each in enumerate(element)}
+    return element if isinstance(element, dict) else None
+
+
+def _asked(given: Given) -> Any:
+    assert isinstance(given, Value)
+    return given.value
+
+
+def _equals(value: Any, wanted: Any, ordered: bool) -> bool:
+    if wanted is None:
+        return value is None or value is MISSING
+    return value is not MISSING and equal(value, wanted, ordered=ordered)
+
+
+def _is_one_of(value: Any, test: OneOf) -> bool:
+    if isinstance(value, dict | list):
+        return False
+    return key_of(None if value is MISSING else value) in test.keys
+
+
+def _compares(value: Any, operator: str, wanted: Any, ordered: bool) -> bool:
+    if value is MISSING or value is None or RANKS[type(value)] != RANKS[type(wanted)]:
+        return False
+    found = compare(value, wanted, ordered=ordered)
+    match operator:
+        case "$gt":
+            return found > 0
+        case "$gte":
+            return found >= 0
+        case "$lt":
+            return found < 0
+    return found <= 0
+
+
+def _modulo(value: float, divisor: int) -> int | None:
+    """Return the remainder with the sign of the dividend, both truncated; None beyond 64 bit."""
+    if not -(2**63) <= value < 2**63:
+        return None
+    remainder = abs(int(value)) % abs(divisor)
+    return -remainder if value < 0 else remainder
+
+
+def _bits(value: Any, operator: str, mask: int) -> bool:
+    if not is_number(value) or value != value // 1 or not -(2**63) <= value < 2**63:
+        return False
+    common = int(value) & mask
+    match operator:
+        case "$bitsAllSet":
+            return common == mask
+        case "$bitsAllClear":
+            return common == 0
+        case "$bitsAnySet":
+            return common != 0
+    return common != mask

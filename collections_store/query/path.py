@@ -1,0 +1,91 @@
+"""Where in a body: the keys from its top down to one field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ..errors import InvalidFilter, shortened
+
+PATHS_KEPT = 1024
+MAX_KEYS = 200
+"""As deep as a body may be (see `codec.MAX_DEPTH`)."""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Path:
+    """The keys from the top of a body down to one field.
+
+    `Path.parse` splits at dots; the constructor takes each key as it is, and so can name a key that
+    holds a dot or starts with `$`:
+
+    >>> Path.parse("address.city") == Path("address", "city")
+    True
+    >>> print(Path("a.b", "c").keys)
+    ('a.b', 'c')
+    """
+
+    keys: tuple[str, ...]
+
+    def __init__(self, *keys: str) -> None:
+        if len(keys) > MAX_KEYS:
+            raise InvalidFilter(".".join(keys), f"a path has at most {MAX_KEYS} keys")
+        for key in keys:
+            _check(key, keys)
+        object.__setattr__(self, "keys", keys)
+
+    @classmethod
+    def parse(cls, dotted: str) -> Path:
+        """Read a dotted path; every string is one, an empty component names the empty key."""
+        if not isinstance(dotted, str):
+            raise InvalidFilter("", f"a path is a string, not {shortened(dotted)}")
+        return _parsed(dotted)
+
+    def __str__(self) -> str:
+        return ".".join(self.keys)
+
+    def __repr__(self) -> str:
+        return in_python(self.keys)
+
+
+def in_python(keys: Iterable[str]) -> str:
+    """Return the Python that makes the path of some keys."""
+    return f"Path({', '.join(map(repr, keys))})"
+
+
+def ways_to(keys: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the places on the way to a field, its own included; no keys lead to the body itself."""
+    return [keys[:depth] for depth in range(min(1, len(keys)), len(keys) + 1)]
+
+
+def is_index(key: str) -> bool:
+    """Return whether `key` may name an element of an array: "0", "12", not "01" or "-1".
+
+    No array has 10**9 elements (a body ends at 16 MiB), and SQLite counts modulo 2**32.
+    """
+    return len(key) < 10 and key.isascii() and key.isdigit() and (key == "0" or key[0] != "0")
+
+
+def written_index(key: str) -> int | None:
+    """Return which element of an array an update means by `key`: 1 for "1" and "01"; None: it means none."""
+    digits = key.lstrip("0") or key[:1]
+    return int(digits) if is_index(digits) else None
+
+
+@lru_cache(maxsize=PATHS_KEPT)
+def _parsed(dotted: str) -> Path:
+    return Path(*dotted.split("."))
+
+
+def _check(key: object, keys: tuple[str, ...]) -> None:
+    if not isinstance(key, str):
+        raise InvalidFilter("", f"a key is a string, not {shortened(key)}")
+    if "\0" in key:
+        raise InvalidFilter(".".join(keys), "no key of a stored body holds a NUL character")
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        raise InvalidFilter(
+            repr(key), "a key must be valid Unicode, without lone surrogates"
+        ) from None

@@ -1,0 +1,260 @@
+"""In which order: MongoDB's, over values of every type.
+
+The rules, as the server's index keys have them:
+
+1. Types come in the order: empty array, null and missing, numbers, strings (by code point), objects,
+   arrays, booleans (false first).
+2. An array stands for its smallest element when ascending, for its largest when descending, and so
+   does an array on the way. A key that is a number leads into that one element.
+3. Fields that lead through the same array are taken from the same element.
+4. What is equal keeps its natural order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cmp_to_key, partial
+from typing import Any, Final, TypeAlias
+
+from ..document import Document, metadatum
+from ..errors import InvalidFilter, InvalidSort, shortened
+from .budget import spend
+from .conditions import Target, read_target
+from .path import Path, is_index
+from .values import MISSING, RANKS, compare
+
+Key: TypeAlias = tuple[int, Any]
+"""A rank, and what orders within the rank."""
+
+EMPTY: Final = 0
+NULL: Final = RANKS[type(None)]
+NUMBER: Final = RANKS[int]
+STRING: Final = RANKS[str]
+OBJECT: Final = RANKS[dict]
+ARRAY: Final = RANKS[list]
+FALSE: Final = RANKS[bool]
+TRUE: Final = FALSE + 1
+MAX_FIELDS: Final = 32
+"""MongoDB's limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortField:
+    """A field of the body or of the metadata, and the direction."""
+
+    target: Target
+    descending: bool = False
+
+    @property
+    def name(self) -> str:
+        """The field as a caller writes it."""
+        if isinstance(self.target, str):
+            return f"${self.target}"
+        return str(self.target) if self.target.keys else "$body"
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """By which fields, the first one first. Without any: natural order.
+
+    >>> Sort.parse({"age": -1, "name": 1}) == Sort.parse([("age", -1), "name"])
+    True
+    >>> print(Sort.parse({"age": -1, "name": 1}))
+    {'age': -1, 'name': 1}
+    """
+
+    fields: tuple[SortField, ...] = ()
+
+    def __post_init__(self) -> None:
+        fields: Any = self.fields
+        if type(fields) is not tuple or not all(isinstance(each, SortField) for each in fields):
+            raise InvalidSort("", "Sort.parse reads an order")
+
+    @classmethod
+    def parse(cls, what: Any = None) -> Sort:
+        """Read pymongo's forms: a field (ascending), a list of fields and (field, direction) pairs,
+        or a mapping of fields to directions, 1 or -1. Raises `InvalidSort`.
+        """
+        if what is None or isinstance(what, Sort):
+            return what or cls()
+        fields = tuple(_field(name, direction) for name, direction in _pairs(what))
+        for number, field in enumerate(fields):
+            if any(field.target == other.target for other in fields[:number]):
+                raise InvalidSort(field.name, "sorts twice")
+        if len(fields) > MAX_FIELDS:
+            raise InvalidSort(fields[MAX_FIELDS].name, f"more than {MAX_FIELDS} fields")
+        return cls(fields)
+
+    def keys(self, document: Document, *, ordered: bool = True) -> tuple[Key, ...]:
+        """Return what each field gives, whichever its direction."""
+        spend()
+        plain = [_plain_key(document, field.target) for field in self.fields]
+        if None not in plain:
+            return tuple(plain)  # type: ignore[arg-type]
+        found = dict(_least(document, list(enumerate(self.fields)), ordered))
+        return tuple(found[number][0] for number in range(len(self.fields)))
+
+    def key(self, document: Document, *, ordered: bool = True) -> Any:
+        """Return what orders documents when compared; `ordered`: does the order of an object's keys
+        count?
+        """
+        return self.comparable(self.keys(document, ordered=ordered), ordered=ordered)
+
+    def comparable(self, keys: Sequence[Key], *, ordered: bool = True) -> tuple[Any, ...]:
+        """Return `keys` in a form that compares as the directions say."""
+        pairs = zip(keys, self.fields, strict=True)
+        return tuple(_directed(_ordered(key, ordered), field.descending) for key, field in pairs)
+
+    def __bool__(self) -> bool:
+        return bool(self.fields)
+
+    def __str__(self) -> str:
+        return str({field.name: -1 if field.descending else 1 for field in self.fields})
+
+
+_COMPOSITE: Final = {each: cmp_to_key(partial(compare, ordered=each)) for each in (True, False)}
+
+
+def _against(left: Any, right: Any) -> int:
+    return int(left < right) - int(left > right)
+
+
+_REVERSED: Final = cmp_to_key(_against)
+
+_Numbered: TypeAlias = tuple[int, SortField]
+_Way: TypeAlias = tuple[int, tuple[str, ...], bool]
+"""Which field, the keys that are left to go, and whether it is descending."""
+_Found: TypeAlias = dict[int, tuple[Key, bool]]
+
+
+def key_of(value: Any) -> Key:
+    """Return the key of one value, unopened."""
+    if value is None or value is MISSING:
+        return NULL, 0
+    if isinstance(value, bool):
+        return (TRUE if value else FALSE), 0
+    return RANKS[type(value)], value
+
+
+def _plain_key(document: Document, target: Target) -> Key | None:
+    """Return what a field gives, unless there is an array, which must be opened."""
+    if isinstance(target, str):
+        return key_of(metadatum(document, target))
+    value = document.body
+    for key in target.keys:
+        if type(value) is not dict:
+            return None if isinstance(value, list) else (NULL, 0)
+        value = value.get(key)
+    return None if isinstance(value, list) else key_of(value)
+
+
+def _ordered(key: Key, ordered: bool) -> Key:
+    rank, value = key
+    return (rank, _COMPOSITE[ordered](value)) if rank in {OBJECT, ARRAY} else key
+
+
+def _least(
+    document: Document, fields: list[_Numbered], ordered: bool
+) -> Iterator[tuple[int, tuple[Key, bool]]]:
+    ways: list[_Way] = []
+    for number, field in fields:
+        if isinstance(field.target, str):
+            yield number, (key_of(metadatum(document, field.target)), field.descending)
+        elif field.target.keys and not isinstance(document.body, dict):
+            yield number, (key_of(MISSING), field.descending)
+        else:
+            ways.append((number, field.target.keys, field.descending))
+    yield from _below(document.body, ways, ordered).items()
+
+
+def _below(value: Any, ways: list[_Way], ordered: bool) -> _Found:
+    """Return what the ways from `value` lead to; those through one array go together."""
+    found: _Found = {}
+    arrays: dict[int, tuple[list[Any], list[_Way]]] = {}
+    for number, keys, descending in ways:
+        reached, rest = _walk(value, keys)
+        if isinstance(reached, list):
+            arrays.setdefault(id(reached), (reached, []))[1].append((number, rest, descending))
+        else:
+            found[number] = key_of(MISSING if rest else reached), descending
+    for array, through in arrays.values():
+        found.update(_first(array, through, ordered))
+    return found
+
+
+def _walk(value: Any, keys: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
+    """Go on to the end, or to an array that must be opened; what is left to go says which."""
+    while keys:
+        key, *rest = keys
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and is_index(key) and int(key) < len(value):
+            value = value[int(key)]
+        elif isinstance(value, list) and not is_index(key):
+            break
+        else:
+            return MISSING, ()
+        keys = tuple(rest)
+    return value, keys
+
+
+def _first(array: list[Any], ways: list[_Way], ordered: bool) -> _Found:
+    """Return what the first element, by the directions of the ways, leads to."""
+    if not array:
+        return {n: ((NULL if rest else EMPTY, 0), down) for n, rest, down in ways}
+    every = (_from_element(element, ways, ordered) for element in array)
+    return min(every, key=lambda found: _comparable(found, ordered))
+
+
+def _from_element(element: Any, ways: list[_Way], ordered: bool) -> _Found:
+    found: _Found = {n: (key_of(element), down) for n, rest, down in ways if not rest}
+    on = [way for way in ways if way[1]]
+    if isinstance(element, dict):
+        found.update(_below(element, on, ordered))
+    else:
+        found.update({n: (key_of(MISSING), down) for n, _, down in on})
+    return found
+
+
+def _comparable(found: _Found, ordered: bool) -> list[Any]:
+    pairs = (found[number] for number in sorted(found))
+    return [_directed(_ordered(key, ordered), descending) for key, descending in pairs]
+
+
+def _directed(key: Key, descending: bool) -> Any:
+    return _REVERSED(key) if descending else key
+
+
+def _pairs(what: Any) -> Iterator[tuple[Any, Any]]:
+    match what:
+        case str() | Path():
+            yield what, 1
+        case Mapping():
+            yield from what.items()
+        case list() | tuple():
+            yield from map(_pair, what)
+        case _:
+            raise InvalidSort(
+                "",
+                f"give a field, pairs of field and direction, or a mapping, not {shortened(what)}",
+            )
+
+
+def _pair(one: Any) -> tuple[Any, Any]:
+    if isinstance(one, str | Path):
+        return one, 1
+    if not isinstance(one, list | tuple) or len(one) != 2:
+        raise InvalidSort("", f"{shortened(one)} is no field and no pair of field and direction")
+    return one[0], one[1]
+
+
+def _field(name: Any, direction: Any) -> SortField:
+    if not isinstance(name, str | Path):
+        raise InvalidSort(shortened(name), "a field is a string")
+    if not isinstance(direction, int | float) or direction is True or direction not in {1, -1}:
+        raise InvalidSort(str(name), f"the direction is 1 or -1, not {shortened(direction)}")
+    try:
+        return SortField(read_target(name, InvalidSort), direction < 0)
+    except InvalidFilter as error:  # no path
+        raise InvalidSort(str(name), error.problem) from None

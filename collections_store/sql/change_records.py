@@ -1,0 +1,135 @@
+"""The statements of the table that a collection's changes are recorded in.
+
+The row that stands for what was pruned is kept, so that a token tells whether all after it is there.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import cached_property
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from ..options import Feed, Names
+from .by_id import compiled
+from .dialects.protocols import Database
+from .elements import BodyFromText, BodyText
+from .schema import feed_table, listed, number
+
+PRUNED: Final = "pruned"
+SHORT_LIVED: Final = 1000
+"""Counting begins anywhere below that, so that many processes that record little prune too."""
+COLUMNS: Final[dict[str, Any]] = {
+    "kind": sa.Text,
+    "id": sa.Text,
+    "version": sa.BigInteger,
+    "time": sa.BigInteger,
+    "before": sa.Text,
+    "after": sa.Text,
+}
+
+
+class FeedStatements:
+    """The statements of one collection's recorded changes."""
+
+    def __init__(self, feed: Feed, names: Names, database: Database) -> None:
+        self.feed, self._names, self._database = feed, names, database
+        self._table = feed_table(feed.physical, names)
+        self.counted = random.randrange(SHORT_LIVED)
+        """How many changes there were, about, since some were last pruned."""
+
+    @property
+    def create(self) -> str:
+        """Create the table."""
+        return self._sql(sa.schema.CreateTable(self._table))
+
+    @property
+    def drop(self) -> str:
+        """Drop it."""
+        return self._sql(sa.schema.DropTable(self._table, if_exists=True))
+
+    @cached_property
+    def append(self) -> str:
+        """Record each change: `:kind`, `:id`, `:version`, `:time`, `:before` and `:after`."""
+        if self._database.TAKES_LISTS:
+            given = listed(**COLUMNS)
+            chosen = sa.select(*_recorded(dict(given.c)).values()).order_by(given.c.place)
+            return self._sql(sa.insert(self._table).from_select(list(COLUMNS), chosen))
+        given = {name: sa.bindparam(name, type_=kind) for name, kind in COLUMNS.items()}
+        return self._sql(sa.insert(self._table).values(**_recorded(given)))
+
+    @cached_property
+    def after(self) -> str:
+        """Give the changes after the place `:seq`, `:limit` at most, and what was pruned."""
+        c = self._table.c
+        bodies = [
+            BodyText(sa.type_coerce(each, sa.types.NULLTYPE), sa.Text())
+            for each in (c.before, c.after)
+        ]
+        chosen = sa.select(c.seq, c.kind, c.id, c.version, c.time, *bodies)
+        limited = chosen.where(c.seq > number("seq")).order_by(c.seq)
+        return self._sql(limited.limit(number("limit")).offset(_number(0)))
+
+    @cached_property
+    def last(self) -> str:
+        """Give the place of the last change, or null."""
+        return self._sql(sa.select(sa.func.max(self._table.c.seq)))
+
+    @cached_property
+    def first(self) -> str:
+        """Give place and kind of the first row, if there is one."""
+        c = self._table.c
+        return self._sql(
+            sa.select(c.seq, c.kind).order_by(c.seq).limit(_number(1)).offset(_number(0))
+        )
+
+    @cached_property
+    def alone(self) -> str:
+        """Hold the first row, unless there is none, or somebody else holds or has just deleted it."""
+        c = self._table.c
+        first = sa.select(sa.func.min(c.seq)).scalar_subquery()
+        held = sa.select(c.seq).where(c.seq == first)
+        return self._sql(held.with_for_update(skip_locked=True))
+
+    @cached_property
+    def beyond(self) -> str:
+        """Give the place of the last change that is beyond the limit of `:kept`, if there is one."""
+        seq = self._table.c.seq
+        chosen = sa.select(seq).order_by(seq.desc()).limit(_number(1))
+        return self._sql(chosen.offset(number("kept")))
+
+    @cached_property
+    def older(self) -> str:
+        """Give the place up to which all changes are from before `:since`, or null."""
+        c = self._table.c
+        young = sa.select(c.seq).where(sa.type_coerce(c.time, sa.BigInteger) >= number("since"))
+        first = young.order_by(c.seq).limit(_number(1)).offset(_number(0)).scalar_subquery()
+        return self._sql(
+            sa.select(sa.func.max(c.seq)).where(c.seq < sa.func.coalesce(first, _number(2**62)))
+        )
+
+    @cached_property
+    def forget(self) -> str:
+        """Delete the changes before `:seq`."""
+        return self._sql(sa.delete(self._table).where(self._table.c.seq < number("seq")))
+
+    @cached_property
+    def mark(self) -> str:
+        """Have the change at `:seq` stand for all that were pruned."""
+        update = sa.update(self._table).where(self._table.c.seq == number("seq"))
+        kind: Any = sa.literal_column(f"'{PRUNED}'")
+        return self._sql(update.values(kind=kind, before=sa.null(), after=sa.null()))
+
+    def _sql(self, statement: Any) -> str:
+        return compiled(statement, self._database)
+
+
+def _recorded(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a change, by what is given of it."""
+    bodies = {name: BodyFromText(given[name]) for name in ("before", "after")}
+    return {name: bodies.get(name, given[name]) for name in COLUMNS}
+
+
+def _number(value: int) -> sa.ColumnElement[int]:
+    return sa.literal_column(str(value))

@@ -1,0 +1,442 @@
+"""Filters in PostgreSQL's words: one jsonpath predicate per condition, bound as a parameter, because
+`body @? $1` is what a GIN index over the body serves, at any depth.
+
+jsonpath is lax: `X ? (…)` opens an array once, a comparison within opens it again (`[[1]]` matches
+`@ == 1`), and so does a key. Every test therefore asks for the type too, and every key that follows
+a filter asks for an object first. With that, no predicate is ever unknown, and `!` can be trusted.
+
+Which conditions PostgreSQL is asked as one jsonpath, and how that is spelled once for all values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import Any, Final, TypeAlias
+
+from .... import codec
+from ....query.conditions import (
+    PLAIN_REGEXES,
+    WHOLE,
+    And,
+    Compare,
+    Condition,
+    Equals,
+    Exists,
+    Fails,
+    Field,
+    Given,
+    HasElement,
+    HasObject,
+    HasSize,
+    HasType,
+    Kind,
+    Matches,
+    Modulo,
+    Not,
+    OneOf,
+    Or,
+    Passes,
+    Test,
+    Value,
+    flat,
+    takes_missing,
+)
+from ....query.path import is_index
+from ....query.shapes import filled, values_of
+
+Keys: TypeAlias = tuple[str | int, ...]
+Leaf: TypeAlias = Callable[[str], str]
+
+MAX_INDEXES: Final = 3
+"""More keys that are numbers run in the matcher: the jsonpath more than doubles with each."""
+MAX_KEYS: Final = 20
+_COMPOSITES: Final = frozenset({"array", "object"})
+_SIGNS: Final = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+_TYPES: Final = {
+    "string": "string",
+    "object": "object",
+    "array": "array",
+    "bool": "boolean",
+    "null": "null",
+    "number": "number",
+}
+_FLAT: Final = 100
+_TRUE: Final = "1 == 1"
+_FALSE: Final = "1 == 0"
+_RANGE: Final = "@ >= -9223372036854775808 && @ < 9223372036854775808"
+
+
+def is_composite(condition: Condition) -> bool:
+    """Return whether a whole array or object is asked for, which jsonpath cannot compare with."""
+    match condition:
+        case Field(path, Equals(value)):
+            plain = not any(is_index(key) for key in path.keys[1:])
+            return plain and value.kind in _COMPOSITES
+    return False
+
+
+def is_long(condition: Condition) -> bool:
+    """Return whether a field of the body is compared with so many scalars that they are hashed."""
+    match condition:
+        case Field(path, OneOf(lists, many=True)):
+            plain = path.keys and not any(is_index(key) for key in path.keys[1:])
+            return bool(plain) and all(each.kind != "null" for each in lists)
+    return False
+
+
+def _holds_long(condition: Condition) -> bool:
+    match condition:
+        case And(conditions) | Or(conditions):
+            return any(map(_holds_long, conditions))
+        case Not(inner):
+            return _holds_long(inner)
+    return is_long(condition)
+
+
+def can_say(condition: Condition) -> bool:
+    """Return whether there are words for a shape."""
+    if not _is_short(condition):
+        return False
+    if _holds_long(condition):
+        return isinstance(condition, Field)  # what joins it with others is said part by part
+    if is_composite(condition):
+        return True
+    if isinstance(condition, Field) and not condition.path.keys:
+        # a filter opens an array at the root: what sees it as a whole cannot be said
+        return not isinstance(condition.test, (*WHOLE, HasType)) and _can_test(condition.test)
+    return _can_path(condition)
+
+
+def parameter(condition: Condition) -> str:
+    """Return the one parameter of a condition: a jsonpath, or the JSON to compare with."""
+    match condition:
+        case Field(path, Equals(Value() as value)) if is_composite(condition):
+            return value.text
+        case Field(path, OneOf(lists)) if is_long(condition):
+            return f"[{','.join(_text(each)[1:-1] for each in lists)}]"
+        case Field(path, test) if not path.keys:
+            return f"$ ? ({_test(test)})"
+    return f"$ ? ({_predicate(condition)})"
+
+
+def on_no_object(condition: Condition) -> bool:
+    """Return whether a shape holds for a body that has no fields."""
+    match condition:
+        case Field(_, test):
+            return takes_missing(test)
+        case And(conditions):
+            return all(map(on_no_object, conditions))
+        case Or(conditions):
+            return any(map(on_no_object, conditions))
+        case Not(inner):
+            return not on_no_object(inner)
+    raise AssertionError(condition)
+
+
+def _names_positions(condition: Condition) -> bool:
+    """Return whether some path begins with a number, which may name an element of an array."""
+    match condition:
+        case Field(path):
+            return is_index(path.keys[0])
+        case And(conditions) | Or(conditions):
+            return any(map(_names_positions, conditions))
+        case Not(inner):
+            return _names_positions(inner)
+    return False
+
+
+def _is_short(condition: Condition) -> bool:
+    """Return whether the paths of a condition, those within `$elemMatch` added up, stay small."""
+    keys = _longest(condition)
+    return len(keys) <= MAX_KEYS and sum(map(is_index, keys)) <= MAX_INDEXES
+
+
+def _longest(node: Condition | Test) -> tuple[str, ...]:
+    match node:
+        case Field(path, test):
+            return (*path.keys, *_longest(test))
+        case And(inner) | Or(inner) | HasElement(inner) | Fails(inner) | Passes(inner):
+            return max(map(_longest, inner), key=_cost, default=())
+        case Not(each) | HasObject(each):
+            return _longest(each)
+    return ()
+
+
+def _cost(keys: tuple[str, ...]) -> tuple[int, int]:
+    return sum(map(is_index, keys)), len(keys)
+
+
+def _can_path(condition: Condition) -> bool:
+    match condition:
+        case Field(path, test):
+            return bool(path.keys) and _can_test(test)
+        case And(conditions) | Or(conditions):
+            return all(map(_can_path, conditions))
+        case Not(inner):
+            return _can_path(inner)
+    return False
+
+
+def _can_test(test: Test) -> bool:
+    match test:
+        case Equals(value) | Compare(_, value):
+            return value.kind not in _COMPOSITES
+        case HasType(types):
+            return set(types) <= _TYPES.keys()
+        case Matches(pattern):
+            return pattern.kind in PLAIN_REGEXES
+        case HasElement(tests) | Fails(tests) | Passes(tests):
+            return all(map(_can_test, tests))
+        case HasObject(condition):
+            return _can_path(condition)
+    return isinstance(test, OneOf | Exists | HasSize | Modulo)
+
+
+def _predicate(condition: Condition, *, as_array: bool = False) -> str:
+    """Return the predicate over `@`, an object, or an array seen as an object of its positions."""
+    match condition:
+        case Field(path, test):
+            keys: Keys = path.keys
+            if as_array and not is_index(path.keys[0]):
+                return _TRUE if takes_missing(test) else _FALSE
+            if as_array:
+                keys = (int(path.keys[0]), *path.keys[1:])
+            return _field(keys, test)
+        case And(conditions):
+            return _joined(" && ", (_predicate(each, as_array=as_array) for each in conditions))
+        case Or(conditions):
+            return _joined(" || ", (_predicate(each, as_array=as_array) for each in conditions))
+        case Not(inner):
+            return f"!({_predicate(inner, as_array=as_array)})"
+    raise AssertionError(condition)
+
+
+def _field(keys: Keys, test: Test) -> str:
+    if isinstance(test, WHOLE):
+        return _joined(" || ", _reaches(keys, lambda value: _whole(value, test)))
+    ways = list(_reaches(keys, lambda value: f"exists({value} ? ({_test(test)}))", opened=True))
+    if isinstance(test, HasType) and "array" in test.types:  # a filter never sees it: it opens it
+        ways.extend(_reaches(keys, lambda value: f'{value}.type() == "array"'))
+    if takes_missing(test):
+        ways.append(_missing(keys))
+    return _joined(" || ", ways)
+
+
+def _reaches(keys: Keys, leaf: Leaf, *, opened: bool = False) -> Iterable[str]:
+    """Yield the ways from `@`, an object, along `keys` to a value that `leaf` speaks of."""
+    *holders, last = map(_accessor, keys)
+    holder = "".join(holders)
+    value = f"@{last}"
+    if not holder:
+        yield leaf(value)
+    elif opened:
+        yield leaf(f"@{holder}{last}")
+    else:
+        yield f'exists(@{holder} ? (@.type() == "object" && ({leaf(value)})))'
+    for depth in range(1, len(keys)):
+        if is_index(str(keys[depth])):
+            yield _through(keys[:depth], keys[depth:], leaf, opened)
+
+
+def _through(keys: Keys, rest: Keys, leaf: Leaf, opened: bool) -> str:
+    *holders, last = map(_accessor, keys)
+    inside = _in_element(f"@{last}", rest, leaf, opened)
+    if not holders:
+        return inside
+    return f'exists(@{"".join(holders)} ? (@.type() == "object" && {inside}))'
+
+
+def _in_element(array: str, keys: Keys, leaf: Leaf, opened: bool) -> str:
+    """Return the predicate: the element that the number `keys[0]` names leads on along the rest.
+    One where the path ends is not opened.
+    """
+    element, rest = f"{array}[{keys[0]}]", keys[1:]
+    if not rest:
+        ways = [f'{element}.type() != "array" && {leaf(element)}' if opened else leaf(element)]
+    else:
+        on = _joined(" || ", _reaches(rest, leaf, opened=opened))
+        ways = [
+            f'{element}.type() == "object" && exists({element} ? ({on}))',
+            f'{element}.type() == "array" && exists({element} ? (@.type() == "object" && {on}))',
+        ]
+        if is_index(str(rest[0])):
+            ways.append(_in_element(element, rest, leaf, opened))
+    return f'({array}.type() == "array" && {_joined(" || ", (f"({way})" for way in ways))})'
+
+
+def _missing(keys: Keys) -> str:
+    """Return the predicate over `@`, an object: nothing is at `keys`, and no array was in the way
+    that would have been opened, or one of its objects lacks the rest.
+    """
+    field, rest = f"@{_accessor(keys[0])}", keys[1:]
+    if not rest:
+        return f"!exists({field})"
+    ways = [
+        f"!exists({field})",
+        f'({field}.type() != "array" && {field}.type() != "object")',
+        f'exists({field} ? (@.type() == "object" && {_missing(rest)}))',
+    ]
+    if is_index(str(rest[0])) and len(rest) > 1:
+        ways.append(_missing_in(field, rest))
+    return _joined(" || ", ways)
+
+
+def _missing_in(array: str, keys: Keys) -> str:
+    element, rest = f"{array}[{keys[0]}]", keys[1:]
+    inner = [f'exists({element} ? (@.type() == "object" && {_missing(rest)}))']
+    if is_index(str(rest[0])) and len(rest) > 1:
+        inner.append(_missing_in(element, rest))
+    return (
+        f'({array}.type() == "array" && (({element}.type() == "object" && '
+        f"exists({element} ? ({_missing(rest)}))) || "
+        f'({element}.type() == "array" && {_joined(" || ", inner)})))'
+    )
+
+
+def _whole(value: str, test: Test) -> str:
+    """Return the predicate: the value that an accessor leads to passes, unopened."""
+    match test:
+        case Exists():
+            return f"exists({value})"
+        case HasSize(size):
+            return f'({value}.type() == "array" && {value}.size() == {_text(size)})'
+        case HasElement(tests):
+            inside = _joined(" && ", map(_test, tests))
+            return f'({value}.type() == "array" && exists({value} ? ({inside})))'
+        case HasObject(condition):
+            ways = [f'(@.type() == "object" && {_predicate(condition)})']
+            if on_no_object(condition) or _names_positions(condition):
+                as_array = _predicate(condition, as_array=True)
+                ways.append(f'(@.type() == "array" && {as_array})')
+            return f'({value}.type() == "array" && exists({value} ? ({" || ".join(ways)})))'
+    raise AssertionError(test)
+
+
+def _test(test: Test) -> str:
+    """Return the predicate over `@`, one value."""
+    match test:
+        case Equals(value):
+            return _compares("==", value)
+        case OneOf(lists):
+            return _joined(" || ", (_is(each) for one in lists for each in flat(one)))
+        case Compare(operator, value):
+            return _compares(_SIGNS[operator], value)
+        case HasType(types):
+            return _joined(" || ", (f'@.type() == "{_TYPES[name]}"' for name in types))
+        case Matches(Value(value=pattern)):
+            return f'(@.type() == "string" && @ like_regex {codec.spell(pattern.pattern)})'
+        case Modulo(divisor, remainder):
+            d, r = _text(divisor), _text(remainder)
+            halves = f"(@ >= 0 && @.floor() % {d} == {r}) || (@ < 0 && @.ceiling() % {d} == {r})"
+            return f'(@.type() == "number" && {_RANGE} && ({halves}))'
+        case Fails(tests):
+            return f"!({_joined(' && ', map(_test, tests))})"
+        case Passes(tests):
+            return _joined(" || ", map(_test, tests))
+        case Exists():
+            return _TRUE
+    return _whole("@", test)
+
+
+def _is(scalar: Any) -> str:
+    return _compares("==", Value.of(scalar))
+
+
+def _compares(sign: str, value: Given) -> str:
+    return f'(@ {sign} {_text(value)} && @.type() == "{value.kind}")'
+
+
+def _accessor(key: str | int) -> str:
+    return f"[{key}]" if isinstance(key, int) else f".{codec.spell(key)}"
+
+
+def path_literal(keys: tuple[str, ...]) -> str:
+    """Return a jsonpath for the inside of an SQL literal. A percent sign is escaped in the way of
+    jsonpath, so that no driver takes it for a parameter.
+    """
+    text = "".join(map(_accessor, keys))
+    return "$" + text.replace("%", "\\u0025").replace("'", "''")
+
+
+def _text(value: Given) -> str:
+    assert isinstance(value, Value)
+    return value.text
+
+
+def _joined(word: str, parts: Iterable[str]) -> str:
+    every = list(parts)
+    if not every:
+        return f"({_TRUE if word == ' && ' else _FALSE})"
+    if len(every) <= _FLAT:
+        return f"({word.join(every)})"
+    half = len(every) // 2  # PostgreSQL's stack ends at a long chain
+    return f"({_joined(word, every[:half])}{word}{_joined(word, every[half:])})"
+
+
+_SCALARS: Final[frozenset[Kind]] = frozenset({"null", "boolean", "number", "string"})
+
+
+def together(conditions: Sequence[Condition]) -> Sequence[Sequence[int]]:
+    """Those that the index over bodies serves, for the planner takes each of several to let through one
+    of a hundred objects, and them for less than any other index finds; and the rest.
+    """
+    served = [is_served(each) for each in conditions]
+    groups = [[n for n, each in enumerate(served) if each is wanted] for wanted in (True, False)]
+    each_said = ([n for n in group if _can_join(conditions[n])] for group in groups)
+    return [group for group in each_said if len(group) > 1]
+
+
+def _can_join(condition: Condition) -> bool:
+    """Return whether a shape can be a part of a jsonpath: what asks for the whole body is one by itself."""
+    whole = isinstance(condition, Field) and not condition.path.keys
+    apart = whole or is_composite(condition) or is_long(condition)
+    return not apart and can_say(condition)
+
+
+def binder(shape: Condition) -> Callable[[Condition], tuple[str]]:
+    """Return what makes the parameter of a condition of that shape. Where all values are scalars, the jsonpath
+    is spelled once, with marks in their places.
+    """
+    if not {slot.kind for slot in values_of(shape)} <= _SCALARS:
+        return lambda condition: (parameter(condition),)
+    numbers = count()
+    marked = filled(shape, lambda slot: Value(slot.kind, f"\0{next(numbers)}\0", None))
+    pieces = parameter(marked).split("\0")
+    places = [(2 * n + 1, int(number)) for n, number in enumerate(pieces[1::2])]
+
+    def bind(condition: Condition) -> tuple[str]:
+        texts = [value.text for value in values_of(condition)]
+        spelled = pieces.copy()
+        for place, number in places:
+            spelled[place] = texts[number]
+        return ("".join(spelled),)
+
+    return bind
+
+
+def is_served(condition: Condition) -> bool:
+    """Return whether an index over bodies finds what a shape is true for: it knows the scalars at the ends of
+    paths, and nothing of what is missing.
+    """
+    match condition:
+        case Field(path, test):
+            return not path.keys or (_asks_scalars(test) and not takes_missing(test))
+        case And(conditions):
+            return any(map(is_served, conditions))
+        case Or(conditions):
+            return all(map(is_served, conditions))
+    return False
+
+
+def _asks_scalars(test: Test) -> bool:
+    match test:
+        case Equals() | OneOf():
+            return True
+        case HasElement(tests):
+            return any(map(_asks_scalars, tests))
+        case Passes(tests):
+            return all(map(_asks_scalars, tests))
+        case HasObject(condition):
+            return is_served(condition)
+    return False

@@ -1,0 +1,378 @@
+"""Filters in SQLite's words: every value tested with its type, every array opened by `json_each`.
+
+`T` is a value's type, `V` the value as `json_extract` gives it: true is 1 there and an array is its
+text, so no test may look at V alone. The exact form of each test is what an expression index on V,
+or on T, is found by.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
+from typing import Any, Final, TypeAlias
+
+from .... import codec
+from ....query.conditions import (
+    WHOLE,
+    And,
+    Bits,
+    Compare,
+    Condition,
+    Equals,
+    Exists,
+    Expression,
+    Fails,
+    Field,
+    FitsSchema,
+    Given,
+    HasElement,
+    HasObject,
+    HasSize,
+    HasType,
+    Kind,
+    Matches,
+    Metadata,
+    Modulo,
+    Not,
+    OneOf,
+    Or,
+    Parameter,
+    Passes,
+    Test,
+    Value,
+    takes_missing,
+)
+from ....query.path import is_index
+from ....query.shapes import in_words, values_of
+from .sql_functions import packed
+
+Steps: TypeAlias = tuple[str | int, ...]
+
+MAX_WALK: Final = 5
+"""More keys, those of `$elemMatch` within included, run in the matcher: the SQL doubles with each."""
+MAX_VALUES: Final = 100
+"""A condition with more values runs in the matcher: SQLite's expressions end at a depth of 1,000."""
+MAX_NESTING: Final = 15
+"""Deeper parentheses run in the matcher: from 19 on they can overflow the parser of SQLite 3.40
+(measured over 576 shapes), and the statement around them has some too."""
+
+_LITERAL: Final = re.compile(r"'(?:[^']|'')*'")
+_NUMBERS: Final = "IN ('integer', 'real')"
+_AS_THEY_ARE: Final[frozenset[Kind]] = frozenset({"null", "number", "string"})
+_SIGNS: Final = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+TYPES: Final = {
+    "double": "{T} = 'real'",
+    "string": "{T} = 'text'",
+    "object": "{T} = 'object'",
+    "array": "{T} = 'array'",
+    "bool": "{T} IN ('true', 'false')",
+    "null": "{T} = 'null'",
+    "int": "({T} = 'integer' AND {V} BETWEEN -2147483648 AND 2147483647)",
+    "long": "({T} = 'integer' AND {V} NOT BETWEEN -2147483648 AND 2147483647)",
+    "number": "{T} " + _NUMBERS,
+}
+_BITS: Final = {
+    "$bitsAllSet": "{common} = {mask}",
+    "$bitsAllClear": "{common} = 0",
+    "$bitsAnySet": "{common} <> 0",
+    "$bitsAnyClear": "{common} <> {mask}",
+}
+
+
+def can_say(condition: Condition) -> bool:
+    """Return whether there are words for a shape, and SQLite's parser can read them."""
+    if not _has_words(condition, MAX_WALK) or len(values_of(condition)) > MAX_VALUES:
+        return False
+    return (
+        _nesting(spelled("body", condition, (f":p{number}" for number in count()))) <= MAX_NESTING
+    )
+
+
+def _has_words(condition: Condition, walk: int) -> bool:
+    match condition:
+        case Field(path, test):
+            walk -= len(path.keys)
+            # SQLite 3.40 cannot address a key that holds a double quote
+            return walk >= 0 and not any('"' in k for k in path.keys) and _can_test(test, walk)
+        case And(conditions) | Or(conditions):
+            return all(_has_words(each, walk) for each in conditions)
+        case Not(inner):
+            return _has_words(inner, walk)
+        case Metadata() | FitsSchema() | Expression():
+            return False
+
+
+def _can_test(test: Test, walk: int) -> bool:
+    match test:
+        case HasObject(condition):
+            return _has_words(condition, walk)
+        case HasElement(tests) | Fails(tests) | Passes(tests):
+            return all(_can_test(each, walk) for each in tests)
+    return True
+
+
+def _nesting(sql: str) -> int:
+    """Return the depth of the parentheses outside of keys."""
+    depth = deepest = 0
+    for character in _LITERAL.sub("", sql):
+        if character == "(":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character == ")":
+            depth -= 1
+    return deepest
+
+
+def count_parameters(condition: Condition) -> int:
+    """Return how many parameters a shape takes."""
+    return sum(1 for _ in values_of(condition))
+
+
+def binder(shape: Condition) -> Callable[[Condition], list[Any]]:
+    """Return what makes the parameters of a condition of that shape, in the order of its values."""
+    if {slot.kind for slot in values_of(shape)} <= _AS_THEY_ARE:
+        return lambda condition: [value.value for value in values_of(condition)]
+    return lambda condition: [_bound(value) for value in values_of(condition)]
+
+
+def spelled(body: str, condition: Condition, words: Iterator[str]) -> str:
+    """Return the SQL of a shape over the JSON text `body`; `words` are its parameters."""
+    shape = in_words(condition, lambda _: (next(words),))
+    return _Writer().condition(body, shape)
+
+
+def path_literal(steps: Steps) -> str:
+    """Return a JSON path as an SQL literal: a string names a key, a number an array's element."""
+    text = "".join(f"[{s}]" if isinstance(s, int) else f".{codec.spell(s)}" for s in steps)
+    return "'$" + text.replace("'", "''") + "'"
+
+
+def _bound(value: Value) -> Any:
+    match value.kind:
+        case kind if kind in _AS_THEY_ARE:
+            return value.value
+        case "regex" | "plain regex" | "prefix regex":
+            return packed(f"{value.value.options}/{value.value.pattern}")
+        case "array" | "object":
+            return packed(value.text)
+        case "booleans":
+            return codec.spell([codec.spell(each) for each in value.value])
+    return value.text
+
+
+class _Writer:
+    """Spells conditions, the ways along a path, and tests (`matcher`, rules 1 to 4).
+
+    `body` is the SQL of a JSON text. `done` are the steps to where in it a way begins: none at an
+    object, and ending in an index where an array was entered.
+    """
+
+    def __init__(self) -> None:
+        self._aliases = (f"e{number}" for number in count(1))
+
+    def condition(self, body: str, condition: Condition, *, as_array: bool = False) -> str:
+        """Spell a condition; `as_array`: `body` is an array, seen as an object of its positions."""
+        match condition:
+            case Field(path, test):
+                return self._field(body, path.keys, test, as_array)
+            case And(conditions):
+                return _joined(
+                    " AND ", (self.condition(body, c, as_array=as_array) for c in conditions)
+                )
+            case Or(conditions):
+                return _joined(
+                    " OR ", (self.condition(body, c, as_array=as_array) for c in conditions)
+                )
+            case Not(inner):
+                return f"({self.condition(body, inner, as_array=as_array)} IS NOT TRUE)"
+        raise AssertionError(condition)
+
+    def _field(self, body: str, keys: Steps, test: Test, as_array: bool) -> str:
+        if not keys:
+            return _joined(" OR ", self._leaf(body, (), test))
+        if as_array and is_index(str(keys[0])):
+            keys = (int(keys[0]), *keys[1:])
+        elif as_array:
+            body = "'{}'"
+        return _joined(" OR ", self._along(body, (), keys, test))
+
+    def _along(self, body: str, done: Steps, rest: Steps, test: Test) -> Iterator[str]:
+        yield from self._leaf(body, (*done, *rest), test)
+        if takes_missing(test):
+            yield _missing(body, done, rest)
+        for depth in range(0 if done else 1, len(rest)):
+            yield from self._through_array(body, (*done, *rest[:depth]), rest[depth:], test)
+
+    def _leaf(self, body: str, steps: Steps, test: Test) -> Iterator[str]:
+        """Yield the tests of the value itself and, of an array, of its elements."""
+        path = path_literal(steps)
+        yield self.test(f"json_type({body}, {path})", f"json_extract({body}, {path})", test)
+        if not isinstance(test, WHOLE):
+            element = next(self._aliases)
+            inside = self.test(f"{element}.type", f"{element}.value", test)
+            yield f"({_is_array(body, path)} AND {_some(body, path, element)} WHERE {inside}))"
+
+    def _through_array(self, body: str, steps: Steps, rest: Steps, test: Test) -> Iterator[str]:
+        path, element = path_literal(steps), next(self._aliases)
+        inside = _joined(" OR ", self._along(f"{element}.value", (), rest, test))
+        some = f"{_some(body, path, element)} WHERE {element}.type = 'object' AND {inside})"
+        yield f"({_is_array(body, path)} AND {some})"
+        if is_index(str(rest[0])):
+            into = self._in_element(body, (*steps, int(rest[0])), rest[1:], test)
+            yield f"({_is_array(body, path)} AND {_joined(' OR ', into)})"
+
+    def _in_element(self, body: str, done: Steps, rest: Steps, test: Test) -> Iterator[str]:
+        """Yield the ways on from an array's element; one where the path ends is not opened."""
+        if rest:
+            yield from self._along(body, done, rest, test)
+        else:
+            path = path_literal(done)
+            yield self.test(f"json_type({body}, {path})", f"json_extract({body}, {path})", test)
+
+    def test(self, T: str, V: str, test: Test) -> str:  # noqa: N803
+        """Spell a test of the one value V of type T."""
+        match test:
+            case Equals(value):
+                return _equals(T, V, value)
+            case OneOf(lists):
+                return _one_of(T, V, lists)
+            case Compare(operator, value):
+                return _compares(T, V, _SIGNS[operator], value)
+            case HasType(types):
+                return _joined(" OR ", (TYPES[name].format(T=T, V=V) for name in types))
+            case Matches(pattern):
+                return f"({T} = 'text' AND collections_store_found({_word(pattern)} || {V}))"
+            case Modulo(divisor, remainder):
+                divided = f"CAST({V} AS INTEGER) % {_word(divisor)} = {_word(remainder)}"
+                return f"({T} {_NUMBERS} AND {_in_range(V)} AND {divided})"
+            case Bits(operator, mask):
+                return _bits(T, V, operator, _word(mask))
+            case Exists():
+                return f"({T} IS NOT NULL)"
+            case HasSize(size):
+                return f"({T} = 'array' AND json_array_length({V}) = {_word(size)})"
+        return self._composed(T, V, test)
+
+    def _composed(self, T: str, V: str, test: Test) -> str:  # noqa: N803
+        match test:
+            case HasElement(tests):
+                element = next(self._aliases)
+                every = (self.test(f"{element}.type", f"{element}.value", each) for each in tests)
+                return _array_with(T, V, element, _joined(" AND ", every))
+            case HasObject(condition):
+                element = next(self._aliases)
+                inner = f"{element}.value"
+                as_object = self.condition(inner, condition)
+                as_array = self.condition(inner, condition, as_array=True)
+                inside = (
+                    f"({element}.type = 'object' AND {as_object}) OR "
+                    f"({element}.type = 'array' AND {as_array})"
+                )
+                return _array_with(T, V, element, inside)
+            case Fails(tests):
+                return (
+                    f"({_joined(' AND ', (self.test(T, V, each) for each in tests))} IS NOT TRUE)"
+                )
+            case Passes(tests):
+                return _joined(" OR ", (self.test(T, V, each) for each in tests))
+        raise AssertionError(test)
+
+
+def _equals(T: str, V: str, value: Given) -> str:  # noqa: N803
+    match value.kind:
+        case "number":  # of all others, only true and false equal a number: 1 and 0
+            word = _word(value)
+            return f"({V} = {word} AND ({word} NOT IN (0, 1) OR {T} {_NUMBERS}))"
+        case "string":  # of all others, only arrays and objects equal a text: their own
+            word = _word(value)
+            return f"({V} = {word} AND ({word} NOT GLOB '[[{{]*' OR {T} = 'text'))"
+        case "boolean":
+            return f"({T} = {_word(value)})"
+        case "null":
+            return f"({T} = 'null')"
+    return f"({T} = '{value.kind}' AND collections_store_equal({_word(value)} || {V}))"
+
+
+def _one_of(T: str, V: str, lists: tuple[Given, ...]) -> str:  # noqa: N803
+    return _joined(" OR ", (_among(T, V, each) for each in lists))
+
+
+def _among(T: str, V: str, values: Given) -> str:  # noqa: N803
+    match values.kind:
+        case "numbers":
+            return f"({V} IN {_listed(values)} AND {T} {_NUMBERS})"
+        case "strings":
+            return f"({V} IN {_listed(values)} AND {T} = 'text')"
+        case "booleans":
+            return f"({T} IN {_listed(values)})"
+    return f"({T} = 'null')"
+
+
+def _listed(values: Given) -> str:
+    return f"(SELECT value FROM json_each({_word(values)}))"
+
+
+def _compares(T: str, V: str, sign: str, value: Given) -> str:  # noqa: N803
+    match value.kind:
+        case "number" if (
+            sign == ">="
+        ):  # all texts are above all numbers; true and false are 1 and 0
+            word = _word(value)
+            return f"({V} BETWEEN {word} AND 9e999 AND ({word} > 1 OR {T} {_NUMBERS}))"
+        case "number":
+            return f"({V} {sign} {_word(value)} AND {T} {_NUMBERS})"
+        case "string":
+            return f"({V} {sign} {_word(value)} AND {T} = 'text')"
+        case "boolean":
+            return f"({V} {sign} ({_word(value)} = 'true') AND {T} IN ('true', 'false'))"
+    return f"({T} = '{value.kind}' AND collections_store_compare({_word(value)} || {V}) {sign} 0)"
+
+
+def _bits(T: str, V: str, operator: str, mask: str) -> str:  # noqa: N803
+    whole = f"CAST({V} AS INTEGER)"
+    found = _BITS[operator].format(common=f"({whole} & {mask})", mask=mask)
+    return f"({T} {_NUMBERS} AND {_in_range(V)} AND {V} = {whole} AND {found})"
+
+
+def _in_range(V: str) -> str:  # noqa: N803
+    return f"{V} >= -9223372036854775808 AND {V} < 9223372036854775808.0"
+
+
+def _array_with(T: str, V: str, element: str, inside: str) -> str:  # noqa: N803
+    some = f"EXISTS (SELECT 1 FROM json_each({V}) AS {element} WHERE {inside})"
+    return f"({T} = 'array' AND {some})"
+
+
+def _missing(body: str, done: Steps, rest: Steps) -> str:
+    """Nothing is there, and no array was on the way, which would have been opened."""
+    ways = ((*done, *rest[:depth]) for depth in range(1, len(rest)))
+    tests = [f"json_type({body}, {path_literal((*done, *rest))}) IS NULL"]
+    tests.extend(f"json_type({body}, {path_literal(way)}) IS NOT 'array'" for way in ways)
+    if done:
+        tests.append(f"json_type({body}, {path_literal(done)}) = 'object'")
+    return f"({' AND '.join(tests)})"
+
+
+def _is_array(body: str, path: str) -> str:
+    return f"json_type({body}, {path}) = 'array'"
+
+
+def _some(body: str, path: str, element: str) -> str:
+    return f"EXISTS (SELECT 1 FROM json_each({body}, {path}) AS {element}"
+
+
+def _joined(word: str, parts: Iterable[str]) -> str:
+    every = list(parts)
+    if not every:
+        return "(1)" if word == " AND " else "(0)"
+    return f"({word.join(every)})"
+
+
+def _words(value: Given) -> tuple[str, ...]:
+    assert isinstance(value, Parameter)
+    return value.words
+
+
+def _word(value: Given) -> str:
+    return _words(value)[0]

@@ -1,0 +1,105 @@
+"""How many frames and files of ours a warm call goes through: `python tests/benchmarks/frames.py`.
+
+A frame is a call of a Python function of the package, in any thread. Each call is made twice before it is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import collections_store
+from collections_store import AsyncStore, Store
+
+PACKAGE = str(Path(collections_store.__file__).parent)
+
+
+class Counter:
+    """Counts the frames of ours, and the files they are in, while it is `current`."""
+
+    def __init__(self) -> None:
+        self.frames, self.files = 0, set[str]()
+
+    def __str__(self) -> str:
+        return f"{self.frames} frames in {len(self.files)} files"
+
+    def count(self, frame: FrameType) -> None:
+        name = frame.f_code.co_filename
+        if name.startswith(PACKAGE):
+            self.frames += 1
+            self.files.add(name)
+
+
+current: list[Counter] = []
+
+
+def profile(frame: FrameType, event: str, argument: Any) -> None:
+    if current and event == "call":
+        current[-1].count(frame)
+
+
+@contextmanager
+def counting() -> Iterator[Counter]:
+    counter = Counter()
+    current.append(counter)
+    try:
+        yield counter
+    finally:
+        current.clear()
+
+
+def warm(call: Callable[[], object]) -> Counter:
+    call()
+    call()
+    with counting() as counter:
+        call()
+    return counter
+
+
+async def warm_awaited(call: Callable[[], Awaitable[object]]) -> Counter:
+    await call()
+    await call()
+    with counting() as counter:
+        await call()
+    return counter
+
+
+def transaction(store: Store) -> None:
+    with store.transaction() as tx:
+        tx["people"].put("tx", {"n": 1})
+
+
+def measure(url: str) -> dict[str, Counter]:
+    with Store(url) as store:
+        people = store["people"]
+        people.put("ada", {"name": "Ada", "n": 1})
+        return {
+            "get": warm(lambda: people.get("ada")),
+            "put": warm(lambda: people.put("ada", {"name": "Ada", "n": 1})),
+            "find": warm(lambda: people.find("name", "Ada")),
+            "transaction of one put": warm(lambda: transaction(store)),
+        }
+
+
+async def measure_awaited(url: str) -> Counter:
+    async with AsyncStore(url) as store:
+        people = await store.get_collection("people")
+        update: dict[str, Any] = {"$inc": {"n": 1}}
+        return await warm_awaited(lambda: people.update_one({"name": "Ada"}, update))
+
+
+if __name__ == "__main__":
+    threading.setprofile(profile)  # for the worker threads of stores that are opened from here on
+    sys.setprofile(profile)
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/frames.db"
+        for name, counter in measure(url).items():
+            print(f"{name}: {counter}")
+        print(f"async update_one: {asyncio.run(measure_awaited(url))}")

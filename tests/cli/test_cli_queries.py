@@ -1,0 +1,293 @@
+"""find with an order and with parts of bodies, distinct, explain, and delete."""
+
+import json
+import os
+import sqlite3
+import subprocess
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.cli_process import Cli, cli_for, error_line, process_environment
+from conftest import Place
+
+from collections_store import Collection
+
+PEOPLE: dict[str, Any] = {
+    "ada": {"name": "Ada", "age": 36, "address": {"city": "Berlin"}, "tags": ["b", "a"]},
+    "bob": {"name": "Bob", "age": 30, "address": {"city": "Paris"}, "tags": ["a"]},
+    "eve": {"name": "Eve", "age": 36, "x:-1": 1, "a.b": {"c": 5}, "{": 2},
+    "text": "not an object",
+}
+
+
+@pytest.fixture
+def cli(shared_place: Place) -> Cli:
+    cli = cli_for(shared_place)
+    lines = (json.dumps({"id": id, "body": body}) for id, body in PEOPLE.items())
+    cli.done("import", "people", input="\n".join(lines))
+    return cli
+
+
+def ids(cli: Cli, *arguments: str) -> list[str]:
+    lines = cli.done("find", "people", *arguments).splitlines()
+    return [json.loads(line)["id"] for line in lines]
+
+
+def bodies(cli: Cli, *arguments: str) -> list[Any]:
+    lines = cli.done("find", "people", *arguments).splitlines()
+    return [json.loads(line)["body"] for line in lines]
+
+
+ORDERS: dict[tuple[str, ...], list[str]] = {
+    ("name",): ["text", "ada", "bob", "eve"],
+    ("name:1",): ["text", "ada", "bob", "eve"],
+    ("name:-1",): ["eve", "bob", "ada", "text"],
+    ("age:-1", "name:-1"): ["eve", "ada", "bob", "text"],
+    ('{"age": -1, "name": -1}',): ["eve", "ada", "bob", "text"],
+    ('["age", ["name", -1]]',): ["text", "bob", "eve", "ada"],
+    ("address.city:-1",): ["bob", "ada", "eve", "text"],
+    ("$id:-1",): ["text", "eve", "bob", "ada"],
+    ("x:-1",): ["ada", "bob", "eve", "text"],
+    ("x:-1:-1",): ["eve", "ada", "bob", "text"],
+    ('{"x:-1": -1}',): ["eve", "ada", "bob", "text"],
+    ('{"{": -1}',): ["eve", "ada", "bob", "text"],
+    ("a.b.c:-1",): ["ada", "bob", "eve", "text"],
+    ('[[["a.b", "c"], -1]]',): ["eve", "ada", "bob", "text"],
+    ("[]",): ["ada", "bob", "eve", "text"],
+}
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=" ".join)
+def test_orders(cli: Cli, order: tuple[str, ...]) -> None:
+    options = [word for field in order for word in ("--sort", field)]
+    assert ids(cli, *options) == ORDERS[order]
+    assert ids(cli, *options, "--skip", "1", "--limit", "2") == ORDERS[order][1:3]
+    assert ids(cli, *options, "--skip", "3") == ORDERS[order][3:]
+
+
+def test_skip_and_limit(cli: Cli) -> None:
+    for command in ("list", "find"):
+        lines = cli.done(command, "people").splitlines()
+        assert cli.done(command, "people", "--skip", "2").splitlines() == lines[2:]
+        both = ("--skip", "1", "--limit", "2")
+        assert cli.done(command, "people", *both).splitlines() == lines[1:3]
+        assert cli.done(command, "people", "--skip", "9", "--limit", "2") == ""
+    assert cli.done("find", "people", "--count", "--skip", "1") == "3\n"
+    assert cli.done("find", "people", "--count", "--skip", "9") == "0\n"
+    assert cli.done("find", "people", "--count", "--skip", "1", "--limit", "2") == "2\n"
+
+
+@pytest.mark.parametrize("window", [(), ("--limit", "9"), ("--sort", "$id")], ids=" ".join)
+def test_parts_of_bodies(cli: Cli, window: tuple[str, ...]) -> None:
+    parts = [{"name": "Ada", "address": {"city": "Berlin"}}, {"name": "Eve"}]
+    asked = ('{"age": 36}', *window)
+    assert bodies(cli, *asked, "--fields", "name,address.city") == parts
+    wanted = '{"name": 1, "address.city": 1}'
+    assert bodies(cli, *asked, "--projection", wanted) == parts
+    assert bodies(cli, *asked, "--projection", '["name"]') == [{"name": "Ada"}, {"name": "Eve"}]
+    sliced = '{"tags": {"$slice": 1}, "name": 1}'
+    assert bodies(cli, *asked, "--projection", sliced)[0] == {"name": "Ada", "tags": ["b"]}
+    tagged = ('{"tags": "a"}', *window, "--projection", '{"tags.$": 1}')
+    assert bodies(cli, *tagged) == [{"tags": ["a"]}, {"tags": ["a"]}]
+    array = json.loads(cli.done("find", "people", *asked, "--fields", "name", "--output", "json"))
+    assert array == [{"id": "ada", "body": {"name": "Ada"}}, {"id": "eve", "body": {"name": "Eve"}}]
+    assert "│ Ada" in cli.done("find", "people", "--fields", "name", "--output", "table")
+
+
+def test_a_projection_means_the_same_with_a_limit_and_without(cli: Cli) -> None:
+    cli.done("put", "things", "a", '{"list": [{"x": 1, "y": 2}, {"y": 2, "x": 1, "z": 3}]}')
+    for element in ('{"x": 1, "y": 2}', '{"y": 2, "x": 1}'):
+        asked = f'{{"list": {element}}}'
+        words = ("find", "things", asked, "--projection", '{"list.$": 1}')
+        assert cli.done(*words) == cli.done(*words, "--limit", "1")
+
+
+def test_without_an_order_objects_are_not_gathered(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(Collection, "find")
+    assert len(ids(cli)) == 4
+    assert len(ids(cli, "--skip", "1")) == 3
+    assert bodies(cli, "--fields", "name")[0] == {"name": "Ada"}
+
+
+def test_questions_that_make_no_sense(cli: Cli) -> None:
+    wrong = {
+        "sort, at 'age': sorts twice": ("--sort", "age", "--sort", "age:-1"),
+        "sort, at 'age': the direction is 1 or -1, not 2": ("--sort", '{"age": 2}'),
+        "sort, at 'age': the direction is 1 or -1, not []": ("--sort", '{"age": []}'),
+        "sort, at 'age': the direction is 1 or -1, not True": ("--sort", '[["age", true]]'),
+        "[1, 2, 3] is no field and no pair": ("--sort", "[[1, 2, 3]]"),
+        "[] is neither a field nor a list of keys": ("--sort", "[[[], 1]]"),
+        "[1] is neither a field": ("--sort", "[[[1], 1]]"),
+        "--sort is not JSON: ": ("--sort", "{age: 1}"),
+        "$nowhere": ("--sort", "$nowhere"),
+        "--projection is not JSON: ": ("--projection", "name"),
+        "projection: a projection is a document or a list": ("--projection", "5"),
+        "projection, at 'a': ": ("--projection", '{"a": "x"}'),
+        "projection, at 'name.$'": ("--projection", '{"name.$": 1}'),
+        "whole number": ("--skip", "9223372036854775808", "--limit", "1"),
+    }
+    for message, options in wrong.items():
+        assert message in cli.fails(3, "find", "people", *options)
+    assert "--fields" in cli.fails(2, "find", "people", "--fields", "a", "--projection", "{}")
+    assert "-1" in cli.fails(2, "find", "people", "--skip", "-1")
+
+
+def test_distinct(cli: Cli) -> None:
+    assert cli.done("distinct", "people", "age") == "30\n36\n"
+    assert cli.done("distinct", "people", "tags") == '"a"\n"b"\n'
+    assert cli.done("distinct", "people", "address.city", '{"age": 36}') == '"Berlin"\n'
+    assert cli.done("distinct", "people", "$id", '{"age": 36}') == '"ada"\n"eve"\n'
+    assert cli.done("distinct", "people", "a.b.c") == ""
+    assert cli.done("distinct", "people", '["a.b", "c"]') == "5\n"
+    assert json.loads(cli.done("distinct", "people", "tags", "--output", "json")) == ["a", "b"]
+    assert cli.done("distinct", "people", "nothing", "--output", "json") == "[]\n"
+    assert cli.done("distinct", "people", "tags", "-", input='{"age": 30}') == '"a"\n'
+
+
+def test_wrong_use_of_distinct(cli: Cli) -> None:
+    assert cli.fails(1, "distinct", "nothing", "a") == "there is no collection 'nothing'"
+    assert "FIELD is not JSON: " in cli.fails(3, "distinct", "people", "[a]")
+    assert "neither a field nor a list of keys" in cli.fails(3, "distinct", "people", "[1]")
+    assert "FILTER is not JSON: " in cli.fails(3, "distinct", "people", "a", "{")
+    assert "FIELD" in cli.fails(2, "distinct", "people")
+
+
+def test_delete_wants_a_terminal_or_yes(cli: Cli) -> None:
+    assert "--yes" in cli.fails(2, "delete", "people", '{"age": 36}', input="y\n")
+    assert len(cli.objects("people")) == 4
+    result = cli("delete", "people", '{"age": 36}', "--yes")
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "deleted 2 objects of people\n"
+    assert list(cli.objects("people")) == ["bob", "text"]
+    again = cli("delete", "people", '{"age": 36}', "--yes")
+    assert (again.exit_code, again.stderr) == (0, "deleted 0 objects of people\n")
+    assert cli("delete", "people", "{}", "--yes").stderr == "deleted 2 objects of people\n"
+    assert cli.objects("people") == {}
+
+
+def test_what_delete_refuses(cli: Cli) -> None:
+    assert "FILTER" in cli.fails(2, "delete", "people", "--yes")
+    assert "null" in cli.fails(3, "delete", "people", "null", "--yes")
+    assert "FILTER is not JSON: " in cli.fails(3, "delete", "people", "age", "--yes")
+    assert "no such operator" in cli.fails(3, "delete", "people", '{"age": {"$x": 1}}', "--yes")
+    assert cli.fails(1, "delete", "nothing", "{}", "--yes") == "there is no collection 'nothing'"
+    assert len(cli.objects("people")) == 4
+
+
+def test_explain_in_words(cli: Cli) -> None:
+    told = cli.done("explain", "people", '{"age": 36}', "--sort", "name:-1").splitlines()
+    assert told[0] == "the database decides {'age': 36}"
+    assert any(line.startswith("indexes: ") for line in told)
+    assert any(line.startswith("order: ") for line in told)
+    cli.done("index", "create", "people", "age", "name:-1")
+    assert "order: natural" in cli.done("explain", "people", '{"age": 36}', "--limit", "1")
+
+
+def test_explain_a_key_that_begins_with_a_dollar(cli: Cli) -> None:
+    told = json.loads(cli.done("explain", "people", '{"$body.$x.y": 36}', "--json"))
+    assert told["in_sql"] == {"$body.$x.y": 36}
+
+
+def test_explain_as_json(cli: Cli) -> None:
+    asked = '{"age": {"$gt": 30}, "name": {"$regex": "^a", "$options": "i"}}'
+    told = json.loads(cli.done("explain", "people", asked, "--sort", "age", "--json"))
+    assert told["in_sql"] == json.loads(asked) or told["in_matcher"]
+    assert told["order"] in {"database", "python"}
+    assert (told["scans"], type(told["indexes"])) == (True, list)
+    assert "SELECT" in told["sql"]
+    assert told["parameters"]
+    assert told["plan"]
+
+
+def test_explain_tells_which_index_helps(cli: Cli, shared_place: Place) -> None:
+    asked = ("explain", "people", '{"name": "Ada"}', "--json")
+    assert json.loads(cli.done(*asked))["advice"] == "create_index('name')"
+    assert "advice: create_index('name')" in cli.done(*asked[:-1])
+    cli.done("index", "create", "people", "name")
+    told = json.loads(cli.done(*asked))
+    assert told["advice"] is None
+    if not shared_place.is_postgresql:  # which reads so few objects all the same
+        assert (told["scans"], told["indexes"]) == (False, ["name_1"])
+
+
+def test_wrong_use_of_explain(cli: Cli) -> None:
+    assert cli.fails(1, "explain", "nothing") == "there is no collection 'nothing'"
+    assert "FILTER is not JSON: " in cli.fails(3, "explain", "people", "{")
+    assert "twice" in cli.fails(3, "explain", "people", "--sort", "a", "--sort", "a")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="arguments of Windows are text")
+def test_fields_that_are_no_text(cli: Cli) -> None:
+    for words in (
+        ("find", "people", "--sort", "\udcff"),
+        ("find", "people", "--fields", "\udcff"),
+        ("find", "people", "--projection", "\udcff"),
+        ("distinct", "people", "\udcff"),
+        ("index", "create", "people", "\udcff"),
+        ("index", "create", "people", "a", "--name", "\udcff"),
+        ("delete", "people", "\udcff", "--yes"),
+    ):
+        done = subprocess.run(
+            cli.command(*words), env=process_environment(), capture_output=True, check=False
+        )
+        assert done.returncode == 3, done.stderr
+        error_line(done.stderr.decode())
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Cli:
+    return Cli((f"--url=sqlite:///{tmp_path / 'one.db'}",))
+
+
+@pytest.mark.parametrize("order", ["n:desc", "n:-1", "-n", '{"n": -1}'])
+def test_orders_that_descend(sqlite: Cli, order: str) -> None:
+    sqlite.done("put", "t", "a", '{"n": 1}')
+    sqlite.done("put", "t", "b", '{"n": 2}')
+    assert (
+        sqlite.done("find", "t", f"--sort={order}", "--fields", "n").splitlines()[0][:9]
+        == '{"id":"b"'
+    )
+    assert sqlite.done("find", "t", "--sort", "n:asc").splitlines()[0][:9] == '{"id":"a"'
+
+
+def test_an_unknown_direction_is_refused(sqlite: Cli) -> None:
+    sqlite.done("put", "t", "a", "1")
+    assert "asc, -1, desc, got 'down'" in sqlite.fails(3, "find", "t", "--sort", "n:down")
+    assert "before the field or behind it" in sqlite.fails(3, "find", "t", "--sort=-n:asc")
+    assert sqlite.done("find", "t", "--sort", '[[["n:down"], -1]]') == '{"id":"a","body":1}\n'
+
+
+def test_windows_beyond_what_a_database_counts_are_refused(sqlite: Cli) -> None:
+    sqlite.done("put", "t", "a", "1")
+    assert "skip" in sqlite.fails(3, "list", "t", "--skip", str(2**63))
+    assert "limit" in sqlite.fails(3, "list", "t", "--limit", str(2**63))
+
+
+def test_help_is_whole_and_short_to_ask_for(sqlite: Cli) -> None:
+    overview = sqlite.done("-h")
+    assert overview == sqlite.done("--help")
+    assert "..." not in overview.partition("Commands:")[2].partition("Exit codes")[0]
+    assert sqlite.done("find", "-h") == sqlite.done("find", "--help")
+
+
+def test_a_damaged_body_is_named(sqlite: Cli, tmp_path: Path) -> None:
+    sqlite.done("put", "t", "a", "1")
+    sqlite.done("put", "t", "b", '{"n": 2}')
+    file = sqlite.options[0].removeprefix("--url=sqlite:///")
+    with closing(sqlite3.connect(file)) as connection:
+        [(table,)] = connection.execute(
+            "SELECT name FROM sqlite_master WHERE name LIKE 'cs\\_%\\_t' ESCAPE '\\'"
+        )
+        connection.execute(f"UPDATE \"{table}\" SET body = '{{\"n\": 2' WHERE id = 'b'")
+        connection.commit()
+    for command in (
+        ("get", "t", "b"),
+        ("list", "t"),
+        ("list", "t", "--limit", "5"),
+        ("export", "t"),
+    ):
+        assert "document 'b' is damaged" in sqlite.fails(6, *command)

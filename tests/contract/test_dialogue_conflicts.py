@@ -1,0 +1,219 @@
+"""Two containers of the same dialogues: nobody writes into what the other has ended, removed or purged."""
+
+from typing import Any
+
+import pytest
+from conftest import Opener
+from contract.test_dialogue_store import CallCodec, call_to
+from contract.test_dialogues import ADA, RULES, begun, ended, offer_to, on_disk, said
+
+from collections_store import DialogueConflict, DialoguesNotSaved
+from collections_store.dialogues import Dialogue, Message, PlainCodec
+from collections_store.dialogues.storage import purge
+
+
+@pytest.fixture
+def again(open_store: Opener, store: Any) -> Any:
+    return lambda **options: open_store.dialogues(store, **options)
+
+
+def two_of(again: Any, **options: Any) -> tuple[Any, Dialogue, Any, Dialogue]:
+    """Return two containers, and the dialogue that both have."""
+    one, two = again(**options), again()
+    dialogue = begun(one)
+    two.setup()
+    [theirs] = two.dialogues_in_active_state
+    return one, dialogue, two, theirs
+
+
+def end(one: Any, dialogue: Dialogue, how: str) -> None:
+    """Take a dialogue away from who else has it."""
+    if how == "messages":
+        for number in range(3):
+            one.reply(dialogue, "x", number)
+    if how == "removed":
+        one.remove(dialogue.dialogue_label)
+    else:
+        one.finish(dialogue)
+    if how == "purged":
+        one.purge(kept=0)
+
+
+WAYS = ["finished", "messages", "removed", "purged"]
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "dropped"])
+def test_nobody_says_anything_in_what_the_other_ended(
+    again: Any, store: Any, how: str, kept: bool
+) -> None:
+    one, dialogue, two, theirs = two_of(again, keep_terminal_state_dialogues=kept)
+    before = theirs.messages
+    end(one, dialogue, how)
+    there = on_disk(store, "messages")
+    with pytest.raises(DialogueConflict):
+        two.reply(theirs, "x", "late")
+    with pytest.raises(DialogueConflict):
+        two.update(offer_to(theirs.messages[0]))
+    assert theirs.messages == before
+    assert on_disk(store, "messages") == there
+    found = two.reload(theirs.dialogue_label)
+    assert (found is None) == (not kept or how in {"removed", "purged"})
+    assert two.dialogues_in_active_state == ()
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_nothing_is_saved_of_what_the_other_ended(open_store: Opener, how: str) -> None:
+    with open_store() as store:
+
+        def again(**options: Any) -> Any:
+            return open_store.dialogues(store, **options)
+
+        one, dialogue, _, _ = two_of(again)
+        late = again(save="teardown")
+        late.setup()
+        [theirs] = late.dialogues_in_active_state
+        late.reply(theirs, "x", "late")
+        end(one, dialogue, how)
+        there = on_disk(store, "messages")
+        with pytest.raises(DialoguesNotSaved) as caught:
+            late.teardown()
+        assert isinstance(caught.value.errors[dialogue.dialogue_label], DialogueConflict)
+        late.reload(dialogue.dialogue_label)
+        late.teardown()
+        assert on_disk(store, "messages") == there
+
+
+def test_what_the_other_purged_is_not_written_again(open_store: Opener) -> None:
+    with open_store() as store:
+        one, two = open_store.dialogues(store, rules=RULES), open_store.dialogues(store)
+        dialogue = ended(one)
+        assert dialogue.metadata == {}  # whoever looks may change it
+        assert two.purge(kept=0) == 1
+        with pytest.raises(DialoguesNotSaved) as caught:
+            one.save(dialogue)
+        assert isinstance(caught.value.errors[dialogue.dialogue_label], DialogueConflict)
+        one.teardown()  # nobody asked for that one
+        assert on_disk(store, "terminal") == []
+        assert on_disk(store, "messages") == []
+
+
+def test_who_ends_a_dialogue_without_a_message_has_seen_all_of_it(again: Any) -> None:
+    one, dialogue, two, theirs = two_of(again)
+    two.reply(theirs, "x", "unseen")
+    with pytest.raises(DialogueConflict):
+        one.finish(dialogue)
+    assert not dialogue.is_terminal
+    assert said(one.reload(dialogue.dialogue_label)) == said(theirs)
+
+
+def test_a_store_of_dialogues_adds_nothing_to_what_is_gone(open_store: Opener, store: Any) -> None:
+    one = open_store.dialogue_store(store, "ada", codec=PlainCodec())
+    two = open_store.dialogue_store(store, "ada", codec=PlainCodec())
+    dialogue = begun(open_store.dialogues(store))
+    [mine], [theirs] = list(one.restore()), list(two.restore())
+    assert mine.dialogue_label == dialogue.dialogue_label
+    assert one.remove(mine.dialogue_label)
+    theirs.take(theirs.read(theirs.reply("x", 1, None)))
+    with pytest.raises(DialoguesNotSaved):
+        two.save(theirs)
+    assert on_disk(store, "messages") == []
+
+
+def test_two_who_talk_and_end_at_the_same_time_leave_no_message_without_a_dialogue(
+    open_store: Opener, store: Any
+) -> None:
+    one, two = (
+        open_store.dialogues(store, keep_terminal_state_dialogues=False),
+        open_store.dialogues(store),
+    )
+    for round in range(25):
+        dialogue = begun(one, f"b{round}")
+        theirs = two.reload(dialogue.dialogue_label)
+        outcomes = open_store.together(
+            [(two, "reply", theirs, "x", round), (one, "finish", dialogue)]
+        )
+        errors = [each for each in outcomes if isinstance(each, BaseException)]
+        assert len(errors) == 1, outcomes
+        assert isinstance(errors[0], DialogueConflict), errors
+    headers, messages = on_disk(store, "active"), on_disk(store, "messages")
+    assert {id[:32] for id, _ in messages} == {id for id, _ in headers}
+
+
+@pytest.mark.parametrize("says", [True, False], ids=["answered", "unanswered"])
+def test_who_began_the_same_dialogue_does_not_overwrite_it(
+    again: Any, store: Any, says: bool
+) -> None:
+    one, two = again(save="teardown"), again(save="teardown")
+    for each in (one, two):
+        each.setup()
+    for each in (one, two):
+        dialogue = each.update(Message("ask", {"n": 1}, 1, 0, ("r", ""), "eve", "ada"))
+        if says:
+            each.reply(dialogue, "x", repr(each))
+    one.teardown()
+    there = on_disk(store, "active"), on_disk(store, "messages")
+    with pytest.raises(DialoguesNotSaved) as caught:
+        two.teardown()
+    assert isinstance(caught.value.errors[dialogue.dialogue_label], DialogueConflict)
+    assert (on_disk(store, "active"), on_disk(store, "messages")) == there
+    two.reload(dialogue.dialogue_label)
+    two.teardown()
+
+
+def test_stores_of_two_who_began_the_same_dialogue_do_not_mix_them(
+    open_store: Opener, store: Any
+) -> None:
+    one, two = (open_store.dialogue_store(store, "ada", codec=CallCodec()) for _ in range(2))
+    one.save(call_to("bob", "hello", "one"))
+    with pytest.raises(DialoguesNotSaved):
+        two.save(call_to("bob", "hello", "two", "more"))
+    assert two.save(call_to("bob", "hello", "one", "more")) == 1
+    assert [each.lines for each in one.find()] == [["hello", "one", "more"]]
+
+
+def test_two_who_purge_at_the_same_time_keep_as_many_as_shall_be_kept(
+    again: Any, store: Any
+) -> None:
+    one = again(rules=RULES)
+    for _ in range(6):
+        ended(one)
+    meanwhile = [lambda: one.purge(kept=4)]
+
+    def run(operation: Any) -> Any:
+        found = store.run(operation)
+        while meanwhile:
+            meanwhile.pop()()
+        return found
+
+    purge(run, ADA, None, 4)
+    assert len(on_disk(store, "terminal")) == 4
+
+
+def test_who_removes_what_the_other_removed_is_told_that_it_was_gone(again: Any) -> None:
+    one, dialogue, two, theirs = two_of(again)
+    assert one.remove(dialogue.dialogue_label)
+    assert not two.remove(theirs.dialogue_label)
+    assert two.dialogues_in_active_state == ()
+    late = again(save="teardown")
+    assert late.remove(begun(late, "eve").dialogue_label)  # it was in memory only
+
+
+class Purging:
+    """Purges all, in either colour."""
+
+    def __init__(self, dialogues: Any) -> None:
+        self._dialogues = getattr(dialogues, "_twin", dialogues)
+
+    def purge(self) -> Any:
+        return self._dialogues.purge(kept=0)
+
+
+def test_purges_at_the_same_time_count_each_dialogue_once(open_store: Opener, store: Any) -> None:
+    ada = open_store.dialogues(store, rules=RULES)
+    for number in range(40):
+        ended(ada, f"b{number}")
+    others = [open_store.dialogue_store(store, "ada", codec=PlainCodec()) for _ in range(4)]
+    told = open_store.together([(Purging(each), "purge") for each in others])
+    assert sum(told) == 40, told
+    assert on_disk(store, "terminal") == on_disk(store, "messages") == []

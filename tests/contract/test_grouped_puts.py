@@ -1,0 +1,85 @@
+"""Awaited puts that come at the same time are written by one statement where the database can: nobody notices."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from conftest import Place
+
+from collections_store import AsyncStore, DuplicateKey
+from collections_store.operations.bulk import puts_together
+from collections_store.operations.by_id import Get, Put, RemoveById
+
+MANY = 200
+
+
+@pytest.fixture
+def opened(place: Place) -> Any:
+    return lambda: AsyncStore(place.url, **place.options)
+
+
+def test_only_neighbours_with_different_ids_are_put_together() -> None:
+    put = Put("a", "1", "{}")
+    others = [Put("a", "2", "{}"), Put("a", "1", "{}"), Put("b", "1", "{}"), Put("b", "2", "{}", 5)]
+    asked = [put, *others, RemoveById("a", "1"), Get("a", "1"), Put("a", "1", "{}")]
+    assert list(puts_together(asked)) == [[0, 1], [2], [3], [4], [5], [6], [7]]
+    assert list(puts_together([])) == []
+
+
+def test_puts_at_once_do_what_they_do_one_by_one(opened: Any) -> None:
+    async def work() -> None:
+        async with opened() as store:
+            things = store["things"]
+            await asyncio.gather(
+                *(things.put(f"{n % 150}", {"n": n, "t": 'a"\\b'}) for n in range(MANY))
+            )
+            assert await things.count() == 150
+            found = {each.id: each for each in await things.find()}
+            for n in range(MANY - 150, 150):
+                assert (found[f"{n}"].body["n"], found[f"{n}"].version) == (n, 1)
+            for n in range(50):
+                assert found[f"{n}"].version == 2
+                assert found[f"{n}"].body["n"] in {n, n + 150}  # who comes first is not said
+
+    asyncio.run(work())
+
+
+def test_what_has_expired_is_put_anew(opened: Any) -> None:
+    async def work() -> None:
+        async with opened() as store:
+            things = store["things"]
+            await asyncio.gather(*(things.put(f"{n}", "old", ttl=0.05) for n in range(40)))
+            await asyncio.sleep(0.1)
+            await asyncio.gather(*(things.put(f"{n}", "new") for n in range(80)))
+            found = await things.find()
+            assert {(each.body, each.version, each.expires_at) for each in found} == {
+                ("new", 1, None)
+            }
+            assert len(found) == 80
+
+    asyncio.run(work())
+
+
+def test_one_that_is_refused_harms_no_other(opened: Any) -> None:
+    async def work() -> None:
+        async with opened() as store:
+            things = store["things"]
+            await things.create_index("name", unique=True)
+            calls = [things.put(f"{n}", {"name": min(n, 30)}) for n in range(32)]
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            refused = [each for each in outcomes if isinstance(each, BaseException)]
+            assert [type(each) for each in refused] == [DuplicateKey]
+            assert await things.count() == 31
+
+    asyncio.run(work())
+
+
+def test_changes_are_recorded_one_by_one(opened: Any) -> None:
+    async def work() -> None:
+        async with opened() as store:
+            await store.create_collection("things", changes=True)
+            things = store["things"]
+            await asyncio.gather(*(things.put(f"{n}", n) for n in range(50)))
+            assert await things.count() == 50
+
+    asyncio.run(work())

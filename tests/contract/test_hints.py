@@ -1,0 +1,55 @@
+"""What users of other libraries try first: the error names what is ours."""
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from collections_store import AsyncStore, Document, InvalidOption, InvalidUrl, Store
+from collections_store.options import read_url
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [("count_documents", r"count\("), ("save", r"put\("), ("find_one_by_id", r"document\(")],
+)
+def test_a_method_of_another_library_is_answered_with_ours(name: str, ours: str) -> None:
+    with Store("sqlite://") as store, pytest.raises(AttributeError, match=ours):
+        getattr(store["things"], name)
+    with pytest.raises(AttributeError, match=ours):
+        getattr(AsyncStore("sqlite://")["things"], name)
+
+
+def test_a_misspelt_method_is_an_attribute_error() -> None:
+    with Store("sqlite://") as store:
+        assert not hasattr(store["things"], "fnid")
+        with pytest.raises(AttributeError, match="'Collection' object has no attribute 'fnid'$"):
+            store["things"].fnid  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_a_document_is_not_its_body() -> None:
+    document = Document("1", {"name": "Ada"})
+    with pytest.raises(TypeError, match=r"document\.body\['name'\]"):
+        document["name"]  # type: ignore[index]
+    id, body = document
+    assert (id, body["name"]) == ("1", "Ada")
+
+
+def test_a_session_is_bound_by_its_connection() -> None:
+    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
+    with Store(engine=engine) as store, Session(engine) as session:
+        with pytest.raises(InvalidOption, match=r"session\.connection\(\)"):
+            store.bind(session)  # type: ignore[arg-type]
+        store.bind(session.connection())["things"].put("1", {})
+        session.commit()
+        assert store["things"].count() == 1
+    engine.dispose()
+
+
+def test_the_short_name_of_postgresql_is_accepted() -> None:
+    pytest.importorskip("psycopg")
+    assert repr(Store("postgres://me:secret@host/db")) == "Store('postgres://me:***@host/db')"
+    asynchronous = AsyncStore("postgres://me:secret@host/db")
+    assert repr(asynchronous) == "AsyncStore('postgres://me:***@host/db')"
+    assert read_url("postgres://host/db").drivername == "postgresql"
+    with pytest.raises(InvalidUrl):
+        read_url("postgres")

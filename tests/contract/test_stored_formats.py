@@ -1,0 +1,220 @@
+"""What is stored has a format: what older versions wrote is read, keys of newer ones are kept, and a newer format is
+refused in a clear error; on every backend, in both colours."""
+
+import json
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from conftest import Opener, Place
+from contract.test_dialogues import ADA, RULES, on_disk
+
+from collections_store import InvalidBody, SchemaTooNew, Store
+from collections_store.dialogues import Message
+from collections_store.options import CollectionOptions
+
+KEY = "e46df1675a274489024bb3e7089a8f6c"
+HEADER = {
+    "dialogue_label": {
+        "dialogue_starter_reference": "b7",
+        "dialogue_responder_reference": "a1",
+        "dialogue_opponent_addr": "bob",
+        "dialogue_starter_addr": "bob",
+    },
+    "is_terminal": False,
+    "self_address": "ada",
+    "role": "responder",
+    "state": "active",
+    "metadata": {"budget": 5},
+}
+MESSAGE = {
+    "performative": "ask",
+    "body": {"item": "tea"},
+    "message_id": 1,
+    "target": 0,
+    "dialogue_reference": ["b7", ""],
+    "sender": "bob",
+    "to": "ada",
+}
+"""A dialogue as version 0.1.0 stores it."""
+
+
+def stored(store: Any, header: Any = HEADER, message: Any = MESSAGE) -> None:
+    store[ADA.active].put(KEY, header)
+    store[ADA.messages].put(f"{KEY}0000000001", message)
+
+
+@pytest.fixture
+def again(open_store: Opener, store: Any) -> Any:
+    return lambda: open_store.dialogues(store, rules=RULES)
+
+
+def only(dialogues: Any) -> Any:
+    [found] = dialogues.get_dialogues_with_counterparty("bob")
+    assert dialogues.quarantined() == []
+    return found
+
+
+# -- dialogues ---------------------------------------------------------------------------------
+
+
+def test_a_dialogue_without_a_format_goes_on(store: Any, again: Any) -> None:
+    stored(store)
+    dialogues = again()
+    found = only(dialogues)
+    assert [each.body for each in found.messages] == [{"item": "tea"}]
+    assert found.metadata == {"budget": 5}
+    dialogues.reply(found, "offer", {"price": 3})
+    assert only(again()).message_count == 2
+
+
+def test_what_is_written_has_a_format(store: Any, again: Any) -> None:
+    again().create("bob", "ask")
+    [header] = on_disk(store, "active")
+    assert header.body["record_format"] == 1
+
+
+def test_keys_of_a_newer_version_are_kept(store: Any, again: Any) -> None:
+    label = {**HEADER["dialogue_label"], "dialogue_topic": "tea"}  # type: ignore[dict-item]
+    stored(
+        store,
+        {**HEADER, "dialogue_label": label, "record_format": 1, "priority": [7]},
+        {**MESSAGE, "trace": {"id": "x"}},
+    )
+    dialogues = again()
+    found = only(dialogues)
+    assert found.messages[0].json == {**MESSAGE, "trace": {"id": "x"}}
+    found.metadata["budget"] = 6
+    dialogues.reply(found, "offer", {"price": 3})
+    [header] = on_disk(store, "active")
+    assert (header.body["priority"], header.body["metadata"]) == ([7], {"budget": 6})
+    assert header.body["dialogue_label"] == label
+    found = only(again())
+    assert found.message_count == 2
+    dialogues = again()
+    dialogues.reply(only(dialogues), "decline")
+    [ended] = on_disk(store, "terminal")
+    assert (ended.body["priority"], ended.body["state"]) == ([7], "refused")
+    assert on_disk(store, "messages")[0].body == {**MESSAGE, "trace": {"id": "x"}}
+
+
+def test_a_header_is_not_written_again_for_its_format(store: Any, again: Any) -> None:
+    stored(store, {**HEADER, "priority": 1})
+    dialogues = again()
+    dialogues.reply(only(dialogues), "offer", {"price": 3})
+    [header] = on_disk(store, "active")
+    assert (header.version, header.body) == (1, {**HEADER, "priority": 1})
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [({**HEADER, "record_format": 2}, MESSAGE), (HEADER, {**MESSAGE, "record_format": 2})],
+    ids=["header", "message"],
+)
+def test_a_dialogue_of_a_newer_format_is_refused_and_left_alone(
+    store: Any, again: Any, header: Any, message: Any
+) -> None:
+    stored(store, header, message)
+    with pytest.raises(SchemaTooNew, match=r"in format 2, .* \(it knows 1\): upgrade") as caught:
+        again().get_dialogues_with_counterparty("bob")
+    assert (caught.value.found, caught.value.expected) == ("2", "1")
+    assert [each.body for each in on_disk(store, "active")] == [header]
+    assert [each.body for each in on_disk(store, "messages")] == [message]
+    assert on_disk(store, "quarantine") == []
+
+
+@pytest.mark.parametrize("lacking", [*MESSAGE])
+def test_a_message_that_lacks_a_key_is_none(lacking: str) -> None:
+    with pytest.raises(ValueError, match="keys of a message"):
+        Message.from_json({key: value for key, value in MESSAGE.items() if key != lacking})
+
+
+# -- memories ----------------------------------------------------------------------------------
+
+
+def test_a_value_of_a_type_that_only_a_newer_version_knows_is_refused(store: Any) -> None:
+    memory = store.memory("bot")
+    memory.put("k", 1)
+    [name] = [each.name for each in store.collections()]
+    store[name].put(store[name].list()[0].id, {"list": [{"$fraction": [1, 3]}]})
+    with pytest.raises(InvalidBody, match=r"type '\$fraction'.*stays as it is"):
+        memory.get("k")
+
+
+# -- the catalogue -----------------------------------------------------------------------------
+
+OPTIONS = {
+    "cursor_key": "5f0a5f0a5f0a5f0a5f0a5f0a5f0a5f0a",
+    "body_index": False,
+    "indexes": [
+        {
+            "name": "n_1",
+            "fields": [[["n"], 1]],
+            "unique": False,
+            "where": {"kind": "a"},
+            "arrays": False,
+            "physical": "cs_1$i1",
+        }
+    ],
+    "ways": [],
+    "counter": 2,
+    "ttl": 60_000_000,
+    "sliding": False,
+    "feed": {"physical": "cs_1$changes", "key": "0a0b0c0d", "bodies": "after", "limit": 5, "age": None},
+    "jsonb": False,
+}  # fmt: skip
+"""An entry as version 0.1.0 stores it."""
+NEWER: dict[str, Any] = {
+    **OPTIONS,
+    "format": 1,
+    "indexes": [{**OPTIONS["indexes"][0], "collation": "de"}],  # type: ignore[index]
+    "feed": {**OPTIONS["feed"], "compressed": True},  # type: ignore[dict-item]
+    "encryption": {"key": 1},
+}
+
+
+def test_an_entry_of_the_catalogue_is_kept_with_all_that_is_in_it() -> None:
+    read = CollectionOptions.from_text(json.dumps(OPTIONS))
+    assert json.loads(read.to_text()) == {**OPTIONS, "format": 1}
+    assert json.loads(CollectionOptions.from_text(json.dumps(NEWER)).to_text()) == NEWER
+    for old in ("{}", '{"cursor_key": "a"}'):
+        assert CollectionOptions.from_text(old).feed is None
+
+
+def changed_entry(place: Place, **changes: Any) -> dict[str, Any]:
+    """Change the entry of the only collection, as another version would; return what it is then."""
+    engine = sa.create_engine(place.url)
+    schema = f"{place.options['schema']}." if place.is_postgresql else ""
+    with engine.begin() as connection:
+        [(text,)] = connection.execute(sa.text(f"SELECT options FROM {schema}cs_collections"))
+        found = {**json.loads(text), **changes}
+        new = {"options": json.dumps(found)}
+        connection.execute(sa.text(f"UPDATE {schema}cs_collections SET options = :options"), new)
+    engine.dispose()
+    return found
+
+
+def test_what_a_newer_version_keeps_of_a_collection_stays(shared_place: Place) -> None:
+    options = shared_place.options
+    with Store(shared_place.url, **options) as store:
+        store["things"].create_index("n")
+    changed_entry(shared_place, encryption={"key": 1})
+    with Store(shared_place.url, **options) as store:
+        store.get_sync_collection("things", ttl=60, changes=True)
+        store["things"].create_index("m")
+        store["things"].drop_index("n_1")
+        store.rename("things", "others")
+    assert changed_entry(shared_place)["encryption"] == {"key": 1}
+
+
+def test_a_collection_of_a_newer_format_is_refused(shared_place: Place) -> None:
+    with Store(shared_place.url, **shared_place.options) as store:
+        store["things"].put("a", 1)
+    before = changed_entry(shared_place, format=2)
+    with Store(shared_place.url, **shared_place.options) as store:
+        for call in (lambda: store["things"].get("a"), lambda: store["things"].put("a", 2)):
+            with pytest.raises(
+                SchemaTooNew, match="catalogue's entry of a collection is in format 2"
+            ):
+                call()
+    assert changed_entry(shared_place) == before

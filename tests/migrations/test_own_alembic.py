@@ -1,0 +1,123 @@
+"""A user's own alembic, with `include_name` in its `env.py`, beside a store in the same database."""
+
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from conftest import Place
+
+from collections_store import Store
+from collections_store.migrate import include_name
+
+# SQLAlchemy's, of indexes over expressions; alembic may read all tables before it asks which
+pytestmark = pytest.mark.filterwarnings("ignore:Skipped unsupported reflection")
+
+METADATA = sa.MetaData()
+INVOICES = sa.Table("invoices", METADATA, sa.Column("id", sa.Integer, primary_key=True))
+
+ENV = """
+from alembic import context
+
+connection = context.config.attributes["connection"]
+context.configure(connection=connection, **context.config.attributes["options"])
+with context.begin_transaction():
+    context.run_migrations()
+"""
+
+
+@pytest.fixture
+def engine(shared_place: Place) -> Any:
+    if shared_place.is_postgresql:  # as users have it: in the default schema
+        path = f"-csearch_path={shared_place.options['schema']}"
+        engine = sa.create_engine(shared_place.url, connect_args={"options": path})
+    else:
+        engine = sa.create_engine(shared_place.url)
+    yield engine
+    engine.dispose()
+
+
+def fill(place: Place, **options: Any) -> None:
+    """Make every kind of table that a store has."""
+    with Store(place.url, **{**place.options, **options}) as store:
+        things = store.get_sync_collection("Things", changes="both")
+        things.create_index("tags", arrays=True)
+        things.create_index("name", unique=True)
+        things.put("a", {"tags": ["x"], "name": "n"}, ttl=60)
+        store["with_many_characters_in_its_name"].put("a", 1)
+
+
+def proposed(engine: sa.Engine, folder: Path, **options: Any) -> str:
+    """Return what a migration made by `alembic revision --autogenerate` does."""
+    config = Config()
+    config.set_main_option("script_location", str(folder))
+    if not folder.exists():
+        (folder / "versions").mkdir(parents=True)
+        (folder / "env.py").write_text(ENV)
+        template = Path(command.__file__).parent / "templates" / "generic" / "script.py.mako"
+        (folder / "script.py.mako").write_text(template.read_text())
+    with engine.begin() as connection:
+        every = {"target_metadata": METADATA, "include_name": include_name, **options}
+        config.attributes.update(connection=connection, options=every)
+        made: Any = command.revision(config, autogenerate=True)
+        text = Path(made.path).read_text()
+        Path(made.path).unlink()
+    return str(re.split("def upgrade", text)[1].split("def downgrade")[0])
+
+
+def calls(text: str) -> list[str]:
+    return re.findall(r"op\.(\w+\('\w+')", text)
+
+
+def test_alembic_sees_the_tables_of_the_user_only(
+    shared_place: Place, engine: sa.Engine, tmp_path: Path
+) -> None:
+    folder = tmp_path / "alembic"
+    fill(shared_place)
+    assert calls(proposed(engine, folder)) == ["create_table('invoices'"]
+    METADATA.create_all(engine)
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE cs_left_over (id INTEGER)"))
+        connection.execute(sa.text("CREATE TABLE left_over (id INTEGER)"))
+    found = calls(proposed(engine, folder))
+    assert sorted(found) == ["drop_table('cs_left_over'", "drop_table('left_over'"]
+
+
+def test_without_it_alembic_would_drop_them(
+    shared_place: Place, engine: sa.Engine, tmp_path: Path
+) -> None:
+    fill(shared_place)
+    text = proposed(engine, tmp_path / "alembic", include_name=lambda *_: True)
+    assert len(re.findall(r"op\.drop_table\('cs_", text)) >= 5
+
+
+def test_a_prefix_of_ones_own(shared_place: Place, engine: sa.Engine, tmp_path: Path) -> None:
+    fill(shared_place, prefix="bot")
+    METADATA.create_all(engine)
+    options = {"include_name": partial(include_name, prefix="bot")}
+    assert calls(proposed(engine, tmp_path / "alembic", **options)) == []
+
+
+def test_a_schema_of_ones_own(shared_place: Place, tmp_path: Path) -> None:
+    if not shared_place.is_postgresql:
+        pytest.skip("SQLite has no schemas")
+    fill(shared_place)
+    schema = shared_place.options["schema"]
+    engine = sa.create_engine(shared_place.url)
+    with engine.begin() as connection:
+        connection.execute(sa.text(f"CREATE TABLE {schema}.left_over (id INTEGER)"))
+
+    def include(name: str | None, type_: str, parent_names: Any) -> bool:
+        ours = name == schema if type_ == "schema" else include_name(name, type_, parent_names)
+        return bool(ours)
+
+    options = {"include_schemas": True, "include_name": include}
+    assert calls(proposed(engine, tmp_path / "alembic", **options)) == [
+        "create_table('invoices'",
+        "drop_table('left_over'",
+    ]
+    engine.dispose()

@@ -1,0 +1,182 @@
+"""The connections of a store: how many, whose turn it is, and what becomes of them at the end."""
+
+import gc
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy as sa
+
+from collections_store import DatabaseBusy, DatabaseUnavailable, Store, StoreClosed
+from collections_store.engine.pool import PING_AFTER, HeldPool
+from collections_store.operations.connection import DriverConnection
+
+
+def pool_of(store: Store, number: int = 0) -> HeldPool:
+    store["things"].put("a", 1)
+    assert store._backend is not None
+    pool = store._backend._pools[number]
+    assert isinstance(pool, HeldPool)
+    return pool
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+def test_the_connection_used_last_is_used_first(url: str) -> None:
+    with Store(url, pool_size=3) as store:
+        pool = pool_of(store)
+        one, two = pool.acquire(), pool.acquire()
+        assert one is not two
+        pool.release(two)
+        pool.release(one)
+        assert pool.acquire() is one
+        pool.release(one)
+
+
+def test_no_more_than_the_size(url: str) -> None:
+    with Store(url, pool_size=2, busy_timeout=0.2) as store:
+        pool = pool_of(store)
+        leases = [pool.acquire(), pool.acquire()]
+        with pytest.raises(DatabaseBusy, match=r"all 2 connections were in use for 0\.2 seconds"):
+            store["things"].get("a")
+        for lease in leases:
+            pool.release(lease)
+        assert store["things"].get("a") == 1
+
+
+def test_a_connection_that_is_discarded_makes_room(url: str) -> None:
+    with Store(url, pool_size=1) as store:
+        pool = pool_of(store)
+        lease = pool.acquire()
+        pool.discard(lease)
+        other = pool.acquire()
+        assert other is not lease
+        pool.release(other)
+
+
+def test_a_connection_that_rested_long_is_tried_first(postgres_place: Any) -> None:
+    with Store(postgres_place.url, **postgres_place.options, pool_size=1) as store:
+        pool = pool_of(store)
+        lease = pool.acquire()
+        lease.connection.driver.close()  # type: ignore[union-attr]
+        pool.release(lease)
+        lease.rested_since = time.monotonic() - PING_AFTER - 1
+        assert store["things"].put("a", 2) == 2
+
+
+def test_a_connection_that_did_not_get_its_settings_is_closed(postgres_place: Any) -> None:
+    name = f"unset_{postgres_place.options['schema']}"
+    url = sa.make_url(postgres_place.url).update_query_dict({"application_name": name})
+
+    def interrupt(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is DriverConnection.say.__code__:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    store = Store(url, **postgres_place.options)
+    sys.setprofile(interrupt)
+    with pytest.raises(KeyboardInterrupt) as kept:
+        store["things"].get("a")
+    sys.setprofile(None)
+    store.close()
+    asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+    with psycopg.connect(postgres_place.url, autocommit=True) as looking:
+        for _ in range(500):  # the server takes a moment to see it
+            if looking.execute(asked, [name]).fetchone() == (0,):
+                return
+            time.sleep(0.01)
+    pytest.fail(f"still connected, kept by {kept.value!r}")
+
+
+def test_closing_waits_for_what_runs_but_not_for_ever(url: str) -> None:
+    store = Store(url, pool_size=1, busy_timeout=0.3)
+    pool = pool_of(store)
+    lease = pool.acquire()
+    closing = threading.Thread(target=store.close)
+    closing.start()
+    closing.join(10)
+    assert not closing.is_alive()
+    pool.release(lease)
+    assert lease.sa.closed
+    with pytest.raises(StoreClosed):
+        pool.acquire()
+
+
+def test_waiting_for_a_connection_ends_when_the_store_is_closed(url: str) -> None:
+    store = Store(url, pool_size=1, busy_timeout=5)
+    pool = pool_of(store)
+    lease = pool.acquire()
+    errors: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            store["things"].get("a")
+        except StoreClosed as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    time.sleep(0.05)
+    closing = threading.Thread(target=store.close)
+    closing.start()
+    time.sleep(0.05)
+    pool.release(lease)
+    waiting.join(10)
+    closing.join(10)
+    assert not waiting.is_alive()
+    assert len(errors) <= 1
+
+
+def test_a_connection_that_cannot_be_opened_costs_no_slot(tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path}/no/such/folder.db", busy_timeout=20)
+    begun = time.monotonic()
+    for _ in range(3):
+        with pytest.raises(DatabaseUnavailable):
+            store["things"].get("a")
+    (tmp_path / "no" / "such").mkdir(parents=True)
+    assert store["things"].put("a", 1) == 1
+    pool = pool_of(store)
+    assert pool._free.qsize() == len(pool._slots) == 4
+    store.close()
+    assert time.monotonic() - begun < 15
+
+
+def test_a_slot_that_was_lost_is_replaced(url: str) -> None:
+    with Store(url, pool_size=2, busy_timeout=0.3) as store:
+        pool = pool_of(store)
+        for _ in range(4):
+            lease = pool.acquire()
+            del lease  # as an exception between two lines would do
+        assert store["things"].get("a") == 1
+        kept = [pool.acquire(), pool.acquire()]
+        with pytest.raises(DatabaseBusy):
+            pool.acquire()
+        for lease in kept:
+            pool.release(lease)
+
+
+def test_a_slot_whose_return_was_interrupted_is_found(url: str) -> None:
+    with Store(url, pool_size=1, busy_timeout=0.3) as store:
+        pool = pool_of(store)
+        pool._rest(pool.acquire())  # released but for its slot
+        assert store["things"].get("a") == 1
+
+
+def test_a_connection_that_is_lost_ends_at_once(url: str) -> None:
+    with Store(url) as store:
+        lease = pool_of(store).acquire()
+        lost = weakref.ref(lease)
+        gc.disable()
+        try:
+            del lease
+            assert lost() is None  # else who waits for its slot waits until cycles are collected
+        finally:
+            gc.enable()

@@ -1,0 +1,149 @@
+"""SQLite files: how a URL names them, its options, and whom they are for."""
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from collections_store import DatabaseError, DatabaseUnavailable, InvalidUrl, Store, migrate
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A database of one document."""
+    file = tmp_path / "store.db"
+    with Store(f"sqlite:///{file}") as store:
+        store["things"].put("a", 1)
+    return file
+
+
+@pytest.fixture(autouse=True)
+def all_may_read() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def modes(folder: Path) -> set[int]:
+    return {stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX has modes")
+def test_a_new_file_and_its_logs_are_private(tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path}/store.db") as store:
+        store["things"].put("a", 1)
+        assert len(list(tmp_path.iterdir())) == 3
+        assert modes(tmp_path) == {0o600}
+    migrate.upgrade(f"sqlite:///{tmp_path}/other.db")
+    assert modes(tmp_path) == {0o600}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only POSIX has modes")
+def test_a_file_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "store.db").touch(0o640)
+    with Store(f"sqlite:///{tmp_path}/store.db") as store:
+        store["things"].put("a", 1)
+        assert modes(tmp_path) == {0o640}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need rights elsewhere")
+def test_a_link_that_leads_nowhere_yet_gets_its_file(tmp_path: Path) -> None:
+    (tmp_path / "link.db").symlink_to("store.db")
+    with Store(f"sqlite:///{tmp_path}/link.db") as store:
+        store["things"].put("a", 1)
+    assert {each.name for each in tmp_path.iterdir()} == {"link.db", "store.db"}
+    assert modes(tmp_path) == {0o600}
+
+
+@pytest.mark.parametrize("name", ["a b.db", "a%20b.db", "a?b.db", "a#b.db", "ä.db", "file:x.db"])
+def test_a_path_is_no_uri(tmp_path: Path, name: str) -> None:
+    for number in range(2):
+        with Store(sa.URL.create("sqlite", database=str(tmp_path / name))) as store:
+            assert store["things"].put("a", 1) == number + 1
+    assert [each.name for each in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("more", ["", "&uri=true"])
+@pytest.mark.parametrize("option", ["mode=ro", "immutable=1"])
+def test_a_file_that_is_only_read(file: Path, option: str, more: str) -> None:
+    before = file.read_bytes()
+    name = f"file:{file}" if more else file
+    with Store(f"sqlite:///{name}?{option}{more}") as store:
+        assert store["things"].get("a") == 1
+        with pytest.raises(DatabaseError, match="read-only"):
+            store["things"].put("a", 2)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("option", ["mode=ro", "mode=rw", "immutable=1"])
+def test_a_file_that_is_not_there_is_not_created(tmp_path: Path, option: str) -> None:
+    store = Store(f"sqlite:///{tmp_path}/store.db?{option}")
+    with store, pytest.raises(DatabaseUnavailable, match="unable to open"):
+        store["things"].put("a", 1)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "option", ["mode=rwc", "mode=rw", "cache=shared", "cache=private", "psow=0"]
+)
+def test_other_options_of_sqlite(file: Path, option: str) -> None:
+    with Store(f"sqlite:///{file}?{option}") as store:
+        store["things"].put("b", 1)
+        assert store["things"].count() == 2
+
+
+def test_a_vfs_is_asked_for(file: Path) -> None:
+    store = Store(f"sqlite:///{file}?vfs=nope")
+    with store, pytest.raises(DatabaseError, match="no such vfs: nope"):
+        store["things"].get("a")
+
+
+def test_memory_by_its_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Store("sqlite:///store.db?mode=memory") as store:
+        store["things"].put("a", 1)
+        assert store["things"].get("a") == 1
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("timeout=abc", "takes the options cache, .*got 'timeout'"),
+        ("busy_timeout=3", "busy_timeout, are arguments of the store"),
+        ("attach=dialogues", "got 'attach'"),
+        ("mode=x", "'mode' of an SQLite URL must be one of ro, rw, rwc, memory, got 'x'"),
+        ("immutable=2", "must be one of 1, true"),
+        ("mode=ro&mode=rw", "got .'ro', 'rw'.$"),
+        ("vfs=a&vfs=b", "must be given once"),
+    ],
+)
+def test_no_option_is_ignored(option: str, message: str) -> None:
+    with pytest.raises(InvalidUrl, match=message):
+        Store(f"sqlite:///store.db?{option}")
+
+
+def test_a_path_with_nul() -> None:
+    with pytest.raises(InvalidUrl, match="NUL"):
+        Store(sa.URL.create("sqlite", database="a\0b"))
+
+
+def test_a_relative_path_stays_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with Store("sqlite:///store.db", pool_size=2) as store:
+        store["things"].put("a", 1)
+        monkeypatch.chdir(tmp_path / "other")
+        with store.transaction() as tx:
+            tx["things"].put("b", 1)
+            assert store["things"].count() == 1
+    assert not list((tmp_path / "other").iterdir())
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)

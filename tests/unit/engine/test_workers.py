@@ -1,0 +1,268 @@
+"""Jobs, groups and workers, on their own."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+from conftest import NewThreads
+
+from collections_store import DatabaseBusy, StoreClosed
+from collections_store.engine.group_commit import MAX_GROUP, GroupCommit
+from collections_store.engine.jobs import Job
+from collections_store.engine.workers import Workers
+from collections_store.operations.connection import Connection
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """An operation that is never run here."""
+
+    name: str = ""
+    WRITES: ClassVar = True
+    SINGLE: ClassVar = True
+
+    def __call__(self, connection: Connection) -> None:
+        raise AssertionError
+
+
+def finish_all(group: list[Job]) -> None:
+    for job in group:
+        job.finish(job.operation)
+
+
+def groups(run_group: Callable[[list[Job]], None] = finish_all) -> GroupCommit:
+    return GroupCommit(lambda operation, _: operation, run_group)
+
+
+def test_a_job_is_claimed_once() -> None:
+    job = Job(Nothing())
+    barrier = threading.Barrier(8)
+    claims: list[bool] = []
+
+    def claim() -> None:
+        barrier.wait()
+        claims.append(job.claim())
+
+    threads = [threading.Thread(target=claim) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(claims) == [False] * 7 + [True]
+    job.unclaim()
+    assert job.claim()
+
+
+def test_a_job_that_runs_can_be_interrupted() -> None:
+    job, calls = Job(Nothing()), []
+    job.abandon()
+    assert job.abandoned
+    job.running(lambda: calls.append("stop"))
+    job.abandon()
+    job.running(None)
+    job.abandon()
+    assert calls == ["stop"]
+
+
+def test_an_outcome_is_a_result_or_an_error() -> None:
+    job = Job(Nothing())
+    job.finish("result")
+    assert (job.outcome(), job.committed) == ("result", True)
+    job = Job(Nothing())
+    job.finish(error=ZeroDivisionError())
+    assert not job.committed
+    with pytest.raises(ZeroDivisionError):
+        job.outcome()
+
+
+def test_whoever_waits_goes_with_the_next_group() -> None:
+    sizes: list[int] = []
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(group: list[Job]) -> None:
+        sizes.append(len(group))
+        inside.set()
+        go_on.wait(10)
+        finish_all(group)
+
+    commit = groups(slow)
+    first = Job(Nothing())
+    commit.append(first)
+    leader = threading.Thread(target=commit.flush)
+    leader.start()
+    inside.wait(10)
+    followers = [threading.Thread(target=commit.run, args=(Nothing(str(n)),)) for n in range(20)]
+    for thread in followers:
+        thread.start()
+    while len(commit._pending) < 20:
+        time.sleep(0.001)
+    go_on.set()
+    for thread in [leader, *followers]:
+        thread.join(10)
+    assert sizes == [1, 20]
+
+
+def test_a_group_has_a_limit() -> None:
+    sizes: list[int] = []
+
+    def note(group: list[Job]) -> None:
+        sizes.append(len(group))
+        finish_all(group)
+
+    commit = groups(note)
+    for _ in range(MAX_GROUP + 10):
+        commit.append(Job(Nothing()))
+    while commit.waits:
+        commit.flush()
+    assert sizes == [MAX_GROUP, 10]
+
+
+def test_the_main_thread_runs_its_own_only() -> None:
+    commit = groups()
+    waiting = Job(Nothing("of another thread"))
+    commit.append(waiting)
+    assert commit.run(Nothing("own")) == Nothing("own")
+    assert not waiting.done
+    commit.flush()
+    assert waiting.done
+
+
+def test_a_hold_keeps_all_others_from_writing() -> None:
+    commit = groups()
+    first = Job(Nothing("came first"))
+    commit.append(first)
+    with ThreadPoolExecutor(3) as threads:
+        hold = threads.submit(commit.hold).result(10)
+        assert first.done
+        late = [threads.submit(commit.run, Nothing(str(n))) for n in range(2)]
+        while len(commit._pending) < 2:
+            time.sleep(0.001)
+        assert commit.flush() is hold
+        commit.release(hold)
+        assert {each.result(10).name for each in late} == {"0", "1"}
+    assert commit.run(Nothing("own")) == Nothing("own")
+
+
+def test_a_hold_of_the_main_thread_lets_those_go_first_who_waited_for_the_last_one() -> None:
+    order: list[str] = []
+
+    def note(group: list[Job]) -> None:
+        order.extend(str(job.operation) for job in group)
+        finish_all(group)
+
+    commit = groups(note)
+    with ThreadPoolExecutor(2) as threads:
+        for number in range(50):
+            hold = commit.hold()
+            waiting = [threads.submit(commit.run, Nothing()) for _ in range(2)]
+            while len(commit._pending) < 2:
+                time.sleep(0.001)
+            commit.release(hold)
+            hold = commit.hold()
+            assert len(order) == 2 * (number + 1)
+            commit.release(hold)
+            assert [each.result(10) for each in waiting] == [Nothing(), Nothing()]
+
+
+def test_whoever_waits_for_a_hold_gives_up() -> None:
+    commit = GroupCommit(lambda operation, _: operation, finish_all, patience=0.1)
+    hold = commit.hold()
+    with pytest.raises(DatabaseBusy, match="held the writer"):
+        commit.run(Nothing("in the main thread"))
+    with ThreadPoolExecutor(1) as threads, pytest.raises(DatabaseBusy, match="held the writer"):
+        threads.submit(commit.run, Nothing("in another")).result(10)
+    given_up = Job(Nothing())
+    commit.append(given_up)
+    while not given_up.done:
+        commit.advance()
+    with pytest.raises(DatabaseBusy):
+        given_up.outcome()
+    commit.release(hold)
+    assert commit.run(Nothing()) == Nothing()
+
+
+def test_a_hold_that_was_lost_holds_nothing() -> None:
+    commit = groups()
+    commit.hold()  # as an exception between two lines would do
+    assert commit.run(Nothing()) == Nothing()
+
+
+def test_a_bug_in_a_group_reaches_all_who_wait_for_it() -> None:
+    def broken(group: list[Job]) -> None:
+        raise ZeroDivisionError
+
+    commit = groups(broken)
+    jobs = [Job(Nothing()), Job(Nothing())]
+    for job in jobs:
+        commit.append(job)
+    commit.flush()
+    for job in jobs:
+        with pytest.raises(ZeroDivisionError):
+            job.outcome()
+
+
+def test_workers_do_what_was_submitted_before_they_stop(
+    new_threads: NewThreads,
+) -> None:
+    done: list[Any] = []
+
+    def run(job: Job) -> None:
+        time.sleep(0.01)
+        done.append(job)
+        job.finish()
+
+    workers = Workers(run, 3)
+    jobs = [Job(Nothing(str(n))) for n in range(12)]
+    for job in jobs:
+        workers.submit(job)
+    in_group = Job(Nothing("group"))
+    workers.submit_to_group(in_group, groups())
+    workers.stop()
+    assert len(done) == 12
+    assert in_group.done
+    assert not new_threads()
+    late = Job(Nothing())
+    workers.submit(late)
+    with pytest.raises(StoreClosed):
+        late.outcome()
+    workers.stop()
+
+
+def test_workers_are_started_as_they_are_needed() -> None:
+    finished = threading.Semaphore(0)
+
+    def run(job: Job) -> None:
+        job.finish()
+        finished.release()
+
+    workers = Workers(run, 4)
+    assert workers._threads == []
+    for _ in range(20):
+        workers.submit(Job(Nothing()))
+        finished.acquire(timeout=10)
+        time.sleep(0.005)
+    assert len(workers._threads) <= 2
+    workers.stop()
+
+
+def test_a_job_that_was_given_up_is_not_run() -> None:
+    ran: list[Job] = []
+    release = threading.Event()
+
+    def run(job: Job) -> None:
+        release.wait(10)
+        ran.append(job)
+        job.finish()
+
+    workers = Workers(run, 1)
+    first, second = Job(Nothing()), Job(Nothing())
+    workers.submit(first)
+    workers.submit(second)
+    assert second.claim()
+    release.set()
+    workers.stop()
+    assert ran == [first]

@@ -1,0 +1,169 @@
+"""What a connection records at its commits, and what it takes back."""
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from collections_store import Store
+from collections_store.operations import write as recording
+from collections_store.operations.by_id import Put
+from collections_store.operations.catalogue import Configure
+from collections_store.operations.connection import DriverConnection
+from collections_store.options import Settings
+from collections_store.sql.dialects.sqlite import sql_functions as sqlite_functions
+
+
+@pytest.fixture
+def connection() -> Iterator[DriverConnection]:
+    with Store("sqlite://") as store:
+        store.create_collection("things", changes=True)
+        store["things"].put("a", 1)
+        assert store._backend is not None
+        pool: Any = store._backend._pools[0]
+        lease = pool.acquire()
+        yield lease.connection
+        pool.release(lease)
+
+
+def put(connection: DriverConnection, *ids: str) -> None:
+    for id in ids:
+        Put("things", id, "1")(connection)
+
+
+def recorded(connection: DriverConnection) -> list[str]:
+    """Return the ids of the changes that were recorded."""
+    feed = connection.collection("things").feed
+    assert feed is not None
+    return [row[2] for row in connection.rows(feed.after, {"seq": 0, "limit": 100})]
+
+
+def test_what_is_pending_is_recorded_by_the_commit(connection: DriverConnection) -> None:
+    connection.begin_block("repeatable read")
+    put(connection, "b")
+    with pytest.raises(ZeroDivisionError), connection.savepoint():
+        put(connection, "undone")
+        with connection.savepoint():
+            put(connection, "undone too")
+        raise ZeroDivisionError
+    with connection.savepoint():
+        put(connection, "c")
+    assert recorded(connection) == ["a"]
+    assert [(each.row or {})["id"] for each in connection.recorder.pending] == ["b", "c"]
+    connection.commit()
+    assert recorded(connection) == ["a", "b", "c"]
+    with connection.transaction(write=True):
+        put(connection, "d")
+    assert recorded(connection) == ["a", "b", "c", "d"]
+    connection.comes_to_rest()
+
+
+def test_what_is_rolled_back_is_not_recorded(connection: DriverConnection) -> None:
+    told: list[list[str]] = []
+
+    def listen(collections: Iterable[str]) -> None:
+        told.append(list(collections))
+
+    connection.catalogue.changed = listen
+    with pytest.raises(ZeroDivisionError), connection.transaction(write=True):
+        put(connection, "x")
+        raise ZeroDivisionError
+    connection.begin_block("serializable")
+    put(connection, "y")
+    assert connection.comes_to_rest()
+    connection.begin_group()
+    connection.commit()
+    assert (recorded(connection), told) == (["a"], [])
+    put(connection, "z")
+    assert (recorded(connection), told) == (["a", "z"], [["things"]])
+
+
+def test_a_commit_can_be_prevented(connection: DriverConnection) -> None:
+    def objects() -> None:
+        raise ZeroDivisionError
+
+    connection.before_commit.append(objects)
+    with pytest.raises(ZeroDivisionError), connection.transaction(write=True):
+        pass
+    assert not connection.in_transaction()
+    connection.before_commit.remove(objects)
+    with connection.transaction(write=True):
+        pass
+
+
+def test_a_place_that_is_gone_undoes_the_transaction(connection: DriverConnection) -> None:
+    connection.begin_block("repeatable read")
+    with pytest.raises(ZeroDivisionError), connection.savepoint():
+        connection.rollback()  # as a full disk would do
+        connection.begin(write=True)
+        raise ZeroDivisionError
+    assert not connection.can_go_on()
+    assert connection.comes_to_rest()
+
+
+# -- many changes ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three changes are many."""
+    monkeypatch.setattr(recording, "MAX_PENDING", 3)
+
+
+@pytest.mark.usefixtures("few")
+def test_many_changes_are_recorded_before_the_commit(connection: DriverConnection) -> None:
+    connection.begin_block("repeatable read")
+    put(connection, "b", "c")
+    assert len(connection.recorder.pending) == 2
+    put(connection, "d", "e")
+    assert [(each.row or {})["id"] for each in connection.recorder.pending] == ["e"]
+    assert recorded(connection) == ["a", "b", "c", "d"]
+    connection.commit()
+    assert recorded(connection) == ["a", "b", "c", "d", "e"]
+    connection.comes_to_rest()
+
+
+@pytest.mark.usefixtures("few")
+def test_what_was_recorded_before_the_commit_is_undone_too(connection: DriverConnection) -> None:
+    connection.begin_block("repeatable read")
+    put(connection, "b", "c")
+    with pytest.raises(ZeroDivisionError), connection.savepoint():
+        put(connection, "undone 1", "undone 2", "undone 3", "undone 4")
+        with connection.savepoint():
+            put(connection, "undone 5", "undone 6")
+        assert recorded(connection) == ["a", "b", "c", *(f"undone {n}" for n in range(1, 5))]
+        raise ZeroDivisionError
+    assert recorded(connection) == ["a"]
+    put(connection, "d", "e")
+    connection.commit()
+    assert recorded(connection) == ["a", "b", "c", "d", "e"]
+    connection.begin_block("repeatable read")
+    put(connection, *"fghi")
+    connection.comes_to_rest()
+    assert recorded(connection) == ["a", "b", "c", "d", "e"]
+
+
+def test_large_bodies_do_not_wait(
+    connection: DriverConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Configure("things", Settings(bodies="both"))(connection)
+    monkeypatch.setattr(recording, "MAX_CHARACTERS", 10)
+    connection.begin_block("repeatable read")
+    with pytest.raises(ZeroDivisionError), connection.savepoint():
+        Put("things", "b", '"12345"')(connection)
+        raise ZeroDivisionError
+    Put("things", "b", '"12345"')(connection)
+    assert len(connection.recorder.pending) == 1
+    Put("things", "b", "1")(connection)
+    assert connection.recorder.pending == []
+    connection.comes_to_rest()
+
+
+def test_what_a_function_raised_is_not_taken_for_the_cause_of_a_later_error() -> None:
+    callbacks = {name: function for name, _, function in sqlite_functions.functions()}
+    found = callbacks["collections_store_found"]
+    assert found("no length") is not None  # what SQLite cannot take: the function raised
+    assert sqlite_functions.raised_within(sqlite3.OperationalError("interrupted")) is None
+    later = sqlite3.OperationalError("user-defined function raised exception")
+    assert sqlite_functions.raised_within(later) is None

@@ -1,0 +1,26 @@
+"""Long computations look whether they should go on."""
+
+import pytest
+
+from collections_store.query.budget import STEPS, checked_by, spend
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_a_computation_is_checked_every_so_many_steps() -> None:
+    checks: list[None] = []
+    with checked_by(lambda: checks.append(None)):
+        for _ in range(10 * STEPS):
+            spend()
+    assert 9 <= len(checks) <= 10
+
+
+def test_the_check_ends_the_computation_and_counts_no_longer_after_it() -> None:
+    def stop() -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped), checked_by(stop):
+        spend(2 * STEPS)
+    spend(2 * STEPS)

@@ -1,0 +1,52 @@
+"""The option `page_cache`: what SQLite is told, and who refuses it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from collections_store import AsyncStore, InvalidOption, Store
+from collections_store.operations.connection import Connection
+
+
+class Asked:
+    """What the connection that runs it is set to."""
+
+    WRITES = False
+    SINGLE = True
+
+    def __call__(self, connection: Connection) -> Any:
+        return connection.rows("PRAGMA cache_size")[0][0]
+
+    def nothing(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [(64 * 2**20, -65536), (1, -1), (None, -16384), (2**42, 1 - 2**31), (10**30, 1 - 2**31)],
+)
+def test_each_connection_is_told(tmp_path: Path, given: int | None, said: int) -> None:
+    with Store(f"sqlite:///{tmp_path / 'store.db'}", page_cache=given) as store:
+        store["things"].put("a", 1)
+        assert store.run(Asked()) == said
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "64"])
+@pytest.mark.parametrize("kind", [Store, AsyncStore])
+def test_what_is_no_number_of_bytes(kind: Any, value: Any) -> None:
+    with pytest.raises(InvalidOption, match="page_cache: .* is not a whole number above 0"):
+        kind("sqlite://", page_cache=value)
+
+
+def test_a_server_has_its_own() -> None:
+    with pytest.raises(InvalidOption, match="page_cache: the server of postgresql has its own"):
+        Store("postgresql://localhost/x", page_cache=2**20)
+
+
+def test_a_callers_engine_has_its_own() -> None:
+    engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
+    with pytest.raises(InvalidOption, match="page_cache: the engine that was given has settings"):
+        Store(engine=engine, page_cache=2**20)
+    engine.dispose()
