@@ -81,12 +81,12 @@ from .operations.procedures import (
 from .operations.stream import reading_of
 from .operations.update import Increment, read_increment
 from .options import check_flag
-from .query.change import ChangeKind, Wanted
+from .query.change import ChangeFilter, ChangeKind
 from .query.conditions import read_target
 from .query.explain import Explanation
 from .query.filter import Filter
 from .query.index import Index
-from .query.index import read_name as read_index_name
+from .query.index import read_index_name as read_index_name
 from .query.path import Path
 from .query.sort import Sort
 
@@ -794,7 +794,7 @@ class Collection:
         ...         print(change.kind, change.id, change.body)
         insert berlin {'country': 'de'}
         """
-        bell, wanted = check_bell(self._bell), Wanted.parse(filter, kinds, self._codec)
+        bell, wanted = check_bell(self._bell), ChangeFilter.parse(filter, kinds, self._codec)
         watching = Watching(self.name, wanted, after=after, timeout=timeout)
         return ChangeStream(self._run, bell, watching)
 

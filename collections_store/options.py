@@ -22,7 +22,7 @@ from .errors import (
     check_format,
     shortened,
 )
-from .query.index import Index, others
+from .query.index import Index, unknown_keys
 
 if TYPE_CHECKING:
     from .sql.dialects.protocols import Database
@@ -159,7 +159,7 @@ class Feed:
         """Read what the catalogue keeps."""
         names = ("physical", "key", "bodies", "limit", "age")
         known = {name: kept[name] for name in names if name in kept}
-        return cls(**known, unknown=others(kept, names))
+        return cls(**known, unknown=unknown_keys(kept, names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ class CollectionOptions:
             kept.get("sliding", False),
             Feed.from_json(kept["feed"]) if kept.get("feed") else None,
             kept.get("jsonb", False),
-            others(kept, _KEYS),
+            unknown_keys(kept, _KEYS),
         )
 
     def find(self, name: str) -> Index | None:

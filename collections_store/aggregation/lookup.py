@@ -33,7 +33,7 @@ from ..query.conditions import (
     Value,
 )
 from ..query.filter import Filter, conjuncts
-from ..query.matcher import reach
+from ..query.matcher import values_at
 from ..query.parser import one_of
 from ..query.path import Path, is_index
 from ..query.shapes import values_of
@@ -159,7 +159,7 @@ def _foreign_values(document: Document, foreign: Side) -> Iterator[Any]:
     if isinstance(foreign, str):
         yield metadatum(document, foreign)
     else:
-        values = list(reach(document.body, foreign))
+        values = list(values_at(document.body, foreign))
         if not values and not _is_beyond(document.body, foreign):
             values = [None]
         yield from (None if each is MISSING else each for each in values)

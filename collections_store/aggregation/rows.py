@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 from ..document import Anonymous, Document
 from ..errors import InvalidOperand, MemoryLimitExceeded
 from ..query.filter import Filter
-from ..query.values import MISSING, frozen
+from ..query.values import MISSING, value_class
 from .expressions.evaluate import Variables, evaluate
 from .expressions.nodes import Formula
 from .expressions.operands import MEMORY_LIMIT, Unfit, checked, size_of
@@ -87,7 +87,7 @@ class Nowhere:
         return ()
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Context:
     """What stages need besides rows; `ordered`: does the order of an object's keys count?"""
 

@@ -12,7 +12,7 @@ from ..query.conditions import MetadataField
 from ..query.filter import Filter
 from ..query.shapes import values_of
 from ..query.sort import Sort
-from ..query.values import frozen
+from ..query.values import value_class
 from .expressions.nodes import Formula
 
 Keys: TypeAlias = tuple[str, ...]
@@ -23,12 +23,12 @@ AccumulatorName: TypeAlias = Literal[
 ]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Named:
     """The field itself: to be kept, or to be left out."""
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Tree:
     """What is to become of an object's fields, each by its name."""
 
@@ -38,7 +38,7 @@ class Tree:
 Entry: TypeAlias = Tree | Named | Formula
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Match:
     """Let through what the filter asks for (`$match`)."""
 
@@ -49,56 +49,56 @@ class Match:
         return any(each.kind == "expression" for each in values_of(self.filter.condition))
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Project:
     """Keep the named fields and add the computed ones (`$project`)."""
 
     fields: Tree
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class LeaveOut:
     """Leave out the named fields (`$project` with zeros, `$unset`)."""
 
     fields: Tree
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class AddFields:
     """Add computed fields (`$addFields`, `$set`)."""
 
     fields: Tree
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class SortRows:
     """Sort (`$sort`); ties stay as they came."""
 
     sort: Sort
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Skip:
     """Pass over the first (`$skip`)."""
 
     count: int
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Limit:
     """End after so many (`$limit`)."""
 
     count: int
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class CountRows:
     """One object that tells how many there were, or none for none (`$count`)."""
 
     field: str
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Accumulator:
     """What becomes of the values of one formula in a group."""
 
@@ -106,7 +106,7 @@ class Accumulator:
     operand: Formula
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Group:
     """One object for each value of `key` (`$group`)."""
 
@@ -114,7 +114,7 @@ class Group:
     fields: tuple[tuple[str, Accumulator], ...]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Unwind:
     """One object for each element of an array (`$unwind`)."""
 
@@ -123,14 +123,14 @@ class Unwind:
     preserve: bool = False
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class ReplaceRoot:
     """Another object in the place of each (`$replaceRoot`, `$replaceWith`)."""
 
     body: Formula
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Lookup:
     """Add an array of what is found in another collection (`$lookup`).
 
@@ -162,7 +162,7 @@ Stage: TypeAlias = (
 )
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class PlacedStage:
     """A stage and its place in the pipeline, by which errors name it: `2.$group`."""
 

@@ -16,8 +16,8 @@ from ..engine.jobs import Flag
 from ..errors import InvalidOption, shortened
 from ..operations.changes import OLDEST, Changes, FindPlace, ReadChanges
 from ..operations.combine import Steps, follow
-from ..query.change import Change, ChangePosition, Wanted, read_token
-from ..query.values import frozen
+from ..query.change import Change, ChangeFilter, ChangePosition, read_token
+from ..query.values import value_class
 from .notify import Bell
 
 FIRST_BATCH: Final = 50
@@ -28,7 +28,7 @@ LONGEST: Final = 10**9
 """Seconds; what lasts longer lasts for ever."""
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Wait:
     """Wait until somebody rings, or for some seconds; None: however long it takes."""
 
@@ -43,7 +43,7 @@ class Watching:
     def __init__(
         self,
         collection: str,
-        wanted: Wanted,
+        wanted: ChangeFilter,
         *,
         after: str | None,
         timeout: float | None,

@@ -24,7 +24,7 @@ from ..operations import Operation
 from ..operations.catalogue import AS_IT_IS, Configure
 from ..operations.procedures import check_function
 from ..options import Changes, Settings
-from ..query.change import Wanted
+from ..query.change import ChangeFilter
 from .entries import (
     ABSENT,
     REQUEST_TTL,
@@ -496,7 +496,10 @@ class AsyncMemory(AsyncNamespace):
         [('name', 'Ada')]
         """
         bell, codec = check_bell(self._scope._bell), self._scope._codec
-        wanted, how = Wanted.parse(self._space.keys(prefix), None, codec), seen_by(self._space)
+        wanted, how = (
+            ChangeFilter.parse(self._space.keys(prefix), None, codec),
+            seen_by(self._space),
+        )
         watching = Watching(self._objects.name, wanted, after=after, timeout=timeout, shown=how)
         return AsyncChangeStream(self._scope.run, bell, watching)
 

@@ -24,7 +24,7 @@ from ..operations.update import FindAndDelete
 from ..options import check_count, check_flag
 from ..query.change import Change
 from ..query.filter import Filter
-from ..query.parser import check_value
+from ..query.parser import check_equals
 from ..sql.schema import now
 from .keys import Space
 from .values import Default, to_json, value_of
@@ -149,7 +149,7 @@ class Take:
 def asking(space: Space, filter: Any, equals: Any, codec: Codec) -> Filter:
     """Return what is asked of the values of a namespace, a value as it is kept; raises `InvalidFilter`."""
     of_value = not isinstance(filter, str) or not filter.startswith("$") or filter[:5] == "$body"
-    check_value(filter, equals)
+    check_equals(filter, equals)
     kept = to_json(equals, codec.default) if of_value and equals is not ... else equals
     return Filter.parse(space.keys()) & Filter.parse(filter, kept, codec)
 

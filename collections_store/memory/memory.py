@@ -14,7 +14,7 @@ from ..changes.watch import ChangeStream, Watching, check_bell
 from ..collection import Collection, Ttl
 from ..operations.catalogue import AS_IT_IS, Configure
 from ..options import Changes, Settings
-from ..query.change import Wanted
+from ..query.change import ChangeFilter
 from .entries import (
     ABSENT,
     REQUEST_TTL,
@@ -412,7 +412,10 @@ class Memory(Namespace):
         [('name', 'Ada')]
         """
         bell, codec = check_bell(self._scope._bell), self._scope._codec
-        wanted, how = Wanted.parse(self._space.keys(prefix), None, codec), seen_by(self._space)
+        wanted, how = (
+            ChangeFilter.parse(self._space.keys(prefix), None, codec),
+            seen_by(self._space),
+        )
         watching = Watching(self._objects.name, wanted, after=after, timeout=timeout, shown=how)
         return ChangeStream(self._scope.run, bell, watching)
 

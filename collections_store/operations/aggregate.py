@@ -13,7 +13,7 @@ from ..aggregation.rows import Row, StageMemory, placed
 from ..document import Anonymous, Document
 from ..errors import InvalidPipeline, shortened
 from ..query.filter import Filter
-from ..query.values import MISSING, frozen
+from ..query.values import MISSING, value_class
 from ..sql.select import MAX_VALUE
 from .catalogue import CollectionAbsent
 from .find import Count, Find
@@ -31,7 +31,7 @@ MAX_VALUES: Final = 50_000
 """More different values are grouped here."""
 
 
-@frozen
+@value_class
 class Aggregate:
     """Run a pipeline over the objects of a collection, all read in one transaction."""
 
@@ -132,7 +132,7 @@ class Aggregate:
         return list(self.pipeline.run(()))
 
 
-@frozen
+@value_class
 class _Others:
     """The other collections of a connection's store, for `$lookup`."""
 

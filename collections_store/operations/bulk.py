@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, Typ
 
 from ..document import BulkWriteResult, DeleteResult, PutManyResult, Refusal, UpdateResult
 from ..errors import CollectionsStoreError, TransactionConflict, VersionConflict
-from ..query.values import frozen
+from ..query.values import value_class
 from ..sql.dialects.protocols import UniqueViolated
 from .by_id import Insert, Put, id_taken
 from .catalogue import CollectionAbsent
@@ -37,7 +37,7 @@ class Given(NamedTuple):
     expected: int | None = None
 
 
-@frozen
+@value_class
 class PutBatch:
     """Write objects with different ids, in their order; `strict` raises what is refused."""
 
@@ -206,7 +206,7 @@ def puts_together(operations: Sequence[Any]) -> Iterator[list[int]]:
         yield some
 
 
-@frozen
+@value_class
 class PutListed:
     """Do what several puts under different ids of a collection do, in one statement, where the database takes lists;
     gives the versions, or None where what has expired is in the way.
@@ -235,7 +235,7 @@ Part: TypeAlias = tuple[int, Any]
 """A request's position among all, and the operation that it is."""
 
 
-@frozen
+@value_class
 class BulkBatch:
     """Do several operations on a collection; `ordered`: the first one that is refused is the last."""
 

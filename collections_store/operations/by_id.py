@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from .. import codec
 from ..document import FOREVER, Document, chosen, expiry, is_gone, made
 from ..errors import DatabaseError, DuplicateKey, InvalidOption, VersionConflict, shortened
-from ..query.values import frozen
+from ..query.values import value_class
 from ..sql.schema import now
 from .write import Beside, Writer, Written
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .connection import Connection, Row
 
 
-@frozen
+@value_class
 class Get:
     """Read a body."""
 
@@ -37,7 +37,7 @@ class Get:
         return self.default
 
 
-@frozen
+@value_class
 class GetDocument:
     """Read an object with what the store knows of it."""
 
@@ -55,7 +55,7 @@ class GetDocument:
         return None
 
 
-@frozen
+@value_class
 class DocumentExists:
     """Return whether there is such an object."""
 
@@ -72,7 +72,7 @@ class DocumentExists:
         return False
 
 
-@frozen
+@value_class
 class Put:
     """Write a body, new or in the place of another; gives the version."""
 
@@ -98,7 +98,7 @@ class Put:
         return {self.id: self.text}.items()
 
 
-@frozen
+@value_class
 class Insert:
     """Write a body where there is none; raises `VersionConflict` where there is one, or, where that
     is about `unique` ids, `DuplicateKey`.
@@ -126,7 +126,7 @@ class Insert:
         return {self.id: self.text}.items()
 
 
-@frozen
+@value_class
 class InsertBeside:
     """Write a body where there is none, if there is an object `beside` it in another collection; raises
     `VersionConflict` for either.
@@ -156,7 +156,7 @@ class InsertBeside:
         return {self.id: self.text}.items()
 
 
-@frozen
+@value_class
 class Replace:
     """Write a body in the place of a version; raises `VersionConflict`."""
 
@@ -185,7 +185,7 @@ class Replace:
         return {self.id: self.text}.items()
 
 
-@frozen
+@value_class
 class Rewrite:
     """Change the body of an object that was read, which lives on; raises `VersionConflict`."""
 
@@ -211,7 +211,7 @@ class Rewrite:
         return VersionConflict(self.collection, self.document.id, self.document.version, found)
 
 
-@frozen
+@value_class
 class RemoveById:
     """Delete an object; returns whether it was there. Raises `VersionConflict` if it is not the version
     that is expected.
@@ -239,7 +239,7 @@ class RemoveById:
         return False
 
 
-@frozen
+@value_class
 class Touch:
     """Have an object live from now on, for a time to live or as long as it did; returns whether it is
     there.
@@ -262,7 +262,7 @@ class Touch:
         return False
 
 
-@frozen
+@value_class
 class TouchMany:
     """Have objects live from now on for a time to live, `FOREVER` too; gives how many there are."""
 
@@ -281,7 +281,7 @@ class TouchMany:
         return 0
 
 
-@frozen
+@value_class
 class Slide:
     """Have an object of a session live from now on for the session's time to live, but no longer than its own."""
 
@@ -299,7 +299,7 @@ class Slide:
         return False
 
 
-@frozen
+@value_class
 class HoldMany:
     """Give the ids of those objects that are there, which nobody else changes until the transaction ends."""
 
@@ -317,7 +317,7 @@ class HoldMany:
         return set()
 
 
-@frozen
+@value_class
 class GetMany:
     """Read bodies: those that are there, in the order asked."""
 
@@ -336,7 +336,7 @@ class GetMany:
         return {}
 
 
-@frozen
+@value_class
 class RemoveMany:
     """Delete objects, all or none; gives how many were there."""
 
@@ -353,7 +353,7 @@ class RemoveMany:
         return 0
 
 
-@frozen
+@value_class
 class Purge:
     """Delete some of the objects that have expired; gives how many, 0 when there are no more."""
 

@@ -21,7 +21,7 @@ from ..errors import (
     SchemaError,
 )
 from ..options import CollectionOptions, Feed, Settings
-from ..query.values import frozen
+from ..query.values import value_class
 from ..sql.catalogue import CatalogueStatements
 from ..sql.dialects.protocols import TableVanished
 from ..sql.schema import now
@@ -195,7 +195,7 @@ class Catalogue:
         return Catalogue(self.statements, self._tables, remembers=False)
 
 
-@frozen
+@value_class
 class CreateCollection:
     """Have a collection, whether or not it was there; returns whether it is a new one."""
 
@@ -222,7 +222,7 @@ class CreateCollection:
         return bool(entered)
 
 
-@frozen
+@value_class
 class NewCollection:
     """Create a collection that is not there yet."""
 
@@ -239,7 +239,7 @@ class NewCollection:
             raise CollectionExists(self.collection)
 
 
-@frozen
+@value_class
 class Configure:
     """Change what the catalogue keeps of a collection. Its table is renamed: whoever writes by what it
     was must look it up again.
@@ -279,7 +279,7 @@ class Configure:
         connection.catalogue.forget(self.collection)
 
 
-@frozen
+@value_class
 class DropCollection:
     """Delete a collection with all its objects; returns whether it was there."""
 
@@ -303,7 +303,7 @@ class DropCollection:
         return bool(forgotten)
 
 
-@frozen
+@value_class
 class Rename:
     """Give a collection another name. Its tables are renamed too: what still holds the old ones must
     look them up again, and can neither write to nor watch the wrong collection.
@@ -331,7 +331,7 @@ class Rename:
             connection.catalogue.forget(name)
 
 
-@frozen
+@value_class
 class ListCollections:
     """Read what there is, by name."""
 
@@ -370,7 +370,7 @@ class ListCollections:
         return count, size
 
 
-@frozen
+@value_class
 class FindTable:
     """Return the statements of a collection's table."""
 

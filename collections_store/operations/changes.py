@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from .. import codec
 from ..document import moment
 from ..errors import ChangesLost, InvalidOption, InvalidToken
-from ..query.change import Change, ChangePosition, Wanted, read_token
-from ..query.values import frozen
+from ..query.change import Change, ChangeFilter, ChangePosition, read_token
+from ..query.values import value_class
 from ..sql.change_records import PRUNED, FeedStatements
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 OLDEST: Final = "oldest"
 
 
-@frozen
+@value_class
 class Changes:
     """Some changes in their order, and the place behind them. `more`: there may be others at once.
     `characters` of JSON were read for them.
@@ -36,7 +36,7 @@ class Changes:
     characters: int = 0
 
 
-@frozen
+@value_class
 class FindPlace:
     """Find the place after a token, before the "oldest" change, or, for None, after the last one; check
     that what is recorded can tell what is wanted.
@@ -44,7 +44,7 @@ class FindPlace:
 
     collection: str
     after: str | None
-    wanted: Wanted
+    wanted: ChangeFilter
     WRITES: ClassVar = False
     SINGLE: ClassVar = False
 
@@ -73,14 +73,14 @@ class FindPlace:
         )
 
 
-@frozen
+@value_class
 class ReadChanges:
     """Read up to `limit` changes after a place, and keep those that are wanted."""
 
     collection: str
     place: ChangePosition
     limit: int
-    wanted: Wanted
+    wanted: ChangeFilter
     WRITES: ClassVar = False
     SINGLE: ClassVar = True
 
@@ -105,7 +105,7 @@ class ReadChanges:
         if rows and not told:
             last = max(n for n, each in enumerate(every) if self.wanted.is_open(each))
             raise self._lost(self._place(rows[last]))
-        wanted = [each for each in every[:told] if self.wanted.wants(each, ordered=ordered)]
+        wanted = [each for each in every[:told] if self.wanted.matches(each, ordered=ordered)]
         place = self._place(rows[told - 1]) if rows else self.place
         more = len(rows) == self.limit or told < len(rows)
         return Changes(tuple(wanted), place, more, _characters(rows))
@@ -134,7 +134,7 @@ class ReadChanges:
         )
 
 
-@frozen
+@value_class
 class LastChange:
     """Tell the place of the last change; None: none are recorded."""
 

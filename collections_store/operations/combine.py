@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from ..errors import TransactionConflict
-from ..query.values import frozen
+from ..query.values import value_class
 from ..sql.dialects.protocols import UniqueViolated
 from .by_id import Purge
 from .catalogue import CollectionAbsent
@@ -23,7 +23,7 @@ Steps: TypeAlias = Generator[Any, Any, T]
 """Yields operations, takes their results (or what they raise), and returns what comes of them."""
 
 
-@frozen
+@value_class
 class Together:
     """Run steps in one transaction; `begin` gives them anew for each attempt."""
 
@@ -37,7 +37,7 @@ class Together:
         return follow(lambda operation: attempt(connection, operation), self.begin())
 
 
-@frozen
+@value_class
 class Work:
     """Call a function with what runs operations, in one transaction. It may be called again, and ends
     with the first operation that fails. `SNAPSHOT`: all of them see one moment; else each sees what was

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 from ..errors import CollectionNotFound
 from ..options import CollectionOptions
 from ..query.conditions import And
-from ..query.explain import Explanation, Ordered, Plan, advise, asked_of
+from ..query.explain import Explanation, Ordered, Plan, advise, indexable_keys
 from ..query.filter import Filter, conjuncts
 from ..query.sort import Sort
-from ..query.values import frozen
+from ..query.values import value_class
 from ..sql.conditions import Query
 from ..sql.select import Statements
 from .read import NATURAL, NO_LIMIT
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 
-@frozen
+@value_class
 class Explain:
     """Tell how `Find` would answer."""
 
@@ -88,7 +88,7 @@ class Explain:
     ) -> str | None:
         """Advise an index of arrays where there are some, and the database has such indexes."""
         existing = statements.options.indexes
-        keys = next(asked_of(self.filter), None)
+        keys = next(indexable_keys(self.filter), None)
         if keys is not None and connection.database.can_order(keys):
             some = statements.arrays_at(self.filter, keys)
             [(found,)] = connection.rows(some.sql, some.parameters(self.filter))

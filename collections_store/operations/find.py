@@ -13,10 +13,10 @@ from ..errors import InvalidFilter, TransactionConflict, shortened
 from ..query.conditions import Target
 from ..query.cursor import seal, unseal
 from ..query.filter import Filter
-from ..query.matcher import unwound
+from ..query.matcher import distinct_values
 from ..query.projection import Projection
 from ..query.sort import Sort
-from ..query.values import frozen
+from ..query.values import value_class
 from ..sql.conditions import Query
 from .read import (
     BEFORE_ALL,
@@ -41,7 +41,7 @@ DELETED_AT_ONCE: Final = 1000
 """Objects that must be told of, or that the matcher found."""
 
 
-@frozen
+@value_class
 class Find:
     """Read the objects that match, in order."""
 
@@ -69,7 +69,7 @@ class Find:
         return []
 
 
-@frozen
+@value_class
 class FindPage:
     """Read up to `limit` objects in order, after the place of a cursor."""
 
@@ -99,7 +99,7 @@ class FindPage:
         return Page(())
 
 
-@frozen
+@value_class
 class FindIds:
     """Read the ids of the objects that match, in their order, and no body that is not asked for."""
 
@@ -124,7 +124,7 @@ class FindIds:
         return []
 
 
-@frozen
+@value_class
 class Count:
     """Tell how many objects match."""
 
@@ -149,7 +149,7 @@ class Count:
         return 0
 
 
-@frozen
+@value_class
 class Distinct:
     """Read the values that a field has in the objects that match, in MongoDB's order."""
 
@@ -181,7 +181,7 @@ class Distinct:
         query = statements.distinct(self.filter, field.keys)
         if query.residual or not connection.database.can_order(field.keys):
             for seq, document in matching(connection, self.collection, self.filter):
-                yield from ((seq, value) for value in unwound(document.body, field.keys))
+                yield from ((seq, value) for value in distinct_values(document.body, field.keys))
             return
         parameters = query.parameters(self.filter)
         for seq, text in each_let_go(connection.rows(query.sql, parameters)):
@@ -196,14 +196,14 @@ class Distinct:
             window = {"seq": place, "limit": limit}
             rows = connection.rows(query.sql, query.parameters(self.filter, **window))
             for seq, text in rows:
-                yield from ((seq, value) for value in unwound(codec.decode(text), keys))
+                yield from ((seq, value) for value in distinct_values(codec.decode(text), keys))
             more = len(rows) == limit
             if more:
                 place = rows[-1][0]
                 limit = next_limit(limit, sum(len(text) for _, text in rows))
 
 
-@frozen
+@value_class
 class DeleteFirst:
     """Delete the first object in natural order that matches."""
 
@@ -225,7 +225,7 @@ class DeleteFirst:
         return DeleteResult(0)
 
 
-@frozen
+@value_class
 class DeleteMatching:
     """Delete the objects that match."""
 

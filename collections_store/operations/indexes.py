@@ -12,11 +12,11 @@ from ..errors import DuplicateKey, IndexExists, InvalidIndex
 from ..options import CollectionOptions
 from ..query.conditions import And, Condition, Equals, Field, HasType, Or, Value
 from ..query.filter import Filter
-from ..query.index import MAX_INDEXES, Index, parts_of, ways_of
-from ..query.matcher import matches, plain
-from ..query.path import Path, ways_to
+from ..query.index import MAX_INDEXES, Index, partial_conditions, prefixes_of
+from ..query.matcher import matches, value_at
+from ..query.path import Path, path_prefixes
 from ..query.sort import key_of
-from ..query.values import frozen
+from ..query.values import value_class
 from .catalogue import CollectionAbsent, Entry, check_readable, lock_entry, read_entry
 from .find import Find
 from .read import matching
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Key: TypeAlias = tuple[Any, ...]
 
 
-@frozen
+@value_class
 class CreateIndex:
     """Have an index; gives its name."""
 
@@ -50,7 +50,7 @@ class CreateIndex:
         return self.index.name
 
     def _check(self, database: Database) -> None:
-        keys = [*ways_of(self.index), *(path.keys for path in self.index.paths)]
+        keys = [*prefixes_of(self.index), *(path.keys for path in self.index.paths)]
         if not all(map(database.can_order, keys)):
             problem = "SQLite 3.40 cannot address a key that holds a double quote"
             raise InvalidIndex(self.index.fields[0][0], problem)
@@ -66,7 +66,7 @@ class CreateIndex:
         return False
 
 
-@frozen
+@value_class
 class DropIndex:
     """Drop an index; returns whether it was there."""
 
@@ -89,7 +89,7 @@ class DropIndex:
         return False
 
 
-@frozen
+@value_class
 class ListIndexes:
     """Read what indexes there are, in the order in which they were made."""
 
@@ -104,7 +104,7 @@ class ListIndexes:
         return []
 
 
-@frozen
+@value_class
 class FindDuplicate:
     """Tell what a unique index objected to: `written` gives ids, and the texts that were to be written
     under them; without it, it is the objects that are there. None: it, or what it objected to, is gone.
@@ -191,7 +191,7 @@ class _Indexes:
         for statement in self._statements.create(kept):
             self._connection.changed(statement)
         there = {way for way, _ in self._options.ways}
-        added = [(way, self._next()) for way in ways_of(kept) if way not in there]
+        added = [(way, self._next()) for way in prefixes_of(kept) if way not in there]
         for way, physical in added:
             self._connection.changed(self._statements.create_way(way, physical))
         self._keep(indexes=(*self._options.indexes, kept), ways=(*self._options.ways, *added))
@@ -199,7 +199,7 @@ class _Indexes:
     def remove(self, index: Index) -> None:
         """Drop an index, and those of the arrays that no other index needs."""
         remaining = tuple(each for each in self._options.indexes if each.name != index.name)
-        needed = {way for each in remaining for way in ways_of(each)}
+        needed = {way for each in remaining for way in prefixes_of(each)}
         for statement in self._statements.drop(index):
             self._connection.changed(statement)
         for way, physical in self._options.ways:
@@ -240,7 +240,7 @@ def _is_in(index: Index, document: Document) -> bool:
     """Return whether a unique index counts a document: it does not look into arrays for `where`."""
     if index.where is None:
         return True
-    fields = parts_of(index.where)
+    fields = partial_conditions(index.where)
     return matches(index.where, document) and not any(
         _has_array(document, each.path.keys) for each in fields
     )
@@ -248,7 +248,9 @@ def _is_in(index: Index, document: Document) -> bool:
 
 def _has_array(document: Document, keys: tuple[str, ...]) -> bool:
     """Return whether there is an array at a field, or on the way to it."""
-    return bool(keys) and any(isinstance(plain(document.body, way), list) for way in ways_to(keys))
+    return bool(keys) and any(
+        isinstance(value_at(document.body, way), list) for way in path_prefixes(keys)
+    )
 
 
 def _has(path: Path, value: Any) -> Condition:
@@ -256,13 +258,13 @@ def _has(path: Path, value: Any) -> Condition:
     equal = Field(path, Equals(Value.of(value)))
     if value is not None:
         return equal
-    arrays = (Field(Path(*way), HasType(("array",))) for way in ways_to(path.keys)[:-1])
+    arrays = (Field(Path(*way), HasType(("array",))) for way in path_prefixes(path.keys)[:-1])
     return Or((equal, *arrays))
 
 
 def _key(document: Document, index: Index) -> Key:
     """Return what a unique index goes by: null where a field is missing, or within an array."""
-    return tuple(plain(document.body, path.keys) for path in index.paths)
+    return tuple(value_at(document.body, path.keys) for path in index.paths)
 
 
 def _hashable(value: Any, ordered: bool) -> Any:

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from ..errors import DatabaseError, SchemaError
 from ..options import CollectionOptions
-from ..query.values import frozen
+from ..query.values import value_class
 from ..sql.schema import REVISION, now
 from .catalogue import jsonb_problem
 from .write import beyond, prune
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 
-@frozen
+@value_class
 class Prune:
     """Delete the recorded changes that are too many or too old; returns whether there were any."""
 
@@ -36,7 +36,7 @@ class Prune:
         return False
 
 
-@frozen
+@value_class
 class HasPrunable:
     """Return whether there are recorded changes to delete, without writing."""
 
@@ -52,7 +52,7 @@ class HasPrunable:
         return False
 
 
-@frozen
+@value_class
 class ListPurgeable:
     """Name the collections in which something has expired, or changes are to be deleted; of those that the
     database cannot read, none.
@@ -75,7 +75,7 @@ def _is_purgeable(connection: Connection, table: str, text: str) -> bool:
     return bool(some) or (statements.feed is not None and beyond(connection, statements.feed) > 0)
 
 
-@frozen
+@value_class
 class ReadRevision:
     """Tell the revision of the store's tables; None: there are none.
 
@@ -98,7 +98,7 @@ class ReadRevision:
         return _refuse(connection, store.revisions, "is missing") if has_catalogue else None
 
 
-@frozen
+@value_class
 class CreateStore:
     """Create the store's own tables in a database that has none."""
 
@@ -159,7 +159,7 @@ def _refuse(
     )
 
 
-@frozen
+@value_class
 class HoldStill:
     """From here on, what a connection reads is as it was at one moment; `begin` is the database's word for that."""
 
@@ -170,7 +170,7 @@ class HoldStill:
         connection.exec_driver_sql(self.begin)
 
 
-@frozen
+@value_class
 class ReadForeign:
     """All rows of these columns, in the order in which they lie there."""
 

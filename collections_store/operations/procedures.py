@@ -54,7 +54,7 @@ from ..errors import (
 from ..options import check_flag
 from ..query.filter import Filter
 from ..query.sort import Sort
-from ..query.values import frozen
+from ..query.values import value_class
 from ..update import Update, read_replacement
 from . import Operation
 from .bulk import BulkBatch, Given, Mode, PutBatch, batches
@@ -209,14 +209,14 @@ EXCLUDED: Final = 3
 """Objects that a unique index forbids in a batch; with more, each is written by itself."""
 
 
-@frozen
+@value_class
 class Pause:
     """Wait for some seconds."""
 
     seconds: float
 
 
-@frozen
+@value_class
 class CallFunction:
     """Call the caller's function."""
 
@@ -232,7 +232,7 @@ class Read:
     ended: bool = False
 
 
-@frozen
+@value_class
 class Writing:
     """How many objects are written: of which collection, by which rules."""
 

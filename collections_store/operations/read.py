@@ -11,7 +11,7 @@ from ..query.filter import Filter
 from ..query.matcher import matches
 from ..query.projection import Projection
 from ..query.sort import Sort
-from ..query.values import frozen
+from ..query.values import value_class
 from ..sql.conditions import Query
 from ..sql.schema import now
 from .by_id import as_document, body_of, damaged
@@ -36,7 +36,7 @@ BATCH_CHARACTERS: Final = 2**20
 """What a batch of a stream holds of JSON text, about, as long as no single body is larger."""
 
 
-@frozen
+@value_class
 class Batch:
     """Some objects in natural order, and the place after which the next batch begins; `after` is
     None when there is none. `characters` of JSON were read for it. Where nothing is to be decided,
@@ -51,7 +51,7 @@ class Batch:
     characters: int = 0
 
 
-@frozen
+@value_class
 class ReadBatch:
     """Read up to `limit` objects past the place `after`, and keep those that match."""
 
@@ -71,7 +71,7 @@ class ReadBatch:
         after = rows[-1][0] if len(rows) == self.limit else None
         characters = sum([len(row[2]) for row in rows])
         objects: Iterable[Placed] = map(as_placed, rows)
-        if not query.residual and (self.projection is None or self.projection.chooses):
+        if not query.residual and (self.projection is None or self.projection.names_fields_only):
             objects = projected(connection, objects, self.projection, self.filter)
             documents: Iterable[Document] = map(as_read, rows)
             if self.projection is not None:

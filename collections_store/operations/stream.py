@@ -17,7 +17,7 @@ from ..query.cursor import Position
 from ..query.filter import Filter
 from ..query.projection import Projection
 from ..query.sort import Sort
-from ..query.values import frozen
+from ..query.values import value_class
 from .find import Find, read_projection
 from .read import FIRST_BATCH, MAX_BATCH, Reading, projected
 from .read_sorted import Ordered
@@ -31,7 +31,7 @@ BATCH_SIZE: Final = 4 * 2**20
 _SAMPLE: Final = 10
 
 
-@frozen
+@value_class
 class SortedBatch:
     """Some documents in order and the place of the last one, None: there are no more. `ids`: no index has the
     order, and these are all that match.
@@ -42,7 +42,7 @@ class SortedBatch:
     ids: list[str] | None = None
 
 
-@frozen
+@value_class
 class ReadSorted:
     """Read up to `limit` documents in order after a place, or the ids of all."""
 

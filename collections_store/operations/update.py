@@ -20,11 +20,11 @@ from ..errors import (
     shortened,
 )
 from ..query.filter import Filter
-from ..query.matcher import reach
+from ..query.matcher import values_at
 from ..query.path import Path
 from ..query.projection import Projection
 from ..query.sort import Sort
-from ..query.values import MISSING, frozen, identical
+from ..query.values import MISSING, identical, value_class
 from ..sql.schema import now
 from ..update import Update
 from ..update.operators import added
@@ -43,7 +43,7 @@ EVERY: Final = Filter()
 Answer: TypeAlias = Literal["result", "before", "after"]
 
 
-@frozen
+@value_class
 class Modification:
     """What shall become of an object: an update of it, or a body in the place of its own. `upsert`: if
     there is none, there shall be one.
@@ -78,14 +78,14 @@ class Modification:
         return self.what.apply(document, filter=filter, ordered=ordered, **times)
 
 
-@frozen
+@value_class
 class Replacement:
     """A body that takes the place of another."""
 
     body: Any
 
 
-@frozen
+@value_class
 class ModifyOne:
     """Change the object `id`, or the first one that matches; gives what came of it, or the object before
     or after. Raises `VersionConflict` where it is not the version `expected`.
@@ -192,7 +192,7 @@ class ModifyOne:
         return _projected(connection, told, self.filter, self.projection)
 
 
-@frozen
+@value_class
 class ModifyMany:
     """Change the objects that match, all or none.
 
@@ -250,7 +250,7 @@ class ModifyMany:
                 yield document, text
 
 
-@frozen
+@value_class
 class FindAndDelete:
     """Delete the first object that matches; gives it."""
 
@@ -300,7 +300,7 @@ GROWTH: Final = 19
 _RULES: Final = codec.Codec()
 
 
-@frozen
+@value_class
 class Increment:
     """Add to the number at a path, which is `initial` where it is missing; gives the new number."""
 
@@ -375,7 +375,9 @@ class Increment:
             raise UpdateRefused(self.id, str(self.path), error.problem) from None
 
     def _value(self, body: Any) -> Any:
-        found = (each for each in reach(body, self.path.keys, leaf=False) if each is not MISSING)
+        found = (
+            each for each in values_at(body, self.path.keys, leaf=False) if each is not MISSING
+        )
         return next(found, MISSING)
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from .. import codec
 from ..document import Document, chosen, expiry
 from ..errors import CollectionsStoreError, TransactionConflict
-from ..query.values import frozen
+from ..query.values import value_class
 from ..sql.change_records import PRUNED, FeedStatements
 from ..sql.schema import now
 from ..sql.select import Statements
@@ -39,7 +39,7 @@ MAX_CHARACTERS: Final = 4 * 2**20
 """Characters of JSON that wait, about."""
 
 
-@frozen
+@value_class
 class Pending:
     """A change that waits for its transaction to commit; without a row: the feed itself is dropped,
     and what was to be recorded before.

@@ -21,11 +21,11 @@ from ..document import Document
 from ..errors import InvalidFilter, InvalidOption, InvalidToken, shortened
 from .conditions import Expression, Field, FitsSchema, Metadata
 from .filter import Filter
-from .matcher import matches
+from .matcher import matches as filter_matches
 
 ChangeKind: TypeAlias = Literal["insert", "update", "remove", "expire"]
 KINDS: Final[frozenset[ChangeKind]] = frozenset(get_args(ChangeKind))
-ENDS: Final[frozenset[ChangeKind]] = frozenset({"remove", "expire"})
+REMOVALS: Final[frozenset[ChangeKind]] = frozenset({"remove", "expire"})
 """The kinds after which there is no object."""
 MAX_PLACE: Final = 2**63 - 1
 _FORMAT: Final = b"\x01"
@@ -56,14 +56,14 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ChangeFilter:
     """Which changes are wanted: of these kinds, to objects that match."""
 
     filter: Filter = Filter()  # noqa: RUF009 - it is frozen
     kinds: frozenset[ChangeKind] = KINDS
 
     @classmethod
-    def parse(cls, filter: Any, kinds: Any, rules: Codec) -> Wanted:
+    def parse(cls, filter: Any, kinds: Any, rules: Codec) -> ChangeFilter:
         """Read what a caller asks for; raises `InvalidFilter` and `InvalidOption`."""
         asked = Filter.parse(filter, rules=rules)
         for name in _metadata(asked) - _KNOWN:
@@ -79,7 +79,7 @@ class Wanted:
             raise InvalidFilter(
                 "", 'changes are recorded without bodies: open the collection with changes="both"'
             )
-        if self.kinds & ENDS:
+        if self.kinds & REMOVALS:
             raise InvalidFilter(
                 "",
                 "the bodies of what was removed are not recorded: open the collection with "
@@ -88,15 +88,17 @@ class Wanted:
 
     def is_open(self, change: Change) -> bool:
         """Was the change recorded without what tells whether it is wanted?"""
-        told = change.has_before if change.kind in ENDS else change.has_body
+        told = change.has_before if change.kind in REMOVALS else change.has_body
         return self._asks_bodies and change.kind in self.kinds and not told
 
-    def wants(self, change: Change, *, ordered: bool) -> bool:
+    def matches(self, change: Change, *, ordered: bool) -> bool:
         """Is it wanted? The filter is asked of the object after the change, or before its end."""
         if change.kind not in self.kinds:
             return False
-        body = change.before if change.kind in ENDS else change.body
-        return matches(self.filter, Document(change.id, body, change.version), ordered=ordered)
+        body = change.before if change.kind in REMOVALS else change.body
+        return filter_matches(
+            self.filter, Document(change.id, body, change.version), ordered=ordered
+        )
 
     @property
     def _asks_bodies(self) -> bool:

@@ -20,9 +20,9 @@ from ..aggregation.expressions.nodes import Formula
 from ..aggregation.expressions.operands import key_of
 from ..codec import MAX_INTEGER, MIN_INTEGER, Codec
 from ..errors import cut, shortened
-from .path import Path, in_python
+from .path import Path, path_repr
 from .patterns.pattern import Pattern
-from .values import frozen
+from .values import value_class
 
 Kind: TypeAlias = Literal[
     "null",
@@ -40,7 +40,7 @@ Kind: TypeAlias = Literal[
     "schema",
     "expression",
 ]
-FEW: Final = 50
+MAX_INLINE_VALUES: Final = 50
 """More values are looked up by their hash."""
 Comparison: TypeAlias = Literal["$gt", "$gte", "$lt", "$lte"]
 BitsOperator: TypeAlias = Literal["$bitsAllSet", "$bitsAllClear", "$bitsAnySet", "$bitsAnyClear"]
@@ -70,7 +70,7 @@ _PLAIN_REGEX: Final = re.compile(r"\^?[A-Za-z0-9 _/@,;=-]{1,1000}")
 """A pattern that means the same in every dialect of regular expressions, and is not too long for any."""
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Value:
     """What a user asked for. `kind` keeps 1 apart from true, `text` makes it comparable."""
 
@@ -110,7 +110,7 @@ MANY: Final = 8
 """Of so many conditions or tests those that ask for equality are looked up, instead of tried one by one."""
 
 
-@frozen
+@value_class
 class Equalities:
     """What of many conditions or tests asks for equal values: their keys, by paths; and the `rest`."""
 
@@ -130,28 +130,28 @@ class Equalities:
         return found
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Parameter:
     """The place of a value in a shape; `kind` is all of it that the SQL depends on.
 
-    `words` are the SQL that stands for it, once there is any.
+    `sql` is what stands for it, once it is compiled.
     """
 
     kind: Kind
-    words: tuple[str, ...] = ()
+    sql: tuple[str, ...] = ()
 
 
-Given: TypeAlias = Value | Parameter
+Operand: TypeAlias = Value | Parameter
 
 
 # -- tests of one value ------------------------------------------------------------------------
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Equals:
     """It equals `value` (`$eq`); null also equals what is missing."""
 
-    value: Given
+    value: Operand
 
     def wanted(self, *, ordered: bool) -> Iterable[Hashable]:
         """Return the key of the value."""
@@ -165,91 +165,91 @@ class OneOf:
     more than `FEW`.
     """
 
-    lists: tuple[Given, ...]
+    lists: tuple[Operand, ...]
     many: bool = field(default=False, repr=False)
 
     @cached_property
     def keys(self) -> frozenset[Hashable]:
         """The keys of the scalars: looking for one takes as long in a long list as in a short one."""
-        return frozenset(key_of(each) for one in self.lists for each in flat(one))
+        return frozenset(key_of(each) for one in self.lists for each in scalars_of(one))
 
     def wanted(self, *, ordered: bool) -> Iterable[Hashable]:  # noqa: ARG002
         """Return the keys of the scalars."""
         return self.keys
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Compare:
     """It is of the type of `value`, and before or after it."""
 
     operator: Comparison
-    value: Given
+    value: Operand
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class HasType:
     """It is of one of the types (`$type`)."""
 
     types: tuple[TypeName, ...]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Matches:
     """It is a string in which the pattern is found (`$regex`)."""
 
-    pattern: Given
+    pattern: Operand
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Modulo:
     """It is a number with that remainder, both truncated toward zero (`$mod`)."""
 
-    divisor: Given
-    remainder: Given
+    divisor: Operand
+    remainder: Operand
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Bits:
     """It is a whole number with those bits set or clear."""
 
     operator: BitsOperator
-    mask: Given
+    mask: Operand
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Exists:
     """It is there (`$exists`), be it null."""
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class HasSize:
     """It is an array of that many elements (`$size`)."""
 
-    size: Given
+    size: Operand
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class HasElement:
     """It is an array with an element that passes every test (`$elemMatch` with operators)."""
 
     tests: tuple[Test, ...]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class HasObject:
     """It is an array with an object for which the condition holds (`$elemMatch`)."""
 
     condition: Condition
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Fails:
     """It does not pass every one of the tests."""
 
     tests: tuple[Test, ...]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Passes:
     """It passes one of the tests."""
 
@@ -280,14 +280,14 @@ Test: TypeAlias = (
     | Fails
     | Passes
 )
-WHOLE: Final = (Exists, HasSize, HasElement, HasObject)
+WHOLE_ARRAY_TESTS: Final = (Exists, HasSize, HasElement, HasObject)
 """Tests that see an array at the end of a path as a whole only, not its elements too."""
 
 
 # -- conditions on an object -------------------------------------------------------------------
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Field:
     """Some value that `path` reaches in the body passes the test; the empty path is `$body`."""
 
@@ -295,7 +295,7 @@ class Field:
     test: Test
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Metadata:
     """What the store knows of the object passes the test; times are microseconds since 1970."""
 
@@ -303,7 +303,7 @@ class Metadata:
     test: Test
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class And:
     """Every condition holds; without any, always."""
 
@@ -317,7 +317,7 @@ class And:
         return _sorted_once(self, Equals, ordered=ordered)
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Or:
     """Some condition holds; without any, never.
 
@@ -351,18 +351,18 @@ def _sorted_once(condition: And | Or, kinds: Any, *, ordered: bool) -> Equalitie
     return found
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Not:
     """The condition does not hold."""
 
     condition: Condition
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class FitsSchema:
     """The body fits a JSON schema (`$jsonSchema`); the value is a `json_schema.Schema`."""
 
-    schema: Given
+    schema: Operand
 
 
 PLAIN_REGEXES: Final = frozenset({"plain regex", "prefix regex"})
@@ -381,11 +381,11 @@ def prefix_range(pattern: Value) -> tuple[str, str]:
     return prefix, prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Expression:
     """The formula gives what counts as true (`$expr`)."""
 
-    formula: Given
+    formula: Operand
 
 
 Condition: TypeAlias = Field | Metadata | And | Or | Not | FitsSchema | Expression
@@ -405,7 +405,7 @@ def takes_missing(test: Test) -> bool:
     return False
 
 
-def flat(given: Given) -> list[Any]:
+def scalars_of(given: Operand) -> list[Any]:
     """Return the scalars of a list of `OneOf`."""
     assert isinstance(given, Value)
     return [None] if given.kind == "null" else list(given.value)
@@ -436,5 +436,5 @@ def read_target(key: Any, refuse: Refusal, place: str | None = None) -> Target:
     raise refuse(
         key if place is None else place,
         f"no such operator or metadata; there is {_KNOWN}. A key of the body: "
-        f"{cut(in_python(key.split('.')))}",
+        f"{cut(path_repr(key.split('.')))}",
     )

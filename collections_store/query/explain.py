@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from .conditions import Compare, Equals, Field, Matches, OneOf
 from .filter import Filter
-from .index import MAX_FIELDS, Index, can_open, every_conjunct, implied_by, is_plain
+from .index import MAX_FIELDS, Index, can_open, every_conjunct, implied_by, is_indexable
 from .path import Path
 from .sort import Sort, SortField
 
@@ -114,7 +114,7 @@ def _serves(index: Index, wanted: Sort, arrays: bool) -> bool:
     return index.where is None and index.arrays == arrays and either
 
 
-def asked_of(filter: Filter) -> Iterator[tuple[str, ...]]:
+def indexable_keys(filter: Filter) -> Iterator[tuple[str, ...]]:
     """Yield the keys of the fields that an index could go over."""
     yield from (each.path.keys for each in _scalars_in(filter))
 
@@ -124,4 +124,4 @@ def _scalars_in(filter: Filter) -> list[Field]:
     for each in tuple(asked):
         asked.extend(implied_by(each))
     fields = (each for each in asked if isinstance(each, Field))
-    return [each for each in fields if each.path.keys and is_plain(each, {each.path.keys})]
+    return [each for each in fields if each.path.keys and is_indexable(each, {each.path.keys})]

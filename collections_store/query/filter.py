@@ -21,7 +21,7 @@ from .conditions import (
     Not,
     Or,
 )
-from .parser import FilterParser, check_levels, check_nesting, check_value
+from .parser import FilterParser, check_equals, check_levels, check_nesting
 from .path import Path
 from .printing import to_json
 from .shapes import shape_of
@@ -65,7 +65,7 @@ class Filter:
         if isinstance(what, str | Path):
             if equals is ...:
                 raise InvalidFilter(str(what), "what shall the field equal? find(field, value)")
-            check_value(what, equals)
+            check_equals(what, equals)
             return cls(FilterParser(rules).field(what, equals, str(what)))
         if equals is not ...:
             raise InvalidFilter(

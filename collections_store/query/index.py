@@ -22,10 +22,10 @@ from .conditions import (
     Matches,
     OneOf,
     Or,
-    flat,
+    scalars_of,
 )
 from .filter import Filter
-from .path import MAX_KEYS, Path, is_index, ways_to
+from .path import MAX_KEYS, Path, is_index, path_prefixes
 from .sort import Sort
 
 MAX_FIELDS: Final = 5
@@ -140,23 +140,23 @@ class Index:
         sort = Sort.parse(pairs)
         where = None if kept["where"] is None else Filter.parse(kept["where"])
         parts = kept["name"], sort, kept["unique"], where, kept["arrays"], kept["physical"]
-        return cls(*parts, others(kept, _KEYS))
+        return cls(*parts, unknown_keys(kept, _KEYS))
 
 
-def others(kept: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+def unknown_keys(kept: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
     """Return what is kept under other keys than are known."""
     return {key: value for key, value in kept.items() if key not in known}
 
 
-def ways_of(index: Index) -> tuple[tuple[str, ...], ...]:
+def prefixes_of(index: Index) -> tuple[tuple[str, ...], ...]:
     """Return the places on the way to the fields of an index, the fields' own included."""
     if index.arrays:
         return ()
-    paths = [*index.paths, *(field.path for field in parts_of(index.where))]
-    return tuple(dict.fromkeys(way for path in paths for way in ways_to(path.keys)))
+    paths = [*index.paths, *(field.path for field in partial_conditions(index.where))]
+    return tuple(dict.fromkeys(way for path in paths for way in path_prefixes(path.keys)))
 
 
-def parts_of(where: Filter | None) -> tuple[Field, ...]:
+def partial_conditions(where: Filter | None) -> tuple[Field, ...]:
     """Return the conditions of a partial index, all of which must hold; none of one that is not partial."""
     if where is None:
         return ()
@@ -172,7 +172,7 @@ def every_conjunct(condition: Condition) -> Iterator[Condition]:
         yield condition
 
 
-def is_plain(condition: Condition, indexed: Collection[tuple[str, ...]]) -> bool:
+def is_indexable(condition: Condition, indexed: Collection[tuple[str, ...]]) -> bool:
     """Return whether a condition is about scalars in fields that an index goes over."""
     match condition:
         case Field(path, Equals(value) | Compare(_, value)):
@@ -182,7 +182,7 @@ def is_plain(condition: Condition, indexed: Collection[tuple[str, ...]]) -> bool
         case Field(path, Matches(pattern)):
             return path.keys in indexed and pattern.kind == "prefix regex"
         case And(conditions) | Or(conditions):
-            return bool(conditions) and all(is_plain(each, indexed) for each in conditions)
+            return bool(conditions) and all(is_indexable(each, indexed) for each in conditions)
     return False
 
 
@@ -272,7 +272,7 @@ def check_name(name: Any) -> str:
     return name
 
 
-def read_name(name: Any) -> str:
+def read_index_name(name: Any) -> str:
     """Return the name of an index to look for; raises `InvalidIndex`. Names made of fields hold any characters."""
     if not isinstance(name, str):
         raise InvalidIndex("name", f"must be a string, got {shortened(name)}")
@@ -280,7 +280,7 @@ def read_name(name: Any) -> str:
 
 
 def _check_places(index: Index) -> None:
-    places = len(ways_of(index))
+    places = len(prefixes_of(index))
     if places > MAX_PLACES:
         problem = f"{places} keys, each of which an array may be at, are more than {MAX_PLACES}"
         raise InvalidIndex(index.fields[0][0], problem)
@@ -308,10 +308,10 @@ def _can_limit(field: Field) -> bool:
         case HasType(types):
             return set(types) <= TYPES
     if isinstance(field.test, OneOf):
-        count = sum(len(flat(given)) for given in field.test.lists)
+        count = sum(len(scalars_of(given)) for given in field.test.lists)
         if count > MAX_LISTED:
             raise InvalidIndex("where", f"{count} values are more than {MAX_LISTED}")
-    return not isinstance(field.test, Matches) and is_plain(field, {field.path.keys})
+    return not isinstance(field.test, Matches) and is_indexable(field, {field.path.keys})
 
 
 def _is_kept(where: Filter) -> bool:

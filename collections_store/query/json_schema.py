@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from ..errors import InvalidFilter, MissingExtra, shortened
 from .patterns.parser import InvalidPattern
 from .patterns.pattern import compiled
-from .values import FOREIGN_TYPES, TYPES, frozen, is_number
+from .values import FOREIGN_TYPES, TYPES, is_number, value_class
 
 Place: TypeAlias = tuple[str | int, ...]
 Keyword: TypeAlias = Callable[[Any, Any, Any, Mapping[str, Any]], bool]
@@ -42,7 +42,7 @@ _JSON_TYPES: Final = frozenset({"object", "array", "string", "number", "boolean"
 _BSON_TYPES: Final = frozenset({*TYPES, *FOREIGN_TYPES})
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Schema:
     """A schema, ready to be asked; `read` makes one."""
 

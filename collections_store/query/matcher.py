@@ -29,7 +29,7 @@ from ..document import Anonymous, Document, metadatum
 from .budget import spend
 from .conditions import (
     MANY,
-    WHOLE,
+    WHOLE_ARRAY_TESTS,
     And,
     Bits,
     Compare,
@@ -41,7 +41,6 @@ from .conditions import (
     Fails,
     Field,
     FitsSchema,
-    Given,
     HasElement,
     HasObject,
     HasSize,
@@ -51,6 +50,7 @@ from .conditions import (
     Modulo,
     Not,
     OneOf,
+    Operand,
     Or,
     Passes,
     Test,
@@ -90,7 +90,9 @@ def holds(
 
     match condition:
         case Field(path, test):
-            found = reach(document.body, path.keys, leaf=not isinstance(test, WHOLE))
+            found = values_at(
+                document.body, path.keys, leaf=not isinstance(test, WHOLE_ARRAY_TESTS)
+            )
             return any(passes(test, value, ordered=ordered) for value in found)
         case Metadata(field, test):
             if isinstance(document, Anonymous):
@@ -117,7 +119,7 @@ def holds(
 
 def _has_all(asked: Equalities, document: Document | Anonymous, ordered: bool) -> bool:
     return all(
-        wanted <= {_key(each, ordered) for each in reach(document.body, keys)}
+        wanted <= {_key(each, ordered) for each in values_at(document.body, keys)}
         for keys, wanted in asked.by_path.items()
     )
 
@@ -126,7 +128,7 @@ def _has_one(asked: Equalities, document: Document | Anonymous, ordered: bool) -
     return any(
         _key(each, ordered) in wanted
         for keys, wanted in asked.by_path.items()
-        for each in reach(document.body, keys)
+        for each in values_at(document.body, keys)
     )
 
 
@@ -134,7 +136,7 @@ def _key(value: Any, ordered: bool) -> Hashable:
     return key_of(None if value is MISSING else value, ordered=ordered)
 
 
-def reach(body: Any, keys: tuple[str, ...], *, leaf: bool = True) -> Iterator[Any]:
+def values_at(body: Any, keys: tuple[str, ...], *, leaf: bool = True) -> Iterator[Any]:
     """Yield what the path reaches in `body`, MISSING included; `leaf`: open an array at its end?"""
     if keys and not isinstance(body, dict):
         yield MISSING
@@ -176,7 +178,7 @@ def _opened(array: list[Any], start: int, keys: tuple[str, ...], leaf: bool) -> 
                     left.append((element, depth + 1))
 
 
-def plain(body: Any, keys: tuple[str, ...]) -> Any:
+def value_at(body: Any, keys: tuple[str, ...]) -> Any:
     """Return the value at the end of the path that opens no array; null where there is none."""
     value = body
     for key in keys:
@@ -186,7 +188,7 @@ def plain(body: Any, keys: tuple[str, ...]) -> Any:
     return value
 
 
-def unwound(body: Any, keys: tuple[str, ...]) -> Iterator[Any]:
+def distinct_values(body: Any, keys: tuple[str, ...]) -> Iterator[Any]:
     """Yield the values that `distinct` sees at the path: of an array its elements, of a missing
     field nothing. A key that is a number leads into an array's one element.
     """
@@ -199,7 +201,7 @@ def unwound(body: Any, keys: tuple[str, ...]) -> Iterator[Any]:
         else:
             if isinstance(value, list) and not is_index(key):
                 for element in value:
-                    yield from unwound(element, keys[depth:])
+                    yield from distinct_values(element, keys[depth:])
             return
     yield from value if isinstance(value, list) else (value,)
 
@@ -253,7 +255,7 @@ def _as_object(element: Any) -> dict[str, Any] | None:
     return element if isinstance(element, dict) else None
 
 
-def _asked(given: Given) -> Any:
+def _asked(given: Operand) -> Any:
     assert isinstance(given, Value)
     return given.value
 

@@ -23,8 +23,8 @@ from ..document import microseconds
 from ..errors import InvalidBody, InvalidFilter, shortened
 from . import json_schema
 from .conditions import (
-    FEW,
     LISTS,
+    MAX_INLINE_VALUES,
     TIMES,
     And,
     Bits,
@@ -52,8 +52,8 @@ from .conditions import (
     Test,
     TypeName,
     Value,
-    flat,
     read_target,
+    scalars_of,
 )
 from .path import Path
 from .patterns.parser import OPTIONS, InvalidPattern
@@ -87,7 +87,7 @@ OPERATORS: Final = frozenset(
 )
 
 
-def check_value(field: Any, value: Any) -> None:
+def check_equals(field: Any, value: Any) -> None:
     """Raise `InvalidFilter` for operators in the place of the one value that a field shall equal."""
     if isinstance(value, Mapping) and first_key(value) in OPERATORS:
         asked, name = shortened({str(field): value}), shortened(str(field))
@@ -145,7 +145,9 @@ def as_time(name: str, test: Test, place: str) -> Test:
         case Compare(operator, Value() as value):
             return Compare(operator, _time(value, place))
         case OneOf(lists):
-            values = [Value.of(each) for v in lists if isinstance(v, Value) for each in flat(v)]
+            values = [
+                Value.of(each) for v in lists if isinstance(v, Value) for each in scalars_of(v)
+            ]
             return one_of([_time(each, place) for each in values])
     return test
 
@@ -308,7 +310,7 @@ def one_of(scalars: list[Value]) -> OneOf:
         values = [value for value in scalars if value.kind == kind]
         if values:
             lists.append(values[0] if kind == "null" else Value.of_list(name, values))
-    return OneOf(tuple(lists), len(scalars) > FEW)
+    return OneOf(tuple(lists), len(scalars) > MAX_INLINE_VALUES)
 
 
 T = TypeVar("T")

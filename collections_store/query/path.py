@@ -46,15 +46,15 @@ class Path:
         return ".".join(self.keys)
 
     def __repr__(self) -> str:
-        return in_python(self.keys)
+        return path_repr(self.keys)
 
 
-def in_python(keys: Iterable[str]) -> str:
+def path_repr(keys: Iterable[str]) -> str:
     """Return the Python that makes the path of some keys."""
     return f"Path({', '.join(map(repr, keys))})"
 
 
-def ways_to(keys: tuple[str, ...]) -> list[tuple[str, ...]]:
+def path_prefixes(keys: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Return the places on the way to a field, its own included; no keys lead to the body itself."""
     return [keys[:depth] for depth in range(min(1, len(keys)), len(keys) + 1)]
 
@@ -67,7 +67,7 @@ def is_index(key: str) -> bool:
     return len(key) < 10 and key.isascii() and key.isdigit() and (key == "0" or key[0] != "0")
 
 
-def written_index(key: str) -> int | None:
+def element_index(key: str) -> int | None:
     """Return which element of an array an update means by `key`: 1 for "1" and "01"; None: it means none."""
     digits = key.lstrip("0") or key[:1]
     return int(digits) if is_index(digits) else None

@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import codec
 from .conditions import (
-    WHOLE,
+    WHOLE_ARRAY_TESTS,
     And,
     Bits,
     Compare,
@@ -31,7 +31,7 @@ from .conditions import (
     Passes,
     Test,
     Value,
-    flat,
+    scalars_of,
 )
 from .parser import holds_operators
 from .path import Path
@@ -178,7 +178,11 @@ def _operator(test: Test) -> dict[str, Any]:
             return {"$ne": _one(value)}
         case Passes((wanted, HasElement())):
             return {
-                "$all": [_operator(wanted) if isinstance(wanted, WHOLE) else next(_wanted(wanted))]
+                "$all": [
+                    _operator(wanted)
+                    if isinstance(wanted, WHOLE_ARRAY_TESTS)
+                    else next(_wanted(wanted))
+                ]
             }
         case Fails((OneOf() | Passes() as test,)) if "$in" in _operator(test):
             return {"$nin": _operator(test)["$in"]}
@@ -194,7 +198,7 @@ def _wanted(test: Test) -> Iterator[Any]:
     match test:
         case OneOf(lists):
             for one in lists:
-                yield from flat(one)
+                yield from scalars_of(one)
         case Equals(Value(value=value)):
             yield value
         case Matches(Value(value=pattern)):

@@ -38,31 +38,42 @@ from typing import Any, Final, TypeAlias
 from ..codec import Codec
 from ..document import Document, made
 from ..errors import InvalidFilter, InvalidProjection, cut, shortened
-from .conditions import WHOLE, And, Condition, Field, HasElement, HasObject, Metadata, Not, Or, Test
+from .conditions import (
+    WHOLE_ARRAY_TESTS,
+    And,
+    Condition,
+    Field,
+    HasElement,
+    HasObject,
+    Metadata,
+    Not,
+    Or,
+    Test,
+)
 from .filter import Filter
 from .matcher import holds, passes
 from .parser import FilterParser
-from .path import Path, in_python, is_index
+from .path import Path, is_index, path_repr
 from .printing import to_json
-from .values import MISSING, frozen
+from .values import MISSING, value_class
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Include:
     """The field is asked for."""
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Exclude:
     """The field is not wanted."""
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Met:
     """Of the first array on the path only the element that met the filter (`field.$`)."""
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Slice:
     """Some elements of the array (`$slice`): `limit` after `skip`, which counts from the end if it
     is negative. Without `skip` a negative `limit` counts from the end.
@@ -79,7 +90,7 @@ class Slice:
         return array[start : start + self.limit]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Element:
     """The first element of the array that passes (`$elemMatch`); `condition` is on the field."""
 
@@ -172,7 +183,7 @@ def _path(key: Any, above: tuple[str, ...], place: str) -> tuple[Path, bool]:
         raise InvalidProjection(
             place,
             "`$` stands at the end of a path; a key of the body that begins with it: "
-            f"{cut(in_python(keys))}",
+            f"{cut(path_repr(keys))}",
         )
     return _joined(above, tuple(keys), place), positional
 
@@ -351,19 +362,19 @@ Found: TypeAlias = Iterator[tuple[Any, int | None]]
 Seen: TypeAlias = set[tuple[int, int]]
 
 
-def paths(condition: Condition) -> Iterator[Path]:
+def paths_in(condition: Condition) -> Iterator[Path]:
     """Yield the paths that a condition speaks of."""
     match condition:
         case Field(path):
             yield path
         case And(conditions) | Or(conditions):
             for each in conditions:
-                yield from paths(each)
+                yield from paths_in(each)
         case Not(inner):
-            yield from paths(inner)
+            yield from paths_in(inner)
 
 
-def position(
+def matched_index(
     condition: Condition, document: Document, array: tuple[str, ...], *, ordered: bool
 ) -> int | None:
     """Return the index of the element of the array at `array` that met the condition."""
@@ -388,14 +399,14 @@ def _met(condition: Condition, document: Document, ordered: bool) -> Iterator[tu
         case Or(single=True):
             parts = condition.as_one()
             yield from () if isinstance(parts, Metadata) else _met(parts, document, ordered)
-        case Or(branches) if len(set(paths(condition))) == 1:
+        case Or(branches) if len(set(paths_in(condition))) == 1:
             held = (each for each in branches if holds(each, document, ordered=ordered))
             found = [list(_met(each, document, ordered))[-1:] for each in held]
             yield from sorted(chain(*found), key=lambda pair: pair[1])[:1]
 
 
 def _index(field: Field, body: Any, ordered: bool) -> int | None:
-    leaf = not isinstance(field.test, WHOLE)
+    leaf = not isinstance(field.test, WHOLE_ARRAY_TESTS)
     for value, index in _reach(body, field.path.keys, leaf):
         if passes(field.test, value, ordered=ordered):
             return _within(field.test, value, ordered) if index is None else index
@@ -465,7 +476,7 @@ class Projection:
     entries: tuple[Entry, ...]
     _tree: Tree = field(init=False, compare=False, repr=False)
     _includes: bool = field(init=False, compare=False, repr=False)
-    chooses: bool = field(init=False, compare=False, repr=False)
+    names_fields_only: bool = field(init=False, compare=False, repr=False)
     """Whether it names fields only, and so depends on nothing but the body."""
 
     def __post_init__(self) -> None:
@@ -478,8 +489,8 @@ class Projection:
             tree.setdefault("_id", Include())
         object.__setattr__(self, "_tree", tree)
         object.__setattr__(self, "_includes", includes)
-        chooses = all(isinstance(rule, Include | Exclude) for _, rule in self.entries)
-        object.__setattr__(self, "chooses", chooses)
+        names_fields_only = all(isinstance(rule, Include | Exclude) for _, rule in self.entries)
+        object.__setattr__(self, "names_fields_only", names_fields_only)
 
     @classmethod
     def parse(cls, what: Any, rules: Codec = Codec()) -> Projection:  # noqa: B008 - it is frozen
@@ -492,7 +503,7 @@ class Projection:
         """Raise `InvalidProjection` if `field.$` is asked for and `filter` has nothing on it."""
         for path, rule in self.entries:
             if isinstance(rule, Met):
-                tops = {each.keys[:1] for each in paths(filter.condition)}
+                tops = {each.keys[:1] for each in paths_in(filter.condition)}
                 if path.keys[:1] not in tops:
                     raise InvalidProjection(f"{path}.$", "the filter asks for nothing of the field")
 
@@ -519,13 +530,13 @@ class Projection:
         body = document.body
         if not isinstance(body, dict):
             return {} if self._includes else body
-        for path, rule in () if self.chooses else self.entries:
+        for path, rule in () if self.names_fields_only else self.entries:
             if isinstance(rule, Met):
                 self.check(filter)
                 body = _narrowed(document, path.keys, filter, ordered)
         part = kept if self._includes else rest
         result = part(body, self._tree)
-        return result if self.chooses else self._changed(result, document.body, ordered)
+        return result if self.names_fields_only else self._changed(result, document.body, ordered)
 
     def _changed(self, result: dict[str, Any], body: dict[str, Any], ordered: bool) -> Any:
         for path, rule in self.entries:
@@ -549,7 +560,7 @@ def _narrowed(
     array = first_array(body, keys)
     if array is None:
         return body
-    index = position(filter.condition, document, array, ordered=ordered)
+    index = matched_index(filter.condition, document, array, ordered=ordered)
 
     def only(elements: list[Any]) -> list[Any]:
         if index is None or index >= len(elements):

@@ -14,8 +14,8 @@ from .conditions import (
     Condition,
     Equals,
     Field,
-    Given,
     Kind,
+    Operand,
     Parameter,
     Test,
     Value,
@@ -52,21 +52,21 @@ def _compares(operator: Comparison, kind: Kind) -> Compare:
     return Compare(operator, _SLOTS[kind])
 
 
-def _slot(given: Given) -> Parameter:
+def _slot(given: Operand) -> Parameter:
     return _SLOTS[given.kind]
 
 
-def in_words(shape: Condition, words: Callable[[Parameter], tuple[str, ...]]) -> Condition:
+def with_sql(shape: Condition, words: Callable[[Parameter], tuple[str, ...]]) -> Condition:
     """Return the shape with SQL in its slots; `words` is asked in the order of `values_of`."""
     return _mapped(shape, lambda given: Parameter(given.kind, words(Parameter(given.kind))))
 
 
-def spelled_out(test: Test, words: Callable[[Any], tuple[str, ...]]) -> Test:
+def test_with_sql(test: Test, words: Callable[[Any], tuple[str, ...]]) -> Test:
     """Return the test with slots that hold the words for its values or, in a shape, its slots."""
     return _mapped(test, lambda given: Parameter(given.kind, words(given)))
 
 
-def filled(shape: Condition, value: Callable[[Parameter], Value]) -> Condition:
+def with_values(shape: Condition, value: Callable[[Parameter], Value]) -> Condition:
     """Return a condition of a shape; `value` is asked for its values in the order of `values_of`."""
     return _mapped(shape, lambda given: value(Parameter(given.kind)))
 
@@ -78,12 +78,12 @@ def values_of(condition: Condition | Test) -> list[Any]:
     test = condition.test if type(condition) is Field else condition
     if type(test) is Equals or type(test) is Compare:
         return [test.value]  # most are
-    found: list[Given] = []
+    found: list[Operand] = []
     _visit(test, found)
     return found
 
 
-def _mapped(node: T, change: Callable[[Given], Given]) -> T:
+def _mapped(node: T, change: Callable[[Operand], Operand]) -> T:
     kind: Any = type(node)
     if kind is Value or kind is Parameter:
         return change(node)  # type: ignore[arg-type, return-value]
@@ -95,7 +95,7 @@ def _mapped(node: T, change: Callable[[Given], Given]) -> T:
     return made
 
 
-def _visit(node: Any, found: list[Given]) -> None:
+def _visit(node: Any, found: list[Operand]) -> None:
     kind: Any = type(node)
     if kind is Value or kind is Parameter:
         found.append(node)

@@ -16,15 +16,15 @@ T = TypeVar("T")
 
 @overload
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
-def frozen(made: type[T], /) -> type[T]: ...
+def value_class(made: type[T], /) -> type[T]: ...
 
 
 @overload
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
-def frozen(*, eq: bool) -> Callable[[type[T]], type[T]]: ...
+def value_class(*, eq: bool) -> Callable[[type[T]], type[T]]: ...
 
 
-def frozen(
+def value_class(
     made: type[T] | None = None, /, *, eq: bool = False
 ) -> type[T] | Callable[[type[T]], type[T]]:
     """Make a dataclass with slots, which the type checker holds to be frozen; with `eq`, its objects

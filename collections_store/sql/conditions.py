@@ -23,10 +23,10 @@ from ..query.conditions import (
     Parameter,
 )
 from ..query.filter import Filter, conjuncts
-from ..query.index import implied_by, is_in_arrays, is_plain, keys_of
-from ..query.path import ways_to
+from ..query.index import implied_by, is_in_arrays, is_indexable, keys_of
+from ..query.path import path_prefixes
 from ..query.shapes import values_of
-from ..query.values import frozen
+from ..query.values import value_class
 from .dialects.protocols import Database
 from .elements import AnyOf, ArrayAt, ArrayTest, BodyMatches, IsNot, PlainTest
 from .order import Part
@@ -52,7 +52,7 @@ Ways: TypeAlias = frozenset[Keys]
 """Places in a body."""
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Where:
     """What SQL says of a shape.
 
@@ -75,7 +75,7 @@ class Where:
         return (self.live, *self.asked)
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Query:
     """A compiled statement over a filter's shape.
 
@@ -117,13 +117,13 @@ class Conditions:
         conditions that shall not be.
         """
         wanted = (each for each in conjuncts(shape)[:MAX_CONDITIONS] if not without(each))
-        spoken = [each for each in wanted if is_plain(each, indexed)][:MAX_PLAIN]
+        spoken = [each for each in wanted if is_indexable(each, indexed)][:MAX_PLAIN]
         where = self._where(
             shape,
             lambda c, n: (c in spoken and self._plainly(c, n, indexed)) or self._say_exactly(c, n),
             spoken,
         )
-        ways = (way for each in spoken for keys in keys_of(each) for way in ways_to(keys))
+        ways = (way for each in spoken for keys in keys_of(each) for way in path_prefixes(keys))
         return replace(where, ways=frozenset(ways), pinned=frozenset(self._pinned(spoken)))
 
     def _pinned(self, spoken: Iterable[Condition]) -> Iterator[Part]:
@@ -137,7 +137,7 @@ class Conditions:
 
     def opened(self, shape: Condition, indexed: Ways) -> Where:
         """Say a shape whatever the objects hold, the indexes' words first."""
-        spoken = [c for c in conjuncts(shape) if is_plain(c, indexed)][:MAX_PLAIN]
+        spoken = [c for c in conjuncts(shape) if is_indexable(c, indexed)][:MAX_PLAIN]
         return self._where(
             shape,
             lambda c, n: self._either(c, n, indexed) if c in spoken else self._say_exactly(c, n),
@@ -210,14 +210,14 @@ class Conditions:
         said, plain = self._say_exactly(condition, name), self._plainly(condition, name, indexed)
         if said is None or plain is None:
             return said
-        ways = sorted({way for keys in keys_of(condition) for way in ways_to(keys)})
+        ways = sorted({way for keys in keys_of(condition) for way in path_prefixes(keys)})
         opened = (sa.and_(ArrayAt(self.table.c.body, way), said[0]) for way in ways)
         return sa.or_(plain[0], *opened), lambda actual: {**plain[1](actual), **said[1](actual)}
 
     def _plainly(self, condition: Condition, name: str, indexed: Ways) -> Said | None:
         return (
             self._plain(condition, name.replace("p", "q"), MAX_MIXED)
-            if is_plain(condition, indexed)
+            if is_indexable(condition, indexed)
             else None
         )
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.sql.functions import FunctionElement
 
 from ..query.conditions import Condition, Field, Kind, Test
-from ..query.shapes import spelled_out
+from ..query.shapes import test_with_sql
 
 
 class BodyText(FunctionElement[Any]):
@@ -274,4 +274,4 @@ class RenameTable(sa.schema.ExecutableDDLElement):
 
 def _in_words(field: Field, parameters: Sequence[str], width: Callable[[Kind], int]) -> Test:
     words = iter(parameters)
-    return spelled_out(field.test, lambda slot: tuple(islice(words, width(slot.kind))))
+    return test_with_sql(field.test, lambda slot: tuple(islice(words, width(slot.kind))))

@@ -13,9 +13,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from ..options import Names
-from ..query.conditions import Equals, Field, OneOf, Target, Value, flat
-from ..query.index import Index, parts_of
-from ..query.path import ways_to
+from ..query.conditions import Equals, Field, OneOf, Target, Value, scalars_of
+from ..query.index import Index, partial_conditions
+from ..query.path import path_prefixes
 from .by_id import compiled
 from .dialects.protocols import Database
 from .elements import ArrayAt, PartialTest, SortPart, TypeAt
@@ -101,12 +101,12 @@ def partial(table: sa.Table, index: Index) -> sa.ColumnElement[bool]:
     """Return the condition of a partial index. An object with an array on the way to one of its
     fields is in it, whatever the array holds; in a unique one it never is.
     """
-    parts = parts_of(index.where)
+    parts = partial_conditions(index.where)
     return sa.and_(*(_limit(table, field, unique=index.unique) for field in parts))
 
 
 def _limit(table: sa.Table, field: Field, *, unique: bool) -> sa.ColumnElement[bool]:
-    body, ways = table.c.body, ways_to(field.path.keys)
+    body, ways = table.c.body, path_prefixes(field.path.keys)
     plain = sa.or_(*(PartialTest(body, each) for each in _one_by_one(field)))
     if unique:
         return plain
@@ -117,6 +117,6 @@ def _one_by_one(field: Field) -> list[Field]:
     """Take a list apart: the condition of an index has no subquery."""
     match field.test:
         case OneOf(lists):
-            values = [Value.of(each) for given in lists for each in flat(given)]
+            values = [Value.of(each) for given in lists for each in scalars_of(given)]
             return [Field(field.path, Equals(value)) for value in values]
     return [field]

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 
 from ..query.conditions import Compare, Condition, Field
-from ..query.path import Path, ways_to
+from ..query.path import Path, path_prefixes
 from ..query.sort import NULL, Key, Sort, SortField
-from ..query.values import frozen
+from ..query.values import value_class
 from .dialects.protocols import Database
 from .elements import ArrayAt, SortPart, SortValue
 
@@ -23,7 +23,7 @@ Part: TypeAlias = tuple[tuple[str, ...], str]
 """The keys of a field, and one of its `SORT_PARTS`."""
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Column:
     """A column of an order, and the parameter that holds a place in it; `part`: of which field of the
     body it is which `SortPart`.
@@ -63,7 +63,7 @@ class Order:
         """Return the places at which an array would make the columns wrong."""
         targets = (field.target for field in self.sort.fields)
         paths = (target for target in targets if isinstance(target, Path))
-        return frozenset(way for path in paths for way in ways_to(path.keys))
+        return frozenset(way for path in paths for way in path_prefixes(path.keys))
 
     def begin(self, level: int | None) -> list[sa.ColumnElement[bool]]:
         """Return the conditions of the rows that are equal to a place in `level` columns and come

@@ -17,8 +17,8 @@ import sqlalchemy as sa
 from ..options import CollectionOptions
 from ..query.conditions import Condition, Field, Metadata, Target
 from ..query.filter import EVERYTHING, Filter, conjuncts
-from ..query.index import Index, every_conjunct, parts_of
-from ..query.path import ways_to
+from ..query.index import Index, every_conjunct, partial_conditions
+from ..query.path import path_prefixes
 from ..query.sort import Sort
 from .by_id import ZERO, IdStatements, compiled
 from .change_records import FeedStatements
@@ -148,7 +148,7 @@ class Statements:
     def arrays_at(self, filter: Filter, keys: tuple[str, ...]) -> Query:
         """Return whether a matching row has an array on the way to a field."""
         shape = filter.shape
-        some = self._array(shape, frozenset(ways_to(keys)))
+        some = self._array(shape, frozenset(path_prefixes(keys)))
         assert some is not None
         return Query(self._sql(sa.select(some)), self._conditions.exact(shape).bind)
 
@@ -179,8 +179,8 @@ class Statements:
         where = self._said(shape, indexed, plain, without)
         limiting = [e for e in usable if e.where is not None and (plain or not e.unique)]
         limits = [partial(self.table, each) for each in limiting]
-        paths = [part.path for each in limiting for part in parts_of(each.where)]
-        ways = {way for path in paths for way in ways_to(path.keys)}
+        paths = [part.path for each in limiting for part in partial_conditions(each.where)]
+        ways = {way for path in paths for way in path_prefixes(path.keys)}
         blind = ways if any(each.unique for each in limiting) else set()
         return replace(where, asked=(*where.asked, *limits), ways=where.ways | blind)
 
@@ -263,7 +263,7 @@ class Statements:
             .limit(sa.bindparam("limit", type_=sa.BigInteger))
             .offset(sa.bindparam("skip", type_=sa.BigInteger))
         )
-        ways = frozenset(way for keys in paths for way in ways_to(keys)[:-1])
+        ways = frozenset(way for keys in paths for way in path_prefixes(keys)[:-1])
         return self._with_doubt(shape, where, statement, ways)
 
     def _count(self, shape: Condition, implied: Implied, plain: bool) -> Query:
@@ -339,7 +339,7 @@ class Statements:
     def _distinct(self, shape: Condition, implied: Implied, keys: tuple[str, ...]) -> Query:
         where = self._where(shape, implied, plain=False)
         value = ValueText(self.table.c.body, keys)
-        some = array_on(self.table.c.body, ways_to(keys))
+        some = array_on(self.table.c.body, path_prefixes(keys))
         statement = (
             sa.select(sa.func.min(self.table.c.seq), value)
             .where(*where.clauses, IsNot(some), value.is_not(None))
@@ -349,7 +349,7 @@ class Statements:
 
     def _with_array(self, shape: Condition, implied: Implied, keys: tuple[str, ...]) -> Query:
         where = self._where(shape, implied, plain=False)
-        some = array_on(self.table.c.body, ways_to(keys))
+        some = array_on(self.table.c.body, path_prefixes(keys))
         seq = self.table.c.seq
         chosen = sa.select(seq, body_text(self.table)).where(*where.clauses, some)
         limited = chosen.where(seq > number("seq")).order_by(seq).limit(number("limit"))
@@ -364,7 +364,7 @@ def _is_of_use(index: Index, filter: Filter, sort: Sort) -> bool:
     begins with the first field of the index.
     """
     asked = list(every_conjunct(filter.condition))
-    if not all(each in asked for each in parts_of(index.where)):
+    if not all(each in asked for each in partial_conditions(index.where)):
         return False
     first: set[Target] = {each.path for each in asked if isinstance(each, Field)}
     first |= {each.field for each in asked if isinstance(each, Metadata)}

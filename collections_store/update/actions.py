@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from .. import codec
 from ..query.conditions import Condition, Value
-from ..query.values import frozen
+from ..query.values import value_class
 
 BitOperator: TypeAlias = Literal["and", "or", "xor"]
 
@@ -14,7 +14,7 @@ BitOperator: TypeAlias = Literal["and", "or", "xor"]
 # -- where -------------------------------------------------------------------------------------
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Matched:
     """`$`: the element that met the filter."""
 
@@ -22,7 +22,7 @@ class Matched:
         return "$"
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Elements:
     """`$[name]`: the elements that the array filter of that name lets through; `$[]`: all."""
 
@@ -38,7 +38,7 @@ Way: TypeAlias = tuple[Piece, ...]
 MATCHED: Final = Matched()
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class ArrayFilter:
     """Which elements `$[name]` means; the condition has the element as its field `name`."""
 
@@ -49,66 +49,66 @@ class ArrayFilter:
 # -- what --------------------------------------------------------------------------------------
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Assign:
     """Put a value there (`$set`, `$setOnInsert`)."""
 
     value: Value
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Remove:
     """Take the field away (`$unset`); an element of an array becomes null."""
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Add:
     """Add a number (`$inc`)."""
 
     number: Value
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Multiply:
     """Multiply by a number (`$mul`)."""
 
     number: Value
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class AtMost:
     """Put the value there if it comes before what is there (`$min`)."""
 
     value: Value
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class AtLeast:
     """Put the value there if it comes after what is there (`$max`)."""
 
     value: Value
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Arrive:
     """Put there what is at `source` (`$rename`, where it leads to)."""
 
     source: tuple[str, ...]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Leave:
     """Take away what arrives elsewhere (`$rename`, where it comes from)."""
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class PutTime:
     """Put the present time there (`$currentDate`)."""
 
     kind: Literal["date", "timestamp"]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class SortElements:
     """In which order `$push` leaves the array: of the elements, or of fields of theirs."""
 
@@ -116,7 +116,7 @@ class SortElements:
     """Keys, and whether it is descending; no keys lead to the element itself."""
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Push:
     """Add elements to an array (`$push`), sort it, cut it."""
 
@@ -126,21 +126,21 @@ class Push:
     slice: int | None = None
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class AddToSet:
     """Add those elements to an array that it has not (`$addToSet`)."""
 
     values: tuple[Value, ...]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Pop:
     """Take away the first element of an array, or the last (`$pop`)."""
 
     first: bool
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Pull:
     """Take away the elements for which a condition holds (`$pull`).
 
@@ -151,14 +151,14 @@ class Pull:
     wrapped: bool
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class PullAll:
     """Take away the elements that equal one of the values (`$pullAll`, `$pull`)."""
 
     values: tuple[Value, ...]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Bitwise:
     """Combine a whole number's bits with others (`$bit`), one after the other."""
 
@@ -184,7 +184,7 @@ Action: TypeAlias = (
 )
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class FieldChange:
     """An action, the way to where it takes place, and the operator that asks for it."""
 

@@ -41,9 +41,9 @@ from ..errors import (
 from ..query.conditions import Condition
 from ..query.filter import Filter
 from ..query.matcher import holds
-from ..query.path import is_index, written_index
-from ..query.projection import paths, position
-from ..query.values import MISSING, equal, frozen, identical
+from ..query.path import element_index, is_index
+from ..query.projection import matched_index, paths_in
+from ..query.values import MISSING, equal, identical, value_class
 from . import operators as arrays
 from . import operators as numbers
 from .actions import (
@@ -187,7 +187,7 @@ class Budget:
         return cls(limit, limit)
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Application:
     """What changes need to know besides the place they change."""
 
@@ -206,11 +206,11 @@ class Application:
         """
         if self.inserting:
             return None
-        on_it = any(each.keys[: len(array)] == array for each in paths(self.filter.condition))
+        on_it = any(each.keys[: len(array)] == array for each in paths_in(self.filter.condition))
         array = array if on_it else ()
         if array not in self._met:
             condition = self.filter.condition
-            self._met[array] = position(condition, self.document, array, ordered=self.ordered)
+            self._met[array] = matched_index(condition, self.document, array, ordered=self.ordered)
         return self._met[array]
 
     def spend(self, characters: int, keys: Keys) -> None:
@@ -264,7 +264,7 @@ def _in_array(children: dict[str, Node], array: list[Any], keys: Keys, the: Appl
     result = array
     for key, child in children.items():
         here = (*keys, key)
-        index = written_index(key)
+        index = element_index(key)
         if index is None:
             _check_leads_nowhere(child, array, here, the)
             continue
@@ -420,7 +420,7 @@ def _arriving(action: Arrive, the: Application) -> Any:
     for depth, key in enumerate(action.source):
         if isinstance(value, dict):
             value = value.get(key, MISSING)
-        elif isinstance(value, list) and (index := written_index(key)) is not None:
+        elif isinstance(value, list) and (index := element_index(key)) is not None:
             value = value[index] if index < len(value) else MISSING
         else:
             problem = f"{shortened(value)} has no field {shortened(key)}, and there can be none"

@@ -23,7 +23,7 @@ from ..errors import InvalidBody, InvalidFilter, InvalidUpdate, cut, shortened
 from ..query.conditions import METADATA, Value
 from ..query.parser import FilterParser as FilterParser
 from ..query.parser import check_nesting, first_key
-from ..query.path import Path, in_python
+from ..query.path import Path, path_repr
 from ..query.sort import MAX_FIELDS
 from ..query.values import is_number
 from .actions import (
@@ -132,7 +132,7 @@ def _check_top(first: Piece, path: str, place: str) -> None:
         problem = "name the field alone; replace_one gives another body as a whole"
     else:
         problem = "a field at the top does not begin with $"
-    key_of_body = cut(in_python(path.split(".")))
+    key_of_body = cut(path_repr(path.split(".")))
     raise InvalidUpdate(place, f"{problem}. A key of the body: {key_of_body}")
 
 

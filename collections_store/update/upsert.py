@@ -11,7 +11,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import InvalidUpdate, shortened
-from ..query.conditions import And, Condition, Equals, Field, Metadata, OneOf, Or, Test, Value, flat
+from ..query.conditions import (
+    And,
+    Condition,
+    Equals,
+    Field,
+    Metadata,
+    OneOf,
+    Or,
+    Test,
+    Value,
+    scalars_of,
+)
 from ..query.filter import Filter
 from .actions import fresh
 
@@ -70,7 +81,7 @@ def _asked(test: Test) -> Iterator[Any]:
         case Equals(Value() as value):
             yield fresh(value)
         case OneOf((only,)):
-            if len(values := flat(only)) == 1:
+            if len(values := scalars_of(only)) == 1:
                 yield values[0]
 
 

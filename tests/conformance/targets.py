@@ -22,7 +22,7 @@ from collections_store import (
     UpdateOne,
 )
 from collections_store.codec import Codec
-from collections_store.query.matcher import matches, unwound
+from collections_store.query.matcher import distinct_values, matches
 from collections_store.query.values import equal, identical
 from collections_store.update import read_replacement
 from collections_store.update.upsert import seed
@@ -62,7 +62,7 @@ class InMemory:
     def distinct(self, op: Op) -> list[Any]:
         values: list[Any] = []
         for document in self._matching(op["filter"]):
-            for value in unwound(document.body, tuple(op["key"].split("."))):
+            for value in distinct_values(document.body, tuple(op["key"].split("."))):
                 if not any(equal(value, each) for each in values):
                     values.append(value)
         return values

@@ -47,7 +47,7 @@ from collections_store.aggregation.pipeline import Pipeline
 from collections_store.codec import Codec
 from collections_store.document import check_id, read_ttl
 from collections_store.query.index import Index
-from collections_store.query.matcher import matches, plain, reach, unwound
+from collections_store.query.matcher import distinct_values, matches, value_at, values_at
 from collections_store.query.values import MISSING, compare
 from collections_store.update import read_replacement
 from collections_store.update.upsert import seed, seed_id
@@ -159,7 +159,7 @@ class Box:
         """What a unique index goes by; None: it is not in the index."""
         if index.where is not None and not matches(index.where, document, ordered=self.ordered):
             return None
-        return [self._alike(plain(document.body, path.keys)) for path in index.paths]
+        return [self._alike(value_at(document.body, path.keys)) for path in index.paths]
 
     def _alike(self, value: Any) -> Any:
         if isinstance(value, dict | list):
@@ -287,7 +287,7 @@ class Box:
         keys = Path.parse(path).keys
         there = self.live(id) is not None
         document = self._told(id) if there else Document(id, {})
-        missing = all(each is MISSING for each in reach(document.body, keys, leaf=False))
+        missing = all(each is MISSING for each in values_at(document.body, keys, leaf=False))
         for number in ([initial] if missing else []) + [by]:
             body = self._changed(document, Update.parse({"$inc": {path: number}}), Filter())
             document = replace(document, body=body)
@@ -295,7 +295,9 @@ class Box:
             self._rewrite(id, document.body)
         else:
             self._write(id, document.body)
-        return next(each for each in reach(document.body, keys, leaf=False) if each is not MISSING)
+        return next(
+            each for each in values_at(document.body, keys, leaf=False) if each is not MISSING
+        )
 
     def touch(self, id: str, ttl: Any = None) -> bool:
         kept, given = self.live(id), read_ttl(ttl)
@@ -504,7 +506,7 @@ class Box:
 
     def distinct(self, field: str, filter: Any = None) -> Any:
         keys = Path.parse(field).keys
-        values = [v for each in self._matching(filter) for v in unwound(each.body, keys)]
+        values = [v for each in self._matching(filter) for v in distinct_values(each.body, keys)]
 
         def against(left: Any, right: Any) -> int:
             return compare(left, right, ordered=self.ordered)

@@ -13,7 +13,7 @@ from property.test_sql_is_the_matcher import postgres_store as postgres_store
 from property.test_sql_is_the_matcher import sqlite_store as sqlite_store
 
 from collections_store import Document, Filter, IndexExists, InvalidIndex, Path, Projection, Store
-from collections_store.query.matcher import matches, unwound
+from collections_store.query.matcher import distinct_values, matches
 from collections_store.query.sort import Sort
 from collections_store.query.values import compare
 
@@ -145,7 +145,7 @@ def different(stored: list[Document], path: Path, ordered: bool) -> list[Any]:
     """Return the values in their order; of equal ones (1 and 1.0) the one stored first."""
     found: list[Document] = []
     for document in stored:
-        for value in unwound(document.body, path.keys):
+        for value in distinct_values(document.body, path.keys):
             if all(compare(value, other.body, ordered=ordered) for other in found):
                 found.append(Document("", value))
     return [d.body for d in sorted(found, key=lambda d: Key(d.body, ordered))]

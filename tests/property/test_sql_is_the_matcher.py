@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from collections_store import Document, Filter, Path, Store
-from collections_store.query.conditions import FEW
+from collections_store.query.conditions import MAX_INLINE_VALUES
 from collections_store.query.matcher import matches
 
 KEYS = st.sampled_from(["a", "b", "0", "1", "01", 'q"', "b\\", "d.t", "é", ""])
@@ -52,7 +52,7 @@ OPTIONS = st.sampled_from(["", "i", "s", "im"])
 
 def lengthened(values: list[Any]) -> list[Any]:
     """Return a list with more values, of which no body has any."""
-    return [*range(1000, 1000 + FEW), *values, "no body has this"]
+    return [*range(1000, 1000 + MAX_INLINE_VALUES), *values, "no body has this"]
 
 
 def operators_of(

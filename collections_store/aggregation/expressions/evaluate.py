@@ -20,7 +20,7 @@ from typing import Any, Final
 from ...document import Anonymous, Document
 from ...errors import InvalidOperand
 from ...query.budget import spend
-from ...query.values import MISSING, frozen
+from ...query.values import MISSING, value_class
 from .arrays import extended
 from .nodes import (
     Absent,
@@ -75,7 +75,7 @@ _SPELLED: Final = 24
 """What a character of a constant's JSON takes in memory, at most: `[]` takes 56 bytes."""
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Variables:
     """What a formula can see; `ordered`: does the order of an object's keys count? `space` counts what
     formulas hold meanwhile.

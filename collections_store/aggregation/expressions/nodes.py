@@ -11,13 +11,13 @@ from dataclasses import field, fields, is_dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from ... import codec
-from ...query.values import frozen
+from ...query.values import value_class
 
 MetadataField: TypeAlias = Literal["id", "version", "created_at", "updated_at", "expires_at"]
 METADATA: Final[tuple[MetadataField, ...]] = get_args(MetadataField)
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Constant:
     """A JSON value; `text` makes it comparable and keeps 1, 1.0 and true apart."""
 
@@ -30,7 +30,7 @@ class Constant:
         return cls(codec.spell(value), value)
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Reference:
     """What `keys` lead to in a variable: `$a.b` is in `CURRENT`, `$$each.b` in `each`."""
 
@@ -38,35 +38,35 @@ class Reference:
     keys: tuple[str, ...] = ()
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Absent:
     """Nothing: `$$REMOVE`, or an optional operand that was not given."""
 
     given: bool = False
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Meta:
     """What the store knows of the object (`$meta`)."""
 
     field: MetadataField
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class ArrayOf:
     """An array; an element that is missing becomes null."""
 
     elements: tuple[Formula, ...]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class ObjectOf:
     """An object; a field that is missing is left out."""
 
     fields: tuple[tuple[str, Formula], ...]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class OperatorCall:
     """An operator on the values of its operands."""
 
@@ -74,7 +74,7 @@ class OperatorCall:
     operands: tuple[Formula, ...]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Logic:
     """`$and` or `$or`: evaluated up to the operand that decides."""
 
@@ -82,7 +82,7 @@ class Logic:
     operands: tuple[Formula, ...]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Choice:
     """The value behind the first case that is true (`$cond`, `$switch`); None: there must be one."""
 
@@ -90,14 +90,14 @@ class Choice:
     otherwise: Formula | None
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class FirstThere:
     """The first operand that is neither null nor missing, else the last one (`$ifNull`)."""
 
     operands: tuple[Formula, ...]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Let:
     """`inside`, with variables (`$let`)."""
 
@@ -105,7 +105,7 @@ class Let:
     inside: Formula
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Map:
     """`inside` for each element (`$map`)."""
 
@@ -114,7 +114,7 @@ class Map:
     inside: Formula
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Select:
     """The elements for which a condition is true, up to `limit` of them (`$filter`)."""
 
@@ -124,7 +124,7 @@ class Select:
     limit: Formula
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Fold:
     """`inside` for each element, `$$value` being what it gave for those before (`$reduce`)."""
 
@@ -133,7 +133,7 @@ class Fold:
     inside: Formula
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Convert:
     """The input in another type (`$convert`, `$toInt` …)."""
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...query.values import frozen, is_number
+from ...query.values import is_number, value_class
 from . import arrays, objects, strings
 from . import numbers as arithmetic
 from . import strings as patterns
 from .operands import is_null, order, sort_key, truthy
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Operator:
     """An operator. It takes `least` to `most` operands (None: any number), or, where there are
     `names`, a document of those, the first `least` of which must be there. A function that

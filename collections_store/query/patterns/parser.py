@@ -20,7 +20,7 @@ from functools import cache
 from itertools import groupby
 from typing import Final, Literal, NoReturn, TypeAlias
 
-from ..values import frozen
+from ..values import value_class
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
@@ -182,28 +182,28 @@ Anchor: TypeAlias = Literal["start", "end", "last line", "line start", "line end
 Greed: TypeAlias = Literal["greedy", "lazy", "possessive"]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Chars:
     """One character of a set."""
 
     ranges: Ranges
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Sequence:
     """One part after the other; without any, nothing."""
 
     parts: tuple[Node, ...]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Alternatives:
     """The first of several that leads to a match."""
 
     parts: tuple[Node, ...]
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Repeat:
     """A part, `least` to `most` times; None: any number of times."""
 
@@ -213,7 +213,7 @@ class Repeat:
     greed: Greed
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Subpattern:
     """A part that is captured."""
 
@@ -221,14 +221,14 @@ class Subpattern:
     number: int
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Atomic:
     """A part that is not tried in another way once it was found."""
 
     part: Node
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Look:
     """Whether a part follows, or comes before."""
 
@@ -237,14 +237,14 @@ class Look:
     negative: bool
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class At:
     """A place in the text."""
 
     anchor: Anchor
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class Back:
     """What a group captured, once more."""
 
@@ -252,7 +252,7 @@ class Back:
     caseless: bool
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class If:
     """One part if a group captured something, else the other."""
 

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from .... import codec
 from ....query.conditions import (
     PLAIN_REGEXES,
-    WHOLE,
+    WHOLE_ARRAY_TESTS,
     And,
     Compare,
     Condition,
@@ -25,7 +25,6 @@ from ....query.conditions import (
     Exists,
     Fails,
     Field,
-    Given,
     HasElement,
     HasObject,
     HasSize,
@@ -35,15 +34,16 @@ from ....query.conditions import (
     Modulo,
     Not,
     OneOf,
+    Operand,
     Or,
     Passes,
     Test,
     Value,
-    flat,
+    scalars_of,
     takes_missing,
 )
 from ....query.path import is_index
-from ....query.shapes import filled, values_of
+from ....query.shapes import values_of, with_values
 
 Keys: TypeAlias = tuple[str | int, ...]
 Leaf: TypeAlias = Callable[[str], str]
@@ -104,7 +104,9 @@ def can_say(condition: Condition) -> bool:
         return True
     if isinstance(condition, Field) and not condition.path.keys:
         # a filter opens an array at the root: what sees it as a whole cannot be said
-        return not isinstance(condition.test, (*WHOLE, HasType)) and _can_test(condition.test)
+        return not isinstance(condition.test, (*WHOLE_ARRAY_TESTS, HasType)) and _can_test(
+            condition.test
+        )
     return _can_path(condition)
 
 
@@ -213,7 +215,7 @@ def _predicate(condition: Condition, *, as_array: bool = False) -> str:
 
 
 def _field(keys: Keys, test: Test) -> str:
-    if isinstance(test, WHOLE):
+    if isinstance(test, WHOLE_ARRAY_TESTS):
         return _joined(" || ", _reaches(keys, lambda value: _whole(value, test)))
     ways = list(_reaches(keys, lambda value: f"exists({value} ? ({_test(test)}))", opened=True))
     if isinstance(test, HasType) and "array" in test.types:  # a filter never sees it: it opens it
@@ -319,7 +321,7 @@ def _test(test: Test) -> str:
         case Equals(value):
             return _compares("==", value)
         case OneOf(lists):
-            return _joined(" || ", (_is(each) for one in lists for each in flat(one)))
+            return _joined(" || ", (_is(each) for one in lists for each in scalars_of(one)))
         case Compare(operator, value):
             return _compares(_SIGNS[operator], value)
         case HasType(types):
@@ -343,7 +345,7 @@ def _is(scalar: Any) -> str:
     return _compares("==", Value.of(scalar))
 
 
-def _compares(sign: str, value: Given) -> str:
+def _compares(sign: str, value: Operand) -> str:
     return f'(@ {sign} {_text(value)} && @.type() == "{value.kind}")'
 
 
@@ -359,7 +361,7 @@ def path_literal(keys: tuple[str, ...]) -> str:
     return "$" + text.replace("%", "\\u0025").replace("'", "''")
 
 
-def _text(value: Given) -> str:
+def _text(value: Operand) -> str:
     assert isinstance(value, Value)
     return value.text
 
@@ -401,7 +403,7 @@ def binder(shape: Condition) -> Callable[[Condition], tuple[str]]:
     if not {slot.kind for slot in values_of(shape)} <= _SCALARS:
         return lambda condition: (parameter(condition),)
     numbers = count()
-    marked = filled(shape, lambda slot: Value(slot.kind, f"\0{next(numbers)}\0", None))
+    marked = with_values(shape, lambda slot: Value(slot.kind, f"\0{next(numbers)}\0", None))
     pieces = parameter(marked).split("\0")
     places = [(2 * n + 1, int(number)) for n, number in enumerate(pieces[1::2])]
 

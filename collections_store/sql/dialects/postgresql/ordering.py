@@ -17,18 +17,18 @@ from ....query.conditions import (
     Compare,
     Equals,
     Exists,
-    Given,
     HasType,
     Kind,
     Matches,
     OneOf,
+    Operand,
     Parameter,
     Test,
     Value,
     prefix_range,
 )
-from ....query.path import ways_to
-from ....query.shapes import spelled_out
+from ....query.path import path_prefixes
+from ....query.shapes import test_with_sql
 from ....query.sort import FALSE, NULL, NUMBER, STRING, TRUE, Key
 
 SORT_PARTS: Final = ("rank", "number", "text")
@@ -174,7 +174,9 @@ def plain_test(body: str, keys: tuple[str, ...], test: Test) -> str:
 
 def partial_test(body: str, keys: tuple[str, ...], test: Test) -> str:
     """Spell a `PartialTest` without its arrays."""
-    return plain_test(body, keys, spelled_out(test, lambda v: tuple(map(literal, plain_values(v)))))
+    return plain_test(
+        body, keys, test_with_sql(test, lambda v: tuple(map(literal, plain_values(v))))
+    )
 
 
 def _plain(body: str, keys: tuple[str, ...], test: Test) -> Iterator[str]:
@@ -204,11 +206,11 @@ def _plain(body: str, keys: tuple[str, ...], test: Test) -> Iterator[str]:
 
 def _not_opened(body: str, keys: tuple[str, ...]) -> Iterator[str]:
     """An array before the end hides what is missing in it."""
-    for way in ways_to(keys)[:-1]:
+    for way in path_prefixes(keys)[:-1]:
         yield f"({array_at(body, way)} IS NOT TRUE)"
 
 
-def _compared(value: str, sign: str, given: Given) -> str:
+def _compared(value: str, sign: str, given: Operand) -> str:
     rank, number, text = (_PARTS[name].format(value=value) for name in SORT_PARTS)
     words = _words(given)
     match given.kind:
@@ -246,7 +248,7 @@ def _no_text(value: str) -> str:
     return f"{_PARTS['text'].format(value=value)} = ''"
 
 
-def _among(value: str, given: Given) -> str:
+def _among(value: str, given: Operand) -> str:
     rank, number, text = (_PARTS[name].format(value=value) for name in SORT_PARTS)
     words = _words(given)
     match given.kind:
@@ -260,9 +262,9 @@ def _among(value: str, given: Given) -> str:
     )
 
 
-def _words(given: Given) -> tuple[str, ...]:
+def _words(given: Operand) -> tuple[str, ...]:
     assert isinstance(given, Parameter)
-    return given.words
+    return given.sql
 
 
 def _beginning(text: str) -> str:

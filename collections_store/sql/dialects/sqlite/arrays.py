@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import count
 
-from ....query.values import frozen
+from ....query.values import value_class
 from .filters import path_literal
 
 _RANKED = (
@@ -16,7 +16,7 @@ _RANKED = (
 _SCALARS = "('integer', 'real', 'text', 'true', 'false')"
 
 
-@frozen(eq=True)
+@value_class(eq=True)
 class _Way:
     """How values are reached: what is read, under which conditions, and a value's type and itself."""
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from .... import codec
 from ....query.conditions import (
-    WHOLE,
+    WHOLE_ARRAY_TESTS,
     And,
     Bits,
     Compare,
@@ -25,7 +25,6 @@ from ....query.conditions import (
     Fails,
     Field,
     FitsSchema,
-    Given,
     HasElement,
     HasObject,
     HasSize,
@@ -36,6 +35,7 @@ from ....query.conditions import (
     Modulo,
     Not,
     OneOf,
+    Operand,
     Or,
     Parameter,
     Passes,
@@ -44,7 +44,7 @@ from ....query.conditions import (
     takes_missing,
 )
 from ....query.path import is_index
-from ....query.shapes import in_words, values_of
+from ....query.shapes import values_of, with_sql
 from .sql_functions import packed
 
 Steps: TypeAlias = tuple[str | int, ...]
@@ -138,7 +138,7 @@ def binder(shape: Condition) -> Callable[[Condition], list[Any]]:
 
 def spelled(body: str, condition: Condition, words: Iterator[str]) -> str:
     """Return the SQL of a shape over the JSON text `body`; `words` are its parameters."""
-    shape = in_words(condition, lambda _: (next(words),))
+    shape = with_sql(condition, lambda _: (next(words),))
     return _Writer().condition(body, shape)
 
 
@@ -208,7 +208,7 @@ class _Writer:
         """Yield the tests of the value itself and, of an array, of its elements."""
         path = path_literal(steps)
         yield self.test(f"json_type({body}, {path})", f"json_extract({body}, {path})", test)
-        if not isinstance(test, WHOLE):
+        if not isinstance(test, WHOLE_ARRAY_TESTS):
             element = next(self._aliases)
             inside = self.test(f"{element}.type", f"{element}.value", test)
             yield f"({_is_array(body, path)} AND {_some(body, path, element)} WHERE {inside}))"
@@ -279,7 +279,7 @@ class _Writer:
         raise AssertionError(test)
 
 
-def _equals(T: str, V: str, value: Given) -> str:  # noqa: N803
+def _equals(T: str, V: str, value: Operand) -> str:  # noqa: N803
     match value.kind:
         case "number":  # of all others, only true and false equal a number: 1 and 0
             word = _word(value)
@@ -294,11 +294,11 @@ def _equals(T: str, V: str, value: Given) -> str:  # noqa: N803
     return f"({T} = '{value.kind}' AND collections_store_equal({_word(value)} || {V}))"
 
 
-def _one_of(T: str, V: str, lists: tuple[Given, ...]) -> str:  # noqa: N803
+def _one_of(T: str, V: str, lists: tuple[Operand, ...]) -> str:  # noqa: N803
     return _joined(" OR ", (_among(T, V, each) for each in lists))
 
 
-def _among(T: str, V: str, values: Given) -> str:  # noqa: N803
+def _among(T: str, V: str, values: Operand) -> str:  # noqa: N803
     match values.kind:
         case "numbers":
             return f"({V} IN {_listed(values)} AND {T} {_NUMBERS})"
@@ -309,11 +309,11 @@ def _among(T: str, V: str, values: Given) -> str:  # noqa: N803
     return f"({T} = 'null')"
 
 
-def _listed(values: Given) -> str:
+def _listed(values: Operand) -> str:
     return f"(SELECT value FROM json_each({_word(values)}))"
 
 
-def _compares(T: str, V: str, sign: str, value: Given) -> str:  # noqa: N803
+def _compares(T: str, V: str, sign: str, value: Operand) -> str:  # noqa: N803
     match value.kind:
         case "number" if (
             sign == ">="
@@ -369,10 +369,10 @@ def _joined(word: str, parts: Iterable[str]) -> str:
     return f"({word.join(every)})"
 
 
-def _words(value: Given) -> tuple[str, ...]:
+def _words(value: Operand) -> tuple[str, ...]:
     assert isinstance(value, Parameter)
-    return value.words
+    return value.sql
 
 
-def _word(value: Given) -> str:
+def _word(value: Operand) -> str:
     return _words(value)[0]

@@ -14,18 +14,18 @@ from ....query.conditions import (
     Compare,
     Equals,
     Exists,
-    Given,
     HasType,
     Kind,
     Matches,
     OneOf,
+    Operand,
     Parameter,
     Test,
     Value,
     prefix_range,
 )
-from ....query.path import ways_to
-from ....query.shapes import spelled_out
+from ....query.path import path_prefixes
+from ....query.shapes import test_with_sql
 from ....query.sort import FALSE, NULL, NUMBER, OBJECT, STRING, TRUE, Key
 from .filters import TYPES, path_literal
 
@@ -141,13 +141,15 @@ def plain_test(body: str, keys: tuple[str, ...], test: Test) -> str:
 
 def partial_test(body: str, keys: tuple[str, ...], test: Test) -> str:
     """Spell a `PartialTest` without its arrays."""
-    return plain_test(body, keys, spelled_out(test, lambda v: tuple(map(literal, plain_values(v)))))
+    return plain_test(
+        body, keys, test_with_sql(test, lambda v: tuple(map(literal, plain_values(v))))
+    )
 
 
 def test_of(rank: str, value: str, test: Test) -> str:
     """Spell a test of scalars over two columns; the slots of the test hold its words."""
     match test:
-        case Equals(Parameter(kind="boolean", words=(ranked, whole))):
+        case Equals(Parameter(kind="boolean", sql=(ranked, whole))):
             return f"({rank} = {ranked} AND {value} = {whole})"
         case Equals(given):
             return _compared(rank, value, "=", given)
@@ -155,7 +157,7 @@ def test_of(rank: str, value: str, test: Test) -> str:
             return f"({_compared(rank, value, _SIGNS[operator], slot)} AND {rank} >= {FALSE})"
         case Compare(operator, given):
             return _compared(rank, value, _SIGNS[operator], given)
-        case Matches(Parameter(words=(first, past))):
+        case Matches(Parameter(sql=(first, past))):
             return f"({rank} = {STRING} AND {value} >= {first} AND {value} < {past})"
         case OneOf(lists):
             return f"({' OR '.join(_compared(rank, value, 'IN', given) for given in lists)})"
@@ -190,13 +192,13 @@ def _plain(body: str, keys: tuple[str, ...], test: Test) -> Iterator[str]:
 
 def _not_opened(body: str, keys: tuple[str, ...]) -> Iterator[str]:
     """An array before the end hides what is missing in it."""
-    for way in ways_to(keys)[:-1]:
+    for way in path_prefixes(keys)[:-1]:
         yield f"json_type({body}, {path_literal(way)}) IS NOT 'array'"
 
 
-def _compared(rank: str, value: str, sign: str, given: Given) -> str:
+def _compared(rank: str, value: str, sign: str, given: Operand) -> str:
     assert isinstance(given, Parameter)
-    [word, *_] = given.words
+    [word, *_] = given.sql
     listed = f"(SELECT value FROM json_each({word}))" if sign == "IN" else word
     match given.kind:
         case "boolean" | "booleans":
