@@ -55,7 +55,7 @@ class AsyncCollections:
         """Return a context in which operations take place as one, or not at all."""
         raise NotImplementedError
 
-    async def get_collection(
+    async def collection(
         self,
         name: str,
         *,
@@ -65,24 +65,24 @@ class AsyncCollections:
         changes_kept: int | None = None,
         changes_ttl: Ttl = None,
     ) -> AsyncCollection:
-        """Return a handle on a collection, without any I/O unless an option is given; raises
-        `InvalidName` and `InvalidOption`.
+        """Return a handle on a collection. Does no I/O unless an option is given.
 
-        Names are 1 to 200 of the characters A-Z, a-z, 0-9 and _; upper and lower case differ. Options are
-        the collection's, for every process; what is given is changed, and the collection comes into
-        being:
+        A name has 1 to 200 of the characters A-Z, a-z, 0-9 and _, and is case-sensitive. An option given here is
+        stored with the collection, which is created if need be, and holds for every process:
 
-        * `ttl`: seconds, or a timedelta, after which an object that is written is gone, unless its writer
-          says otherwise; `math.inf`: never, which is the default.
-        * `sliding`: has an object that has a time to live live anew with each update; False.
-        * `changes`: records every change for `watch`: True tells ids and versions, "after" also bodies,
-          "both" also those before; False, the default, forgets what was recorded.
-        * `changes_kept`: how many changes are kept at least; 100,000.
-        * `changes_ttl`: seconds, or a timedelta, for which they are kept at most; `math.inf`.
+        * `ttl`: seconds, or a timedelta, until a written document expires, unless the write has a `ttl`
+          of its own; `math.inf`, the default: never.
+        * `sliding`: each update of a document with a time to live starts that time again; False.
+        * `changes`: records every change for `watch`: True records ids and versions, "after" also the new
+          bodies, "both" also the old ones. False, the default, records none and deletes the record.
+        * `changes_kept`: the number of changes that are kept at least; 100,000.
+        * `changes_ttl`: seconds, or a timedelta, for which changes are kept at most; `math.inf`.
+
+        Raises `InvalidName` and `InvalidOption`.
 
         >>> async def main():
         ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store.get_collection("my_collection")
+        ...         return await store.collection("my_collection")
         >>> asyncio.run(main())
         AsyncCollection('my_collection')
         """
@@ -92,6 +92,9 @@ class AsyncCollections:
         if settings != AS_IT_IS:
             await self.run(Configure(name, settings))
         return collection
+
+    get_collection = collection
+    """The same as `collection`, by the name that AEA gives it."""
 
     def memory(self, namespace: str) -> AsyncMemory:
         """Return a memory: values under keys, in a collection of its own. Whatever text the namespace is, it is
@@ -155,7 +158,7 @@ class AsyncCollections:
         at any depth, through arrays too; without it, writes are cheaper. SQLite has no such index.
         `jsonb`: SQLite (3.45 or newer) keeps bodies as JSONB, which it reads without parsing them: what no index
         serves is found sooner, a `get` takes longer. PostgreSQL does so anyway. For
-        the others see `get_sync_collection`. Raises `InvalidName`, `InvalidOption` and
+        the others see `collection`. Raises `InvalidName`, `InvalidOption` and
         `CollectionExists`.
 
         >>> async def main():

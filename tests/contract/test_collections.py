@@ -150,6 +150,13 @@ def test_a_handle_does_no_io(open_store: Any) -> None:
     assert store.get_sync_collection("things").name == "things"
 
 
+def test_a_collection_takes_options(store: Any) -> None:
+    store.collection("things", ttl=1000, changes="after")
+    store["things"].put("a", 1)
+    assert store["things"].document("a").expires_at is not None
+    assert [change.body for change in store["things"].watch(after="oldest", timeout=0)] == [1]
+
+
 def test_a_sync_handle_sees_the_same_objects(store: Any) -> None:
     store["things"].put("a", 1)
     sync = store.get_sync_collection("things")

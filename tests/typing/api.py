@@ -30,8 +30,9 @@ from collections_store.memory import AsyncMemory, AsyncSkillMemory, Memory, Skil
 
 
 def sync(store: Store, connection: Any) -> None:
-    things = store.get_sync_collection("things")
+    things = store.collection("things", ttl=60)
     assert_type(things, Collection)
+    assert_type(store.get_sync_collection("things"), Collection)
     assert_type(store["things"], Collection)
     assert_type(things.put("a", {"x": 1}), int)
     assert_type(things.document("a"), Document | None)
@@ -78,8 +79,9 @@ def sync(store: Store, connection: Any) -> None:
 
 
 async def awaited(store: AsyncStore) -> None:
-    things = await store.get_collection("things")
+    things = await store.collection("things", ttl=60)
     assert_type(things, AsyncCollection)
+    assert_type(await store.get_collection("things"), AsyncCollection)
     assert_type(store["things"], AsyncCollection)
     assert_type(store.get_sync_collection("things"), Collection)
     assert_type(await things.put("a", {"x": 1}), int)
