@@ -1,4 +1,4 @@
-"""The changes of a collection as they come, for asyncio."""
+"""`AsyncChangeStream`: the changes of a collection as they are committed, for asyncio."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from .bridge import follow
 
 
 class AsyncChangeStream:
-    """The changes of a collection in the order of their commits: what `watch` returns.
+    """The changes of a collection in the order of their commits. Async counterpart of `ChangeStream`.
 
-    It is an asynchronous iterator, for one task at a time, and an asynchronous context manager that
-    closes it. Its place is found when it is first awaited, entered or asked: `stream = await
-    cities.watch()` misses nothing from there on. Between changes it holds no connection, no transaction
-    and no thread. What a change is, `Change` tells.
+    It is an async iterator, for one task at a time, and an async context manager that closes it. It starts
+    when it is first awaited, entered or iterated over: `stream = await cities.watch()` misses nothing from
+    there on. Between changes it holds no connection, no transaction and no thread.
     """
 
     def __init__(
@@ -31,8 +30,8 @@ class AsyncChangeStream:
 
     @property
     def token(self) -> str:
-        """Where to go on: `watch(after=token)` gives all that this stream has not given yet. It
-        also moves past changes that are not wanted. Empty before the place was found.
+        """Async counterpart of `ChangeStream.token`. It is empty until the stream is first awaited,
+        entered or iterated over.
         """
         return self._watching.token or ""
 
@@ -73,21 +72,11 @@ class AsyncChangeStream:
         await self.aclose()
 
     async def try_next(self) -> Change | None:
-        """Return the next change if there is one already, else None, without waiting.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         cities = await store.get_collection("cities", changes=True)
-        ...         stream = await cities.watch()
-        ...         await cities.put("berlin", {})
-        ...         return (await stream.try_next()).id, await stream.try_next()
-        >>> asyncio.run(main())
-        ('berlin', None)
-        """
+        """Async counterpart of `ChangeStream.try_next`."""
         return await follow(self._step, self._watching.look())
 
     async def aclose(self) -> None:
-        """End the stream, also where somebody waits for it. Closing again does nothing."""
+        """Async counterpart of `ChangeStream.close`."""
         self._watching.closed = True
         self._woken.set()
 

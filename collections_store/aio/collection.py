@@ -1,4 +1,4 @@
-"""The verbs of a collection, for asyncio."""
+"""`AsyncCollection`: the methods of a collection, for asyncio."""
 
 from __future__ import annotations
 
@@ -102,11 +102,18 @@ class AsyncRunner(Protocol):
 
 
 class AsyncCollection:
-    """A named group of JSON objects, each under an id.
+    """A named group of documents, for asyncio. Async counterpart of `Collection`.
 
-    Get one from a store: `await store.get_collection("name")`, or `store["name"]`. It comes into
-    being when something is first put into it; before that, it is empty. A handle does no I/O of its
-    own and may be used by many tasks.
+    `await store.collection("name")` and `store["name"]` return one. Each method takes the arguments of
+    its counterpart and returns the same result, awaited. Any number of tasks may use a handle.
+
+    >>> async def main():
+    ...     async with AsyncStore("sqlite://") as store:
+    ...         cities = await store.collection("cities")
+    ...         await cities.put("berlin", {"country": "de"})
+    ...         return await cities.get("berlin")
+    >>> asyncio.run(main())
+    {'country': 'de'}
     """
 
     __slots__ = ("_bell", "_codec", "_run", "name")
@@ -131,72 +138,24 @@ class AsyncCollection:
         if_version: int | None = None,
         if_absent: bool = False,
     ) -> int:
-        """Write a body under an id, in the place of what was there; returns its version.
-
-        The version is 1 for a new object and grows by one with each change. An object keeps its
-        place in natural order. `ttl`: seconds, or a timedelta, after which the object is gone; None:
-        as the collection says; `math.inf`: never. `if_version` writes only in the place of that
-        version, `if_absent` only where there is no object; else `VersionConflict` is raised. Raises
-        `InvalidId`, `InvalidBody`, `InvalidOption` and, where there is a unique index, `DuplicateKey`.
-        Then nothing is written.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         version = await store["cities"].put("berlin", {"population": 3_900_000})
-        ...         return await store["cities"].put("berlin", {"population": 3_900_001}, if_version=version)
-        >>> asyncio.run(main())
-        2
-        """
+        """Async counterpart of `Collection.put`."""
         options = {"ttl": ttl, "if_version": if_version, "if_absent": if_absent}
         return await self._run(put_of(self.name, check_id(id), self._codec.encode(body), **options))
 
     async def get(self, id: str, default: Any = None) -> Any:
-        """Return the body under an id, or `default` where there is none.
-
-        Every call returns a fresh object. null is a body: `exists` tells it from none.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store["cities"].get("atlantis", "no such city")
-        >>> asyncio.run(main())
-        'no such city'
-        """
+        """Async counterpart of `Collection.get`."""
         return await self._run(Get(self.name, check_id(id), default))
 
     async def document(self, id: str) -> Document | None:
-        """Return the object with its version and times, or None where there is none.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         version = await store["cities"].put("berlin", {"population": 3_900_000})
-        ...         return (await store["cities"].document("berlin")).version
-        >>> asyncio.run(main())
-        1
-        """
+        """Async counterpart of `Collection.document`."""
         return await self._run(GetDocument(self.name, check_id(id)))
 
     async def exists(self, id: str) -> bool:
-        """Return whether there is an object under an id.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store["cities"].exists("atlantis")
-        >>> asyncio.run(main())
-        False
-        """
+        """Async counterpart of `Collection.exists`."""
         return await self._run(DocumentExists(self.name, check_id(id)))
 
     async def remove(self, id: str, *, if_version: int | None = None) -> bool:
-        """Delete the object under an id; returns whether there was one.
-
-        `if_version` deletes only that version; else `VersionConflict` is raised.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store["cities"].remove("atlantis")
-        >>> asyncio.run(main())
-        False
-        """
+        """Async counterpart of `Collection.remove`."""
         return await self._run(RemoveById(self.name, check_id(id), check_version(if_version)))
 
     async def put_many(
@@ -207,27 +166,8 @@ class AsyncCollection:
         ttl: Ttl = None,
         atomic: bool = False,
     ) -> PutManyResult:
-        """Write bodies under their ids, from a mapping or any iterable of pairs, however many.
-
-        They are written in batches of up to 1,000, each of them whole or not at all, in constant
-        memory; `atomic` writes all of them in one transaction, or none: they are read to their end
-        before, and wait in a temporary file if they are many. What cannot be written is
-        refused, be it no pair at all, and the rest is written: then `BulkWriteError` is raised, whose
-        `result` tells all. With `atomic`, the first refusal is raised as what it is, with a note
-        (`__notes__`) of whose it is, and nothing is written. An exception of the iterable, or of the database, ends the
-        call; without `atomic` it has a note of what the batches before wrote.
-
-        `mode`: "replace" takes the place of what is there; "insert" refuses where something is
-        (`DuplicateKey`); "ignore" leaves what is there; "if_version" takes triples of id, body and the
-        version that must be there (None: no object), and refuses others (`VersionConflict`). `ttl` as
-        in `put`. A unique index is held to object by object: first those that take the place of others, then the
-        new ones, each in their order.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store["cities"].put_many({"berlin": {"country": "de"}, "paris": {"country": "fr"}})
-        >>> asyncio.run(main())
-        PutManyResult(inserted_count=2, replaced_count=0, unchanged_count=0)
+        """Async counterpart of `Collection.put_many`. A cancelled call may have written
+        some of its batches, unless it is `atomic`: `partial_result(error)` returns the counts.
         """
         writing = self._writing(check_mode(mode), read_ttl(ttl), check_flag("atomic", atomic))
         return await self._follow(writing.put(check_many("bodies", bodies)))
@@ -235,17 +175,7 @@ class AsyncCollection:
     async def insert_one(
         self, body: Any, *, id: str | None = None, ttl: Ttl = None
     ) -> InsertOneResult:
-        """Write a new object, under a new id unless one is given.
-
-        Raises `DuplicateKey` where there is an object under that id; and what `put` raises.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         result = await store["cities"].insert_one({"country": "de"})
-        ...         return await store["cities"].get(result.inserted_id)
-        >>> asyncio.run(main())
-        {'country': 'de'}
-        """
+        """Async counterpart of `Collection.insert_one`."""
         chosen = new_id() if id is None else check_id(id)
         text = self._codec.encode(body)
         await self._run(Insert(self.name, chosen, text, read_ttl(ttl), unique=True))
@@ -254,16 +184,8 @@ class AsyncCollection:
     async def insert_many(
         self, bodies: Iterable[Any] | Mapping[str, Any], *, ttl: Ttl = None, atomic: bool = False
     ) -> InsertManyResult:
-        """Write new objects under new ids, or, of a mapping, under the ids given; see `put_many`.
-
-        The `result` of a `BulkWriteError` is a `BulkWriteResult`: its `inserted_ids` are those of what was
-        inserted all the same, by position.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store["cities"].insert_many({"berlin": {}, "paris": {}})
-        >>> asyncio.run(main())
-        InsertManyResult(inserted_ids=('berlin', 'paris'))
+        """Async counterpart of `Collection.insert_many`. A cancelled call may have written
+        some of its batches, unless it is `atomic`: `partial_result(error)` returns the counts.
         """
         writing = self._writing("insert", read_ttl(ttl), check_flag("atomic", atomic))
         return await self._follow(writing.insert(check_many("bodies", bodies)))
@@ -277,22 +199,7 @@ class AsyncCollection:
         array_filters: Any = None,
         if_version: int | None = None,
     ) -> UpdateResult:
-        """Change the object under an id by MongoDB's operators (`$set`, `$inc`, `$push` …) or by a
-        pipeline; see the reference of updates.
-
-        `upsert`: if there is no object, one is made of the update. `array_filters` say which elements
-        `$[name]` stands for. An update that changes nothing writes nothing, and the version stays; what
-        changes keeps its time to live. Raises `InvalidUpdate`, `UpdateRefused` where this object cannot
-        be changed so, `VersionConflict` if it is not the version `if_version`, `InvalidBody` and
-        `DuplicateKey`; then nothing is changed. The result's `version` is the new one.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         version = await store["cities"].put("ulm", {"rivers": ["Danube"]})
-        ...         return await store["cities"].update("ulm", {"$push": {"rivers": "Iller"}})
-        >>> asyncio.run(main())
-        UpdateResult(matched_count=1, modified_count=1, upserted_id=None)
-        """
+        """Async counterpart of `Collection.update`."""
         request = UpdateOne(None, update, upsert=upsert, array_filters=array_filters)
         return await self._run(modify_by_id(self.name, self._codec, id, request, if_version))
 
@@ -305,18 +212,7 @@ class AsyncCollection:
         array_filters: Any = None,
         sort: Any = None,
     ) -> UpdateResult:
-        """Change the first object that matches, in natural order or as `sort` says; see `update`.
-
-        `$` in a path stands for the element that met the filter. An `upsert` inserts what the filter's
-        equalities and the update make, under the `$id` that the filter asks for, or a new one.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         version = await store["cities"].put("ulm", {"rivers": ["Danube"]})
-        ...         return await store["cities"].update_one({"rivers": "Danube"}, {"$set": {"rivers.$": "Donau"}})
-        >>> asyncio.run(main())
-        UpdateResult(matched_count=1, modified_count=1, upserted_id=None)
-        """
+        """Async counterpart of `Collection.update_one`."""
         options = {"upsert": upsert, "array_filters": array_filters, "sort": sort}
         return await self._run(
             update_of(self.name, self._codec, UpdateOne(filter, update, **options))
@@ -325,30 +221,14 @@ class AsyncCollection:
     async def update_many(
         self, filter: Any, update: Any, *, upsert: bool = False, array_filters: Any = None
     ) -> UpdateResult:
-        """Change the objects that match, all of them or, where an error is raised, none; `{}` matches
-        all. See `update_one`.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         result = await store["cities"].insert_many([{"visits": 1}, {"visits": 2}])
-        ...         return await store["cities"].update_many({}, {"$inc": {"visits": 1}})
-        >>> asyncio.run(main())
-        UpdateResult(matched_count=2, modified_count=2, upserted_id=None)
-        """
+        """Async counterpart of `Collection.update_many`."""
         request = UpdateMany(filter, update, upsert=upsert, array_filters=array_filters)
         return await self._run(update_of(self.name, self._codec, request))
 
     async def replace_one(
         self, filter: Any, replacement: Any, *, upsert: bool = False, sort: Any = None
     ) -> UpdateResult:
-        """Give the first object that matches another body; see `update_one`.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store["cities"].replace_one({"$id": "ulm"}, {"country": "de"}, upsert=True)
-        >>> asyncio.run(main())
-        UpdateResult(matched_count=0, modified_count=0, upserted_id='ulm')
-        """
+        """Async counterpart of `Collection.replace_one`."""
         request = ReplaceOne(filter, replacement, upsert=upsert, sort=sort)
         return await self._run(update_of(self.name, self._codec, request))
 
@@ -364,19 +244,7 @@ class AsyncCollection:
         array_filters: Any = None,
         if_version: int | None = None,
     ) -> Document | None:
-        """Change the first object that matches, and return it as it was, or, with
-        `return_document=ReturnDocument.AFTER`, as it is now; None where none matches, or none did before.
-        Raises
-        `VersionConflict` if the object that is found is not the version `if_version`. See `update_one` and `find`.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         version = await store["jobs"].put("1", {"state": "new"})
-        ...         taken = await store["jobs"].find_one_and_update({"state": "new"}, {"$set": {"state": "taken"}})
-        ...         return taken.body
-        >>> asyncio.run(main())
-        {'state': 'new'}
-        """
+        """Async counterpart of `Collection.find_one_and_update`."""
         options = {"upsert": upsert, "array_filters": array_filters, "sort": sort}
         request = UpdateOne(filter, update, **options)
         wanted = {
@@ -396,17 +264,7 @@ class AsyncCollection:
         upsert: bool = False,
         return_document: bool = ReturnDocument.BEFORE,
     ) -> Document | None:
-        """Give the first object that matches another body, and return it as `find_one_and_update` does.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         version = await store["cities"].put("ulm", {"country": "de"})
-        ...         after = {"return_document": ReturnDocument.AFTER}
-        ...         found = await store["cities"].find_one_and_replace({"country": "de"}, {"in": "de"}, **after)
-        ...         return found.version
-        >>> asyncio.run(main())
-        2
-        """
+        """Async counterpart of `Collection.find_one_and_replace`."""
         request = ReplaceOne(filter, replacement, upsert=upsert, sort=sort)
         wanted = {"projection": projection, "return_document": return_document}
         return await self._run(find_and_modify(self.name, self._codec, request, **wanted))
@@ -414,37 +272,15 @@ class AsyncCollection:
     async def find_one_and_delete(
         self, filter: Any, *, projection: Any = None, sort: Any = None
     ) -> Document | None:
-        """Delete the first object that matches, and return it; None where none does. See `find`.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         version = await store["jobs"].put("1", {"state": "new"})
-        ...         return await store["jobs"].find_one_and_delete({"state": "new"})
-        >>> asyncio.run(main())
-        Document(id='1', body={'state': 'new'}, version=1)
-        """
+        """Async counterpart of `Collection.find_one_and_delete`."""
         wanted = {"sort": sort, "projection": projection}
         return await self._run(find_and_delete(self.name, self._codec, filter, **wanted))
 
     async def bulk_write(
         self, requests: Iterable[Request], *, ordered: bool = True, atomic: bool = False
     ) -> BulkWriteResult:
-        """Do many writes, from any iterable: `InsertOne`, `UpdateOne`, `UpdateMany`, `ReplaceOne`,
-        `DeleteOne`, `DeleteMany`.
-
-        They are done in batches of up to 500, each in a transaction. `ordered` ends at the first one that
-        is refused; otherwise the rest is done. Then `BulkWriteError` is raised, whose `result` tells what
-        was done, and what was refused why, by position. `atomic` does all in one transaction, after it has
-        read all of them: the first refusal is raised as what it is, and nothing is done. What ends the call
-        otherwise has a note as in `put_many`.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         requests = [InsertOne({"n": 1}), UpdateMany({}, {"$inc": {"n": 1}}), DeleteOne({"n": 2})]
-        ...         result = await store["things"].bulk_write(requests)
-        ...         return result.inserted_count, result.modified_count, result.deleted_count
-        >>> asyncio.run(main())
-        (1, 1, 1)
+        """Async counterpart of `Collection.bulk_write`. A cancelled call may have written
+        some of its batches, unless it is `atomic`: `partial_result(error)` returns the counts.
         """
         options = {
             "ordered": check_flag("ordered", ordered),
@@ -457,17 +293,7 @@ class AsyncCollection:
     async def increment(
         self, id: str, path: str | Path, by: float = 1, *, initial: float = 0
     ) -> Any:
-        """Add to a number of a body, in one statement; returns the new number.
-
-        Where the field is missing it is `initial` before, and so it is where there is no object, which
-        then comes into being. Raises `UpdateRefused` where something else than a number is there.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store["counters"].increment("visits", "by.page", 2)
-        >>> asyncio.run(main())
-        2
-        """
+        """Async counterpart of `Collection.increment`."""
         read = read_increment(path, by, initial)
         return await self._run(Increment(self.name, check_id(id), read, by, initial, self._codec))
 
@@ -480,22 +306,7 @@ class AsyncCollection:
         ttl: Ttl = None,
         attempts: int = ATTEMPTS,
     ) -> Any:
-        """Load a body, call `function` with it, and write what that returns; returns what was written. A
-        function that returns None has changed the body in place: that body is written. To store null,
-        call `put(id, None)`.
-
-        If somebody else changed the object meanwhile, all of it begins anew, after a short pause of
-        random length: nothing is lost, however many do this at once. `function` may be called
-        several times, and must not change anything else. `default` is what it gets where there is no
-        object; without it, `DocumentNotFound` is raised. `ttl` is for an object that is made, as in `put`; one
-        that is there lives on as it was. After so many `attempts` `VersionConflict` is raised.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store["counters"].change("visits", lambda count: count + 1, default=0)
-        >>> asyncio.run(main())
-        1
-        """
+        """Async counterpart of `Collection.change`. `function` may be a coroutine function."""
         life, most = read_ttl(ttl), check_attempts(attempts)
         options = {"default": default, "ttl": life, "attempts": most}
         return await self._follow(
@@ -503,64 +314,25 @@ class AsyncCollection:
         )
 
     async def touch(self, id: str, ttl: Ttl = None) -> bool:
-        """Have an object live from now on, for `ttl` (see `put`) or for as long as it last was to; tells
-        whether it is there. Its version stays.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         version = await store["sessions"].put("1", {}, ttl=60)
-        ...         return await store["sessions"].touch("1"), await store["sessions"].touch("1", ttl=3600)
-        >>> asyncio.run(main())
-        (True, True)
-        """
+        """Async counterpart of `Collection.touch`."""
         return await self._run(Touch(self.name, check_id(id), read_ttl(ttl)))
 
     async def purge_expired(self) -> int:
-        """Delete the rows of objects that have expired; returns how many.
-
-        Nobody sees such objects anyway: this frees the space.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store["sessions"].purge_expired()
-        >>> asyncio.run(main())
-        0
+        """Async counterpart of `Collection.purge_expired`. A cancelled call may have purged
+        some of its batches.
         """
         return await self._follow(purge(self.name))
 
     async def get_many(self, ids: Iterable[str]) -> dict[str, Any]:
-        """Return the bodies under those ids that are there, by id, in the order asked.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         version = await store["cities"].put("berlin", {"country": "de"})
-        ...         return await store["cities"].get_many(["atlantis", "berlin"])
-        >>> asyncio.run(main())
-        {'berlin': {'country': 'de'}}
-        """
+        """Async counterpart of `Collection.get_many`."""
         return await self._run(GetMany(self.name, check_ids(ids)))
 
     async def remove_many(self, ids: Iterable[str]) -> int:
-        """Delete the objects under those ids, all at once; returns how many there were.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store["cities"].remove_many(["atlantis", "berlin"])
-        >>> asyncio.run(main())
-        0
-        """
+        """Async counterpart of `Collection.remove_many`."""
         return await self._run(RemoveMany(self.name, check_ids(ids)))
 
     async def list(self, *, skip: int = 0, limit: int | None = None) -> Documents:
-        """Return all objects in natural order: the order in which they came into being.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         count = await store["cities"].put_many({"paris": {}, "berlin": {}})
-        ...         return [id for id, body in await store["cities"].list()]
-        >>> asyncio.run(main())
-        ['paris', 'berlin']
-        """
+        """Async counterpart of `Collection.list`."""
         return await self._run(Find(self.name, Filter(), Sort(), *check_window(skip, limit)))
 
     async def find(
@@ -573,29 +345,7 @@ class AsyncCollection:
         limit: int | None = None,
         projection: Any = None,
     ) -> Documents:
-        """Return the objects that match, in natural order or as `sort` says.
-
-        `find("address.city", "Berlin")` and `find({"address.city": "Berlin", "age": 30})` ask for
-        fields, with MongoDB's meaning: types never mix (1 is not true, "1" is not 1), null matches
-        null and missing, an array matches by each of its elements and as a whole. `$id`,
-        `$version`, `$created_at`, `$updated_at`, `$expires_at` ask for what the store knows, `$body`
-        for the whole body.
-
-        MongoDB's operators ask for more: `find({"age": {"$gte": 30}, "likes": {"$all": ["tea"]}})`,
-        and so does Python: `find((F("age") >= 30) & ~F("likes").exists())`.
-
-        `sort` is a field (ascending), a list of (field, 1 or -1) pairs, or a mapping. Types come in
-        MongoDB's order, an array by its smallest element (its largest when descending), equal ones
-        in natural order. `projection` says which parts of the bodies are wanted: a list of fields,
-        or MongoDB's mapping. Raises `InvalidFilter`, `InvalidSort` and `InvalidProjection`.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         count = await store["cities"].put_many({"paris": {"people": 2}, "berlin": {"people": 4}})
-        ...         return [city.id for city in await store["cities"].find(sort=[("people", -1)], limit=1)]
-        >>> asyncio.run(main())
-        ['berlin']
-        """
+        """Async counterpart of `Collection.find`."""
         asked = Filter.parse(filter, equals, self._codec)
         window = check_window(skip, limit)
         parts = read_projection(projection, asked, self._codec)
@@ -610,15 +360,7 @@ class AsyncCollection:
         skip: int = 0,
         projection: Any = None,
     ) -> Document | None:
-        """Return the first object that matches, or None where none does; see `find`.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         version = await store["cities"].put("berlin", {"rivers": ["Spree", "Havel"]})
-        ...         print(await store["cities"].find_one("rivers", "Seine"))
-        >>> asyncio.run(main())
-        None
-        """
+        """Async counterpart of `Collection.find_one`."""
         options = {"sort": sort, "skip": skip, "projection": projection}
         found = await self.find(filter, equals, limit=1, **options)
         return found[0] if found else None
@@ -633,72 +375,27 @@ class AsyncCollection:
         after: str | None = None,
         projection: Any = None,
     ) -> Page:
-        """Return up to `limit` objects in order, and the `cursor` to go on with: `after=cursor`.
-
-        A page costs the same wherever it is, if an index serves the order. Objects that others
-        write meanwhile come once at most, unless the write changes their place in the order; all
-        others come exactly once. A cursor is an opaque text for the same collection, filter and
-        order, in any process and after any time. Raises `InvalidCursor` for any other.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         count = await store["numbers"].put_many((str(n), n) for n in range(5))
-        ...         page = await store["numbers"].page(sort="$body", limit=3)
-        ...         return [number.body for number in await store["numbers"].page(sort="$body", after=page.cursor)]
-        >>> asyncio.run(main())
-        [3, 4]
-        """
+        """Async counterpart of `Collection.page`."""
         asked = Filter.parse(filter, equals, self._codec)
         parts = read_projection(projection, asked, self._codec)
         page = FindPage(self.name, asked, Sort.parse(sort), check_page(limit), after, parts)
         return await self._run(page)
 
     async def count(self, filter: Any = None, equals: Any = ...) -> int:
-        """Tell how many objects match; without a filter, how many there are.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store["cities"].count({"country": "de"})
-        >>> asyncio.run(main())
-        0
-        """
+        """Async counterpart of `Collection.count`."""
         return await self._run(Count(self.name, Filter.parse(filter, equals, self._codec)))
 
     async def distinct(self, field: str | Path, filter: Any = None) -> Values:
-        """Return the different values that a field has in the objects that match, in MongoDB's order
-        of values; of an array its elements, of a missing field nothing.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         version = await store["cities"].put("ulm", {"rivers": ["Danube", "Iller"]})
-        ...         return await store["cities"].distinct("rivers")
-        >>> asyncio.run(main())
-        ['Danube', 'Iller']
-        """
+        """Async counterpart of `Collection.distinct`."""
         asked = Filter.parse(filter, rules=self._codec)
         return await self._run(Distinct(self.name, read_target(field, InvalidFilter), asked))
 
     async def delete_one(self, filter: Any, equals: Any = ...) -> DeleteResult:
-        """Delete the first object in natural order that matches.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store["cities"].delete_one("country", "de")
-        >>> asyncio.run(main())
-        DeleteResult(deleted_count=0)
-        """
+        """Async counterpart of `Collection.delete_one`."""
         return await self._run(DeleteFirst(self.name, read_doomed(filter, equals, self._codec)))
 
     async def delete_many(self, filter: Any, equals: Any = ...) -> DeleteResult:
-        """Delete the objects that match, all of them or, where an error is raised, none; `{}` matches
-        all.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store["cities"].delete_many({"country": "de"})
-        >>> asyncio.run(main())
-        DeleteResult(deleted_count=0)
-        """
+        """Async counterpart of `Collection.delete_many`."""
         return await self._run(DeleteMatching(self.name, read_doomed(filter, equals, self._codec)))
 
     async def create_index(
@@ -710,51 +407,16 @@ class AsyncCollection:
         arrays: bool = False,
         name: str | None = None,
     ) -> str:
-        """Have an index over fields of the body; returns its name.
-
-        `keys` is a field, (field, 1 or -1) pairs or a mapping, as for a sort: up to 5 fields. Without a
-        `name` it is made of them, "country_1_people_-1", "tags_arrays". It serves filters by these fields, from the
-        first on, and orders by them.
-
-        `unique` forbids two objects with the same values: types are kept apart (1 is not "1"), what
-        is missing counts as null, an array counts as a whole. `where`, a filter of simple conditions,
-        limits the index to the objects that match; it serves filters that ask the same. `arrays` makes
-        SQLite look into the arrays on the way to the one field; PostgreSQL's index over whole bodies
-        does so anyway.
-
-        An index that is there already is left alone. Writers wait while it is made, readers do not.
-        Raises `InvalidIndex`, `IndexExists`, and `DuplicateKey` where objects stand in the way.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store["cities"].create_index([("country", 1), ("people", -1)])
-        >>> asyncio.run(main())
-        'country_1_people_-1'
-        """
+        """Async counterpart of `Collection.create_index`."""
         made = Index.parse(keys, unique=unique, where=where, arrays=arrays, name=name)
         return await self._run(CreateIndex(self.name, made))
 
     async def drop_index(self, name: str) -> bool:
-        """Drop an index; returns whether there was one. Raises `InvalidIndex` for a name that is no string.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store["cities"].drop_index("country_1")
-        >>> asyncio.run(main())
-        False
-        """
+        """Async counterpart of `Collection.drop_index`."""
         return await self._run(DropIndex(self.name, read_index_name(name)))
 
     async def indexes(self) -> Indexes:
-        """Return the indexes, in the order in which they were made.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         name = await store["cities"].create_index("country", unique=True)
-        ...         return [str(index) for index in await store["cities"].indexes()]
-        >>> asyncio.run(main())
-        ["country_1: {'country': 1}, unique"]
-        """
+        """Async counterpart of `Collection.indexes`."""
         return await self._run(ListIndexes(self.name))
 
     async def explain(
@@ -766,43 +428,13 @@ class AsyncCollection:
         skip: int = 0,
         limit: int | None = None,
     ) -> Explanation:
-        """Tell how `find` answers: what the database decides and what Python, by which indexes, and
-        which index would help. Nothing but the plan is computed.
-
-        Raises `CollectionNotFound` where there is no collection yet.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         version = await store["cities"].put("berlin", {"country": "de"})
-        ...         name = await store["cities"].create_index("country")
-        ...         explanation = await store["cities"].explain("country", "de")
-        ...         print(str(explanation).partition("order")[0])
-        >>> asyncio.run(main())
-        the database decides {'country': 'de'}
-        indexes: country_1
-        all objects are read: no
-        <BLANKLINE>
-        """
+        """Async counterpart of `Collection.explain`."""
         asked = Filter.parse(filter, equals, self._codec)
         window = check_window(skip, limit)
         return await self._run(Explain(self.name, asked, Sort.parse(sort), *window))
 
     async def aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Results:
-        """Run MongoDB's aggregation pipeline over the collection; returns what comes out of it.
-
-        The stages are `$match`, `$project`, `$addFields` (`$set`), `$unset`, `$sort`, `$skip`, `$limit`,
-        `$count`, `$group`, `$unwind`, `$sortByCount`, `$replaceRoot` (`$replaceWith`) and `$lookup`. All
-        is read in one transaction. A stage that must hold rows, such as `$sort` or `$group`, holds up
-        to about `memory_limit` bytes. Raises `InvalidPipeline`, `InvalidOperand` and
-        `MemoryLimitExceeded`.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         count = await store["cities"].put_many({"berlin": {"in": "de"}, "bonn": {"in": "de"}})
-        ...         return await store["cities"].aggregate([{"$group": {"_id": "$in", "cities": {"$count": {}}}}])
-        >>> asyncio.run(main())
-        [{'_id': 'de', 'cities': 2}]
-        """
+        """Async counterpart of `Collection.aggregate`."""
         from ..aggregation.pipeline import Pipeline
         from ..operations.aggregate import Aggregate, check_memory
 
@@ -817,23 +449,8 @@ class AsyncCollection:
         sort: Any = None,
         projection: Any = None,
     ) -> AsyncIterator[Document]:
-        """Yield the objects that match, in natural order or as `sort` says, in constant memory.
-
-        No connection is held and no transaction is open between objects: the collection may be
-        written meanwhile. Each object is yielded at most once; one that is written while the
-        stream runs may be seen as it was or as it is. One that is removed and put again meanwhile is
-        a new object, and may come twice.
-
-        Where no index has the order of `sort`, what is sorted by is read first and held, with the ids. One
-        that is written so that it has another place meanwhile comes where it was, and one that is new
-        may not come.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         count = await store["numbers"].put_many((str(n), n) for n in range(1000))
-        ...         return sum([document.body async for document in store["numbers"].stream()])
-        >>> asyncio.run(main())
-        499500
+        """Async counterpart of `Collection.stream`. It is an async generator:
+        `async for document in cities.stream()`.
         """
         asked = Filter.parse(filter, equals, self._codec)
         reading = reading_of(self.name, asked, sort, projection, self._codec)
@@ -849,28 +466,8 @@ class AsyncCollection:
         kinds: Iterable[ChangeKind] | None = None,
         timeout: float | None = None,
     ) -> AsyncChangeStream:
-        """Return the changes of the collection as they come, in the order of their commits.
-
-        The collection must record them: open it with `changes=True`, or "after" or "both" for their
-        bodies. Iteration waits for what comes, from this and from other processes; `timeout` is for
-        how many seconds without a change. `after` is where to begin: None is now; "oldest" is the first
-        change that is kept; the `token` of a change or of a stream is behind that, in any process
-        and after any time. Each change comes once, and none is left out.
-
-        `filter` is asked of the object after the change or, where it was removed or expired, before:
-        of `$id`, `$version` and what was recorded of its body. `kinds` are some of "insert", "update",
-        "remove" and "expire". Raises `InvalidFilter`, `InvalidToken`, `InvalidOption` where no changes
-        are recorded, and `ChangesLost` where not all of them are kept that come after the token.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         cities = await store.get_collection("cities", changes="after")
-        ...         await cities.put("berlin", {"country": "de"})
-        ...         wanted = {"after": "oldest", "kinds": ["insert"], "timeout": 0}
-        ...         async for change in cities.watch({"country": "de"}, **wanted):
-        ...             print(change.kind, change.id, change.body)
-        >>> asyncio.run(main())
-        insert berlin {'country': 'de'}
+        """Async counterpart of `Collection.watch`. It is no coroutine: iterate over the
+        result with `async for`, or await it to begin at once.
         """
         bell, wanted = check_bell(self._bell), ChangeFilter.parse(filter, kinds, self._codec)
         watching = Watching(self.name, wanted, after=after, timeout=timeout)

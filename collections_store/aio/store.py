@@ -1,4 +1,4 @@
-"""A database of collections, for asyncio."""
+"""`AsyncStore`: a database of collections, for asyncio."""
 
 from __future__ import annotations
 
@@ -55,14 +55,13 @@ _closing: ContextVar[AsyncStore | None] = ContextVar("collections_store_closing"
 
 
 class AsyncStore(AsyncCollections):
-    """A database of collections of JSON objects, for asyncio.
+    """A database of collections, for asyncio. Async counterpart of `Store`, which explains each option.
 
-    It takes what `Store` takes, and gives the same answers; its docstring explains each option.
-    Operations run on the store's own threads, one hop each: the event loop is never blocked. It may
-    be used from any number of tasks and event loops.
+    Operations run on the store's own threads, one hop each: the event loop is never blocked. Any number of
+    tasks and event loops may use a store.
 
-    A call that is cancelled writes nothing or everything, and is over before the cancellation goes
-    on; `was_committed(error)` returns which of the two it was. Calls that write in batches (`put_many`,
+    A cancelled call writes nothing or everything, and has ended before the cancellation goes on;
+    `was_committed(error)` returns which of the two it was. Calls that write in batches (`put_many`,
     `insert_many`, `bulk_write`, unless they are `atomic`) may have written some of these: then it returns None,
     and `partial_result(error)` returns the counts.
 
@@ -129,24 +128,8 @@ class AsyncStore(AsyncCollections):
         return repr(self._store).replace("Store", "AsyncStore", 1)
 
     def attach(self, component: AsyncComponent) -> None:
-        """Have a component set up and torn down with the store.
-
-        `component.setup()` is called when the store is entered (`with store:`); one that is attached
-        later sets itself up. `component.teardown()` is called by `close()`, before the connections end:
-        of the one attached last first, and also if one could not be set up. What they raise is raised,
-        when the others had their turn. Raises `InvalidOption` and `StoreClosed`.
-
-        >>> class Component:
-        ...     async def setup(self): print("ready")
-        ...     async def teardown(self): print("done")
-        >>> async def main():
-        ...     store = AsyncStore("sqlite://")
-        ...     store.attach(Component())
-        ...     async with store:
-        ...         pass
-        >>> asyncio.run(main())
-        ready
-        done
+        """Async counterpart of `Store.attach`. `setup` and `teardown` are coroutine
+        functions.
         """
         if self._store._closed is not None:
             raise StoreClosed(self._store._closed)
@@ -171,8 +154,8 @@ class AsyncStore(AsyncCollections):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Wait for the operations that run, and end the connections; any further use raises
-        `StoreClosed`. Closing again does nothing. What is attached is torn down first.
+        """Async counterpart of `Store.close`. It waits in a thread and finishes even
+        if the task is cancelled.
         """
         if self._closing:
             await self._closed_by_another()
@@ -202,7 +185,9 @@ class AsyncStore(AsyncCollections):
             self._finished.set()
 
     async def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result; every verb comes through here."""
+        """Async counterpart of `Store.run`. A cancelled call returns after the operation
+        has ended; see `was_committed`.
+        """
         if self._store._closed is not None:
             raise StoreClosed(self._store._closed)
         backend = self._store._backend
@@ -242,30 +227,8 @@ class AsyncStore(AsyncCollections):
     def transaction(
         self, *, isolation: Isolation = "repeatable read"
     ) -> AbstractAsyncContextManager[AsyncTransaction]:
-        """Return a context in which operations on any collections take place as one, or not at all.
-
-        What it gives hands out collections like the store. They see one moment of the database and
-        what was written in the transaction; nobody else sees that before the end of the block. That
-        commits, or rolls back if the block ends with an exception.
-
-        On SQLite a transaction is the only one that writes, from its beginning on: keep it short.
-        Others may read. In memory nobody else gets at the database meanwhile. On PostgreSQL two may
-        meet, which is a `TransactionConflict` for one of them: `run_transaction` begins again.
-
-        `isolation`: "repeatable read", or "serializable", which on PostgreSQL costs more conflicts
-        and also prevents write skew; SQLite is that always. Raises `InvalidOption`, `DatabaseBusy` if
-        no transaction can begin within `busy_timeout`, and at the end `TransactionEnded` if it did
-        not go on to the end.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         async with store.transaction() as tx:
-        ...             stock = await tx["stock"].get("tea", 3)
-        ...             await tx["stock"].put("tea", stock - 1)
-        ...             await tx["orders"].put("7", {"tea": 1})
-        ...         return await store["stock"].get("tea")
-        >>> asyncio.run(main())
-        2
+        """Async counterpart of `Store.transaction`. It is entered with `async with`.
+        A cancelled operation in it rolls the transaction back.
         """
         return self._transaction(check_isolation(isolation))
 
@@ -286,22 +249,8 @@ class AsyncStore(AsyncCollections):
         attempts: int = ATTEMPTS,
         isolation: Isolation = "repeatable read",
     ) -> T:
-        """Call a function with a transaction, commit that, and return what the function returned.
-
-        If another transaction gets in the way, or the connection is lost before the commit, all is
-        rolled back and the function called again, up to `attempts` times in all: it must not do what
-        cannot be done twice. Another exception rolls back and is raised. What was last in the way is
-        raised when no attempt is left. `isolation` is as in `transaction`.
-
-        >>> async def sell(tx):
-        ...     stock = await tx["stock"].get("tea", 3)
-        ...     await tx["stock"].put("tea", stock - 1)
-        ...     return stock - 1
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store.run_transaction(sell)
-        >>> asyncio.run(main())
-        2
+        """Async counterpart of `Store.run_transaction`. `function` is a coroutine
+        function.
         """
         last = check_attempts(attempts)
         check_function(function)
@@ -359,20 +308,11 @@ class AsyncStore(AsyncCollections):
         return job
 
     def bind(self, connection: AsyncConnection) -> AsyncTransaction:
-        """Return the store's collections within the caller's own SQLAlchemy transaction.
-
-        What is written becomes real when the caller commits `connection`, together with whatever
-        else the caller wrote, and never if it rolls back. The connection must lead to the store's
-        database.
-        """
+        """Async counterpart of `Store.bind`. `connection` is an `AsyncConnection`."""
         return AsyncTransaction(AsyncBound(connection, self._store._bound), self._codec)
 
     async def model(self, name: str) -> type[Any]:
-        """Return the class that SQLAlchemy's ORM maps to a collection, for the caller's own queries.
-
-        Its attributes are `seq`, `id`, `body`, `version`, `created_at`, `updated_at` and
-        `expires_at`. The collection comes into being. Each call returns a class of its own.
-        """
+        """Async counterpart of `Store.model`."""
         found = await self.run(FindTable(check_name(name)))
         return mapped_class(found.table, name)
 
@@ -386,10 +326,10 @@ class AsyncStore(AsyncCollections):
         changes_kept: int | None = None,
         changes_ttl: Ttl = None,
     ) -> Collection:
-        """Return a synchronous handle on a collection, for a synchronous component in this program.
+        """Return a `Collection`, for a synchronous component of an asynchronous program.
 
-        Its calls run in the thread that makes them, and never touch an event loop. For the options see
-        `get_collection`; given one, this call does so too.
+        Its methods run in the thread that calls them and need no event loop. So does this call where an
+        option is given. `Store.get_sync_collection` explains the options.
 
         >>> AsyncStore("sqlite://").get_sync_collection("my_collection")
         Collection('my_collection')

@@ -48,11 +48,11 @@ class AsyncCollections:
     """A transaction has none."""
 
     async def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result."""
+        """Async counterpart of `Store.run`."""
         raise NotImplementedError
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncTransaction]:
-        """Return a context in which operations take place as one, or not at all."""
+        """Async counterpart of `Store.transaction`."""
         raise NotImplementedError
 
     async def collection(
@@ -65,26 +65,8 @@ class AsyncCollections:
         changes_kept: int | None = None,
         changes_ttl: Ttl = None,
     ) -> AsyncCollection:
-        """Return a handle on a collection. Does no I/O unless an option is given.
-
-        A name has 1 to 200 of the characters A-Z, a-z, 0-9 and _, and is case-sensitive. An option given here is
-        stored with the collection, which is created if need be, and holds for every process:
-
-        * `ttl`: seconds, or a timedelta, until a written document expires, unless the write has a `ttl`
-          of its own; `math.inf`, the default: never.
-        * `sliding`: each update of a document with a time to live starts that time again; False.
-        * `changes`: records every change for `watch`: True records ids and versions, "after" also the new
-          bodies, "both" also the old ones. False, the default, records none and deletes the record.
-        * `changes_kept`: the number of changes that are kept at least; 100,000.
-        * `changes_ttl`: seconds, or a timedelta, for which changes are kept at most; `math.inf`.
-
-        Raises `InvalidName` and `InvalidOption`.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store.collection("my_collection")
-        >>> asyncio.run(main())
-        AsyncCollection('my_collection')
+        """Async counterpart of `Store.collection`. It is a coroutine, because an option that is given
+        is written to the database; `store[name]` does no I/O.
         """
         options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
         settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
@@ -97,16 +79,7 @@ class AsyncCollections:
     """The same as `collection`, by the name that AEA gives it."""
 
     def memory(self, namespace: str) -> AsyncMemory:
-        """Return a memory: values under keys, in a collection of its own. Whatever text the namespace is, it is
-        no other's. Raises `InvalidOption`.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         await store.memory("bot").put("name", "Ada")
-        ...         return await store.memory("bot").get("name")
-        >>> asyncio.run(main())
-        'Ada'
-        """
+        """Async counterpart of `Store.memory`."""
         from ..memory import AsyncMemory
         from ..memory.keys import collection_of
 
@@ -120,18 +93,7 @@ class AsyncCollections:
         ttl: Ttl = None,
         collection: str = SKILL_MEMORY,
     ) -> AsyncSkillMemory:
-        """Return what the skills of sessions remember, by the rules of Soul Machines' platform, in a collection. A
-        memory is a dict, or what `model` makes of its parts; see `AsyncSkillMemory` for `policy` and `ttl`. Raises
-        `InvalidName` and `InvalidOption`.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         skills = store.skill_memory(policy="raise")
-        ...         await skills.save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
-        ...         return [each["value"] for each in await skills.load("session 1", "weather")]
-        >>> asyncio.run(main())
-        ['Bonn']
-        """
+        """Async counterpart of `Store.skill_memory`."""
         from ..memory import AsyncSkillMemory
 
         return AsyncSkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
@@ -151,22 +113,7 @@ class AsyncCollections:
         changes_kept: int | None = None,
         changes_ttl: Ttl = None,
     ) -> AsyncCollection:
-        """Create a collection that is not there yet, and return its handle.
-
-        There is no need to: a collection comes into being when something is put into it. This is for
-        its options. `body_index`: PostgreSQL keeps an index over whole bodies, which serves equality
-        at any depth, through arrays too; without it, writes are cheaper. SQLite has no such index.
-        `jsonb`: SQLite (3.45 or newer) keeps bodies as JSONB, which it reads without parsing them: what no index
-        serves is found sooner, a `get` takes longer. PostgreSQL does so anyway. For
-        the others see `collection`. Raises `InvalidName`, `InvalidOption` and
-        `CollectionExists`.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store.create_collection("log", body_index=False, ttl=86_400)
-        >>> asyncio.run(main())
-        AsyncCollection('log')
-        """
+        """Async counterpart of `Store.create_collection`."""
         options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
         settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
         bodies = check_flag("body_index", body_index), settings, check_flag("jsonb", jsonb)
@@ -174,39 +121,15 @@ class AsyncCollections:
         return self[name]
 
     async def collections(self) -> list[CollectionInfo]:
-        """List the collections by name, with their counts and sizes.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         await store["cities"].put("berlin", {})
-        ...         return [(each.name, each.count) for each in await store.collections()]
-        >>> asyncio.run(main())
-        [('cities', 1)]
-        """
+        """Async counterpart of `Store.collections`."""
         return await self.run(ListCollections())
 
     async def drop(self, name: str) -> bool:
-        """Delete a collection with all its objects; returns whether it was there.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         return await store.drop("cities")
-        >>> asyncio.run(main())
-        False
-        """
+        """Async counterpart of `Store.drop`."""
         return await self.run(DropCollection(check_name(name)))
 
     async def rename(self, old: str, new: str) -> None:
-        """Give a collection another name; raises `CollectionNotFound` and `CollectionExists`.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store:
-        ...         await store["towns"].put("berlin", {})
-        ...         await store.rename("towns", "cities")
-        ...         return await store["cities"].count()
-        >>> asyncio.run(main())
-        1
-        """
+        """Async counterpart of `Store.rename`."""
         await self.run(Rename(check_name(old), check_name(new)))
 
 
@@ -329,13 +252,10 @@ class AsyncBlock:
 
 
 class AsyncTransaction(AsyncCollections):
-    """Collections within a transaction: what `AsyncStore.transaction` and `AsyncStore.bind` give.
+    """The collections of a store within a transaction, for asyncio. Async counterpart of `Transaction`.
 
-    It hands out the same collections as the store does; what is done with these takes place when the
-    transaction is committed, or not at all. An operation that fails changes nothing, and the
-    transaction goes on. It may be used by several tasks, one at a time.
-
-    A call that is cancelled rolls back all of a transaction that `AsyncStore.transaction` began.
+    `AsyncStore.transaction` and `AsyncStore.bind` return one. Several tasks may use it, one at a time. A
+    cancelled call rolls back a transaction of `AsyncStore.transaction`.
     """
 
     def __init__(self, scope: AsyncTransactionScope, codec: Codec) -> None:
@@ -346,29 +266,12 @@ class AsyncTransaction(AsyncCollections):
         return f"<AsyncTransaction {'over' if self._is_over else self._scope.state}>"
 
     async def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result; it becomes real when the transaction is committed."""
+        """Async counterpart of `Transaction.run`."""
         self._check()
         return await self._scope.run(operation)
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncTransaction]:
-        """Return a context for a part of the transaction, which is undone if it ends with an
-        exception: a savepoint. The transaction goes on in either case.
-
-        While it is open, all that is done in the transaction is done in it. Raises
-        `TransactionEnded`.
-
-        >>> async def main():
-        ...     async with AsyncStore("sqlite://") as store, store.transaction() as tx:
-        ...         await tx["cities"].put("berlin", {})
-        ...         try:
-        ...             async with tx.transaction():
-        ...                 await tx["cities"].put("atlantis", {})
-        ...                 raise LookupError("no such city")
-        ...         except LookupError:
-        ...             return await tx["cities"].count()
-        >>> asyncio.run(main())
-        1
-        """
+        """Async counterpart of `Transaction.transaction`. It is entered with `async with`."""
         self._check()
         return self._part()
 
