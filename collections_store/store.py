@@ -57,7 +57,6 @@ from .errors import (
     TransactionEnded,
     shortened,
 )
-from .operations import Operation
 from .operations.catalogue import (
     AS_IT_IS,
     Catalogue,
@@ -70,6 +69,7 @@ from .operations.catalogue import (
 )
 from .operations.changes import LastChange
 from .operations.connection import SharedConnection, is_in_transaction
+from .operations.operation import Operation
 from .operations.procedures import check_function
 from .options import (
     MAX_BODY,
@@ -746,7 +746,7 @@ class Store(Collections):
     def _run_within(self, bound: Bound, operation: Operation[T]) -> T:
         if self._closed is not None:
             raise StoreClosed(self._closed)
-        if operation.WRITES and self._database.SINGLE_WRITER:
+        if operation.writes and self._database.SINGLE_WRITER:
             self._note_writing(bound.connection.sa)
         connection = bound.connection
         if self._backend is not None or bound.is_ready:

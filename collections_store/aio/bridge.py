@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeVar
 from ..engine.jobs import AwaitedJob, Job
 from ..errors import Outcome, note_outcome
 from ..operations.combine import Steps
+from ..operations.operation import Operation
 
 T = TypeVar("T")
 
@@ -22,8 +23,7 @@ class TransactionStep:
 
     name: str
     act: Callable[[Job], Any]
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes: ClassVar = True
 
     def __repr__(self) -> str:
         return self.name
@@ -102,7 +102,7 @@ def note(cancelled: asyncio.CancelledError, job: Job) -> None:
     if getattr(job.error, "in_doubt", False):
         cancelled.__cause__ = job.error
         note_outcome(cancelled, Outcome(None), f"does not know whether it wrote: {job.operation!r}")
-    elif job.operation.WRITES:
+    elif job.operation.writes:
         outcome = Outcome(job.committed, job.result if job.committed else None)
         words = "everything" if job.committed else "nothing"
         note_outcome(cancelled, outcome, f"wrote {words}: {job.operation!r}")
@@ -137,7 +137,7 @@ async def follow(run: Callable[[Any], Coroutine[Any, Any, Any]], steps: Steps[T]
             except BaseException as error:  # noqa: BLE001 - the steps know what it means
                 step = steps.throw(error)
             else:
-                wrote = wrote or bool(getattr(step, "WRITES", False))
+                wrote = wrote or (isinstance(step, Operation) and step.writes)
                 step = steps.send(result)
     except StopIteration as stop:
         found: T = stop.value

@@ -31,7 +31,6 @@ from ..document import (
     read_ttl,
 )
 from ..errors import InvalidFilter, missing_method
-from ..operations import Operation
 from ..operations.bulk import Mode
 from ..operations.by_id import (
     DocumentExists,
@@ -59,6 +58,7 @@ from ..operations.find import (
     read_projection,
 )
 from ..operations.indexes import CreateIndex, DropIndex, ListIndexes
+from ..operations.operation import Operation
 from ..operations.procedures import (
     ATTEMPTS,
     CallFunction,

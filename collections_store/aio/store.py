@@ -24,8 +24,8 @@ from ..engine.permits import LOOK_EVERY, Turn
 from ..engine.transactions import Held
 from ..engine.workers import Workers
 from ..errors import DatabaseBusy, DatabaseUnavailable, StoreClosed, TransactionConflict
-from ..operations import Operation
 from ..operations.catalogue import AS_IT_IS, Configure, FindTable
+from ..operations.operation import Operation
 from ..operations.procedures import check_awaitable, check_function
 from ..options import (
     MAX_BODY,

@@ -16,7 +16,6 @@ from ..document import SKILL_MEMORY, CollectionInfo, check_name
 from ..engine.jobs import AwaitedJob, Job
 from ..engine.transactions import Held
 from ..errors import TransactionEnded
-from ..operations import Operation
 from ..operations.catalogue import (
     AS_IT_IS,
     Configure,
@@ -25,6 +24,7 @@ from ..operations.catalogue import (
     NewCollection,
     Rename,
 )
+from ..operations.operation import Operation
 from ..options import Changes, Settings, check_flag
 from ..store import BOUND, INNER_OVER, OUT_OF_ORDER, Bound, leave
 from .bridge import finished, note, note_rollback, settle

@@ -368,10 +368,10 @@ class Keeper(Generic[D]):
             LOG.exception("%r in %s could not be put aside", document.id, place)
 
     def _reads(self, function: Callable[[Run], Any]) -> Work:
-        return Work(self.names.all, function, WRITES=False)
+        return Work(self.names.all, function, writes=False)
 
     def _writes(self, function: Callable[[Run], Any]) -> Work:
-        return Work(self.names.all, function, SNAPSHOT=False)
+        return Work(self.names.all, function, snapshot=False)
 
     def _quarantined(self, aside: Document) -> Quarantined:
         body = aside.body

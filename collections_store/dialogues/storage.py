@@ -10,7 +10,6 @@ from typing import Any, Final, TypeAlias
 from ..codec import Codec, decode
 from ..document import Document, new_id
 from ..errors import DialogueConflict, DuplicateKey, InvalidBody, VersionConflict
-from ..operations import Operation
 from ..operations.bulk import Given, PutBatch, batches
 from ..operations.by_id import (
     DocumentExists,
@@ -24,6 +23,7 @@ from ..operations.by_id import (
 )
 from ..operations.combine import Work
 from ..operations.find import Count, DeleteMatching, Find
+from ..operations.operation import Operation
 from ..query.filter import Filter
 from ..query.sort import Sort
 from .model import DialogueLabel
@@ -52,7 +52,7 @@ def writing(names: DialogueNamespace, drafts: Sequence[Draft]) -> Operation[Any]
         key, place = draft.label.key, draft.kept.messages + 1
         beside = names.place(is_terminal=draft.is_terminal), key
         return InsertBeside(names.messages, message_id(key, place), draft.messages[0], beside)
-    return Work(names.all[:3], lambda run: write(run, names, drafts), SNAPSHOT=False)
+    return Work(names.all[:3], lambda run: write(run, names, drafts), snapshot=False)
 
 
 def write(run: Run, names: DialogueNamespace, drafts: Sequence[Draft]) -> None:

@@ -21,8 +21,8 @@ from ..errors import (
     TransactionConflict,
     shortened,
 )
-from ..operations import Operation
 from ..operations.catalogue import Catalogue
+from ..operations.operation import Operation
 from ..options import Options, read_url
 from ..sql.dialects.protocols import Database
 from .database_file import DatabaseFile
@@ -145,7 +145,7 @@ class Backend:
 
     def refuse_own(self, operation: Operation[object]) -> None:
         """Raise `DatabaseBusy` where the operation would wait for a transaction of its own caller's."""
-        if self._is_private or (operation.WRITES and self.database.SINGLE_WRITER):
+        if self._is_private or (operation.writes and self.database.SINGLE_WRITER):
             self._turns.refuse_own()
 
     def blame(self, error: DatabaseBusy) -> None:
@@ -155,9 +155,9 @@ class Backend:
 
     def joins_lane(self, operation: Operation[object]) -> bool:
         """Shall an awaited operation go through the lane?"""
-        if self.lane is None or not operation.WRITES:
+        if self.lane is None or not operation.writes:
             return False
-        return self.database.SINGLE_WRITER or operation.SINGLE
+        return self.database.SINGLE_WRITER or operation.atomic
 
     def run_job(self, job: Job) -> None:
         """Run a claimed job in this thread, and tell whoever waits."""
@@ -170,7 +170,7 @@ class Backend:
             self.executor.run_job(job)
 
     def _goes_to_the_writer(self, operation: Operation[object]) -> bool:
-        return operation.WRITES and self.database.SINGLE_WRITER
+        return operation.writes and self.database.SINGLE_WRITER
 
     def close(self, patience: float | None = None) -> None:
         """Wait for the operations that run, and end the connections.

@@ -30,11 +30,12 @@ from ..errors import (
     DatabaseUnavailable,
     TransactionConflict,
 )
-from ..operations import Operation, collections_of, duplicate_of, needs_nothing, perform, rival_of
 from ..operations.bulk import PutListed, puts_together
 from ..operations.by_id import Purge
 from ..operations.catalogue import Catalogue, CollectionAbsent, CreateCollection
 from ..operations.connection import DriverConnection, SharedConnection
+from ..operations.indexes import duplicate_of
+from ..operations.operation import Operation
 from ..operations.write import NeedsTransaction
 from ..options import Isolation
 from ..query.budget import checked_by
@@ -83,13 +84,13 @@ class Executor:
             try:
                 return self._attempt(operation, job)
             except CollectionAbsent as error:
-                if needs_nothing(operation):
-                    return operation.nothing()  # type: ignore[attr-defined, no-any-return]
+                if not operation.creates_collection:
+                    return operation.absent()
                 self._give_up_after(next(vanished), error)
                 self.run(CreateCollection(error.name), begun)
             except TableVanished as error:
                 self._give_up_after(next(vanished), error)
-                for name in collections_of(operation):
+                for name in operation.collections:
                     self.catalogue.forget(name)
             except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
                 self.consider(error, job, begun)
@@ -99,8 +100,8 @@ class Executor:
                 _abandon_if_asked(job, error)
                 if attempt < ATTEMPTS and purged(self.run, operation):
                     continue  # what has expired was in the way
-                rival = rival_of(operation)
-                if rival is not None and attempt < ATTEMPTS and self.run(rival):
+                missed = operation.missed()
+                if missed is not None and attempt < ATTEMPTS and self.run(missed):
                     continue  # there was none to change, and somebody else was faster
                 found = self.run(duplicate_of(operation, error.physical))
                 if found is not None or attempt >= FORGIVEN:
@@ -125,8 +126,8 @@ class Executor:
 
     def run_group(self, group: list[Job]) -> list[Job]:
         """Run claimed jobs in one transaction; returns those that must be run alone."""
-        alone = [job for job in group if not job.operation.SINGLE]
-        together = [job for job in group if job.operation.SINGLE]
+        alone = [job for job in group if not job.operation.atomic]
+        together = [job for job in group if job.operation.atomic]
         while together:
             try:
                 return alone + self._run_together(together)
@@ -218,7 +219,7 @@ class Executor:
         except self.database.errors() as error:
             translated = translate(error, lease.sa.engine, self.database)
             lost = isinstance(translated, DatabaseUnavailable)
-            if lost and operation.WRITES and (operation.SINGLE or _said_commit(lease)):
+            if lost and operation.writes and (operation.atomic or _said_commit(lease)):
                 raise _in_doubt(error, operation) from error
             raise translated from error
         finally:
@@ -278,7 +279,7 @@ def pause_after(attempt: int, took: float) -> float:
 def run_within(connection: SharedConnection, operation: Operation[T]) -> T:
     """Run an operation within the caller's transaction, which stays usable if it fails."""
     with translated(connection.database):
-        connection.prepare(write=operation.WRITES)
+        connection.prepare(write=operation.writes)
     return run_inside(connection, operation)
 
 
@@ -290,8 +291,8 @@ def run_inside(connection: SharedConnection | DriverConnection, operation: Opera
             try:
                 return _step(connection, operation)
             except CollectionAbsent as error:
-                if needs_nothing(operation):
-                    return operation.nothing()  # type: ignore[attr-defined, no-any-return]
+                if not operation.creates_collection:
+                    return operation.absent()
                 _step(connection, CreateCollection(error.name))
         raise TransactionConflict(f"{operation!r}: its collection comes and goes")
     except database.errors() as error:
@@ -331,9 +332,9 @@ def _needs_savepoint(
     """
     poisoned = connection.database.POISONED_BY_ERRORS
     shared = isinstance(connection, SharedConnection)
-    if not operation.WRITES:
+    if not operation.writes:
         return poisoned and shared
-    return poisoned or shared or not operation.SINGLE
+    return poisoned or shared or not operation.atomic
 
 
 @contextmanager
@@ -385,24 +386,32 @@ def object_if_abandoned(*jobs: Job | None) -> None:
         raise Abandoned("cancelled")
 
 
+def perform(connection: SharedConnection | DriverConnection, operation: Operation[T]) -> T:
+    """Call an operation, in a transaction unless it is atomic by itself."""
+    if operation.atomic:
+        return operation(connection)
+    with connection.transaction(write=operation.writes, snapshot=operation.snapshot):
+        return operation(connection)
+
+
 def _on(lease: Lease, operation: Operation[T], job: Job | None) -> T:
     connection = lease.connection
     if not isinstance(connection, DriverConnection):
         with lease.sa.begin():
-            connection.prepare(write=operation.WRITES)
-            result = perform(operation, connection)
+            connection.prepare(write=operation.writes)
+            result = perform(connection, operation)
             connection.record_now()
         connection.tell()
         return result
     if job is None:
-        return perform(operation, connection)
+        return perform(connection, operation)
 
     objects = partial(object_if_abandoned, job)
     objects()
     connection.before_commit.append(objects)
     try:
         with interruptible(lease, job):
-            return perform(operation, connection)
+            return perform(connection, operation)
     finally:
         connection.before_commit.remove(objects)
 

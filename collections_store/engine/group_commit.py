@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from ..errors import DatabaseBusy
-from ..operations import Operation
+from ..operations.operation import Operation
 from .jobs import Flag, Job
 
 MAX_GROUP: Final = 256

@@ -19,7 +19,7 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from ..operations import Operation
+from ..operations.operation import Operation
 
 
 class Flag:

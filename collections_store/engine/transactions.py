@@ -27,7 +27,7 @@ from ..errors import (
     TransactionConflict,
     TransactionEnded,
 )
-from ..operations import Operation
+from ..operations.operation import Operation
 from ..options import Isolation
 from ..query.budget import checked_by
 from ..sql.dialects.protocols import TableVanished

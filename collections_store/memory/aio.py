@@ -20,8 +20,8 @@ from ..changes.watch import Watching, check_bell
 from ..codec import Codec
 from ..collection import Ttl
 from ..document import SKILL_MEMORY
-from ..operations import Operation
 from ..operations.catalogue import AS_IT_IS, Configure
+from ..operations.operation import Operation
 from ..operations.procedures import check_function
 from ..options import Changes, Settings
 from ..query.change import ChangeFilter

@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, ClassVar, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from ..changes.notify import Bell
 from ..codec import Codec
 from ..collection import Ttl
 from ..document import Document, read_ttl
 from ..errors import DatabaseError, InvalidOption, shortened
-from ..operations import Operation
 from ..operations.by_id import Slide, Touch
 from ..operations.combine import Work
 from ..operations.find import FindIds
+from ..operations.operation import Operation
 from ..operations.procedures import check_function
 from ..operations.update import FindAndDelete
 from ..options import check_count, check_flag
@@ -127,7 +127,7 @@ def listing(collection: str, asked: dict[str, Any], limit: int | None) -> FindId
 
 
 @dataclass(frozen=True, slots=True)
-class Take:
+class Take(Operation[Any]):
     """Delete the value under a key and give it, `ABSENT` where there is none; what cannot be read is not
     deleted.
     """
@@ -135,14 +135,13 @@ class Take:
     collection: str
     id: str
     key: str
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes = True
 
     def __call__(self, connection: Any) -> Any:
         found = FindAndDelete(self.collection, Filter.parse({"$id": self.id}))(connection)
         return ABSENT if found is None else value_of(self.key, found.body)
 
-    def nothing(self) -> Any:
+    def absent(self) -> Any:
         return ABSENT
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .. import codec
 from ..aggregation.expressions.operands import MEMORY_LIMIT
@@ -17,6 +17,7 @@ from ..query.values import MISSING, value_class
 from ..sql.select import MAX_VALUE
 from .catalogue import CollectionAbsent
 from .find import Count, Find
+from .operation import Operation
 from .read import NATURAL, Inexact, matching, rows_of
 
 if TYPE_CHECKING:
@@ -32,14 +33,12 @@ MAX_VALUES: Final = 50_000
 
 
 @value_class
-class Aggregate:
+class Aggregate(Operation[list[Any]]):
     """Run a pipeline over the objects of a collection, all read in one transaction."""
 
     collection: str
     pipeline: Pipeline
     memory_limit: int = MEMORY_LIMIT
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> list[Any]:
         """Let the database do what it can of the first stages, and run the rest."""
@@ -128,7 +127,7 @@ class Aggregate:
         """Every collection that is read, those of `$lookup` included."""
         return (self.collection, *self.pipeline.collections())
 
-    def nothing(self) -> list[Any]:
+    def absent(self) -> list[Any]:
         return list(self.pipeline.run(()))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from ..document import BulkWriteResult, DeleteResult, PutManyResult, Refusal, UpdateResult
 from ..errors import CollectionsStoreError, TransactionConflict, VersionConflict
@@ -14,8 +14,9 @@ from .by_id import Insert, Put, id_taken
 from .catalogue import CollectionAbsent
 from .combine import attempt
 from .connection import as_lists
+from .operation import Operation, Written
 from .read import BATCH_CHARACTERS
-from .write import MAX_ATTEMPTS, NeedsTransaction, Writer, Written
+from .write import MAX_ATTEMPTS, NeedsTransaction, Writer
 
 if TYPE_CHECKING:
     from .connection import Connection, Row
@@ -38,7 +39,7 @@ class Given(NamedTuple):
 
 
 @value_class
-class PutBatch:
+class PutBatch(Operation[PutManyResult]):
     """Write objects with different ids, in their order; `strict` raises what is refused."""
 
     collection: str
@@ -47,8 +48,8 @@ class PutBatch:
     ttl: int | None = None
     strict: bool = False
     _written: dict[str, str] = field(default_factory=dict, repr=False)
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes = True
+    creates_collection = True
 
     def __call__(self, connection: Connection) -> PutManyResult:
         writer = Writer(connection, self.collection)
@@ -207,19 +208,21 @@ def puts_together(operations: Sequence[Any]) -> Iterator[list[int]]:
 
 
 @value_class
-class PutListed:
+class PutListed(Operation[list[int | None]]):
     """Do what several puts under different ids of a collection do, in one statement, where the database takes lists;
     gives the versions, or None where what has expired is in the way.
     """
 
     puts: tuple[Put, ...] = field(repr=False)
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
 
     @property
     def collection(self) -> str:
         """The collection of all."""
         return self.puts[0].collection
+
+    creates_collection = True
 
     def __call__(self, connection: Connection) -> list[int | None]:
         writer = Writer(connection, self.collection)
@@ -236,15 +239,15 @@ Part: TypeAlias = tuple[int, Any]
 
 
 @value_class
-class BulkBatch:
+class BulkBatch(Operation[BulkWriteResult]):
     """Do several operations on a collection; `ordered`: the first one that is refused is the last."""
 
     collection: str
     parts: tuple[Part, ...] = field(repr=False)
     ordered: bool = True
     strict: bool = False
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes = True
+    creates_collection = True
 
     def __call__(self, connection: Connection) -> BulkWriteResult:
         connection.collection(self.collection)

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from .. import codec
 from ..document import FOREVER, Document, chosen, expiry, is_gone, made
 from ..errors import DatabaseError, DuplicateKey, InvalidOption, VersionConflict, shortened
 from ..query.values import value_class
 from ..sql.schema import now
-from .write import Beside, Writer, Written
+from .operation import Operation, Written
+from .write import Beside, Writer
 
 if TYPE_CHECKING:
     from .connection import Connection, Row
 
 
 @value_class
-class Get:
+class Get(Operation[Any]):
     """Read a body."""
 
     collection: str
     id: str
     default: Any = None
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = True
+    atomic = True
 
     def __call__(self, connection: Connection) -> Any:
         rows = connection.rows(connection.collection(self.collection).by_id.get, {"id": self.id})
@@ -33,55 +33,49 @@ class Get:
             return self.default
         return body_of(self.id, rows[0][0])
 
-    def nothing(self) -> Any:
+    def absent(self) -> Any:
         return self.default
 
 
 @value_class
-class GetDocument:
+class GetDocument(Operation[Document | None]):
     """Read an object with what the store knows of it."""
 
     collection: str
     id: str
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = True
+    atomic = True
 
     def __call__(self, connection: Connection) -> Document | None:
         sql = connection.collection(self.collection).by_id.document
         rows = connection.rows(sql, {"id": self.id})
         return as_document(rows[0]) if rows and not is_gone(rows[0][5], now()) else None
 
-    def nothing(self) -> None:
-        return None
-
 
 @value_class
-class DocumentExists:
+class DocumentExists(Operation[bool]):
     """Return whether there is such an object."""
 
     collection: str
     id: str
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = True
+    atomic = True
+    empty = bool
 
     def __call__(self, connection: Connection) -> bool:
         sql = connection.collection(self.collection).by_id.exists
         return any(not is_gone(row[0], now()) for row in connection.rows(sql, {"id": self.id}))
 
-    def nothing(self) -> bool:
-        return False
-
 
 @value_class
-class Put:
+class Put(Operation[int]):
     """Write a body, new or in the place of another; gives the version."""
 
     collection: str
     id: str
     text: str = field(repr=False)
     ttl: int | None = None
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
+    creates_collection = True
 
     def __call__(self, connection: Connection) -> int:
         statements = connection.collection(self.collection)
@@ -99,7 +93,7 @@ class Put:
 
 
 @value_class
-class Insert:
+class Insert(Operation[int]):
     """Write a body where there is none; raises `VersionConflict` where there is one, or, where that
     is about `unique` ids, `DuplicateKey`.
     """
@@ -109,8 +103,9 @@ class Insert:
     text: str = field(repr=False)
     ttl: int | None = None
     unique: bool = False
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
+    creates_collection = True
 
     def __call__(self, connection: Connection) -> int:
         writer = Writer(connection, self.collection)
@@ -127,7 +122,7 @@ class Insert:
 
 
 @value_class
-class InsertBeside:
+class InsertBeside(Operation[int]):
     """Write a body where there is none, if there is an object `beside` it in another collection; raises
     `VersionConflict` for either.
     """
@@ -136,13 +131,15 @@ class InsertBeside:
     id: str
     text: str = field(repr=False)
     beside: Beside
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
 
     @property
     def collections(self) -> tuple[str, ...]:
         """Both."""
         return self.collection, self.beside[0]
+
+    creates_collection = True
 
     def __call__(self, connection: Connection) -> int:
         writer = Writer(connection, self.collection)
@@ -157,7 +154,7 @@ class InsertBeside:
 
 
 @value_class
-class Replace:
+class Replace(Operation[int]):
     """Write a body in the place of a version; raises `VersionConflict`."""
 
     collection: str
@@ -165,8 +162,8 @@ class Replace:
     text: str = field(repr=False)
     expected: int
     ttl: int | None = None
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
 
     def __call__(self, connection: Connection) -> int:
         writer = Writer(connection, self.collection)
@@ -178,7 +175,7 @@ class Replace:
             raise VersionConflict(self.collection, self.id, self.expected, found)
         return version
 
-    def nothing(self) -> int:
+    def absent(self) -> int:
         raise VersionConflict(self.collection, self.id, self.expected, None)
 
     def written(self, _: Connection) -> Written:
@@ -186,14 +183,14 @@ class Replace:
 
 
 @value_class
-class Rewrite:
+class Rewrite(Operation[int]):
     """Change the body of an object that was read, which lives on; raises `VersionConflict`."""
 
     collection: str
     document: Document
     text: str = field(repr=False)
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
 
     def __call__(self, connection: Connection) -> int:
         writer = Writer(connection, self.collection)
@@ -201,7 +198,7 @@ class Rewrite:
             return self.document.version + 1
         raise self._conflict(_version(connection, self.collection, self.document.id))
 
-    def nothing(self) -> int:
+    def absent(self) -> int:
         raise self._conflict(None)
 
     def written(self, _: Connection) -> Written:
@@ -212,7 +209,7 @@ class Rewrite:
 
 
 @value_class
-class RemoveById:
+class RemoveById(Operation[bool]):
     """Delete an object; returns whether it was there. Raises `VersionConflict` if it is not the version
     that is expected.
     """
@@ -220,8 +217,8 @@ class RemoveById:
     collection: str
     id: str
     expected: int | None = None
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
 
     def __call__(self, connection: Connection) -> bool:
         writer, expected = Writer(connection, self.collection), self.expected
@@ -233,14 +230,14 @@ class RemoveById:
             self.collection, self.id, expected, _version(connection, self.collection, self.id)
         )
 
-    def nothing(self) -> bool:
+    def absent(self) -> bool:
         if self.expected is not None:
             raise VersionConflict(self.collection, self.id, self.expected, None)
         return False
 
 
 @value_class
-class Touch:
+class Touch(Operation[bool]):
     """Have an object live from now on, for a time to live or as long as it did; returns whether it is
     there.
     """
@@ -248,8 +245,9 @@ class Touch:
     collection: str
     id: str
     ttl: int | None = None
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
+    empty = bool
 
     def __call__(self, connection: Connection) -> bool:
         sql = connection.collection(self.collection).by_id
@@ -258,73 +256,63 @@ class Touch:
             return connection.changed(sql.keep, parameters) > 0
         return connection.changed(sql.touch, {**parameters, "ttl": self.ttl}) > 0
 
-    def nothing(self) -> bool:
-        return False
-
 
 @value_class
-class TouchMany:
+class TouchMany(Operation[int]):
     """Have objects live from now on for a time to live, `FOREVER` too; gives how many there are."""
 
     collection: str
     ids: tuple[str, ...]
     ttl: int
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
+    empty = int
 
     def __call__(self, connection: Connection) -> int:
         ids = connection.database.list_parameter(self.ids)
         sql = connection.collection(self.collection).by_id.touch_many
         return connection.changed(sql, {"ids": ids, "now": now(), "ttl": self.ttl or None})
 
-    def nothing(self) -> int:
-        return 0
-
 
 @value_class
-class Slide:
+class Slide(Operation[bool]):
     """Have an object of a session live from now on for the session's time to live, but no longer than its own."""
 
     collection: str
     id: str
     ttl: int
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
+    empty = bool
 
     def __call__(self, connection: Connection) -> bool:
         sql = connection.collection(self.collection).by_id
         return connection.changed(sql.slide, {"id": self.id, "now": now(), "ttl": self.ttl}) > 0
 
-    def nothing(self) -> bool:
-        return False
-
 
 @value_class
-class HoldMany:
+class HoldMany(Operation[set[str]]):
     """Give the ids of those objects that are there, which nobody else changes until the transaction ends."""
 
     collection: str
     ids: tuple[str, ...]
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes = True
+    empty = set
 
     def __call__(self, connection: Connection) -> set[str]:
         listed = connection.database.list_parameter(self.ids)
         sql = connection.collection(self.collection).by_id.versions
         return {row[0] for row in connection.rows(sql, {"ids": listed, "now": now()})}
 
-    def nothing(self) -> set[str]:
-        return set()
-
 
 @value_class
-class GetMany:
+class GetMany(Operation[dict[str, Any]]):
     """Read bodies: those that are there, in the order asked."""
 
     collection: str
     ids: tuple[str, ...]
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = True
+    atomic = True
+    empty = dict
 
     def __call__(self, connection: Connection) -> dict[str, Any]:
         statement = connection.collection(self.collection).by_id.get_many
@@ -332,41 +320,34 @@ class GetMany:
         texts = dict(connection.rows(statement, {"ids": listed, "now": now()}))
         return {id: body_of(id, texts[id]) for id in self.ids if id in texts}
 
-    def nothing(self) -> dict[str, Any]:
-        return {}
-
 
 @value_class
-class RemoveMany:
+class RemoveMany(Operation[int]):
     """Delete objects, all or none; gives how many were there."""
 
     collection: str
     ids: Sequence[str]
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
+    empty = int
 
     def __call__(self, connection: Connection) -> int:
         writer = Writer(connection, self.collection)
         return writer.atomically(lambda: writer.remove_many(self.ids))
 
-    def nothing(self) -> int:
-        return 0
-
 
 @value_class
-class Purge:
+class Purge(Operation[int]):
     """Delete some of the objects that have expired; gives how many, 0 when there are no more."""
 
     collection: str
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
+    empty = int
 
     def __call__(self, connection: Connection) -> int:
         writer = Writer(connection, self.collection)
         return writer.atomically(writer.purge_some)
-
-    def nothing(self) -> int:
-        return 0
 
 
 def body_of(id: str, text: str) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ..document import CollectionInfo, moment
 from ..errors import (
@@ -26,6 +26,7 @@ from ..sql.catalogue import CatalogueStatements
 from ..sql.dialects.protocols import TableVanished
 from ..sql.schema import now
 from ..sql.select import Statements
+from .operation import Operation
 from .write import Pending
 
 if TYPE_CHECKING:
@@ -196,15 +197,14 @@ class Catalogue:
 
 
 @value_class
-class CreateCollection:
+class CreateCollection(Operation[bool]):
     """Have a collection, whether or not it was there; returns whether it is a new one."""
 
     collection: str
     body_index: bool = True
     settings: Settings = AS_IT_IS
     jsonb: bool = False
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes = True
 
     def __call__(self, connection: Connection) -> bool:
         store = connection.store
@@ -223,15 +223,14 @@ class CreateCollection:
 
 
 @value_class
-class NewCollection:
+class NewCollection(Operation[None]):
     """Create a collection that is not there yet."""
 
     collection: str
     body_index: bool
     settings: Settings = AS_IT_IS
     jsonb: bool = False
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes = True
 
     def __call__(self, connection: Connection) -> None:
         creating = CreateCollection(self.collection, self.body_index, self.settings, self.jsonb)
@@ -240,15 +239,15 @@ class NewCollection:
 
 
 @value_class
-class Configure:
+class Configure(Operation[None]):
     """Change what the catalogue keeps of a collection. Its table is renamed: whoever writes by what it
     was must look it up again.
     """
 
     collection: str
     settings: Settings
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes = True
+    creates_collection = True
 
     def __call__(self, connection: Connection) -> None:
         options = self._found(read_entry(connection, self.collection))
@@ -280,12 +279,11 @@ class Configure:
 
 
 @value_class
-class DropCollection:
+class DropCollection(Operation[bool]):
     """Delete a collection with all its objects; returns whether it was there."""
 
     collection: str
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes = True
 
     def __call__(self, connection: Connection) -> bool:
         store = connection.store
@@ -304,15 +302,14 @@ class DropCollection:
 
 
 @value_class
-class Rename:
+class Rename(Operation[None]):
     """Give a collection another name. Its tables are renamed too: what still holds the old ones must
     look them up again, and can neither write to nor watch the wrong collection.
     """
 
     collection: str
     new: str
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes = True
 
     def __call__(self, connection: Connection) -> None:
         store = connection.store
@@ -332,13 +329,11 @@ class Rename:
 
 
 @value_class
-class ListCollections:
+class ListCollections(Operation[list[CollectionInfo]]):
     """Read what there is, by name."""
 
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = False
-
-    SNAPSHOT: ClassVar = False
+    snapshot = False
+    collections = ()
 
     def __call__(self, connection: Connection) -> list[CollectionInfo]:
         measured: dict[str, tuple[int, int]] = {}
@@ -371,12 +366,13 @@ class ListCollections:
 
 
 @value_class
-class FindTable:
+class FindTable(Operation[Statements]):
     """Return the statements of a collection's table."""
 
     collection: str
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
+    creates_collection = True
 
     def __call__(self, connection: Connection) -> Statements:
         return connection.collection(self.collection)

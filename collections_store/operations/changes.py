@@ -8,7 +8,7 @@ sees. What was pruned has left a row that stands for all of it: a look that meet
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .. import codec
 from ..document import moment
@@ -16,6 +16,7 @@ from ..errors import ChangesLost, InvalidOption, InvalidToken
 from ..query.change import Change, ChangeFilter, ChangePosition, read_token
 from ..query.values import value_class
 from ..sql.change_records import PRUNED, FeedStatements
+from .operation import Operation
 
 if TYPE_CHECKING:
     from .connection import Connection, Row
@@ -37,7 +38,7 @@ class Changes:
 
 
 @value_class
-class FindPlace:
+class FindPlace(Operation[ChangePosition]):
     """Find the place after a token, before the "oldest" change, or, for None, after the last one; check
     that what is recorded can tell what is wanted.
     """
@@ -45,13 +46,11 @@ class FindPlace:
     collection: str
     after: str | None
     wanted: ChangeFilter
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> ChangePosition:
         feed = connection.collection(self.collection).feed
         if feed is None:
-            return self.nothing()
+            return self.absent()
         self.wanted.check(feed.feed.bodies)
         if self.after is None:
             return _last(connection, feed)
@@ -67,27 +66,26 @@ class FindPlace:
             raise InvalidToken("it is of a later state of the database: was a backup restored?")
         return place
 
-    def nothing(self) -> ChangePosition:
+    def absent(self) -> ChangePosition:
         raise InvalidOption(
             "changes", f"collection {self.collection} records none: open it with changes=True"
         )
 
 
 @value_class
-class ReadChanges:
+class ReadChanges(Operation[Changes]):
     """Read up to `limit` changes after a place, and keep those that are wanted."""
 
     collection: str
     place: ChangePosition
     limit: int
     wanted: ChangeFilter
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = True
+    atomic = True
 
     def __call__(self, connection: Connection) -> Changes:
         feed = connection.collection(self.collection).feed
         if feed is None:
-            return self.nothing()
+            return self.absent()
         if feed.feed.key != self.place.key:
             raise self._lost(_oldest(connection, feed))
         rows = connection.rows(feed.after, {"seq": self.place.number, "limit": self.limit})
@@ -95,7 +93,7 @@ class ReadChanges:
             raise self._lost(ChangePosition(self.place.key, rows[0][0]))
         return self._read(rows, ordered=connection.database.ORDERED_KEYS)
 
-    def nothing(self) -> Changes:
+    def absent(self) -> Changes:
         raise self._lost(None)
 
     def _read(self, rows: Sequence[Row], *, ordered: bool) -> Changes:
@@ -135,19 +133,15 @@ class ReadChanges:
 
 
 @value_class
-class LastChange:
+class LastChange(Operation[ChangePosition | None]):
     """Tell the place of the last change; None: none are recorded."""
 
     collection: str
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = True
+    atomic = True
 
     def __call__(self, connection: Connection) -> ChangePosition | None:
         feed = connection.collection(self.collection).feed
         return None if feed is None else _last(connection, feed)
-
-    def nothing(self) -> None:
-        return None
 
 
 def _last(connection: Connection, feed: FeedStatements) -> ChangePosition:

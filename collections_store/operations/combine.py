@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from ..errors import TransactionConflict
 from ..query.values import value_class
@@ -13,6 +13,7 @@ from ..sql.dialects.protocols import UniqueViolated
 from .by_id import Purge
 from .catalogue import CollectionAbsent
 from .indexes import FindDuplicate
+from .operation import Operation
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -24,13 +25,13 @@ Steps: TypeAlias = Generator[Any, Any, T]
 
 
 @value_class
-class Together:
+class Together(Operation[Any]):
     """Run steps in one transaction; `begin` gives them anew for each attempt."""
 
     collection: str
     begin: Callable[[], Steps[Any]] = field(repr=False)
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes = True
+    creates_collection = True
 
     def __call__(self, connection: Connection) -> Any:
         connection.collection(self.collection)  # before anything is read that cannot be read again
@@ -38,22 +39,27 @@ class Together:
 
 
 @value_class
-class Work:
+class Work(Operation[Any]):
     """Call a function with what runs operations, in one transaction. It may be called again, and ends
-    with the first operation that fails. `SNAPSHOT`: all of them see one moment; else each sees what was
+    with the first operation that fails. `snapshot`: all of them see one moment; else each sees what was
     committed before it.
     """
 
-    collections: tuple[str, ...]
+    names: tuple[str, ...]
     function: Callable[[Callable[[Any], Any]], Any] = field(repr=False)
-    WRITES: bool = True
-    SNAPSHOT: bool = True
-    SINGLE: ClassVar = False
+    writes: bool = True
+    snapshot: bool = True
+    creates_collection = True
 
     @property
     def collection(self) -> str:
         """The first of the collections."""
-        return self.collections[0]
+        return self.names[0]
+
+    @property
+    def collections(self) -> tuple[str, ...]:
+        """All of them."""
+        return self.names
 
     def __call__(self, connection: Connection) -> Any:
         return self.function(partial(_run, connection))
@@ -63,9 +69,9 @@ def _run(connection: Connection, operation: Any) -> Any:
     try:
         return operation(connection)
     except CollectionAbsent:
-        if hasattr(operation, "nothing"):
-            return operation.nothing()
-        raise
+        if operation.creates_collection:
+            raise
+        return operation.absent()
 
 
 def follow(run: Callable[[Any], Any], steps: Steps[T]) -> T:
@@ -97,5 +103,5 @@ def attempt(connection: Connection, operation: Any) -> Any:
             if Purge(operation.collection)(connection):
                 continue  # what has expired was in the way
             where = operation.collection, violated.physical
-            told = FindDuplicate(*where, written=operation.written)(connection)
+            told = FindDuplicate(*where, refused=operation.written)(connection)
             raise told or TransactionConflict(str(violated)) from error

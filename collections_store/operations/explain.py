@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from ..errors import CollectionNotFound
 from ..options import CollectionOptions
@@ -13,6 +13,7 @@ from ..query.sort import Sort
 from ..query.values import value_class
 from ..sql.conditions import Query
 from ..sql.select import Statements
+from .operation import Operation
 from .read import NATURAL, NO_LIMIT
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @value_class
-class Explain:
+class Explain(Operation[Explanation]):
     """Tell how `Find` would answer."""
 
     collection: str
@@ -28,8 +29,6 @@ class Explain:
     sort: Sort
     skip: int = 0
     limit: int | None = None
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> Explanation:
         statements = connection.collection(self.collection)
@@ -40,7 +39,7 @@ class Explain:
             query = statements.select(self.filter, NATURAL, plain=False)
         return self._explained(connection, statements, query, arrays=arrays, by_sql=by_sql)
 
-    def nothing(self) -> Explanation:
+    def absent(self) -> Explanation:
         raise CollectionNotFound(self.collection)
 
     def _is_wrong(self, connection: Connection, query: Query) -> bool:

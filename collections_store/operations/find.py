@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from .. import codec
 from ..aggregation.expressions.operands import key_of, sort_key
@@ -18,6 +18,7 @@ from ..query.projection import Projection
 from ..query.sort import Sort
 from ..query.values import value_class
 from ..sql.conditions import Query
+from .operation import Operation
 from .read import (
     BEFORE_ALL,
     FIRST_BATCH,
@@ -42,7 +43,7 @@ DELETED_AT_ONCE: Final = 1000
 
 
 @value_class
-class Find:
+class Find(Operation[list[Document]]):
     """Read the objects that match, in order."""
 
     collection: str
@@ -51,8 +52,8 @@ class Find:
     skip: int = 0
     limit: int | None = None
     projection: Projection | None = None
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = True
+    atomic = True
+    empty = list
 
     def __call__(self, connection: Connection) -> list[Document]:
         if not self.sort.fields:
@@ -65,12 +66,9 @@ class Find:
         parts = projected(connection, placed, self.projection, self.filter)
         return [document for _, document in parts]
 
-    def nothing(self) -> list[Document]:
-        return []
-
 
 @value_class
-class FindPage:
+class FindPage(Operation[Page]):
     """Read up to `limit` objects in order, after the place of a cursor."""
 
     collection: str
@@ -79,8 +77,6 @@ class FindPage:
     limit: int
     after: str | None = None
     projection: Projection | None = None
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> Page:
         key = connection.collection(self.collection).options.cursor_key
@@ -95,19 +91,19 @@ class FindPage:
         last = ordered.position(page[-1])
         return Page(documents, seal(last, key, self.filter, self.sort))
 
-    def nothing(self) -> Page:
+    def absent(self) -> Page:
         return Page(())
 
 
 @value_class
-class FindIds:
+class FindIds(Operation[list[str]]):
     """Read the ids of the objects that match, in their order, and no body that is not asked for."""
 
     collection: str
     filter: Filter
     limit: int | None = None
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = True
+    atomic = True
+    empty = list
 
     def __call__(self, connection: Connection) -> list[str]:
         query = connection.collection(self.collection).ids(self.filter)
@@ -120,18 +116,15 @@ class FindIds:
             id for (id,) in connection.rows(query.sql, query.parameters(self.filter, limit=limit))
         ]
 
-    def nothing(self) -> list[str]:
-        return []
-
 
 @value_class
-class Count:
+class Count(Operation[int]):
     """Tell how many objects match."""
 
     collection: str
     filter: Filter
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = True
+    atomic = True
+    empty = int
 
     def __call__(self, connection: Connection) -> int:
         statements = connection.collection(self.collection)
@@ -145,19 +138,15 @@ class Count:
             [row] = connection.rows(query.sql, query.parameters(self.filter))
         return int(row[-1])
 
-    def nothing(self) -> int:
-        return 0
-
 
 @value_class
-class Distinct:
+class Distinct(Operation[list[Any]]):
     """Read the values that a field has in the objects that match, in MongoDB's order."""
 
     collection: str
     field: Target
     filter: Filter
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = False
+    empty = list
 
     def __call__(self, connection: Connection) -> list[Any]:
         ordered = connection.database.ORDERED_KEYS
@@ -167,9 +156,6 @@ class Distinct:
             if key not in found or seq < found[key][0]:
                 found[key] = seq, value
         return sorted((value for _, value in found.values()), key=sort_key(ordered))
-
-    def nothing(self) -> list[Any]:
-        return []
 
     def _found(self, connection: Connection) -> Iterator[tuple[int, Any]]:
         """Yield values, each with the place of the object it is from."""
@@ -204,13 +190,12 @@ class Distinct:
 
 
 @value_class
-class DeleteFirst:
+class DeleteFirst(Operation[DeleteResult]):
     """Delete the first object in natural order that matches."""
 
     collection: str
     filter: Filter
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes = True
 
     def __call__(self, connection: Connection) -> DeleteResult:
         writer = Writer(connection, self.collection)
@@ -221,18 +206,17 @@ class DeleteFirst:
                 return DeleteResult(len(found))
         raise TransactionConflict(f"{self!r}: the object is changed by others again and again")
 
-    def nothing(self) -> DeleteResult:
+    def absent(self) -> DeleteResult:
         return DeleteResult(0)
 
 
 @value_class
-class DeleteMatching:
+class DeleteMatching(Operation[DeleteResult]):
     """Delete the objects that match."""
 
     collection: str
     filter: Filter
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes = True
 
     def __call__(self, connection: Connection) -> DeleteResult:
         writer = Writer(connection, self.collection)
@@ -243,7 +227,7 @@ class DeleteMatching:
             return DeleteResult(self._told(connection, writer, query))
         return DeleteResult(connection.changed(query.sql, query.parameters(self.filter)))
 
-    def nothing(self) -> DeleteResult:
+    def absent(self) -> DeleteResult:
         return DeleteResult(0)
 
     def _by_ids(self, connection: Connection, writer: Writer) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import codec
 from ..document import Document
@@ -19,8 +19,8 @@ from ..query.sort import key_of
 from ..query.values import value_class
 from .catalogue import CollectionAbsent, Entry, check_readable, lock_entry, read_entry
 from .find import Find
+from .operation import Operation, Written
 from .read import matching
-from .write import Written
 
 if TYPE_CHECKING:
     from ..sql.catalogue import CatalogueStatements
@@ -32,13 +32,13 @@ Key: TypeAlias = tuple[Any, ...]
 
 
 @value_class
-class CreateIndex:
+class CreateIndex(Operation[str]):
     """Have an index; gives its name."""
 
     collection: str
     index: Index
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes = True
+    creates_collection = True
 
     def __call__(self, connection: Connection) -> str:
         if self._is_there(_read(connection, self.collection)[1]):
@@ -67,13 +67,13 @@ class CreateIndex:
 
 
 @value_class
-class DropIndex:
+class DropIndex(Operation[bool]):
     """Drop an index; returns whether it was there."""
 
     collection: str
     name: str
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes = True
+    empty = bool
 
     def __call__(self, connection: Connection) -> bool:
         if _read(connection, self.collection)[1].find(self.name) is None:
@@ -85,37 +85,29 @@ class DropIndex:
         _Indexes(connection, self.collection, table, options).remove(index)
         return True
 
-    def nothing(self) -> bool:
-        return False
-
 
 @value_class
-class ListIndexes:
+class ListIndexes(Operation[list[Index]]):
     """Read what indexes there are, in the order in which they were made."""
 
     collection: str
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = True
+    atomic = True
+    empty = list
 
     def __call__(self, connection: Connection) -> list[Index]:
         return list(_read(connection, self.collection)[1].indexes)
 
-    def nothing(self) -> list[Index]:
-        return []
-
 
 @value_class
-class FindDuplicate:
-    """Tell what a unique index objected to: `written` gives ids, and the texts that were to be written
+class FindDuplicate(Operation[DuplicateKey | None]):
+    """Tell what a unique index objected to: `refused` gives ids, and the texts that were to be written
     under them; without it, it is the objects that are there. None: it, or what it objected to, is gone.
     """
 
     collection: str
     physical: str
     index: Index | None = None
-    written: Callable[[Connection], Written] | None = field(default=None, repr=False)
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = False
+    refused: Callable[[Connection], Written] | None = field(default=None, repr=False)
 
     def __call__(self, connection: Connection) -> DuplicateKey | None:
         options = _read(connection, self.collection)[1]
@@ -128,9 +120,6 @@ class FindDuplicate:
         values = dict(zip([name for name, _ in index.fields], key, strict=True))
         hidden = tuple(str(path) for path in index.paths if _has_array(document, path.keys[:-1]))
         return DuplicateKey(self.collection, index.name, values, document.id, hidden)
-
-    def nothing(self) -> None:
-        return None
 
     def _found(self, connection: Connection, index: Index) -> Iterator[tuple[Document, Key]]:
         """Yield documents with keys that others have."""
@@ -152,8 +141,8 @@ class FindDuplicate:
         return tuple(_hashable(value, ordered) for value in key)
 
     def _documents(self, connection: Connection) -> Iterator[Document]:
-        if self.written is not None:
-            texts = self.written(connection)
+        if self.refused is not None:
+            texts = self.refused(connection)
             yield from (Document(id, codec.decode(text)) for id, text in texts)
             return
         for _, document in matching(connection, self.collection, Filter()):
@@ -161,7 +150,7 @@ class FindDuplicate:
 
     def _is_there(self, connection: Connection, index: Index, gone: set[str], key: Key) -> bool:
         """Return whether an object has the key that is not `gone`, by being written anew."""
-        if self.written is None:
+        if self.refused is None:
             return False
         where = () if index.where is None else (index.where.condition,)
         pairs = zip(index.paths, key, strict=True)
@@ -174,6 +163,13 @@ class FindDuplicate:
             and self._alike(connection, _key(other, index)) == alike
             for other in others
         )
+
+
+def duplicate_of(operation: Operation[Any], physical: str) -> FindDuplicate:
+    """Return the operation that finds what the unique index `physical` refused in another one."""
+    if isinstance(operation, CreateIndex):
+        return FindDuplicate(operation.collection, physical, operation.index)
+    return FindDuplicate(operation.collection, physical, refused=operation.written)
 
 
 class _Indexes:

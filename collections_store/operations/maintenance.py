@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -11,6 +11,7 @@ from ..options import CollectionOptions
 from ..query.values import value_class
 from ..sql.schema import REVISION, now
 from .catalogue import jsonb_problem
+from .operation import Operation
 from .write import beyond, prune
 
 if TYPE_CHECKING:
@@ -20,46 +21,38 @@ if TYPE_CHECKING:
 
 
 @value_class
-class Prune:
+class Prune(Operation[bool]):
     """Delete the recorded changes that are too many or too old; returns whether there were any."""
 
     collection: str
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
-    SNAPSHOT: ClassVar = False
+    writes = True
+    snapshot = False
+    empty = bool
 
     def __call__(self, connection: Connection) -> bool:
         feed = connection.collection(self.collection).feed
         return feed is not None and prune(connection, feed)
 
-    def nothing(self) -> bool:
-        return False
-
 
 @value_class
-class HasPrunable:
+class HasPrunable(Operation[bool]):
     """Return whether there are recorded changes to delete, without writing."""
 
     collection: str
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = False
+    empty = bool
 
     def __call__(self, connection: Connection) -> bool:
         feed = connection.collection(self.collection).feed
         return feed is not None and beyond(connection, feed) > 0
 
-    def nothing(self) -> bool:
-        return False
-
 
 @value_class
-class ListPurgeable:
+class ListPurgeable(Operation[list[str]]):
     """Name the collections in which something has expired, or changes are to be deleted; of those that the
     database cannot read, none.
     """
 
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = False
+    collections = ()
 
     def __call__(self, connection: Connection) -> list[str]:
         listing = connection.rows(connection.store.listing)
@@ -76,15 +69,15 @@ def _is_purgeable(connection: Connection, table: str, text: str) -> bool:
 
 
 @value_class
-class ReadRevision:
+class ReadRevision(Operation[str | None]):
     """Tell the revision of the store's tables; None: there are none.
 
     Raises `SchemaError` where someone left half of them. The catalogue is looked for first: both
     tables come with one commit, so whoever sees it sees the revision too.
     """
 
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = True
+    atomic = True
+    collections = ()
 
     def __call__(self, connection: Connection) -> str | None:
         _check_encoding(connection)
@@ -99,11 +92,11 @@ class ReadRevision:
 
 
 @value_class
-class CreateStore:
+class CreateStore(Operation[None]):
     """Create the store's own tables in a database that has none."""
 
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes = True
+    collections = ()
 
     def __call__(self, connection: Connection) -> None:
         for statement in connection.store.create_all():

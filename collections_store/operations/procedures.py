@@ -56,12 +56,12 @@ from ..query.filter import Filter
 from ..query.sort import Sort
 from ..query.values import value_class
 from ..update import Update, read_replacement
-from . import Operation
 from .bulk import BulkBatch, Given, Mode, PutBatch, batches
 from .by_id import GetDocument, Insert, Purge, Rewrite, check_version
 from .combine import Steps, Together
 from .find import DeleteFirst, DeleteMatching, read_doomed, read_projection
 from .maintenance import HasPrunable, Prune
+from .operation import Operation
 from .update import Answer, FindAndDelete, Modification, ModifyMany, ModifyOne, Replacement
 
 T = TypeVar("T")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .. import codec
 from ..document import Document, made
@@ -15,6 +15,7 @@ from ..query.values import value_class
 from ..sql.conditions import Query
 from ..sql.schema import now
 from .by_id import as_document, body_of, damaged
+from .operation import Operation
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -52,7 +53,7 @@ class Batch:
 
 
 @value_class
-class ReadBatch:
+class ReadBatch(Operation[Batch]):
     """Read up to `limit` objects past the place `after`, and keep those that match."""
 
     collection: str
@@ -60,8 +61,7 @@ class ReadBatch:
     after: int
     limit: int
     projection: Projection | None = None
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = True
+    atomic = True
 
     def __call__(self, connection: Connection) -> Batch:
         statements = connection.collection(self.collection)
@@ -84,7 +84,7 @@ class ReadBatch:
         chosen = tuple(projected(connection, objects, self.projection, self.filter))
         return Batch(chosen, [document for _, document in chosen], after, characters)
 
-    def nothing(self) -> Batch:
+    def absent(self) -> Batch:
         return Batch((), (), None)
 
 

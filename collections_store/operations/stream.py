@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from ..aggregation.expressions.operands import size_of
 from ..codec import Codec
@@ -19,6 +19,7 @@ from ..query.projection import Projection
 from ..query.sort import Sort
 from ..query.values import value_class
 from .find import Find, read_projection
+from .operation import Operation
 from .read import FIRST_BATCH, MAX_BATCH, Reading, projected
 from .read_sorted import Ordered
 
@@ -43,7 +44,7 @@ class SortedBatch:
 
 
 @value_class
-class ReadSorted:
+class ReadSorted(Operation[SortedBatch]):
     """Read up to `limit` documents in order after a place, or the ids of all."""
 
     collection: str
@@ -52,8 +53,6 @@ class ReadSorted:
     projection: Projection | None
     after: Position | None
     limit: int
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = False
 
     def __call__(self, connection: Connection) -> SortedBatch:
         ordered = Ordered(connection, self.collection, self.filter, self.sort)
@@ -64,7 +63,7 @@ class ReadSorted:
         parts = projected(connection, found, self.projection, self.filter)
         return SortedBatch([document for _, document in parts], after)
 
-    def nothing(self) -> SortedBatch:
+    def absent(self) -> SortedBatch:
         return SortedBatch([])
 
 

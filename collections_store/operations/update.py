@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from .. import codec
 from ..aggregation.expressions.operands import Unfit
@@ -32,8 +32,9 @@ from ..update.parser import read_way
 from ..update.upsert import seed, seed_id
 from .by_id import GetDocument, id_taken
 from .find import Find
+from .operation import Operation, Written
 from .read import NATURAL, Reading, held, matching
-from .write import MAX_ATTEMPTS, Writer, Written
+from .write import MAX_ATTEMPTS, Writer
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -86,7 +87,7 @@ class Replacement:
 
 
 @value_class
-class ModifyOne:
+class ModifyOne(Operation[Any]):
     """Change the object `id`, or the first one that matches; gives what came of it, or the object before
     or after. Raises `VersionConflict` where it is not the version `expected`.
     """
@@ -101,8 +102,9 @@ class ModifyOne:
     projection: Projection | None = None
     _written: dict[str, str] = field(default_factory=dict, repr=False)
     _inserted: list[str] = field(default_factory=list, repr=False)
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
+    creates_collection = True
 
     def __call__(self, connection: Connection) -> Any:
         writer = Writer(connection, self.collection)
@@ -112,11 +114,11 @@ class ModifyOne:
     def written(self, _: Connection) -> Written:
         return self._written.items()
 
-    def rival(self) -> Find | None:
+    def missed(self) -> Find | None:
         """Return what finds an object that came into being since there was none: it, not a new one, is to
         be changed then.
         """
-        return _rival(self) if self.id is None else None
+        return _missed(self) if self.id is None else None
 
     def _modified(self, connection: Connection, writer: Writer) -> Any:
         ordered = connection.database.ORDERED_KEYS
@@ -193,7 +195,7 @@ class ModifyOne:
 
 
 @value_class
-class ModifyMany:
+class ModifyMany(Operation[UpdateResult]):
     """Change the objects that match, all or none.
 
     Each is changed as it is when its turn comes, not as it was when the first one was read: with one
@@ -205,9 +207,9 @@ class ModifyMany:
     filter: Filter
     _written: dict[str, str] = field(default_factory=dict, repr=False)
     _inserted: list[str] = field(default_factory=list, repr=False)
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
-    SNAPSHOT: ClassVar = False
+    writes = True
+    snapshot = False
+    creates_collection = True
 
     def __call__(self, connection: Connection) -> UpdateResult:
         self._written.clear()
@@ -235,9 +237,9 @@ class ModifyMany:
         every = (doc for _, doc in matching(connection, self.collection, self.filter))
         return ((document.id, text) for document, text in self._changed(connection, every))
 
-    def rival(self) -> Find | None:
+    def missed(self) -> Find | None:
         """Return what finds an object that came into being since there was none."""
-        return _rival(self)
+        return _missed(self)
 
     def _changed(
         self, connection: Connection, documents: Iterable[Document]
@@ -251,22 +253,19 @@ class ModifyMany:
 
 
 @value_class
-class FindAndDelete:
+class FindAndDelete(Operation[Document | None]):
     """Delete the first object that matches; gives it."""
 
     collection: str
     filter: Filter
     sort: Sort = NATURAL
     projection: Projection | None = None
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
 
     def __call__(self, connection: Connection) -> Document | None:
         writer = Writer(connection, self.collection)
         return writer.atomically(lambda: self._deleted(connection, writer))
-
-    def nothing(self) -> None:
-        return None
 
     def _deleted(self, connection: Connection, writer: Writer) -> Document | None:
         asked = Find(self.collection, self.filter, self.sort, limit=1)
@@ -280,7 +279,7 @@ class FindAndDelete:
         raise TransactionConflict(f"{self!r}: the object is changed by others again and again")
 
 
-def _rival(operation: ModifyOne | ModifyMany) -> Find | None:
+def _missed(operation: ModifyOne | ModifyMany) -> Find | None:
     inserted = operation._inserted
     return Find(operation.collection, operation.filter, limit=1) if inserted else None
 
@@ -301,7 +300,7 @@ _RULES: Final = codec.Codec()
 
 
 @value_class
-class Increment:
+class Increment(Operation[Any]):
     """Add to the number at a path, which is `initial` where it is missing; gives the new number."""
 
     collection: str
@@ -311,8 +310,9 @@ class Increment:
     initial: int | float
     rules: codec.Codec
     _written: dict[str, str] = field(default_factory=dict, repr=False)
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
+    creates_collection = True
 
     def __call__(self, connection: Connection) -> Any:
         writer = Writer(connection, self.collection)

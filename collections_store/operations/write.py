@@ -168,8 +168,6 @@ def beyond(connection: Connection, feed: FeedStatements) -> int:
 T = TypeVar("T")
 Rewritten: TypeAlias = tuple[Document, str]
 """An object, and the text of its new body."""
-Written: TypeAlias = Iterable[tuple[str, str]]
-"""Ids, and the texts of the bodies that were to be written under them."""
 Beside: TypeAlias = tuple[str, str]
 """Another collection, and an id there."""
 PURGED_AT_ONCE: Final = 1000

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -29,6 +29,7 @@ from collections_store import (
 )
 from collections_store.operations import find as queries
 from collections_store.operations import write as recordings
+from collections_store.operations.operation import Operation
 from collections_store.query.change import ChangePosition, read_token
 from collections_store.query.filter import Filter
 from collections_store.sql import schema
@@ -58,12 +59,11 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class DeletedRows:
+class DeletedRows(Operation[Any]):
     """What the statements give that delete, by id and by a filter."""
 
     collection: str
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes = True
 
     def __call__(self, connection: Any) -> list[Any]:
         statements = connection.collection(self.collection)

@@ -86,7 +86,7 @@ def interrupted() -> Iterator[None]:
     def profile(frame: Any, event: str, _: Any) -> None:
         returns = event == "return" and frame.f_code.co_name == "run"
         found = frame.f_locals if returns else {}
-        if isinstance(found.get("self"), Store) and found["operation"].WRITES:
+        if isinstance(found.get("self"), Store) and found["operation"].writes:
             sys.setprofile(None)
             over.append(frame)
             raise Interrupted

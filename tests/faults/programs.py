@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from collections_store import (
     AsyncStore,
@@ -32,17 +32,18 @@ from collections_store.changes import notify as bell
 from collections_store.engine.jobs import Flag
 from collections_store.operations.by_id import Get, Put
 from collections_store.operations.connection import Connection
+from collections_store.operations.operation import Operation
 
 
 @dataclass(frozen=True)
-class Increment:
+class Increment(Operation[int]):
     """Read a number and write it back, one more."""
 
     collection: str
     id: str
     pause: float = 0.0
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = False
+    writes = True
+    creates_collection = True
 
     def __call__(self, connection: Connection) -> int:
         number = int(Get(self.collection, self.id, 0)(connection))

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from conftest import Place
@@ -30,23 +30,20 @@ from collections_store.engine.executor import Abandoned
 from collections_store.engine.jobs import Job
 from collections_store.operations.combine import Work
 from collections_store.operations.connection import Connection
+from collections_store.operations.operation import Operation
 from collections_store.query.budget import checked_by
 
 
 @dataclass(frozen=True)
-class Slow:
+class Slow(Operation[Any]):
     """A statement that runs for a minute unless it is interrupted, in the words of each database."""
 
     sql: str
     collection: str = "things"
-    WRITES: ClassVar = False
-    SINGLE: ClassVar = True
+    atomic = True
 
     def __call__(self, connection: Connection) -> Any:
         return connection.rows(self.sql)
-
-    def nothing(self) -> None:
-        return None
 
 
 SLOW = {
@@ -445,7 +442,7 @@ def test_threads_behind_what_writes_for_long_give_up(tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path / 'store.db'}", busy_timeout=0.3) as store:
         store["things"].put("x", 1)
         with ThreadPoolExecutor(3) as threads:
-            writing = threads.submit(store.run, Work(("things",), slow, WRITES=True))
+            writing = threads.submit(store.run, Work(("things",), slow, writes=True))
             assert begun.wait(60)
             try:
                 waiting = threads.submit(store["things"].put, "x", 2)

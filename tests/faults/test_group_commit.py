@@ -5,7 +5,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -13,27 +13,30 @@ from conftest import Place
 
 from collections_store import AsyncStore, DatabaseError, Store
 from collections_store.operations.connection import Connection
+from collections_store.operations.operation import Operation
 
 
 @dataclass(frozen=True)
-class Broken:
+class Broken(Operation[None]):
     """A write that the database refuses."""
 
     collection: str = "things"
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
+    creates_collection = True
 
     def __call__(self, connection: Connection) -> None:
         connection.changed("DELETE FROM there_is WHERE no = 'such column")
 
 
 @dataclass(frozen=True)
-class Refuse:
+class Refuse(Operation[None]):
     """A write whose own code says no before it writes."""
 
     collection: str = "things"
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
+    creates_collection = True
 
     def __call__(self, connection: Connection) -> None:
         raise ZeroDivisionError

@@ -12,6 +12,7 @@ from faults.test_change_feed import InThread, wait_for_a_lock
 from collections_store import Change, ChangesLost, Collection, Store
 from collections_store.engine import executor as execution
 from collections_store.operations.catalogue import ListCollections
+from collections_store.operations.operation import Operation
 
 
 def engine_of(place: Place) -> sa.Engine:
@@ -140,12 +141,11 @@ def drained(things: Collection) -> list[Change]:
     return list(things.watch(after="oldest", timeout=0))
 
 
-class Listing:
+class Listing(Operation[Any]):
     """List the collections, while another store drops or renames each as soon as it was listed."""
 
-    WRITES = False
-    SINGLE = False
-    SNAPSHOT = False
+    collections = ()
+    snapshot = False
 
     def __init__(self, other: Store) -> None:
         self.other, self.left = other, 0

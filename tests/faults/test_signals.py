@@ -110,7 +110,7 @@ def test_an_interrupt_is_not_answered_by_another_attempt(
     with Store(postgres_place.url, **postgres_place.options) as store:
         store["things"].put("1", 1)
         with pytest.raises(Interrupt):
-            store.run(Work(("things",), lambda run: run(sending), WRITES=writes))
+            store.run(Work(("things",), lambda run: run(sending), writes=writes))
         assert len(attempts) == 1
         assert store["things"].get("1") == 1
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from conftest import NewThreads
@@ -15,15 +15,16 @@ from collections_store.engine.group_commit import MAX_GROUP, GroupCommit
 from collections_store.engine.jobs import Job
 from collections_store.engine.workers import Workers
 from collections_store.operations.connection import Connection
+from collections_store.operations.operation import Operation
 
 
 @dataclass(frozen=True)
-class Nothing:
+class Nothing(Operation[None]):
     """An operation that is never run here."""
 
     name: str = ""
-    WRITES: ClassVar = True
-    SINGLE: ClassVar = True
+    writes = True
+    atomic = True
 
     def __call__(self, connection: Connection) -> None:
         raise AssertionError

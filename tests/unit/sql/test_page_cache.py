@@ -8,19 +8,16 @@ import sqlalchemy as sa
 
 from collections_store import AsyncStore, InvalidOption, Store
 from collections_store.operations.connection import Connection
+from collections_store.operations.operation import Operation
 
 
-class Asked:
+class Asked(Operation[Any]):
     """What the connection that runs it is set to."""
 
-    WRITES = False
-    SINGLE = True
+    atomic = True
 
     def __call__(self, connection: Connection) -> Any:
         return connection.rows("PRAGMA cache_size")[0][0]
-
-    def nothing(self) -> None:
-        return None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,69 @@
+"""The base class of all operations: what may be asked of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+
+T_co = TypeVar("T_co", covariant=True)
+Written: TypeAlias = Iterable[tuple[str, str]]
+"""Ids, and the JSON texts of the bodies that were to be written under them."""
+
+
+class Operation(Generic[T_co]):
+    """Something to do on a connection.
+
+    An operation is a value: it is printed in errors, and called again after a conflict. A subclass adds fields,
+    `__call__`, and what differs from these defaults.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # a property of the base class would be the default of the subclasses' field
+
+        @property
+        def collection(self) -> str:
+            """The collection that it reads or writes; of several, the first."""
+
+    writes: bool = False
+    """Whether it changes anything. A write runs on the writer's connection where the database has a single writer, and
+    is not repeated when the connection is lost and the outcome unknown.
+    """
+    atomic: bool = False
+    """Whether it is atomic by itself: a single statement, or a transaction that it begins. If so, it may be grouped with
+    others; else the executor calls it within a transaction.
+    """
+    snapshot: bool = True
+    """Whether all its statements see one moment; else each sees what was committed before it."""
+    creates_collection: bool = False
+    """Whether a collection that does not exist is created for it; else `absent` returns its result."""
+    empty: type = NoneType
+    """The type whose empty value is its result where the collection does not exist."""
+
+    def __call__(self, connection: Connection) -> T_co:
+        """Execute it, and return its result."""
+        raise NotImplementedError
+
+    @property
+    def collections(self) -> tuple[str, ...]:
+        """All collections that it reads or writes: they are looked up again where a table has vanished."""
+        return (self.collection,)
+
+    def absent(self) -> T_co:
+        """Return the result where the collection does not exist; not called if `creates_collection`."""
+        return self.empty()  # type: ignore[no-any-return]
+
+    def written(self, connection: Connection) -> Written:  # noqa: ARG002
+        """Return what it was to write when a unique index refused it: the error names the duplicate by that."""
+        return ()
+
+    def missed(self) -> Operation[list[Any]] | None:
+        """Return the query that finds the document which an upsert did not see before it inserted one, None if it
+        inserted none. If a unique index refuses the new one and the query finds another, the operation runs again.
+        """
+        return None
