@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from .aggregation.expressions.operands import MEMORY_LIMIT
-from .changes.notify import Bell
-from .changes.watch import ChangeStream, Watching, check_bell
+from .changes.notify import ChangeNotifier
+from .changes.watch import ChangeReader, ChangeStream, check_notifier
 from .codec import Codec
 from .document import (
     BulkWriteResult,
@@ -114,10 +114,12 @@ class Collection:
     own and may be used by many threads.
     """
 
-    __slots__ = ("_bell", "_codec", "_run", "name")
+    __slots__ = ("_codec", "_notifier", "_run", "name")
 
-    def __init__(self, run: Runner, codec: Codec, name: str, bell: Bell | None = None) -> None:
-        self._run, self._codec, self.name, self._bell = run, codec, name, bell
+    def __init__(
+        self, run: Runner, codec: Codec, name: str, notifier: ChangeNotifier | None = None
+    ) -> None:
+        self._run, self._codec, self.name, self._notifier = run, codec, name, notifier
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -794,9 +796,10 @@ class Collection:
         ...         print(change.kind, change.id, change.body)
         insert berlin {'country': 'de'}
         """
-        bell, wanted = check_bell(self._bell), ChangeFilter.parse(filter, kinds, self._codec)
-        watching = Watching(self.name, wanted, after=after, timeout=timeout)
-        return ChangeStream(self._run, bell, watching)
+        notifier = check_notifier(self._notifier)
+        wanted = ChangeFilter.parse(filter, kinds, self._codec)
+        reader = ChangeReader(self.name, wanted, after=after, timeout=timeout)
+        return ChangeStream(self._run, notifier, reader)
 
     def _writing(self, mode: Mode, ttl: int | None, atomic: bool) -> Writing:
         return Writing(self.name, self._codec, mode, ttl, atomic)

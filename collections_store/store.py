@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 import sqlalchemy as sa
 
-from .changes.notify import Bell, ring
+from .changes.notify import ChangeNotifier, notify_all
 from .codec import Codec
 from .collection import Collection, Ttl
 from .document import SKILL_MEMORY, CollectionInfo, check_name
@@ -110,7 +110,7 @@ class Collections(ABC):
     """What a store and a transaction have in common: collections, and something that runs."""
 
     _codec: Codec
-    _bell: Bell | None = None
+    _notifier: ChangeNotifier | None = None
     """A transaction has none."""
 
     @abstractmethod
@@ -152,7 +152,7 @@ class Collections(ABC):
         """
         options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
         settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
-        collection = Collection(self.run, self._codec, check_name(name), self._bell)
+        collection = Collection(self.run, self._codec, check_name(name), self._notifier)
         if settings != AS_IT_IS:
             self.run(Configure(name, settings))
         return collection
@@ -197,7 +197,7 @@ class Collections(ABC):
         return SkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
 
     def __getitem__(self, name: str) -> Collection:
-        return Collection(self.run, self._codec, check_name(name), self._bell)
+        return Collection(self.run, self._codec, check_name(name), self._notifier)
 
     def create_collection(
         self,
@@ -495,8 +495,8 @@ class Store(Collections):
             check_engine(self._given, self._options, self._database)
         statements = CatalogueStatements(self._options.names(), self._database)
         self._catalogue = Catalogue(statements)
-        self._catalogue.changed = ring
-        self._bell: Bell = self._new_bell()
+        self._catalogue.changed = notify_all
+        self._notifier: ChangeNotifier = self._new_notifier()
         self._sweeper: Sweeper | None = None
         self._opening, self._closing = threading.Lock(), threading.RLock()
         self._turns = self._new_turns()
@@ -574,13 +574,13 @@ class Store(Collections):
             backend, self._backend = self._backend, None
             sweeper, self._sweeper = self._sweeper, None
         patience = self._options.busy_timeout if patience is None else patience
-        self._bell.close()
+        self._notifier.close()
         if sweeper is not None:
             sweeper.thread.stop()
         if backend is not None and self._finalizer is not None:
             self._finalizer.detach()
             backend.close(patience)
-        self._bell.join(patience)
+        self._notifier.join(patience)
         if sweeper is not None:
             sweeper.thread.join(patience)
 
@@ -706,12 +706,12 @@ class Store(Collections):
         """Tell how many operations run at a time."""
         return connections(self._url, self._options, self._database)
 
-    def _new_bell(self) -> Bell:
-        """Have a bell; nobody else writes what lives in this store's one connection, and to look there
-        while a caller is in a transaction would disturb that.
+    def _new_notifier(self) -> ChangeNotifier:
+        """Return the store's change notifier. It polls no private database: only this store writes to it, and a
+        poll on its one connection would disturb a caller's transaction.
         """
         private = self._database.is_private(self._url)
-        return Bell(None if private else weakref.WeakMethod(self._last_change))
+        return ChangeNotifier(None if private else weakref.WeakMethod(self._last_change))
 
     def _last_change(self, collection: str) -> ChangePosition | None:
         return self.run(LastChange(collection))
@@ -796,7 +796,7 @@ class Store(Collections):
         """
         self._opening, self._closing = threading.Lock(), threading.RLock()
         self._turns, self._sweeper = self._new_turns(), None
-        self._bell.forked()
+        self._notifier.forked()
         if self._backend is not None:
             left = self._backend, self._backend.blocks.fork()
             _abandoned.append(left)

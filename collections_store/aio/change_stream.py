@@ -8,8 +8,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from ..changes.notify import Bell
-from ..changes.watch import Wait, Watching
+from ..changes.notify import ChangeNotifier
+from ..changes.watch import ChangeReader, Wait
 from ..query.change import Change
 from .bridge import follow
 
@@ -23,9 +23,12 @@ class AsyncChangeStream:
     """
 
     def __init__(
-        self, run: Callable[[Any], Coroutine[Any, Any, Any]], bell: Bell, watching: Watching
+        self,
+        run: Callable[[Any], Coroutine[Any, Any, Any]],
+        notifier: ChangeNotifier,
+        reader: ChangeReader,
     ) -> None:
-        self._run, self._bell, self._watching = run, bell, watching
+        self._run, self._notifier, self._reader = run, notifier, reader
         self._woken = asyncio.Event()
 
     @property
@@ -33,29 +36,33 @@ class AsyncChangeStream:
         """Async counterpart of `ChangeStream.token`. It is empty until the stream is first awaited,
         entered or iterated over.
         """
-        return self._watching.token or ""
+        return self._reader.token or ""
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self._started().__await__()
 
     async def _started(self) -> Self:
-        await follow(self._step, self._watching.start())
+        await follow(self._step, self._reader.start())
         return self
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Change:
-        change = self._watching.take()
-        if change is None and not self._watching.closed:
+        reader = self._reader
+        change = reader.take()
+        if change is None and not reader.closed:
             loop = asyncio.get_running_loop()
 
             def wake() -> None:
-                with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                with suppress(RuntimeError):  # the loop is closed: no task waits any more
                     loop.call_soon_threadsafe(self._woken.set)
 
-            with self._bell.listening(self._watching.collection, wake):
-                change = await follow(self._step, self._watching.next())
+            try:
+                self._notifier.add(reader.collection, wake)
+                change = await follow(self._step, reader.next())
+            finally:
+                self._notifier.remove(reader.collection, wake)
         if change is None:
             raise StopAsyncIteration
         return change
@@ -73,11 +80,11 @@ class AsyncChangeStream:
 
     async def try_next(self) -> Change | None:
         """Async counterpart of `ChangeStream.try_next`."""
-        return await follow(self._step, self._watching.look())
+        return await follow(self._step, self._reader.poll())
 
     async def aclose(self) -> None:
         """Async counterpart of `ChangeStream.close`."""
-        self._watching.closed = True
+        self._reader.closed = True
         self._woken.set()
 
     async def _step(self, step: Any) -> Any:

@@ -8,8 +8,8 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..aggregation.expressions.operands import MEMORY_LIMIT
-from ..changes.notify import Bell
-from ..changes.watch import Watching, check_bell
+from ..changes.notify import ChangeNotifier
+from ..changes.watch import ChangeReader, check_notifier
 from ..codec import Codec
 from ..collection import Bodies, Documents, Indexes, Results, Ttl, Values, put_of
 from ..document import (
@@ -116,10 +116,12 @@ class AsyncCollection:
     {'country': 'de'}
     """
 
-    __slots__ = ("_bell", "_codec", "_run", "name")
+    __slots__ = ("_codec", "_notifier", "_run", "name")
 
-    def __init__(self, run: AsyncRunner, codec: Codec, name: str, bell: Bell | None = None) -> None:
-        self._run, self._codec, self.name, self._bell = run, codec, name, bell
+    def __init__(
+        self, run: AsyncRunner, codec: Codec, name: str, notifier: ChangeNotifier | None = None
+    ) -> None:
+        self._run, self._codec, self.name, self._notifier = run, codec, name, notifier
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
@@ -469,9 +471,10 @@ class AsyncCollection:
         """Async counterpart of `Collection.watch`. It is no coroutine: iterate over the
         result with `async for`, or await it to begin at once.
         """
-        bell, wanted = check_bell(self._bell), ChangeFilter.parse(filter, kinds, self._codec)
-        watching = Watching(self.name, wanted, after=after, timeout=timeout)
-        return AsyncChangeStream(self._run, bell, watching)
+        notifier = check_notifier(self._notifier)
+        wanted = ChangeFilter.parse(filter, kinds, self._codec)
+        reader = ChangeReader(self.name, wanted, after=after, timeout=timeout)
+        return AsyncChangeStream(self._run, notifier, reader)
 
     def _writing(self, mode: Mode, ttl: int | None, atomic: bool) -> Writing:
         return Writing(self.name, self._codec, mode, ttl, atomic)

@@ -106,7 +106,7 @@ class AsyncStore(AsyncCollections):
             page_cache=page_cache,
         )
         self._codec = self._store._codec
-        self._bell = self._store._bell
+        self._notifier = self._store._notifier
         self._mailbox: Mailbox | None = None
         self._expiring: asyncio.AbstractEventLoop | None = None
         self._components: Components[AsyncComponent] = Components()
@@ -336,7 +336,7 @@ class AsyncStore(AsyncCollections):
         """
         options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
         settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
-        collection = Collection(self._run_here, self._codec, check_name(name), self._bell)
+        collection = Collection(self._run_here, self._codec, check_name(name), self._notifier)
         if settings != AS_IT_IS:
             self._run_here(Configure(name, settings))
         return collection
@@ -372,7 +372,7 @@ async def _tear_down(components: Iterable[AsyncComponent], store: AsyncStore) ->
 
 def _finish(workers: tuple[Workers, ...], store: Store, patience: float | None) -> None:
     if not store._is_forked:
-        store._bell.close()  # first: those who wait shall not have to wait for others
+        store._notifier.close()  # first: those who wait shall not have to wait for others
         store._close_transactions(patience)
         for each in workers:
             each.stop(patience)

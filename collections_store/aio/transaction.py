@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from ..changes.notify import Bell
+from ..changes.notify import ChangeNotifier
 from ..codec import Codec
 from ..collection import Ttl
 from ..document import SKILL_MEMORY, CollectionInfo, check_name
@@ -44,7 +44,7 @@ class AsyncCollections:
     """What a store and a transaction have in common: collections, and something that runs."""
 
     _codec: Codec
-    _bell: Bell | None = None
+    _notifier: ChangeNotifier | None = None
     """A transaction has none."""
 
     async def run(self, operation: Operation[T]) -> T:
@@ -70,7 +70,7 @@ class AsyncCollections:
         """
         options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
         settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
-        collection = AsyncCollection(self.run, self._codec, check_name(name), self._bell)
+        collection = AsyncCollection(self.run, self._codec, check_name(name), self._notifier)
         if settings != AS_IT_IS:
             await self.run(Configure(name, settings))
         return collection
@@ -99,7 +99,7 @@ class AsyncCollections:
         return AsyncSkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
 
     def __getitem__(self, name: str) -> AsyncCollection:
-        return AsyncCollection(self.run, self._codec, check_name(name), self._bell)
+        return AsyncCollection(self.run, self._codec, check_name(name), self._notifier)
 
     async def create_collection(
         self,

@@ -1,7 +1,5 @@
-"""The change feed: how a change stream reads recorded changes, and how it learns that there are new ones.
+"""The change feed: how a change stream reads recorded changes, and how it is notified of new ones.
 
-Changes are recorded by `operations.write` in the transaction of the write. Must not know a store. Begin with `watch`,
-then `notify`.
+`operations.write` records changes in the transaction of the write. This package must not know a store. Begin with
+`watch`, then `notify`.
 """
-
-from __future__ import annotations

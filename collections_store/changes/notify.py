@@ -1,15 +1,14 @@
-"""Waking those who wait for changes.
+"""The change notifier: it wakes the change streams of a store.
 
 The rules:
 
-1. Whoever waits listens first, looks then, and sleeps last: what is committed after the look wakes
-   them, so nothing falls in between.
-2. A commit of this process rings at once, whichever of its stores wrote. For those of other processes
-   one thread per store looks every `POLL_EVERY` seconds at the last place of each collection that
-   somebody waits for; it ends when nobody waits. However many wait for a collection, it is one look.
-3. To be woken promises nothing: whoever is looks again.
-4. A signal may raise in whoever waits or rings, at any moment, and its handler may call what is here: there is
-   no lock but one that is re-entrant and written in C, and what is waited for is a `Flag`.
+1. A stream adds its listener, then reads, then sleeps: a commit after the read wakes it, so none is missed.
+2. A commit of this process notifies every store of the process at once. For commits of other processes one thread
+   per store polls, every `POLL_INTERVAL` seconds, the last position of each collection that has a listener: one
+   query, however many listeners. The thread ends when there is no listener.
+3. A notification promises nothing: a stream that wakes reads again.
+4. A signal handler may raise in a stream or in a writer at any moment, and may call this module: the only lock is
+   re-entrant and written in C, and streams wait for a `Flag`.
 """
 
 from __future__ import annotations
@@ -22,135 +21,114 @@ from typing import Any, Final, TypeAlias
 from ..engine.workers import Background
 from ..errors import StoreClosed
 
-POLL_EVERY: Final = 0.25
+POLL_INTERVAL: Final = 0.25
 """Seconds."""
 Wake: TypeAlias = Callable[[], object]
-Look: TypeAlias = Callable[[str], object]
+ReadPosition: TypeAlias = Callable[[str], object]
 
 _guard = threading.RLock()
-_heard: Final[set[Bell]] = set()
-"""The bells that somebody listens to."""
+_notifiers: Final[set[ChangeNotifier]] = set()
+"""The notifiers that have listeners."""
 
 
-class Listening:
-    """The context of somebody who listens. No generator: a signal that raises as such a context is entered leaves
-    that behind.
+class ChangeNotifier:
+    """The listeners of a store's change streams, and the thread that polls for them.
+
+    `reader` is a weak reference to the function that returns the last position of a collection; None, where no
+    other process can write.
     """
 
-    __slots__ = ("_bell", "_collection", "_wake")
-
-    def __init__(self, bell: Bell, collection: str, wake: Wake) -> None:
-        self._bell, self._collection, self._wake = bell, collection, wake
-
-    def __enter__(self) -> None:
-        try:
-            self._bell._listen(self._collection, self._wake)
-        except BaseException:
-            self.__exit__()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self._bell._leave(self._collection, self._wake)
-
-
-class Bell:
-    """Wakes the streams of a store. `look` returns what tells, by being another than before, that a
-    collection was changed; it is a weak reference, and None where no other process can write.
-    """
-
-    def __init__(self, look: Callable[[], Look | None] | None) -> None:
-        self._look = look
-        self._listening: dict[str, list[Wake]] = {}
-        self._seen: dict[str, object] = {}
+    def __init__(self, reader: Callable[[], ReadPosition | None] | None) -> None:
+        self._reader = reader
+        self._listeners: dict[str, list[Wake]] = {}
+        self._positions: dict[str, object] = {}
         self._thread: Background | None = None
         self._closed = False
 
-    def listening(self, collection: str, wake: Wake) -> Listening:
-        """Return the context in which `wake` is called, by any thread, when there may be changes."""
-        return Listening(self, collection, wake)
-
-    def _listen(self, collection: str, wake: Wake) -> None:
+    def add(self, collection: str, wake: Wake) -> None:
+        """Add a listener: any thread may call `wake` when the collection may have changed."""
         with _guard:
             if self._closed:
                 raise StoreClosed("the store is closed")
-            self._listening.setdefault(collection, []).append(wake)
-            _heard.add(self)
-            if self._thread is None and self._look is not None:
-                self._thread = Background("changes", POLL_EVERY, self._look_around)
+            self._listeners.setdefault(collection, []).append(wake)
+            _notifiers.add(self)
+            if self._thread is None and self._reader is not None:
+                self._thread = Background("changes", POLL_INTERVAL, self._poll)
 
-    def _leave(self, collection: str, wake: Wake) -> None:
+    def remove(self, collection: str, wake: Wake) -> None:
+        """Remove a listener, if it was added."""
         with _guard:
-            others = [each for each in self._listening.pop(collection, ()) if each != wake]
+            others = [each for each in self._listeners.pop(collection, ()) if each != wake]
             if others:
-                self._listening[collection] = others
-            if not self._listening:
-                _heard.discard(self)
+                self._listeners[collection] = others
+            if not self._listeners:
+                _notifiers.discard(self)
 
-    def wake(self, collection: str) -> None:
-        """Wake those who listen for a collection."""
+    def notify(self, collection: str) -> None:
+        """Call the listeners of a collection."""
         with _guard:
-            wakes = tuple(self._listening.get(collection, ()))
-        for each in wakes:
-            each()
+            listeners = tuple(self._listeners.get(collection, ()))
+        for wake in listeners:
+            wake()
 
     def forked(self) -> None:
-        """Leave the parent's thread behind, which does not exist here, and who listened there."""
-        self._listening, self._thread = {}, None
+        """Forget the thread and the listeners of the parent process, in the child."""
+        self._listeners, self._thread = {}, None
 
     def close(self) -> None:
-        """Wake all, who shall find the store closed."""
+        """Stop polling and wake all streams, which find the store closed."""
         with _guard:
-            self._closed, collections = True, tuple(self._listening)
+            self._closed, collections = True, tuple(self._listeners)
         if self._thread is not None:
             self._thread.stop()
         for each in collections:
-            self.wake(each)
+            self.notify(each)
 
-    def join(self, patience: float) -> None:
+    def join(self, timeout: float) -> None:
         """Wait for the end of the thread."""
         thread = self._thread
         if thread is not None:
-            thread.join(patience)
+            thread.join(timeout)
 
-    def _look_around(self) -> bool:
-        """Look for changes; False: nobody listens, and the next one who does has another thread look."""
+    def _poll(self) -> bool:
+        """Notify the listeners of changed collections; return False to end the thread."""
         with _guard:
-            collections = tuple(self._listening)
+            collections = tuple(self._listeners)
             if not collections:
-                self._thread = None
+                self._thread = None  # the next listener starts another
                 return False
         for each in collections:
-            if self._is_changed(each):
-                self.wake(each)
+            if self._has_changed(each):
+                self.notify(each)
         return True
 
-    def _is_changed(self, collection: str) -> bool:
-        look = None if self._look is None else self._look()
-        if look is None:
+    def _has_changed(self, collection: str) -> bool:
+        read = None if self._reader is None else self._reader()
+        if read is None:
             return False
         try:
-            found = look(collection)
-        except Exception:  # noqa: BLE001 - those who wait shall look, and meet it themselves
+            position = read(collection)
+        except Exception:  # noqa: BLE001 - the streams read again, and raise it themselves
             return True
-        before: Any = self._seen.get(collection, self)
-        self._seen[collection] = found
-        return bool(before != found)
+        before: Any = self._positions.get(collection, self)
+        self._positions[collection] = position
+        return bool(before != position)
 
 
-def ring(collections: Iterable[str]) -> None:
-    """Wake those in this process who listen for collections of these names."""
+def notify_all(collections: Iterable[str]) -> None:
+    """Notify every store of this process of changes to collections of these names."""
     with _guard:
-        bells = tuple(_heard)
-    for bell in bells:
+        notifiers = tuple(_notifiers)
+    for notifier in notifiers:
         for each in collections:
-            bell.wake(each)
+            notifier.notify(each)
 
 
 def _after_fork() -> None:
-    """Begin anew: the threads are the parent's, and one of them may hold the lock."""
+    """Replace the lock, which a thread of the parent may hold."""
     global _guard  # noqa: PLW0603
     _guard = threading.RLock()
-    _heard.clear()
+    _notifiers.clear()
 
 
 if hasattr(os, "register_at_fork"):

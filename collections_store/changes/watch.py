@@ -1,6 +1,6 @@
-"""Change streams: the steps that sync and async share, and the synchronous stream.
+"""Change streams: `ChangeReader`, which sync and async share, and `ChangeStream`, the synchronous one.
 
-Like a procedure, it yields operations and takes their results; it also yields a `Wait`.
+Like a procedure, a reader yields operations and receives their results; it also yields a `Wait`.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from ..operations.changes import OLDEST, Changes, FindPlace, ReadChanges
 from ..operations.combine import Steps, follow
 from ..query.change import Change, ChangeFilter, ChangePosition, read_token
 from ..query.values import value_class
-from .notify import Bell
+from .notify import ChangeNotifier
 
 FIRST_BATCH: Final = 50
 MAX_BATCH: Final = 1000
 BATCH_CHARACTERS: Final = 2**20
-"""What a batch holds of JSON text, about, as long as no single change is larger."""
-LONGEST: Final = 10**9
-"""Seconds; what lasts longer lasts for ever."""
+"""The approximate size of a batch's JSON; a single change may be larger."""
+MAX_TIMEOUT: Final = 10**9
+"""Seconds; a longer timeout is no timeout."""
 
 
 @value_class(eq=True)
 class Wait:
-    """Wait until somebody rings, or for some seconds; None: however long it takes."""
+    """Wait for a notification, for at most `seconds`; None: without a timeout."""
 
     seconds: float | None
 
 
-class Watching:
-    """A place in the changes of a collection, which moves on; raises `InvalidToken` and `InvalidOption`.
-    `shown` makes of a change what its taker sees.
+class ChangeReader:
+    """Reads the changes of a collection from a position on; raises `InvalidToken` and `InvalidOption`.
+
+    `convert` is applied to each change that is returned.
     """
 
     def __init__(
@@ -47,34 +48,34 @@ class Watching:
         *,
         after: str | None,
         timeout: float | None,
-        shown: Callable[[Change], Change] | None = None,
+        convert: Callable[[Change], Change] | None = None,
     ) -> None:
-        self.collection, self._wanted, self._shown = collection, wanted, shown
+        self.collection, self._wanted, self._convert = collection, wanted, convert
         self._timeout, self.token = _check_timeout(timeout), _check_after(after)
-        """Where to go on: behind what was taken, and what the filter left out since."""
+        """The position after the last change that was returned or filtered out."""
         self.closed = False
-        self._place: ChangePosition | None = None
+        self._position: ChangePosition | None = None
         self._ready: deque[Change] = deque()
         self._limit = FIRST_BATCH
 
     def start(self) -> Steps[None]:
-        """Find the place, unless that was done."""
-        if self._place is None:
-            self._place = yield FindPlace(self.collection, self.token, self._wanted)
-            self.token = self._place.to_token(self.collection)
+        """Find the position to begin at, once."""
+        if self._position is None:
+            self._position = yield FindPlace(self.collection, self.token, self._wanted)
+            self.token = self._position.to_token(self.collection)
 
     def next(self) -> Steps[Change | None]:
-        """Take the next change, wait for it if need be; None: it took too long, or the stream is closed."""
+        """Wait for the next change; return None after the timeout, or if the stream is closed."""
         until = math.inf if self._timeout is None else time.monotonic() + self._timeout
         while True:
-            change = yield from self.look()
+            change = yield from self.poll()
             left = until - time.monotonic()
             if change is not None or self.closed or left <= 0:
                 return change
             yield Wait(None if self._timeout is None else left)
 
-    def look(self) -> Steps[Change | None]:
-        """Take the next change, if there is one already."""
+    def poll(self) -> Steps[Change | None]:
+        """Return the next change, if there is one already."""
         yield from self.start()
         while not self._ready and not self.closed:
             changes = yield ReadChanges(self.collection, self._here(), self._limit, self._wanted)
@@ -84,15 +85,15 @@ class Watching:
         return self.take()
 
     def take(self) -> Change | None:
-        """Take the next of those that were read."""
+        """Return the next change that was read already."""
         if self.closed or not self._ready:
             return None
         change = self._ready.popleft()
         self.token = change.token if self._ready else self._here().to_token(self.collection)
-        return change if self._shown is None else self._shown(change)
+        return change if self._convert is None else self._convert(change)
 
     def _took(self, changes: Changes) -> None:
-        self._place = changes.place
+        self._position = changes.place
         self._ready.extend(changes.changes)
         if not self._ready:
             self.token = changes.place.to_token(self.collection)
@@ -100,17 +101,17 @@ class Watching:
         self._limit = max(1, min(wanted, 2 * self._limit, MAX_BATCH))
 
     def _here(self) -> ChangePosition:
-        assert self._place is not None
-        return self._place
+        assert self._position is not None
+        return self._position
 
 
-def check_bell(bell: Bell | None) -> Bell:
-    """Return the bell of a store; a transaction has none, and raises `InvalidOption`."""
-    if bell is None:
+def check_notifier(notifier: ChangeNotifier | None) -> ChangeNotifier:
+    """Return a store's notifier; raises `InvalidOption` for None, which a transaction has."""
+    if notifier is None:
         raise InvalidOption(
             "watch", "a transaction sees one moment: watch the collection that the store gives"
         )
-    return bell
+    return notifier
 
 
 def _check_after(after: Any) -> str | None:
@@ -126,36 +127,42 @@ def _check_timeout(timeout: Any) -> float | None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
         raise InvalidOption("timeout", f"{shortened(timeout)} is no number of seconds from 0 on")
-    return None if timeout > LONGEST else float(timeout)
+    return None if timeout > MAX_TIMEOUT else float(timeout)
 
 
 class ChangeStream:
-    """The changes of a collection in the order of their commits: what `watch` returns.
+    """The changes of a collection in the order of their commits: the result of `Collection.watch`.
 
-    It is an iterator that waits, for one thread at a time, and a context manager that closes it. Between
-    changes it holds no connection and no transaction. What a change is, `Change` tells.
+    It is an iterator of `Change`, which waits, for one thread at a time, and a context manager that closes it.
+    Between changes it holds no connection and no transaction.
     """
 
-    def __init__(self, run: Callable[[Any], Any], bell: Bell, watching: Watching) -> None:
-        self._run, self._bell, self._watching = run, bell, watching
+    def __init__(
+        self, run: Callable[[Any], Any], notifier: ChangeNotifier, reader: ChangeReader
+    ) -> None:
+        self._run, self._notifier, self._reader = run, notifier, reader
         self._woken = Flag()
-        follow(self._step, watching.start())
+        follow(self._step, reader.start())
 
     @property
     def token(self) -> str:
-        """Where to go on: `watch(after=token)` gives all that this stream has not given yet. It
-        also moves past changes that are not wanted.
+        """The position of the stream: `watch(after=token)` returns the changes that this stream has not
+        returned yet. It also advances past changes that are filtered out.
         """
-        return self._watching.token or ""
+        return self._reader.token or ""
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Change:
-        change = self._watching.take()
-        if change is None and not self._watching.closed:
-            with self._bell.listening(self._watching.collection, self._woken.set):
-                change = follow(self._step, self._watching.next())
+        reader, wake = self._reader, self._woken.set
+        change = reader.take()
+        if change is None and not reader.closed:
+            try:
+                self._notifier.add(reader.collection, wake)
+                change = follow(self._step, reader.next())
+            finally:
+                self._notifier.remove(reader.collection, wake)
         if change is None:
             raise StopIteration
         return change
@@ -172,7 +179,7 @@ class ChangeStream:
         self.close()
 
     def try_next(self) -> Change | None:
-        """Return the next change if there is one already, else None, without waiting.
+        """Return the next change, or None if there is none yet.
 
         >>> with Store("sqlite://") as store:
         ...     cities = store.get_sync_collection("cities", changes=True)
@@ -181,11 +188,11 @@ class ChangeStream:
         ...     stream.try_next().id, stream.try_next()
         ('berlin', None)
         """
-        return follow(self._step, self._watching.look())
+        return follow(self._step, self._reader.poll())
 
     def close(self) -> None:
-        """End the stream, also where somebody waits for it. Closing again does nothing."""
-        self._watching.closed = True
+        """End the stream, also while another thread waits for it. Closing again does nothing."""
+        self._reader.closed = True
         self._woken.set()
 
     def _step(self, step: Any) -> Any:

@@ -15,8 +15,8 @@ from typing import Any, Protocol, Self, TypeVar
 from ..aio.bridge import whole
 from ..aio.change_stream import AsyncChangeStream
 from ..aio.collection import AsyncCollection
-from ..changes.notify import Bell
-from ..changes.watch import Watching, check_bell
+from ..changes.notify import ChangeNotifier
+from ..changes.watch import ChangeReader, check_notifier
 from ..codec import Codec
 from ..collection import Ttl
 from ..document import SKILL_MEMORY
@@ -56,7 +56,7 @@ class AsyncMemoryHost(Protocol):
     """What runs operations, and hands out transactions: a store, or a transaction."""
 
     _codec: Codec
-    _bell: Bell | None
+    _notifier: ChangeNotifier | None
 
     async def run(self, operation: Operation[T]) -> T:
         """Return the operation's result."""
@@ -76,7 +76,7 @@ class AsyncNamespace:
         life: Life = Life(),  # noqa: B008 - so is this
     ) -> None:
         self._scope, self._space, self._life = scope, space, life
-        self._objects = AsyncCollection(scope.run, scope._codec, collection, scope._bell)
+        self._objects = AsyncCollection(scope.run, scope._codec, collection, scope._notifier)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'/'.join((self._objects.name, *self._space.names))!r})"
@@ -495,13 +495,13 @@ class AsyncMemory(AsyncNamespace):
         >>> asyncio.run(main())
         [('name', 'Ada')]
         """
-        bell, codec = check_bell(self._scope._bell), self._scope._codec
+        notifier, codec = check_notifier(self._scope._notifier), self._scope._codec
         wanted, how = (
             ChangeFilter.parse(self._space.keys(prefix), None, codec),
             seen_by(self._space),
         )
-        watching = Watching(self._objects.name, wanted, after=after, timeout=timeout, shown=how)
-        return AsyncChangeStream(self._scope.run, bell, watching)
+        reader = ChangeReader(self._objects.name, wanted, after=after, timeout=timeout, convert=how)
+        return AsyncChangeStream(self._scope.run, notifier, reader)
 
     async def _slide(self, ids: Iterable[str]) -> None:
         """Begin the time of values anew that were used, where the session slides."""

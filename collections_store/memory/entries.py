@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from ..changes.notify import Bell
+from ..changes.notify import ChangeNotifier
 from ..codec import Codec
 from ..collection import Ttl
 from ..document import Document, read_ttl
@@ -232,7 +232,7 @@ class MemoryHost(Protocol):
     """What runs operations, and hands out transactions: a store, or a transaction."""
 
     _codec: Codec
-    _bell: Bell | None
+    _notifier: ChangeNotifier | None
 
     def run(self, operation: Operation[T]) -> T:
         """Return the operation's result."""

@@ -10,7 +10,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from ..changes.watch import ChangeStream, Watching, check_bell
+from ..changes.watch import ChangeReader, ChangeStream, check_notifier
 from ..collection import Collection, Ttl
 from ..operations.catalogue import AS_IT_IS, Configure
 from ..options import Changes, Settings
@@ -52,7 +52,7 @@ class Namespace:
         life: Life = Life(),  # noqa: B008 - so is this
     ) -> None:
         self._scope, self._space, self._life = scope, space, life
-        self._objects = Collection(scope.run, scope._codec, collection, scope._bell)
+        self._objects = Collection(scope.run, scope._codec, collection, scope._notifier)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'/'.join((self._objects.name, *self._space.names))!r})"
@@ -411,13 +411,13 @@ class Memory(Namespace):
         ...     [(each.id, each.body) for each in memory.watch(after="oldest", timeout=0)]
         [('name', 'Ada')]
         """
-        bell, codec = check_bell(self._scope._bell), self._scope._codec
+        notifier, codec = check_notifier(self._scope._notifier), self._scope._codec
         wanted, how = (
             ChangeFilter.parse(self._space.keys(prefix), None, codec),
             seen_by(self._space),
         )
-        watching = Watching(self._objects.name, wanted, after=after, timeout=timeout, shown=how)
-        return ChangeStream(self._scope.run, bell, watching)
+        reader = ChangeReader(self._objects.name, wanted, after=after, timeout=timeout, convert=how)
+        return ChangeStream(self._scope.run, notifier, reader)
 
     def _slide(self, ids: Iterable[str]) -> None:
         """Begin the time of values anew that were used, where the session slides."""

@@ -17,7 +17,7 @@ from faults.test_processes import end_what_was_started, finish, start
 from psycopg import sql
 
 from collections_store import AsyncStore, Change, DatabaseUnavailable, Store, StoreClosed
-from collections_store.changes import notify as bell
+from collections_store.changes import notify
 from collections_store.engine import workers as sweeper
 from collections_store.operations.maintenance import ListPurgeable
 
@@ -36,7 +36,7 @@ def store(shared_place: Place) -> Iterator[Store]:
 @pytest.fixture
 def never_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits is woken by the commits of this process only."""
-    monkeypatch.setattr(bell, "POLL_EVERY", 3600.0)
+    monkeypatch.setattr(notify, "POLL_INTERVAL", 3600.0)
 
 
 class InThread:
@@ -66,8 +66,11 @@ class InThread:
 def listens(times: int = 1) -> None:
     """Return once so many streams wait, or are about to."""
     for _ in range(int(LONG * 100)):
-        with bell._guard:
-            if sum(len(each) for one in bell._heard for each in one._listening.values()) >= times:
+        with notify._guard:
+            if (
+                sum(len(each) for one in notify._notifiers for each in one._listeners.values())
+                >= times
+            ):
                 return
         threading.Event().wait(0.01)
     raise AssertionError

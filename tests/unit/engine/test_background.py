@@ -1,25 +1,15 @@
-"""Threads that do something now and then, the bell, and the sweeper: on their own."""
+"""Background threads, the gate of a fork, and the sweeper."""
 
 import gc
 import os
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 
-from collections_store import InvalidOption, Store, StoreClosed
-from collections_store.changes import notify as bell
-from collections_store.changes.notify import Bell, ring
+from collections_store import InvalidOption, Store
 from collections_store.engine.workers import Background, Gate
 
 LONG = 60.0
-
-
-@pytest.fixture
-def undo() -> Iterator[ExitStack]:
-    with ExitStack() as undo:
-        yield undo
 
 
 def test_work_is_done_until_it_says_that_it_is_over() -> None:
@@ -76,58 +66,6 @@ def test_a_fork_is_not_kept_waiting_for_ever(monkeypatch: pytest.MonkeyPatch) ->
     with gate.working():
         gate.close()
         gate.open()
-
-
-def test_the_bell_wakes_those_who_listen(undo: ExitStack) -> None:
-    woken: list[str] = []
-    one, other = Bell(None), Bell(None)
-    undo.enter_context(one.listening("a", lambda: woken.append("one a")))
-    undo.enter_context(one.listening("b", lambda: woken.append("one b")))
-    with other.listening("a", lambda: woken.append("other a")):
-        ring(["a", "nobody"])
-        assert sorted(woken) == ["one a", "other a"]
-    ring(["a", "b"])
-    assert sorted(woken) == ["one a", "one a", "one b", "other a"]
-    undo.close()
-    ring(["a", "b"])
-    assert len(woken) == 4
-    assert not bell._heard & {one, other}
-
-
-def test_a_bell_that_is_closed_wakes_all_and_has_no_more_listeners() -> None:
-    woken = threading.Event()
-    closed = Bell(None)
-    with closed.listening("a", woken.set):
-        closed.close()
-        assert woken.is_set()
-    with pytest.raises(StoreClosed), closed.listening("a", woken.set):
-        pass
-
-
-@pytest.mark.parametrize("answers", [[1, 1, 2], [None, ValueError(), None]])
-def test_a_look_that_differs_or_fails_wakes(
-    monkeypatch: pytest.MonkeyPatch, answers: list[object]
-) -> None:
-    monkeypatch.setattr(bell, "POLL_EVERY", 0.001)
-    left, woken, looks = list(answers), threading.Semaphore(0), threading.Semaphore(0)
-
-    def look(collection: str) -> object:
-        assert collection == "a"
-        looks.release()
-        found = left.pop(0) if len(left) > 1 else left[0]
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    one = Bell(lambda: look)
-    with one.listening("a", woken.release):
-        for _ in range(2):
-            assert woken.acquire(timeout=LONG)
-        for _ in range(10):
-            assert looks.acquire(timeout=LONG)
-        assert not woken.acquire(blocking=False)
-    one.close()
-    one.join(LONG)
 
 
 def test_a_store_that_is_forgotten_ends_its_sweeper() -> None:
