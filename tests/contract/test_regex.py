@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from conftest import Place
 
 from collections_store import AsyncStore, PatternLimitExceeded, Store
-from collections_store.query.patterns import backtracking
+from collections_store.query.patterns import matchers
 
 TEXTS = {
     "1": "Straße 12",
@@ -98,7 +98,7 @@ LIMITED = {"$regex": r"(\w+)+\1$"}
 
 
 def test_what_no_automaton_finds_is_an_error(things: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backtracking, "LIMIT", 20_000)
+    monkeypatch.setattr(matchers, "LIMIT", 20_000)
     things.put("1", {"s": "a" * 60 + "!", "n": 0})
     schema = {"properties": {"s": {"pattern": LIMITED["$regex"]}}}
     calls: list[tuple[str, *tuple[Any, ...]]] = [
@@ -119,7 +119,7 @@ def test_what_no_automaton_finds_is_an_error(things: Any, monkeypatch: pytest.Mo
 def test_a_transaction_ends_with_the_error(
     shared_place: Place, lent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backtracking, "LIMIT", 20_000)
+    monkeypatch.setattr(matchers, "LIMIT", 20_000)
     engine = sa.create_engine(shared_place.url)
     target = {"engine": engine} if lent else {"url": shared_place.url}
     with Store(**target, **shared_place.options) as store:
@@ -154,7 +154,7 @@ def test_the_event_loop_goes_on_while_a_pattern_is_looked_for(place: Place) -> N
 
 
 def test_a_search_can_be_cancelled(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backtracking, "LIMIT", 10**12)
+    monkeypatch.setattr(matchers, "LIMIT", 10**12)
 
     async def main() -> None:
         async with AsyncStore(place.url, **place.options) as store, asyncio.timeout(60):

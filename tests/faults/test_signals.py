@@ -19,7 +19,7 @@ from interrupting import Survived, interrupts, watchdog
 
 from collections_store import Store
 from collections_store.operations.combine import Work
-from collections_store.query.patterns import backtracking
+from collections_store.query.patterns import matchers
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
 
@@ -173,7 +173,7 @@ def test_an_interrupt_within_a_function_of_ours_is_raised_as_itself(tmp_path: Pa
 def test_ctrl_c_during_a_search_is_a_keyboard_interrupt(
     tmp_path: Path, lent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backtracking, "LIMIT", 10**12)
+    monkeypatch.setattr(matchers, "LIMIT", 10**12)
     url = f"sqlite:///{tmp_path / 'store.db'}"
     engine = sa.create_engine(url)
     signal.signal(signal.SIGALRM, signal.default_int_handler)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from collections_store import PatternLimitExceeded
 from collections_store.query.patterns import cost
-from collections_store.query.patterns.backtracking import LIMIT, Backtracker
+from collections_store.query.patterns.matchers import LIMIT, Backtracker
 from collections_store.query.patterns.parser import InvalidPattern
 from collections_store.query.patterns.pattern import Pattern
 
@@ -117,8 +117,8 @@ def test_no_search_takes_more_steps_than_are_counted(pattern: str, piece: str, t
     except InvalidPattern:
         assume(False)
     text = piece * times + "!"
-    code, slots = ours._program
-    runner = Backtracker(code, slots, text, regular=False)
+    compiler = ours._compiled
+    runner = Backtracker(compiler.program, compiler.slots, text, regular=False)
     with contextlib.suppress(PatternLimitExceeded):
         runner.search(0, ours._groups, lambda place: place)
     assert LIMIT - runner._left <= STEPS * (1 + cost.bound(ours._node)(len(text)))

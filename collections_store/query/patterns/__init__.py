@@ -1,13 +1,9 @@
-"""Regular expressions: MongoDB's syntax, and matchers that always end.
+"""Regular expressions: MongoDB's syntax, the same answers on every database, and searches that always end.
 
-`parser` reads what PCRE means into nodes. `translate` writes it in Python's `re`, and `cost` how long that may
-take. `automaton` and `backtracking` run the `programs` of what may take too long, and can be stopped. `pattern` chooses.
-Nothing else in the library gives patterns of users to `re`.
+MongoDB's patterns are PCRE's, which neither Python's `re` nor SQLite nor PostgreSQL reads. `parser` reads a pattern into
+the tree of `syntax`. `pattern` writes it in the syntax of `re`, and lets `re` search the texts for which `cost`
+proves that it is fast; all others go to the `matchers` over `programs`. Nothing else in the library gives
+patterns of users to `re`. Begin with `pattern`.
 """
 
 from __future__ import annotations
-
-from .parser import OPTIONS, InvalidPattern
-from .pattern import Pattern, compiled, options_of
-
-__all__ = ["OPTIONS", "InvalidPattern", "Pattern", "compiled", "options_of"]

@@ -1,16 +1,15 @@
-"""How long Python's `re` may take over a pattern, at most.
+"""An upper bound of the steps that Python's `re` takes for a pattern.
 
-`re` tries one way through a pattern after the other. Its steps are counted over the graph of a pattern's sets of
-characters (its positions), in which an edge is there as often as there are ways from one to the other:
+`re` backtracks. Its steps are counted over the position automaton of a pattern: a position is a set of characters
+in it, and an edge counts the ways in which one position follows another.
 
-1. Two ways from a position back to itself over the same text: the ways double with each round. This is
-   exponential, and no text is short enough.
-2. Else a text leads to each position of a loop in one way. A loop is left once for each character that both
-   the loop and what comes behind it take, and once in all for what only the latter takes.
-3. A search begins at each character, but for a pattern that begins with an anchor.
+1. Two paths from a position back to itself over the same text: the number of paths doubles with each round. This
+   is exponential, and no text is short enough.
+2. Else one path over a text leads to each position of a loop. A loop is left once for each character that
+   both the loop and what follows match, and once in all for the characters that only the latter matches.
+3. A search begins at each character, except that of a pattern that begins with an anchor.
 
-What is not a way of its own (lookarounds, atomic groups, references) is counted as if it were, which is
-never less.
+Lookarounds, atomic groups and backreferences count as ordinary parts, which is never less.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from typing import Final, TypeAlias
 
-from .parser import (
+from .syntax import (
     Alternatives,
     At,
     Atomic,
@@ -34,44 +34,55 @@ from .parser import (
     Repeat,
     Subpattern,
     is_anchored,
-    joined,
-    meet,
+    overlap,
+    union,
 )
-from .parser import Sequence as Parts
+from .syntax import Sequence as Parts
 
 BUDGET: Final = 10_000_000
-"""Steps of `re` that nobody needs to wait for: some tens of milliseconds at worst."""
+"""Steps of `re` that are fast enough: tens of milliseconds at worst."""
 LENGTHS: Final = [int(8 * 1.3**power) for power in range(64)]
 MAX_POSITIONS: Final = 2000
 MAX_EDGES: Final = 20_000
-UNROLLED: Final = 64
-"""Positions of a repetition that is written out; one of more counts as one without an end."""
-
+MAX_UNROLLED: Final = 64
+"""Positions of a repetition that is written out; one of more counts as one without a limit."""
+_MAX_COUNT: Final = 2**40
 _ROUND: Final = 0.5
-"""Steps that a loop of one set takes for each character: it is the fastest that `re` does."""
+"""Steps per character of a loop over one set, the fastest that `re` does."""
 
-Ways: TypeAlias = Counter[int]
+Paths: TypeAlias = Counter[int]
+"""How many paths lead to each position."""
 
 
 class _TooLarge(Exception):
-    """A pattern is not worth the counting."""
+    """The pattern is too large to be counted."""
+
+
+@dataclass(slots=True)
+class _Ends:
+    """How often a part is empty, and the positions at which it begins and ends."""
+
+    empty: int = 0
+    first: Paths = field(default_factory=Counter)
+    last: Paths = field(default_factory=Counter)
 
 
 def longest(node: Node) -> int:
-    """Return the length of the longest text for which `re` is soon done; 0: there is none."""
+    """Return the length of the longest text over which `re` is within `BUDGET`; 0: there is none."""
     steps = bound(node)
     return [0, *LENGTHS][bisect_right(LENGTHS, False, key=lambda length: steps(length) > BUDGET)]
 
 
 def bound(node: Node) -> Callable[[int], float]:
-    """Return what gives the steps of a search at most, by the length of the text."""
+    """Return a function from the length of a text to the most steps of a search."""
     graph = _Graph()
     try:
         begin = graph.visit(node)
-        loops = graph.loops(graph.follow)
-        if any(graph.doubles(loop) for loop in loops):
-            return lambda _: inf
+        loops = graph.loops()
+        exponential = any(map(graph.is_ambiguous, loops))
     except _TooLarge:
+        exponential = True
+    if exponential:
         return lambda _: inf
     anchored = is_anchored(node)
 
@@ -82,29 +93,20 @@ def bound(node: Node) -> Callable[[int], float]:
     return steps
 
 
-class _Ends:
-    """How a part begins and ends, and in how many ways it is empty."""
-
-    def __init__(self, empty: int = 0, first: Ways | None = None, last: Ways | None = None) -> None:
-        self.empty = empty
-        self.first: Ways = Counter() if first is None else first
-        self.last: Ways = Counter() if last is None else last
-
-
 class _Graph:
     def __init__(self) -> None:
         self.sets: list[int] = []
         """The number of the set of each position."""
-        self.follow: list[Ways] = []
-        self.bounds: dict[int, int] = {}
-        """How often a position that is a loop can be gone round."""
+        self.follow: list[Paths] = []
+        self.limits: dict[int, int] = {}
+        """How often a position that is a loop repeats at most."""
         self._numbers: dict[Ranges, int] = {}
         self._ranges: list[Ranges] = []
-        self._meeting: dict[tuple[int, int], bool] = {}
+        self._overlaps: dict[tuple[int, int], bool] = {}
         self._groups: dict[int, Node] = {}
         self._edges = 0
 
-    # -- the graph ---------------------------------------------------------------------------
+    # -- building ----------------------------------------------------------------------------
 
     def visit(self, node: Node) -> _Ends:
         match node:
@@ -134,35 +136,32 @@ class _Graph:
                 return _either((self.visit(yes), self.visit(no)))
 
     def _position(self, ranges: Ranges) -> _Ends:
-        place = len(self.sets)
-        if place >= MAX_POSITIONS:
+        position = len(self.sets)
+        if position >= MAX_POSITIONS:
             raise _TooLarge
         number = self._numbers.setdefault(ranges, len(self._ranges))
         if number == len(self._ranges):
             self._ranges.append(ranges)
         self.sets.append(number)
         self.follow.append(Counter())
-        return _Ends(0, Counter({place: 1}), Counter({place: 1}))
+        return _Ends(0, Counter({position: 1}), Counter({position: 1}))
 
-    def _join(self, last: Ways, first: Ways) -> None:
+    def _join(self, last: Paths, first: Paths) -> None:
         self._edges += len(last) * len(first)
         if self._edges > MAX_EDGES:
             raise _TooLarge
-        for one, ways in last.items():
+        for one, count in last.items():
             for other, more in first.items():
-                self.follow[one][other] += ways * more
+                self.follow[one][other] += count * more
 
     def _in_order(self, parts: Iterable[_Ends]) -> _Ends:
-        whole = _Ends(1)
+        ends = _Ends(1)
         for part in parts:
-            self._join(whole.last, part.first)
-            if whole.empty:
-                for place, ways in part.first.items():
-                    whole.first[place] += min(ways * whole.empty, 2**40)
-            last = Counter({p: min(ways * part.empty, 2**40) for p, ways in whole.last.items()})
-            whole.last = (last + part.last) if part.empty else part.last
-            whole.empty = min(whole.empty * part.empty, 2**40)
-        return whole
+            self._join(ends.last, part.first)
+            ends.first.update(_times(part.first, ends.empty))
+            ends.last = _times(ends.last, part.empty) + part.last
+            ends.empty = min(ends.empty * part.empty, _MAX_COUNT)
+        return ends
 
     def _repeat(self, node: Repeat) -> _Ends:
         least, most = node.least, node.most
@@ -172,21 +171,23 @@ class _Graph:
         part = self.visit(node.part)
         size = len(self.sets) - before
         if isinstance(node.part, Chars) and (most is None or most > 3):
-            [place] = part.first
+            [position] = part.first
             if most is not None:
-                self.bounds[place] = most
-        elif (least if most is None else most) * size <= UNROLLED:
-            return self._written_out(node, part)
+                self.limits[position] = most
+        elif (least if most is None else most) * size <= MAX_UNROLLED:
+            return self._unrolled(node, part)
+        return self._loop(part, least)
+
+    def _loop(self, part: _Ends, least: int) -> _Ends:
         self._join(part.last, part.first)
         part.empty += least == 0 or part.empty > 0
         return part
 
-    def _written_out(self, node: Repeat, part: _Ends) -> _Ends:
+    def _unrolled(self, node: Repeat, part: _Ends) -> _Ends:
         least, most = node.least, node.most
         copies = [part, *(self.visit(node.part) for _ in range(max(least, most or 0) - 1))]
         if most is None:
-            self._join(copies[-1].last, copies[-1].first)
-            copies[-1].empty += least == 0 or copies[-1].empty > 0
+            self._loop(copies[-1], least)
             return self._in_order(copies)
         rest = _Ends(1)
         for copy in reversed(copies[least:]):
@@ -196,69 +197,69 @@ class _Graph:
 
     # -- loops -------------------------------------------------------------------------------
 
-    def loops(self, follow: Sequence[Ways]) -> list[list[int]]:
-        """Return the positions that lead back to each other, what comes last first (Tarjan)."""
+    def loops(self) -> list[list[int]]:
+        """Return the strongly connected components, the last in the pattern first (Tarjan)."""
+        follow, done = self.follow, len(self.follow)
         index: dict[int, int] = {}
         low: dict[int, int] = {}
         path: list[int] = []
-        spots: dict[int, int] = {}
+        depth: dict[int, int] = {}
         found: list[list[int]] = []
-        for root in range(len(follow)):
+        for root in range(done):
             stack = [(root, iter(follow[root]))] if root not in index else []
             while stack:
-                place, others = stack[-1]
-                if place not in index:
-                    index[place] = low[place] = len(index)
-                    spots[place] = len(path)
-                    path.append(place)
-                if (
-                    other := next((o for o in others if low.get(o, -1) < len(follow)), None)
-                ) is None:
+                node, others = stack[-1]
+                if node not in index:
+                    index[node] = low[node] = len(index)
+                    depth[node] = len(path)
+                    path.append(node)
+                other = next((each for each in others if low.get(each, -1) < done), None)
+                if other is None:
                     stack.pop()
                     if stack:
-                        low[stack[-1][0]] = min(low[stack[-1][0]], low[place])
-                    if low[place] == index[place]:
-                        found.append(path[spots[place] :])
-                        del path[spots[place] :]
-                        low.update(dict.fromkeys(found[-1], len(follow)))
+                        low[stack[-1][0]] = min(low[stack[-1][0]], low[node])
+                    if low[node] == index[node]:
+                        found.append(path[depth[node] :])
+                        del path[depth[node] :]
+                        low.update(dict.fromkeys(found[-1], done))
                 elif other in index:
-                    low[place] = min(low[place], index[other])
+                    low[node] = min(low[node], index[other])
                 else:
                     stack.append((other, iter(follow[other])))
         return found
 
-    def meet(self, one: int, other: int) -> bool:
-        """Return whether two positions take a character in common."""
+    def overlap(self, one: int, other: int) -> bool:
+        """Return whether two positions match a character in common."""
         key = self.sets[one], self.sets[other]
-        if key not in self._meeting:
-            self._meeting[key] = meet(self._ranges[key[0]], self._ranges[key[1]])
-        return self._meeting[key]
+        if key not in self._overlaps:
+            self._overlaps[key] = overlap(self._ranges[key[0]], self._ranges[key[1]])
+        return self._overlaps[key]
 
-    def doubles(self, loop: list[int]) -> bool:
-        """Return whether two ways lead from a position of a loop to itself over one text."""
-        inside = set(loop)
-        ways = {place: [o for o in self.follow[place] if o in inside] for place in loop}
-        if any(self.follow[place][other] > 1 for place in loop for other in ways[place]):
+    def is_ambiguous(self, loop: list[int]) -> bool:
+        """Return whether two paths lead from a position of a loop to itself over one text."""
+        members = set(loop)
+        inside = {one: [other for other in self.follow[one] if other in members] for one in loop}
+        if any(self.follow[one][other] > 1 for one in loop for other in inside[one]):
             return True
-        if all(
-            not self.meet(one, other)
-            for others in ways.values()
+        forks = (
+            self.overlap(one, other)
+            for others in inside.values()
             for number, one in enumerate(others)
             for other in others[:number]
-        ):
-            return False
-        return self._part_and_meet(loop, ways)
+        )
+        return any(forks) and self._paths_rejoin(loop, inside)
 
-    def _part_and_meet(self, loop: list[int], ways: dict[int, list[int]]) -> bool:
+    def _paths_rejoin(self, loop: list[int], inside: dict[int, list[int]]) -> bool:
+        """Return whether two paths over one text part and come together again, over pairs of positions."""
         before: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        seen = {(place, place) for place in loop}
+        seen = {(position, position) for position in loop}
         left, edges = list(seen), 0
         while left:
             pair = left.pop()
-            for one in ways[pair[0]]:
-                for other in ways[pair[1]]:
+            for one in inside[pair[0]]:
+                for other in inside[pair[1]]:
                     edges += 1
-                    if not self.meet(one, other):
+                    if not self.overlap(one, other):
                         continue
                     before.setdefault((one, other), []).append(pair)
                     if (one, other) not in seen:
@@ -266,7 +267,7 @@ class _Graph:
                         left.append((one, other))
             if edges > MAX_EDGES:
                 return True
-        left = [(place, place) for place in loop]
+        left = [(position, position) for position in loop]
         back = set(left)
         while left:
             for pair in before.get(left.pop(), ()):
@@ -280,57 +281,57 @@ class _Graph:
     # -- steps -------------------------------------------------------------------------------
 
     def steps(self, loops: list[list[int]], length: int) -> list[float]:
-        """Return the steps from each position on, of a text of that length."""
+        """Return the steps from each position on, for a text of that length."""
         steps = [0.0] * len(self.sets)
         for loop in loops:
-            place = loop[0]
-            if len(loop) == 1 and place not in self.follow[place]:
-                steps[place] = 1 + self.most(self.follow[place], steps)
+            first = loop[0]
+            if len(loop) == 1 and first not in self.follow[first]:
+                steps[first] = 1 + self.most(self.follow[first], steps)
                 continue
-            inside = set(loop)
-            labels = joined(
-                pair for number in {self.sets[p] for p in loop} for pair in self._ranges[number]
-            )
-            again, once = Counter[int](), Counter[int]()
+            members, numbers = set(loop), {self.sets[each] for each in loop}
+            labels = union(pair for number in numbers for pair in self._ranges[number])
+            often, once = Counter[int](), Counter[int]()
             for one in loop:
-                for other, ways in self.follow[one].items():
-                    if other not in inside:
-                        (again if meet(labels, self._ranges[self.sets[other]]) else once)[
-                            other
-                        ] += ways
-            rounds = min(length, self.bounds.get(place, length)) if len(loop) == 1 else length
-            side_by_side = self.most(Counter(loop), [1.0] * len(self.sets))
+                for other in self.follow[one].keys() - members:
+                    exits = often if overlap(labels, self._ranges[self.sets[other]]) else once
+                    exits[other] += self.follow[one][other]
+            rounds, cost = length, self.most(Counter(loop), [1.0] * len(self.sets))
             if len(loop) == 1:
-                side_by_side *= _ROUND
-            found = rounds * (side_by_side + self.most(again, steps)) + self.most(once, steps)
+                rounds, cost = min(length, self.limits.get(first, length)), cost * _ROUND
+            found = rounds * (cost + self.most(often, steps)) + self.most(once, steps)
             for one in loop:
                 steps[one] = found
         return steps
 
-    def most(self, ways: Ways, steps: Sequence[float]) -> float:
-        """Return the steps of all ways that one character can go, at most."""
-        if len(ways) == 1:
-            [(place, times)] = ways.items()
-            return times * steps[place]
+    def most(self, paths: Paths, steps: Sequence[float]) -> float:
+        """Return the most steps of all paths that one character can take."""
+        if len(paths) == 1:
+            [(position, count)] = paths.items()
+            return count * steps[position]
         by_set: dict[int, float] = {}
-        some: dict[int, int] = {}
-        for place, times in ways.items():
-            number = self.sets[place]
-            by_set[number] = by_set.get(number, 0.0) + times * steps[place]
-            some[number] = place
+        example: dict[int, int] = {}
+        for position, count in paths.items():
+            number = self.sets[position]
+            by_set[number] = by_set.get(number, 0.0) + count * steps[position]
+            example[number] = position
         if len(by_set) > 300:
-            return sum(by_set.values()) + len(ways)
+            return sum(by_set.values()) + len(paths)
         together = (
-            sum(by_set[other] for other in by_set if self.meet(some[one], some[other]))
+            sum(by_set[other] for other in by_set if self.overlap(example[one], example[other]))
             for one in by_set
         )
-        return max(together, default=0.0) + len(ways)
+        return max(together, default=0.0) + len(paths)
+
+
+def _times(paths: Paths, count: int) -> Paths:
+    """Return each number of paths `count` times; none if that is 0."""
+    return Counter({each: min(n * count, _MAX_COUNT) for each, n in paths.items() if count})
 
 
 def _either(parts: Iterable[_Ends]) -> _Ends:
-    whole = _Ends()
+    ends = _Ends()
     for part in parts:
-        whole.empty += part.empty
-        whole.first.update(part.first)
-        whole.last.update(part.last)
-    return whole
+        ends.empty += part.empty
+        ends.first.update(part.first)
+        ends.last.update(part.last)
+    return ends

@@ -9,7 +9,7 @@ import pytest
 
 from collections_store import PatternLimitExceeded
 from collections_store.query.budget import checked_by
-from collections_store.query.patterns import backtracking
+from collections_store.query.patterns import matchers
 from collections_store.query.patterns.parser import InvalidPattern
 from collections_store.query.patterns.pattern import Pattern, compiled
 
@@ -172,7 +172,7 @@ def test_groups_of_a_long_text() -> None:
     "pattern", ["(?=(a+)+$)", r"(\w+)+\1$", r"(?:(a|aa)+\1)+$", "(?>(a|aa)+b)+$"]
 )
 def test_what_no_automaton_finds_has_a_limit(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backtracking, "LIMIT", 50_000)
+    monkeypatch.setattr(matchers, "LIMIT", 50_000)
     with pytest.raises(PatternLimitExceeded, match="more than 50,000 steps"):
         compiled(pattern).is_found("a" * 40 + "!" * 300)
 
@@ -220,4 +220,4 @@ def test_an_automaton_forgets_what_is_too_much() -> None:
     pattern: Any = compiled("[ab]*a[ab]{11}x$|\u7500")
     assert not pattern._automaton.finds(many + "abbabaab" * 3000)
     assert pattern._automaton.finds(many + "\u7500")
-    assert pattern._automaton._steps <= 4000
+    assert pattern._automaton._transitions <= 4000

@@ -1,0 +1,268 @@
+"""The matchers of this package, which can be interrupted and always end.
+
+`Automaton` decides whether a regular program matches, in a time that is linear in the text: a deterministic automaton
+that is built as far as texts need it. `Backtracker` returns where any program matches and what its groups
+capture, by one path after the other; it visits no path of a regular program twice, and its steps are limited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from ...errors import PatternLimitExceeded
+from ..budget import spend
+from .programs import (
+    AGAIN,
+    AT,
+    BACK,
+    CHAR,
+    IF,
+    JUMP,
+    LAST_NEWLINE,
+    MATCH,
+    SAVE,
+    SPLIT,
+    WORDS,
+    Program,
+    is_at,
+)
+from .syntax import Atomic, Look, Members, caseless, width
+
+PIECE: Final = 256
+"""Characters between two checks of the automaton."""
+MAX_TRANSITIONS: Final = 4000
+"""Transitions that an automaton remembers."""
+STATE_SIZE: Final = 16
+"""Positions of a state that take the memory of a transition."""
+MAX_WORK: Final = 20_000_000
+"""Steps of an automaton over one text, without remembered transitions."""
+LIMIT: Final = 2_000_000
+"""Steps of a backtracker over one text."""
+MAX_VISITED: Final = 500_000
+"""Visits that a backtracker remembers: some 50 MB."""
+CHECKED: Final = 1024
+"""Steps between two checks of the backtracker."""
+
+Spans: TypeAlias = tuple[tuple[int, int], ...]
+"""Begin and end of the match, and then of each group; -1 where it captured nothing."""
+
+
+class _State(dict[str, "_State"]):
+    """The positions of a program and the kind of character before; a dictionary from the next character to
+    the next state.
+    """
+
+    def __init__(self, automaton: Automaton, positions: frozenset[int], before: str | None) -> None:
+        self.automaton, self.positions, self.before = automaton, positions, before
+
+    def __missing__(self, character: str) -> _State:
+        after = self[character] = self.automaton.after(self, character)
+        return after
+
+
+class Automaton:
+    """Deterministic automaton of a regular program; threads may share it."""
+
+    def __init__(self, program: Program) -> None:
+        self._program, self._work = program, 0
+        self._found = _State(self, frozenset({-1}), "")
+        self._forget()
+
+    def _forget(self) -> None:
+        self._transitions = 0
+        self._states: dict[tuple[frozenset[int], str | None], _State] = {}
+        self._begin = _State(self, frozenset({0}), None)
+
+    def finds(self, text: str) -> bool:
+        """Return whether the pattern matches anywhere."""
+        state, before = self._begin, self._work
+        last = text.endswith("\n")
+        end = len(text) - last
+        for start in range(0, end, PIECE):
+            for character in text[start : min(start + PIECE, end)]:
+                state = state[character]
+            if state is self._found:
+                return True
+            if self._work - before > MAX_WORK:
+                raise PatternLimitExceeded(MAX_WORK)
+            spend(PIECE >> 4)
+        if last:
+            state = state[LAST_NEWLINE]
+        return state[""] is self._found
+
+    def after(self, state: _State, character: str) -> _State:
+        """Return the state after the next character."""
+        if state is self._found:
+            return state
+        positions = self._reached(state, character)
+        self._transitions += 1 + len(positions or ()) // STATE_SIZE
+        if self._transitions > MAX_TRANSITIONS:
+            self._forget()
+        if positions is None:
+            return self._found
+        if not character:
+            return state
+        before = "a" if WORDS[character[:1]] else "\n" if character[:1] == "\n" else " "
+        key = frozenset({0, *positions}), before  # a match may begin behind each character
+        return self._states.setdefault(key, _State(self, *key))
+
+    def _reached(self, state: _State, character: str) -> list[int] | None:
+        """Return the positions after the next character; None: the program matches before it."""
+        program, seen, left, reached = self._program, set[int](), list(state.positions), list[int]()
+        while left:
+            position = left.pop()
+            if position in seen:
+                continue
+            seen.add(position)
+            operation, one, other = program[position]
+            if operation == CHAR:
+                if character and one[character[0]]:
+                    reached.append(position + 1)
+            elif operation == SPLIT:
+                left += (one, other)
+            elif operation == JUMP:
+                left.append(one)
+            elif operation == AGAIN:
+                left += (one, position + 1)
+            elif operation == SAVE or (operation == AT and is_at(one, state.before, character)):
+                left.append(position + 1)
+            elif operation == MATCH:
+                return None
+        self._work += len(seen)
+        spend(len(seen))
+        return reached
+
+
+class Backtracker:
+    """One search of a program in a text."""
+
+    def __init__(self, program: Program, slots: int, text: str, *, regular: bool) -> None:
+        self._program, self._text = program, text
+        self._slots = [-1] * slots
+        self._visited: set[int] | None = set() if regular else None
+        self._left = LIMIT
+        self._end = 0
+
+    def search(self, start: int, groups: int, next_start: Callable[[int], int]) -> Spans | None:
+        """Return the first match; `next_start` returns where one can begin, -1: nowhere."""
+        while 0 <= (start := next_start(start)) <= len(self._text):
+            if self._run(0, start) is not None:
+                found = self._slots[2 : 2 * groups + 2]
+                spans = zip(found[::2], found[1::2], strict=True)
+                return (start, self._end), *((b, e) if e >= 0 else (-1, -1) for b, e in spans)
+            start += 1
+        return None
+
+    def _count(self, steps: int) -> None:
+        self._left -= steps
+        if self._left < 0:
+            raise PatternLimitExceeded(LIMIT)
+        spend(steps)
+
+    def _run(self, at: int, position: int) -> list[tuple[int, int]] | None:
+        """Run from an instruction to a `MATCH`; returns the entries that undo what the slots were given."""
+        program, text, slots, end = self._program, self._text, self._slots, len(self._text)
+        stack: list[tuple[int, int]] = []
+        steps = CHECKED
+        while True:
+            steps -= 1
+            if not steps:
+                self._count(CHECKED)
+                steps = CHECKED
+            operation, one, other = program[at]
+            if operation == CHAR:
+                if position < end and one[text[position]] and self._is_new(at, position):
+                    at, position = at + 1, position + 1
+                    continue
+            elif operation == SPLIT:
+                stack.append((other, position))
+                at = one
+                continue
+            elif operation == SAVE:
+                stack.append((-1 - one, slots[one]))
+                slots[one] = position
+                at += 1
+                continue
+            elif operation == MATCH:
+                self._end = position
+                self._count(CHECKED - steps)
+                return [entry for entry in stack if entry[0] < 0]
+            else:
+                found = self._step(at, position, stack)
+                if found is not None:
+                    at, position = found
+                    continue
+            while stack:
+                at, position = stack.pop()
+                if at >= 0:
+                    break
+                slots[-1 - at] = position
+            else:
+                self._count(CHECKED - steps)
+                return None
+
+    def _is_new(self, at: int, position: int) -> bool:
+        if self._visited is None:
+            return True
+        key = position * len(self._program) + at
+        if key in self._visited:
+            return False
+        if len(self._visited) < MAX_VISITED:
+            self._visited.add(key)
+        return True
+
+    def _step(self, at: int, position: int, stack: list[tuple[int, int]]) -> tuple[int, int] | None:
+        """Execute one of the rarer instructions; returns where to continue, None: nowhere."""
+        operation, one, other = self._program[at]
+        if operation == JUMP:
+            return one, position
+        if operation == AGAIN:
+            return (at + 1 if other >= 0 and self._slots[other] == position else one), position
+        if operation == AT:
+            before = self._text[position - 1] if position else None
+            return (at + 1, position) if is_at(one, before, self._after(position)) else None
+        if operation == IF:
+            return (at + 1 if self._slots[2 * one + 1] >= 0 else other), position
+        if operation == BACK:
+            end = self._repeated(one, other, position)
+            return None if end is None else (at + 1, end)
+        end = self._isolated(at + 1, one, position, stack)
+        return None if end is None else (other, end)
+
+    def _after(self, position: int) -> str:
+        if position == len(self._text) - 1 and self._text[position] == "\n":
+            return LAST_NEWLINE
+        return self._text[position : position + 1]
+
+    def _repeated(self, number: int, ignores_case: bool, position: int) -> int | None:
+        """Return where the text of a group ends that is repeated here; None: it is not."""
+        begin, end = self._slots[2 * number : 2 * number + 2]
+        if end < 0:
+            return None
+        after = position + end - begin
+        captured, found = self._text[begin:end], self._text[position:after]
+        if captured == found:
+            return after
+        if not ignores_case or len(captured) != len(found):
+            return None
+        return after if all(map(_is_same_letter, captured, found)) else None
+
+    def _isolated(
+        self, at: int, node: Look | Atomic, position: int, stack: list[tuple[int, int]]
+    ) -> int | None:
+        """Run a lookaround or an atomic group; returns the position behind it, None: it does not match."""
+        behind = (width(node.part) or 0) if isinstance(node, Look) and node.behind else 0
+        undo = None if position < behind else self._run(at, position - behind)
+        if isinstance(node, Look) and node.negative:
+            for slot, before in reversed(undo or ()):
+                self._slots[-1 - slot] = before
+            return position if undo is None else None
+        if undo is None:
+            return None
+        stack += undo
+        return position if isinstance(node, Look) else self._end
+
+
+def _is_same_letter(one: str, other: str) -> bool:
+    return one == other or Members(caseless(((ord(one), ord(one)),)))[other]
