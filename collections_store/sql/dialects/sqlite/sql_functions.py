@@ -12,12 +12,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from .... import codec
 from ....query import values
-from ....query.patterns.pattern import Pattern, compiled
+from ....query.patterns.pattern import compiled
 from ..protocols import Function
+
+Test: TypeAlias = Callable[[str], Any]
+"""A function of the database's text, for one operand."""
 
 _ENDED: Final = "user-defined function raised exception"
 _MISSING: Final = object()
@@ -49,33 +52,39 @@ def raised_within(error: Exception) -> BaseException | None:
     return kept if _ENDED in str(error) else None
 
 
-def _callback(function: Callable[[str, str], Any]) -> Callable[[str | None], Any]:
-    answers = _answers(function)
-    next(answers)
-    return answers.send
+def _callback(function: Callable[[str], Test]) -> Callable[[str | None], Any]:
+    results = _results(function)
+    next(results)
+    return results.send
 
 
-def _answers(function: Callable[[str, str], Any]) -> Generator[Any, str | None, None]:
-    answer: Any = None
+def _results(function: Callable[[str], Test]) -> Generator[Any, str | None, None]:
+    result: Any = None
+    test: Test
+    prefix, test = "/", _decoded  # no argument begins with this prefix
     while True:
         try:
             while True:
-                argument = yield answer
+                argument = yield result
                 if argument is None:
-                    answer = None
+                    result = None
                     continue
-                end = argument.index("/")
-                begin = end + 1 + int(argument[:end])
-                answer = function(argument[end + 1 : begin], argument[begin:])
+                if not argument.startswith(
+                    prefix
+                ):  # most rows of a statement have the same operand
+                    begin = argument.index("/") + 1
+                    end = begin + int(argument[: begin - 1])
+                    prefix, test = argument[:end], function(argument[begin:end])
+                result = test(argument[len(prefix) :])
         except GeneratorExit:
             return
         except BaseException as error:  # noqa: BLE001 - it is raised where the statement was executed
-            _kept.error, answer = error, _MISSING  # which SQLite cannot take
+            _kept.error, result = error, _MISSING  # which SQLite cannot take
 
 
 def _decoded(text: str) -> Any:
-    """Return the array or object of a JSON text; `_MISSING` for any other value: SQLite takes the parts of
-    AND in any order, and may ask before it has looked at the type.
+    """Return the array or object of a JSON text; `_MISSING` for any other value: SQLite evaluates the parts of
+    AND in any order, and may call a function before it has tested the type.
     """
     try:
         found = codec.decode(text)
@@ -84,27 +93,25 @@ def _decoded(text: str) -> Any:
     return found if isinstance(found, dict | list) else _MISSING
 
 
-def _equal(wanted: str, text: str) -> bool:
-    found = _decoded(text)
-    return found is not _MISSING and values.equal(found, codec.decode(wanted))
+def _equal(operand: str) -> Test:
+    value = codec.decode(operand)
+    return lambda text: (found := _decoded(text)) is not _MISSING and values.equal(found, value)
 
 
-def _compare(wanted: str, text: str) -> int | None:
-    found = _decoded(text)
-    return None if found is _MISSING else values.compare(found, codec.decode(wanted))
-
-
-def _found(wanted: str, text: str) -> bool:
-    return _pattern(wanted).is_found(text)
+def _compare(operand: str) -> Test:
+    value = codec.decode(operand)
+    return lambda text: (
+        None if (found := _decoded(text)) is _MISSING else values.compare(found, value)
+    )
 
 
 @lru_cache(maxsize=256)
-def _pattern(wanted: str) -> Pattern:
-    options, _, pattern = wanted.partition("/")
-    return compiled(pattern, options)
+def _found(operand: str) -> Test:
+    options, _, pattern = operand.partition("/")
+    return compiled(pattern, options).is_found
 
 
-_FUNCTIONS: Final = {
+_FUNCTIONS: Final[dict[str, Callable[[str], Test]]] = {
     "collections_store_equal": _equal,
     "collections_store_compare": _compare,
     "collections_store_found": _found,
