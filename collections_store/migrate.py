@@ -24,7 +24,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from .engine.pool import Lease, file_of, open_driver_lease, open_engine, translate
+from .engine.pool import PooledConnection, file_of, open_driver_connection, open_engine, translate
 from .errors import DatabaseBusy, SchemaTooNew
 from .operations.catalogue import Catalogue
 from .operations.connection import DriverConnection
@@ -100,42 +100,42 @@ def head() -> str | None:
     return _scripts().get_current_head()
 
 
-def bring_up(lease: Lease, names: Names) -> None:
+def bring_up(pooled: PooledConnection, names: Names) -> None:
     """Upgrade the tables a connection leads to, unless another process was faster."""
-    connection = lease.connection
+    connection = pooled.connection
     if not isinstance(connection, DriverConnection):
         with connection.transaction(write=True):
-            _upgrade_here(lease, names)
+            _upgrade_here(pooled, names)
         return
-    with lease.sa.begin():  # so that alembic leaves the transaction alone
+    with pooled.sa.begin():  # so that alembic leaves the transaction alone
         connection.begin(write=True)
-        _upgrade_here(lease, names)
+        _upgrade_here(pooled, names)
 
 
-def _revision(lease: Lease) -> str | None:
-    return ReadRevision()(lease.connection)
+def _revision(pooled: PooledConnection) -> str | None:
+    return ReadRevision()(pooled.connection)
 
 
-def _upgrade(lease: Lease, names: Names) -> str | None:
+def _upgrade(pooled: PooledConnection, names: Names) -> str | None:
     """Bring a database up; returns the revision it was at."""
-    before = _revision(lease) or create_or_find(lease.connection)
+    before = _revision(pooled) or create_or_find(pooled.connection)
     if before not in {None, REVISION}:
         refuse_unknown(str(before))
-        bring_up(lease, names)
+        bring_up(pooled, names)
     return before
 
 
-def _check(lease: Lease, names: Names) -> list[str]:
-    found = _revision(lease)
+def _check(pooled: PooledConnection, names: Names) -> list[str]:
+    found = _revision(pooled)
     if found is None:
         return [f"there are no tables of this library, this version needs schema {REVISION}"]
     if found != REVISION:
         return [f"the database is at schema {found}, this version needs {REVISION}"]
-    return list(_differences(lease, names))
+    return list(_differences(pooled, names))
 
 
-def _sql(lease: Lease, names: Names) -> str:
-    found, database, output = _revision(lease), lease.connection.database, StringIO()
+def _sql(pooled: PooledConnection, names: Names) -> str:
+    found, database, output = _revision(pooled), pooled.connection.database, StringIO()
     if found == REVISION:
         return ""
     if found is not None:
@@ -144,20 +144,22 @@ def _sql(lease: Lease, names: Names) -> str:
         words = sa.schema.CreateSchema(names.schema, if_not_exists=True)
         output.write(f"{compiled(words, database)};\n\n")
     config = _config(names)
-    tables = _tables(lease) if found else []
-    config.attributes.update(output=output, tables=tables, dialect=database.NAME, database=lease.sa)
+    tables = _tables(pooled) if found else []
+    config.attributes.update(
+        output=output, tables=tables, dialect=database.NAME, database=pooled.sa
+    )
     command.upgrade(config, f"{found or 'base'}:head", sql=True)
     return output.getvalue()
 
 
-def _upgrade_here(lease: Lease, names: Names) -> None:
-    lock = lease.connection.database.lock_table(lease.connection.store.revisions)
+def _upgrade_here(pooled: PooledConnection, names: Names) -> None:
+    lock = pooled.connection.database.lock_table(pooled.connection.store.revisions)
     if lock is not None:
-        lease.connection.say(lock)
-    if _revision(lease) == REVISION:
+        pooled.connection.say(lock)
+    if _revision(pooled) == REVISION:
         return
     config = _config(names)
-    config.attributes["connection"] = lease.sa
+    config.attributes["connection"] = pooled.sa
     command.upgrade(config, "head")
 
 
@@ -172,12 +174,12 @@ def refuse_unknown(revision: str) -> None:
         )
 
 
-def _differences(lease: Lease, names: Names) -> Iterator[str]:
-    database, tables = lease.connection.database, _tables(lease)
-    if names.schema == lease.sa.dialect.default_schema_name:
+def _differences(pooled: PooledConnection, names: Names) -> Iterator[str]:
+    database, tables = pooled.connection.database, _tables(pooled)
+    if names.schema == pooled.sa.dialect.default_schema_name:
         names = replace(names, schema=None)  # as alembic calls it
     models = sa.MetaData(schema=names.schema)
-    feeds = (feed_table(physical, names) for physical in _feeds(lease))
+    feeds = (feed_table(physical, names) for physical in _feeds(pooled))
     documents = (documents_table(table, names, database) for table in tables)
     for table in (catalogue_table(names), *documents, *feeds):
         table.to_metadata(models)
@@ -195,7 +197,7 @@ def _differences(lease: Lease, names: Names) -> Iterator[str]:
         "include_schemas": names.schema is not None,
         "compare_type": True,
     }
-    context = MigrationContext.configure(lease.sa, opts=options)
+    context = MigrationContext.configure(pooled.sa, opts=options)
     with (
         warnings.catch_warnings()
     ):  # of indexes over expressions, which SQLAlchemy does not reflect
@@ -205,13 +207,13 @@ def _differences(lease: Lease, names: Names) -> Iterator[str]:
         yield f"models and tables differ: {difference}"
 
 
-def _tables(lease: Lease) -> list[str]:
-    return [table for (table,) in lease.connection.rows(lease.connection.store.tables)]
+def _tables(pooled: PooledConnection) -> list[str]:
+    return [table for (table,) in pooled.connection.rows(pooled.connection.store.tables)]
 
 
-def _feeds(lease: Lease) -> Iterator[str]:
+def _feeds(pooled: PooledConnection) -> Iterator[str]:
     """Yield the tables of recorded changes, as far as the catalogue is there to tell of them."""
-    connection, rows = lease.connection, []
+    connection, rows = pooled.connection, []
     with suppress(*connection.database.errors()):
         rows = connection.rows(connection.store.listing)
     for _, _, _, text in rows:
@@ -220,7 +222,7 @@ def _feeds(lease: Lease) -> Iterator[str]:
             yield feed.physical
 
 
-def _look(url: str | sa.URL, options: Options, work: Callable[[Lease], T]) -> T:
+def _look(url: str | sa.URL, options: Options, work: Callable[[PooledConnection], T]) -> T:
     """Do something that only reads: what is no file yet is empty, and stays no file."""
     where = _normal(url)
     path = named(where.get_backend_name()).file_of(where)
@@ -229,13 +231,13 @@ def _look(url: str | sa.URL, options: Options, work: Callable[[Lease], T]) -> T:
     return _patiently(where, options, work)
 
 
-def _patiently(url: sa.URL, options: Options, work: Callable[[Lease], T]) -> T:
+def _patiently(url: sa.URL, options: Options, work: Callable[[PooledConnection], T]) -> T:
     """Do something on a connection of its own, again while others keep the database locked."""
     deadline = time.monotonic() + options.busy_timeout
     while True:
         try:
-            with _lease(url, options) as lease:
-                return work(lease)
+            with _pooled(url, options) as pooled:
+                return work(pooled)
         except DatabaseBusy:
             if time.monotonic() > deadline:
                 raise
@@ -248,7 +250,7 @@ def _normal(url: str | sa.URL) -> sa.URL:
 
 
 @contextmanager
-def _lease(url: sa.URL, options: Options) -> Iterator[Lease]:
+def _pooled(url: sa.URL, options: Options) -> Iterator[PooledConnection]:
     database = named(url.get_backend_name())
     options.check_for(database)
     engine = open_engine(url, database, options.busy_timeout)
@@ -257,13 +259,13 @@ def _lease(url: sa.URL, options: Options) -> Iterator[Lease]:
         file_of(url, database),
     )
     try:
-        lease = open_driver_lease(engine, file, catalogue, options, options.busy_timeout)
+        pooled = open_driver_connection(engine, file, catalogue, options, options.busy_timeout)
         try:
-            yield lease
+            yield pooled
         except database.errors() as error:
             raise translate(error, engine, database) from error
         finally:
-            lease.close()
+            pooled.close()
     finally:
         engine.dispose()
 

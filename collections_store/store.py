@@ -28,9 +28,9 @@ from .engine.backend import (
     Backend,
     check_driver,
     check_engine,
-    connections,
+    connection_limit,
     read_target,
-    transactions,
+    transaction_limit,
 )
 from .engine.database_file import leak
 from .engine.executor import run_within, translated
@@ -40,12 +40,12 @@ from .engine.lifecycle import (
     Components,
     check_synchronous,
     make_ready,
-    noting,
+    noting_failure,
     tear_down,
 )
-from .engine.permits import Turn, Turns
-from .engine.pool import Lease
-from .engine.transactions import Held
+from .engine.permits import TransactionPermit, TransactionPermits
+from .engine.pool import PooledConnection
+from .engine.transactions import TransactionResources
 from .engine.workers import Sweeper, working
 from .errors import (
     CollectionsStoreError,
@@ -99,7 +99,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BOUND: Final = "bound to a connection"
-INNER_OVER: Final = "this block of the transaction is over: use what the block around it was given"
+SAVEPOINT_ENDED: Final = (
+    "this block of the transaction is over: use what the block around it was given"
+)
 OUT_OF_ORDER: Final = (
     "a block within a transaction ended before one that began later: both were rolled back. "
     "Tasks and threads that share a transaction cannot have blocks of their own in it"
@@ -267,19 +269,19 @@ class TransactionScope(Protocol):
 
     state: str
     """Whether it is open, or how it ended."""
-    levels: list[Any]
+    savepoints: list[Any]
     """The savepoints of the blocks that are open within it, the innermost last."""
 
     def run(self, operation: Operation[T]) -> T:
         """Return the operation's result."""
 
-    def mark(self) -> Any:
+    def savepoint(self) -> Any:
         """Return the place where it is: a savepoint."""
 
-    def release(self, mark: Any) -> None:
+    def release(self, savepoint: Any) -> None:
         """Keep what was done since a savepoint."""
 
-    def back_to(self, mark: Any) -> None:
+    def rollback_to(self, savepoint: Any) -> None:
         """Undo what was done since a savepoint; raises nothing."""
 
 
@@ -293,28 +295,28 @@ class Bound:
     ) -> None:
         self.connection, self._run = connection, run
         self.is_ready = False
-        self.levels: list[Any] = []
+        self.savepoints: list[Any] = []
 
     def run(self, operation: Operation[T]) -> T:
         """Return the operation's result."""
         result: T = self._run(self, operation)
         return result
 
-    def mark(self) -> Any:
+    def savepoint(self) -> Any:
         """Return the place where it is: a savepoint."""
         with translated(self.connection.database):
             self.connection.prepare(write=True)
             return self.connection.mark()
 
-    def release(self, mark: Any) -> None:
+    def release(self, savepoint: Any) -> None:
         """Keep what was done since a savepoint."""
         with translated(self.connection.database):
-            self.connection.release(mark)
+            self.connection.release(savepoint)
 
-    def back_to(self, mark: Any) -> None:
+    def rollback_to(self, savepoint: Any) -> None:
         """Undo what was done since a savepoint."""
         with suppress(CollectionsStoreError), translated(self.connection.database):
-            self.connection.back_to(mark)
+            self.connection.back_to(savepoint)
 
 
 class Transaction(Collections):
@@ -359,7 +361,7 @@ class Transaction(Collections):
 
     def _check(self) -> None:
         if self._is_over:
-            raise TransactionEnded(INNER_OVER)
+            raise TransactionEnded(SAVEPOINT_ENDED)
 
 
 class _Part:
@@ -370,45 +372,45 @@ class _Part:
         self._open: list[tuple[Any, Transaction]] = []
 
     def __enter__(self) -> Transaction:
-        mark, levels = self._scope.mark(), self._scope.levels
+        savepoint, savepoints = self._scope.savepoint(), self._scope.savepoints
         try:
-            levels.append(mark)
+            savepoints.append(savepoint)
             part = Transaction(self._scope, self._codec)
-            self._open.append((mark, part))
+            self._open.append((savepoint, part))
             return part
         except BaseException:  # of a signal
-            leave(levels, mark)
-            self._scope.back_to(mark)
+            remove_savepoint(savepoints, savepoint)
+            self._scope.rollback_to(savepoint)
             raise
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        mark, part = self._open.pop()
+        savepoint, part = self._open.pop()
         part._is_over = True
-        in_order = leave(self._scope.levels, mark)
+        in_order = remove_savepoint(self._scope.savepoints, savepoint)
         if in_order and kind is None:
-            self._scope.release(mark)
+            self._scope.release(savepoint)
         elif in_order is not None:
-            self._scope.back_to(mark)
+            self._scope.rollback_to(savepoint)
         if kind is None and not in_order:
             raise TransactionEnded(OUT_OF_ORDER)
 
 
-def leave(levels: list[Any], mark: Any) -> bool | None:
+def remove_savepoint(savepoints: list[Any], savepoint: Any) -> bool | None:
     """Take a savepoint, and what began later, from those that are open. Was it the innermost? None:
     it was not there, for one around it ended before.
     """
-    place = next((number for number, each in enumerate(levels) if each is mark), None)
+    place = next((number for number, each in enumerate(savepoints) if each is savepoint), None)
     if place is None:
         return None
-    in_order = levels[-1] is mark
-    del levels[place:]
+    in_order = savepoints[-1] is savepoint
+    del savepoints[place:]
     return in_order
 
 
 FORKED: Final = "the store belongs to the process this one was forked from: open another"
 ATTEMPTS: Final = 20
 """How often `run_transaction` calls a function, unless told otherwise."""
-LAST_PATIENCE: Final = 1.0
+EXIT_TIMEOUT: Final = 1.0
 """Seconds that a forgotten store waits for what still runs when the interpreter ends."""
 
 
@@ -499,7 +501,7 @@ class Store(Collections):
         self._notifier: ChangeNotifier = self._new_notifier()
         self._sweeper: Sweeper | None = None
         self._opening, self._closing = threading.Lock(), threading.RLock()
-        self._turns = self._new_turns()
+        self._permits = self._new_permits()
         self._backend: Backend | None = None
         self._closed: str | None = None
         self._hand_over: Callable[[Job], None] | None = None
@@ -539,7 +541,7 @@ class Store(Collections):
             for component in self._components:
                 component.setup()
         except BaseException as error:
-            with noting(error):
+            with noting_failure(error):
                 self.close()
             raise
         return self
@@ -567,29 +569,29 @@ class Store(Collections):
                 self._is_tearing_down = False
                 self._close(None)
 
-    def _close(self, patience: float | None) -> None:
+    def _close(self, timeout: float | None) -> None:
         with self._opening:
             if self._closed is None:
                 self._closed = "the store is closed"
             backend, self._backend = self._backend, None
             sweeper, self._sweeper = self._sweeper, None
-        patience = self._options.busy_timeout if patience is None else patience
+        timeout = self._options.busy_timeout if timeout is None else timeout
         self._notifier.close()
         if sweeper is not None:
             sweeper.thread.stop()
         if backend is not None and self._finalizer is not None:
             self._finalizer.detach()
-            backend.close(patience)
-        self._notifier.join(patience)
+            backend.close(timeout)
+        self._notifier.join(timeout)
         if sweeper is not None:
-            sweeper.thread.join(patience)
+            sweeper.thread.join(timeout)
 
-    def _close_transactions(self, patience: float | None) -> None:
+    def _close_transactions(self, timeout: float | None) -> None:
         """Begin no more transactions; wait for those that are open, and then roll them back."""
-        patience = self._options.busy_timeout if patience is None else patience
-        self._turns.close(patience)
+        timeout = self._options.busy_timeout if timeout is None else timeout
+        self._permits.close(timeout)
         if self._backend is not None:
-            self._backend.close_transactions(patience)
+            self._backend.close_transactions(timeout)
 
     def run(self, operation: Operation[T]) -> T:
         """Return the operation's result; every verb comes through here."""
@@ -654,7 +656,7 @@ class Store(Collections):
                     begun = True
                     return function(transaction)
             except (TransactionConflict, DatabaseUnavailable) as error:
-                if not begun or attempt >= last or not may_run_again(error):
+                if not begun or attempt >= last or not may_retry_transaction(error):
                     raise
             time.sleep(pause_after(attempt))
         raise AssertionError("unreachable")
@@ -702,9 +704,9 @@ class Store(Collections):
         """
         return mapped_class(self.run(FindTable(check_name(name))).table, name)
 
-    def _width(self) -> int:
+    def _concurrency(self) -> int:
         """Tell how many operations run at a time."""
-        return connections(self._url, self._options, self._database)
+        return connection_limit(self._url, self._options, self._database)
 
     def _new_notifier(self) -> ChangeNotifier:
         """Return the store's change notifier. It polls no private database: only this store writes to it, and a
@@ -716,24 +718,26 @@ class Store(Collections):
     def _last_change(self, collection: str) -> ChangePosition | None:
         return self.run(LastChange(collection))
 
-    def _new_turns(self) -> Turns:
-        size = transactions(self._url, self._options, self._database)
-        return Turns(size, self._options.busy_timeout)
+    def _new_permits(self) -> TransactionPermits:
+        size = transaction_limit(self._url, self._options, self._database)
+        return TransactionPermits(size, self._options.busy_timeout)
 
-    def _begin_here(self, isolation: Isolation) -> Held:
+    def _begin_here(self, isolation: Isolation) -> TransactionResources:
         if self._closed is not None:
             raise StoreClosed(self._closed)
-        self._turns.refuse_if_all_mine()
-        turn = self._turns.take()
+        self._permits.refuse_self_deadlock()
+        permit = self._permits.acquire()
         try:
-            return self._begin(turn, isolation)
+            return self._begin(permit, isolation)
         except BaseException:
-            self._turns.give_back(turn)
+            self._permits.release(permit)
             raise
 
-    def _begin(self, turn: Turn, isolation: Isolation, job: Job | None = None) -> Held:
+    def _begin(
+        self, permit: TransactionPermit, isolation: Isolation, job: Job | None = None
+    ) -> TransactionResources:
         """Begin a transaction whose turn has come; who calls gives it back if this raises."""
-        return (self._backend or self._open()).blocks.begin(turn, isolation, job)
+        return (self._backend or self._open()).transactions.begin(permit, isolation, job)
 
     def _run_job(self, job: Job) -> None:
         try:
@@ -754,7 +758,7 @@ class Store(Collections):
                 return run_within(connection, operation)
             except TableVanished:
                 pass  # perhaps it was made ready in what was rolled back since
-        make_ready(Lease(connection.sa, connection), self._options)
+        make_ready(PooledConnection(connection.sa, connection), self._options)
         bound.is_ready = True
         try:
             return run_within(connection, operation)
@@ -766,8 +770,8 @@ class Store(Collections):
         is_open = partial(is_in_transaction, database=self._database)
         if not self._database.is_private(self._url):
             if not is_open(connection):
-                self._turns.refuse_own()
-            self._turns.note(connection, is_open)
+                self._permits.refuse_own_transaction()
+            self._permits.note(connection, is_open)
 
     def _open(self) -> Backend:
         with self._opening:
@@ -777,9 +781,9 @@ class Store(Collections):
                 where = self._url if self._given is None else self._given
                 with working():
                     backend = Backend(
-                        where, self._catalogue, self._options, self._turns, self._hand_over
+                        where, self._catalogue, self._options, self._permits, self._hand_over
                     )
-                self._finalizer = weakref.finalize(self, backend.close, LAST_PATIENCE)
+                self._finalizer = weakref.finalize(self, backend.close, EXIT_TIMEOUT)
                 self._backend = backend
                 if self._options.sweep_interval is not None:
                     run = weakref.WeakMethod(self.run)
@@ -795,10 +799,10 @@ class Store(Collections):
         parent's connections too.
         """
         self._opening, self._closing = threading.Lock(), threading.RLock()
-        self._turns, self._sweeper = self._new_turns(), None
+        self._permits, self._sweeper = self._new_permits(), None
         self._notifier.forked()
         if self._backend is not None:
-            left = self._backend, self._backend.blocks.fork()
+            left = self._backend, self._backend.transactions.fork()
             _abandoned.append(left)
             if self._backend.has_file_open:
                 leak(left)
@@ -816,17 +820,17 @@ class _Whole:
 
     def __init__(self, store: Store, isolation: Isolation) -> None:
         self._store, self._isolation = store, isolation
-        self._open: list[Held] = []
+        self._open: list[TransactionResources] = []
 
     def __enter__(self) -> Transaction:
-        held: Held | None = None
+        resources: TransactionResources | None = None
         try:
-            held = self._store._begin_here(self._isolation)
-            self._open.append(held)
-            return Transaction(held.block, self._store._codec)
+            resources = self._store._begin_here(self._isolation)
+            self._open.append(resources)
+            return Transaction(resources.transaction, self._store._codec)
         except BaseException:
-            if held is not None:
-                held.block.rollback()
+            if resources is not None:
+                resources.transaction.rollback()
             raise
 
     def __exit__(
@@ -835,15 +839,15 @@ class _Whole:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        held = self._open.pop()
+        resources = self._open.pop()
         if error is None:
-            held.block.commit()
+            resources.transaction.commit()
         else:
-            held.block.rollback(error)
+            resources.transaction.rollback(error)
 
 
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()
-_abandoned: Final[list[tuple[Backend, list[Held | None]]]] = []
+_abandoned: Final[list[tuple[Backend, list[TransactionResources | None]]]] = []
 
 
 def _after_fork() -> None:
@@ -855,7 +859,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def may_run_again(error: CollectionsStoreError) -> bool:
+def may_retry_transaction(error: CollectionsStoreError) -> bool:
     """Was what a transaction met no answer to its commit, and nothing that stays?"""
     return not (getattr(error, "in_doubt", False) or getattr(error, "is_final", False))
 

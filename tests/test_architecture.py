@@ -25,7 +25,7 @@ LAYERS = (
     "options",
     "sql",
     "operations",
-    "engine.database_file engine.pool engine.jobs engine.group_commit engine.workers",
+    "engine.database_file engine.pool engine.jobs engine.permits engine.group_commit engine.workers",
     "migrate",
     "engine changes.notify",
     "changes",

@@ -19,9 +19,9 @@ from ..collection import Collection, Ttl
 from ..document import check_name
 from ..engine.group_commit import GroupCommit
 from ..engine.jobs import AwaitedJob, Job, Mailbox
-from ..engine.lifecycle import AsyncComponent, Components, noting, raise_all
-from ..engine.permits import LOOK_EVERY, Turn
-from ..engine.transactions import Held
+from ..engine.lifecycle import AsyncComponent, Components, noting_failure, raise_all
+from ..engine.permits import POLL_INTERVAL, TransactionPermit
+from ..engine.transactions import TransactionResources
 from ..engine.workers import Workers
 from ..errors import DatabaseBusy, DatabaseUnavailable, StoreClosed, TransactionConflict
 from ..operations.catalogue import AS_IT_IS, Configure, FindTable
@@ -39,9 +39,9 @@ from ..options import (
     check_isolation,
 )
 from ..sql.schema import mapped_class
-from ..store import ATTEMPTS, LAST_PATIENCE, Store, may_run_again, pause_after
+from ..store import ATTEMPTS, EXIT_TIMEOUT, Store, may_retry_transaction, pause_after
 from .bridge import TransactionStep, finished, note, run_step, settle, whole
-from .transaction import AsyncBlock, AsyncBound, AsyncCollections, AsyncTransaction
+from .transaction import AsyncBound, AsyncCollections, AsyncOpenTransaction, AsyncTransaction
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -117,12 +117,12 @@ class AsyncStore(AsyncCollections):
 
     def _employ(self) -> None:
         """Have workers; they start when there is work."""
-        self._workers = Workers(self._store._run_job, self._store._width())
+        self._workers = Workers(self._store._run_job, self._store._concurrency())
         self._store._hand_over = self._workers.hand_over
-        self._steppers = Workers(run_step, self._store._turns.size)
+        self._steppers = Workers(run_step, self._store._permits.size)
         """Apart from the others: these might all wait for what an open transaction has locked."""
         parts = (self._workers, self._steppers), self._store
-        self._finalizer = weakref.finalize(self, _finish, *parts, LAST_PATIENCE)
+        self._finalizer = weakref.finalize(self, _finish, *parts, EXIT_TIMEOUT)
 
     def __repr__(self) -> str:
         return repr(self._store).replace("Store", "AsyncStore", 1)
@@ -140,7 +140,7 @@ class AsyncStore(AsyncCollections):
             for component in self._components:
                 await component.setup()
         except BaseException as error:
-            with noting(error):
+            with noting_failure(error):
                 await self.aclose()
             raise
         return self
@@ -192,11 +192,15 @@ class AsyncStore(AsyncCollections):
             raise StoreClosed(self._store._closed)
         backend = self._store._backend
         if backend is not None:
-            backend.refuse_own(operation)
+            backend.refuse_own_transaction(operation)
         job = AwaitedJob(operation, self._mailbox_here())
-        if backend is not None and backend.lane is not None and backend.joins_lane(operation):
-            self._workers.submit_to_group(job, backend.lane)
-            self._expire_later(backend.lane)
+        if (
+            backend is not None
+            and backend.write_queue is not None
+            and backend.joins_write_queue(operation)
+        ):
+            self._workers.submit_to_group(job, backend.write_queue)
+            self._expire_later(backend.write_queue)
         else:
             self._workers.submit(job)
         try:
@@ -211,18 +215,18 @@ class AsyncStore(AsyncCollections):
             raise
         return result
 
-    def _expire_later(self, lane: GroupCommit) -> None:
+    def _expire_later(self, write_queue: GroupCommit) -> None:
         """Have those who wait for too long in the lane hear of it, whatever its thread is at."""
         loop = asyncio.get_running_loop()
         if self._expiring is not loop:
             self._expiring = loop
-            loop.call_later(LOOK_EVERY, self._expire, lane)
+            loop.call_later(POLL_INTERVAL, self._expire, write_queue)
 
-    def _expire(self, lane: GroupCommit) -> None:
+    def _expire(self, write_queue: GroupCommit) -> None:
         self._expiring = None
-        lane.expire()
-        if lane.waits:
-            self._expire_later(lane)
+        write_queue.expire()
+        if write_queue.waits:
+            self._expire_later(write_queue)
 
     def transaction(
         self, *, isolation: Isolation = "repeatable read"
@@ -234,13 +238,13 @@ class AsyncStore(AsyncCollections):
 
     @asynccontextmanager
     async def _transaction(self, isolation: Isolation) -> AsyncIterator[AsyncTransaction]:
-        block = AsyncBlock(await self._begin(isolation), self._submit_step)
+        transaction = AsyncOpenTransaction(await self._begin(isolation), self._submit_step)
         try:
-            yield AsyncTransaction(block, self._codec)
+            yield AsyncTransaction(transaction, self._codec)
         except BaseException as error:
-            await block.rollback(error)
+            await transaction.rollback(error)
             raise
-        await block.commit()
+        await transaction.commit()
 
     async def run_transaction(
         self,
@@ -261,45 +265,45 @@ class AsyncStore(AsyncCollections):
                     begun = True
                     return await check_awaitable(function(transaction))
             except (TransactionConflict, DatabaseUnavailable) as error:
-                if not begun or attempt >= last or not may_run_again(error):
+                if not begun or attempt >= last or not may_retry_transaction(error):
                     raise
             await asyncio.sleep(pause_after(attempt))
         raise AssertionError("unreachable")
 
-    async def _begin(self, isolation: Isolation) -> Held:
+    async def _begin(self, isolation: Isolation) -> TransactionResources:
         if self._store._closed is not None:
             raise StoreClosed(self._store._closed)
-        self._store._turns.refuse_if_all_mine()
-        turn = await self._take_turn()
-        job = self._submit_step("begin", lambda job: self._store._begin(turn, isolation, job))
+        self._store._permits.refuse_self_deadlock()
+        permit = await self._acquire_permit()
+        job = self._submit_step("begin", lambda job: self._store._begin(permit, isolation, job))
         try:
-            held: Held = await job.future
+            resources: TransactionResources = await job.future
         except asyncio.CancelledError:
             await settle(job)
-            if isinstance(job.result, Held):
-                begun = job.result.block
+            if isinstance(job.result, TransactionResources):
+                begun = job.result.transaction
                 with suppress(asyncio.CancelledError):
                     await finished(self._submit_step("rollback", lambda _: begun.rollback()))
-            self._store._turns.give_back(turn)
+            self._store._permits.release(permit)
             raise
         except BaseException:
-            self._store._turns.give_back(turn)
+            self._store._permits.release(permit)
             raise
-        return held
+        return resources
 
-    async def _take_turn(self) -> Turn:
+    async def _acquire_permit(self) -> TransactionPermit:
         """Wait for the turn of a transaction, in the event loop."""
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
-        turns = self._store._turns
-        turn = turns.ask(lambda: loop.call_soon_threadsafe(woken.set))
+        permits = self._store._permits
+        permit = permits.request(lambda: loop.call_soon_threadsafe(woken.set))
         try:
-            while not turns.has_come(turn):
+            while not permits.is_granted(permit):
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), LOOK_EVERY)
+                    await asyncio.wait_for(woken.wait(), POLL_INTERVAL)
         except BaseException:
-            turns.give_back(turn)
+            permits.release(permit)
             raise
-        return turn
+        return permit
 
     def _submit_step(self, what: object, act: Callable[[Job], Any]) -> AwaitedJob:
         step: Any = TransactionStep(str(what), act)
@@ -370,13 +374,13 @@ async def _tear_down(components: Iterable[AsyncComponent], store: AsyncStore) ->
     raise_all(errors)
 
 
-def _finish(workers: tuple[Workers, ...], store: Store, patience: float | None) -> None:
+def _finish(workers: tuple[Workers, ...], store: Store, timeout: float | None) -> None:
     if not store._is_forked:
         store._notifier.close()  # first: those who wait shall not have to wait for others
-        store._close_transactions(patience)
+        store._close_transactions(timeout)
         for each in workers:
-            each.stop(patience)
-    store._close(patience)
+            each.stop(timeout)
+    store._close(timeout)
 
 
 _stores: weakref.WeakSet[AsyncStore] = weakref.WeakSet()

@@ -14,7 +14,7 @@ from ..codec import Codec
 from ..collection import Ttl
 from ..document import SKILL_MEMORY, CollectionInfo, check_name
 from ..engine.jobs import AwaitedJob, Job
-from ..engine.transactions import Held
+from ..engine.transactions import TransactionResources
 from ..errors import TransactionEnded
 from ..operations.catalogue import (
     AS_IT_IS,
@@ -26,7 +26,7 @@ from ..operations.catalogue import (
 )
 from ..operations.operation import Operation
 from ..options import Changes, Settings, check_flag
-from ..store import BOUND, INNER_OVER, OUT_OF_ORDER, Bound, leave
+from ..store import BOUND, OUT_OF_ORDER, SAVEPOINT_ENDED, Bound, remove_savepoint
 from .bridge import finished, note, note_rollback, settle
 from .collection import AsyncCollection
 
@@ -140,19 +140,19 @@ class AsyncTransactionScope(Protocol):
     def state(self) -> str:
         """Whether it is open, or how it ended."""
 
-    levels: list[Any]
+    savepoints: list[Any]
     """The savepoints of the blocks that are open within it, the innermost last."""
 
     async def run(self, operation: Operation[T]) -> T:
         """Return the operation's result."""
 
-    async def mark(self) -> Any:
+    async def savepoint(self) -> Any:
         """Return the place where it is: a savepoint."""
 
-    async def release(self, mark: Any) -> None:
+    async def release(self, savepoint: Any) -> None:
         """Keep what was done since a savepoint."""
 
-    async def back_to(self, mark: Any) -> None:
+    async def rollback_to(self, savepoint: Any) -> None:
         """Undo what was done since a savepoint; raises nothing but a cancellation."""
 
 
@@ -164,19 +164,19 @@ class AsyncBound:
     def __init__(self, connection: AsyncConnection, bind: Callable[[sa.Connection], Bound]) -> None:
         self._connection, self._bind = connection, bind
         self._bound: Bound | None = None
-        self.levels: list[Any] = []
+        self.savepoints: list[Any] = []
 
     async def run(self, operation: Operation[T]) -> T:
         return await self._connection.run_sync(lambda here: self._on(here).run(operation))
 
-    async def mark(self) -> Any:
-        return await self._connection.run_sync(lambda here: self._on(here).mark())
+    async def savepoint(self) -> Any:
+        return await self._connection.run_sync(lambda here: self._on(here).savepoint())
 
-    async def release(self, mark: Any) -> None:
-        await self._connection.run_sync(lambda here: self._on(here).release(mark))
+    async def release(self, savepoint: Any) -> None:
+        await self._connection.run_sync(lambda here: self._on(here).release(savepoint))
 
-    async def back_to(self, mark: Any) -> None:
-        await self._connection.run_sync(lambda here: self._on(here).back_to(mark))
+    async def rollback_to(self, savepoint: Any) -> None:
+        await self._connection.run_sync(lambda here: self._on(here).rollback_to(savepoint))
 
     def _on(self, connection: sa.Connection) -> Bound:
         if self._bound is None:
@@ -184,7 +184,7 @@ class AsyncBound:
         return self._bound
 
 
-class AsyncBlock:
+class AsyncOpenTransaction:
     """A transaction of the store's own: each step of it is a hop to a thread, one at a time.
 
     `submit` has a thread take a step. A step that is cancelled ends the transaction: whether it was
@@ -193,41 +193,43 @@ class AsyncBlock:
     """
 
     def __init__(
-        self, held: Held, submit: Callable[[object, Callable[[Job], Any]], AwaitedJob]
+        self,
+        resources: TransactionResources,
+        submit: Callable[[object, Callable[[Job], Any]], AwaitedJob],
     ) -> None:
-        self._held, self._block, self._submit = held, held.block, submit
+        self._resources, self._transaction, self._submit = resources, resources.transaction, submit
         self._turn = asyncio.Lock()
-        self.levels: list[Any] = []
+        self.savepoints: list[Any] = []
 
     @property
     def state(self) -> str:
-        return self._block.state
+        return self._transaction.state
 
     async def run(self, operation: Operation[T]) -> T:
-        result: T = await self._step(operation, lambda job: self._block.run(operation, job))
+        result: T = await self._step(operation, lambda job: self._transaction.run(operation, job))
         return result
 
-    async def mark(self) -> Any:
-        return await self._step("savepoint", self._block.mark)
+    async def savepoint(self) -> Any:
+        return await self._step("savepoint", self._transaction.savepoint)
 
-    async def release(self, mark: Any) -> None:
-        await self._step("release", lambda job: self._block.release(mark, job))
+    async def release(self, savepoint: Any) -> None:
+        await self._step("release", lambda job: self._transaction.release(savepoint, job))
 
-    async def back_to(self, mark: Any) -> None:
-        if not self._block.forked:
-            await finished(self._submit("back", lambda _: self._block.back_to(mark)))
+    async def rollback_to(self, savepoint: Any) -> None:
+        if not self._transaction.forked:
+            await finished(self._submit("back", lambda _: self._transaction.rollback_to(savepoint)))
 
     async def rollback(self, cause: BaseException | None = None) -> None:
         """Roll back, unless it has ended."""
-        if not self._block.forked:
-            await finished(self._submit("rollback", lambda _: self._block.rollback(cause)))
+        if not self._transaction.forked:
+            await finished(self._submit("rollback", lambda _: self._transaction.rollback(cause)))
 
     async def commit(self) -> None:
         """Commit; raises what kept it from being committed. If that is a cancellation, it tells
         whether all was written: see `was_committed`.
         """
-        self._block.refuse_if_forked()
-        job = self._submit("commit", self._block.commit)
+        self._transaction.refuse_if_forked()
+        job = self._submit("commit", self._transaction.commit)
         try:
             await job.future
         except asyncio.CancelledError as cancelled:
@@ -238,7 +240,7 @@ class AsyncBlock:
             raise
 
     async def _step(self, what: object, act: Callable[[Job], Any]) -> Any:
-        self._block.refuse_if_forked()
+        self._transaction.refuse_if_forked()
         async with self._turn:
             job = self._submit(what, act)
             try:
@@ -278,25 +280,25 @@ class AsyncTransaction(AsyncCollections):
     @asynccontextmanager
     async def _part(self) -> AsyncIterator[AsyncTransaction]:
         scope = self._scope
-        mark = await scope.mark()
-        scope.levels.append(mark)
+        savepoint = await scope.savepoint()
+        scope.savepoints.append(savepoint)
         part = AsyncTransaction(scope, self._codec)
         try:
             yield part
         except BaseException:
             part._is_over = True
-            if leave(scope.levels, mark) is not None:
-                await scope.back_to(mark)
+            if remove_savepoint(scope.savepoints, savepoint) is not None:
+                await scope.rollback_to(savepoint)
             raise
         part._is_over = True
-        in_order = leave(scope.levels, mark)
+        in_order = remove_savepoint(scope.savepoints, savepoint)
         if in_order:
-            await scope.release(mark)
+            await scope.release(savepoint)
             return
         if in_order is not None:
-            await scope.back_to(mark)
+            await scope.rollback_to(savepoint)
         raise TransactionEnded(OUT_OF_ORDER)
 
     def _check(self) -> None:
         if self._is_over:
-            raise TransactionEnded(INNER_OVER)
+            raise TransactionEnded(SAVEPOINT_ENDED)

@@ -2,7 +2,7 @@
 
 On an SQLite file one connection writes and some read beside it; whoever waits to write joins the
 group that commits next. In memory all share one connection. On PostgreSQL every connection writes;
-awaited writes of one statement each go through a lane of their own, as groups.
+awaited writes of one statement each go through a write_queue of their own, as groups.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from .forking import pause_at_forks
 from .group_commit import GroupCommit
 from .jobs import Job
 from .lifecycle import RETRY_PAUSE, make_ready
-from .permits import OWN, Turns
+from .permits import OWN, TransactionPermits
 from .pool import (
-    BorrowingPool,
-    HeldPool,
+    ConnectionPool,
+    EnginePool,
     Pool,
     file_of,
-    open_driver_lease,
+    open_driver_connection,
     open_engine,
-    open_shared_lease,
+    open_shared_connection,
 )
-from .transactions import Blocks
+from .transactions import TransactionManager
 
 
 def check_driver(option: str, dialect: sa.Dialect, database: Database) -> None:
@@ -89,13 +89,13 @@ def read_target(
 
 T = TypeVar("T")
 
-LANE_PATIENCE: Final = 0.1
-"""Seconds the lane waits for a row that some transaction holds, before its jobs go their own ways."""
+ROW_LOCK_TIMEOUT: Final = 0.1
+"""Seconds the write_queue waits for a row that some transaction holds, before its jobs go their own ways."""
 
 
 class Backend:
     """Runs operations; made ready when it is made. `turns` are those of its transactions; `hand_over`
-    takes what the lane of PostgreSQL could not run with others; None: the lane runs it alone.
+    takes what the write_queue of PostgreSQL could not run with others; None: the write_queue runs it alone.
     """
 
     def __init__(
@@ -103,17 +103,17 @@ class Backend:
         where: sa.URL | sa.Engine,
         catalogue: Catalogue,
         options: Options,
-        turns: Turns,
+        permits: TransactionPermits,
         hand_over: Callable[[Job], None] | None = None,
     ) -> None:
-        self._catalogue, self._options, self._turns = catalogue, options, turns
+        self._catalogue, self._options, self._permits = catalogue, options, permits
         self.database: Database = catalogue.statements.database
         url = where.url if isinstance(where, sa.Engine) else where
         self._is_private = self.database.is_private(url)
         self._own: sa.Engine | None = None
         self._file: DatabaseFile | None = None
         self._is_paused = False
-        self.lane: GroupCommit | None = None
+        self.write_queue: GroupCommit | None = None
         self._hand_over = None if self.database.SINGLE_WRITER else hand_over
         if isinstance(where, sa.Engine):
             self._borrow(where)
@@ -130,7 +130,7 @@ class Backend:
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation in this thread."""
-        self.refuse_own(operation)
+        self.refuse_own_transaction(operation)
         try:
             return self._run(operation)
         except DatabaseBusy as error:
@@ -138,59 +138,59 @@ class Backend:
             raise
 
     def _run(self, operation: Operation[T]) -> T:
-        if self.lane is not None and self._goes_to_the_writer(operation):
-            result: T = self.lane.run(operation)
+        if self.write_queue is not None and self._goes_to_the_writer(operation):
+            result: T = self.write_queue.run(operation)
             return result
         return self.executor.run(operation)
 
-    def refuse_own(self, operation: Operation[object]) -> None:
+    def refuse_own_transaction(self, operation: Operation[object]) -> None:
         """Raise `DatabaseBusy` where the operation would wait for a transaction of its own caller's."""
         if self._is_private or (operation.writes and self.database.SINGLE_WRITER):
-            self._turns.refuse_own()
+            self._permits.refuse_own_transaction()
 
     def blame(self, error: DatabaseBusy) -> None:
         """Add to the error that the one who waited in vain has a transaction open, if that is so."""
-        if self._turns.are_mine():
+        if self._permits.has_own_transaction():
             error.args = (f"{error} ({OWN})",)
 
-    def joins_lane(self, operation: Operation[object]) -> bool:
-        """Shall an awaited operation go through the lane?"""
-        if self.lane is None or not operation.writes:
+    def joins_write_queue(self, operation: Operation[object]) -> bool:
+        """Shall an awaited operation go through the write_queue?"""
+        if self.write_queue is None or not operation.writes:
             return False
         return self.database.SINGLE_WRITER or operation.atomic
 
     def run_job(self, job: Job) -> None:
         """Run a claimed job in this thread, and tell whoever waits."""
-        if self.lane is not None and self._goes_to_the_writer(job.operation):
+        if self.write_queue is not None and self._goes_to_the_writer(job.operation):
             job.unclaim()
-            self.lane.append(job)
-            while not job.done and self.lane.waits:
-                self.lane.advance()
+            self.write_queue.append(job)
+            while not job.done and self.write_queue.waits:
+                self.write_queue.advance()
         else:
             self.executor.run_job(job)
 
     def _goes_to_the_writer(self, operation: Operation[object]) -> bool:
         return operation.writes and self.database.SINGLE_WRITER
 
-    def close(self, patience: float | None = None) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Wait for the operations that run, and end the connections.
 
         One that runs for longer than `patience` seconds (None: the busy timeout) ends its
         connection itself. So does a transaction, when its block ends; it cannot be used any more.
         """
-        patience = self._options.busy_timeout if patience is None else patience
-        self.close_transactions(patience)
-        self._disconnect(patience)
+        timeout = self._options.busy_timeout if timeout is None else timeout
+        self.close_transactions(timeout)
+        self._disconnect(timeout)
 
-    def _disconnect(self, patience: float) -> None:
+    def _disconnect(self, timeout: float) -> None:
         for pool in self._pools:
-            pool.close(patience)
+            pool.close(timeout)
         if self._own is not None:
             self._own.dispose()
 
     def pause(self, deadline: float) -> None:
         """Close the connections before a fork. A transaction of the thread that forks would not end meanwhile."""
-        if self._turns.are_of_this_thread():
+        if self._permits.has_transaction_of_this_thread():
             deadline = 0.0
         paused = [pool.pause(deadline) for pool in self._pools]
         self._is_paused = all(paused)
@@ -206,41 +206,43 @@ class Backend:
         """Return whether connections to a file are open."""
         return self._file is not None and not self._is_paused
 
-    def close_transactions(self, patience: float) -> None:
+    def close_transactions(self, timeout: float) -> None:
         """Begin no more transactions; wait for those that are open, and then roll them back."""
-        self._turns.close(patience)
-        self.blocks.close()
+        self._permits.close(timeout)
+        self.transactions.close()
 
     def _connect(self, url: sa.URL) -> None:
         options, database = self._options, self.database
         self._own = engine = open_engine(url, database, options.busy_timeout)
         file = self._file
 
-        def pool(size: int, patience: float) -> HeldPool:
-            opener = partial(open_driver_lease, engine, file, self._catalogue, options, patience)
-            return HeldPool(opener, size, options.busy_timeout)
+        def pool(size: int, timeout: float) -> ConnectionPool:
+            opener = partial(
+                open_driver_connection, engine, file, self._catalogue, options, timeout
+            )
+            return ConnectionPool(opener, size, options.busy_timeout)
 
-        main = pool(connections(url, options, database), options.busy_timeout)
-        patience = options.busy_timeout if database.SINGLE_WRITER else LANE_PATIENCE
-        lane = main if self._is_private else pool(1, patience)
-        self._pools: list[Pool] = [main, lane]
-        self.executor, writer = self._executor(main), self._executor(lane)
-        self.lane = self._group_commit(writer)
+        main = pool(connection_limit(url, options, database), options.busy_timeout)
+        timeout = options.busy_timeout if database.SINGLE_WRITER else ROW_LOCK_TIMEOUT
+        write_queue = main if self._is_private else pool(1, timeout)
+        self._pools: list[Pool] = [main, write_queue]
+        self.executor, writer = self._executor(main), self._executor(write_queue)
+        self.write_queue = self._group_commit(writer)
         begins = writer if database.SINGLE_WRITER else self.executor
-        self.blocks = Blocks(begins, self.lane, self._turns)
+        self.transactions = TransactionManager(begins, self.write_queue, self._permits)
 
     def _borrow(self, engine: sa.Engine) -> None:
         engine = engine.execution_options(**self.database.options_for_callers())
-        opener = partial(open_shared_lease, engine, self._catalogue)
-        pool = BorrowingPool(opener, self._options.busy_timeout, one_by_one=self._is_private)
+        opener = partial(open_shared_connection, engine, self._catalogue)
+        pool = EnginePool(opener, self._options.busy_timeout, one_by_one=self._is_private)
         self._pools = [pool]
         self.executor = self._executor(pool)
-        self.blocks = Blocks(self.executor, None, self._turns)
+        self.transactions = TransactionManager(self.executor, None, self._permits)
 
     def _executor(self, pool: Pool) -> Executor:
-        patience = self._options.busy_timeout
+        timeout = self._options.busy_timeout
         lost = self._discard_idle
-        return Executor(self.database, pool, self._catalogue, patience=patience, lost=lost)
+        return Executor(self.database, pool, self._catalogue, timeout=timeout, lost=lost)
 
     def _discard_idle(self) -> None:
         """End the resting connections: where one broke, the others did too."""
@@ -271,27 +273,27 @@ class Backend:
                 time.sleep(RETRY_PAUSE)
 
     def _try_to_make_ready(self) -> None:
-        lease = self._pools[0].acquire()
+        pooled = self._pools[0].acquire()
         lost = at_rest = False
         try:
             if self._own is not None:
-                make_ready(lease, self._options)
+                make_ready(pooled, self._options)
             else:
-                with lease.sa.begin():
-                    make_ready(lease, self._options)
+                with pooled.sa.begin():
+                    make_ready(pooled, self._options)
             at_rest = True
         except DatabaseUnavailable:
             lost = True
             raise
         finally:
-            self.executor.give_back(lease, lost, at_rest)
+            self.executor.release(pooled, lost, at_rest)
 
 
-def connections(url: sa.URL, options: Options, database: Database) -> int:
-    """Tell how many operations run at a time, the lane aside."""
+def connection_limit(url: sa.URL, options: Options, database: Database) -> int:
+    """Tell how many operations run at a time, the write_queue aside."""
     return 1 if database.is_private(url) else options.pool_size or database.POOL_SIZE
 
 
-def transactions(url: sa.URL, options: Options, database: Database) -> int:
+def transaction_limit(url: sa.URL, options: Options, database: Database) -> int:
     """Tell how many transactions may be open at a time: plain operations shall find a connection."""
-    return 1 if database.SINGLE_WRITER else max(1, connections(url, options, database) - 1)
+    return 1 if database.SINGLE_WRITER else max(1, connection_limit(url, options, database) - 1)

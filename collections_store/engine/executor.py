@@ -41,7 +41,8 @@ from ..options import Isolation
 from ..query.budget import checked_by
 from ..sql.dialects.protocols import Database, TableVanished, UniqueViolated
 from .jobs import Job
-from .pool import ConnectionPermit, Lease, Pool, translate
+from .permits import Permit
+from .pool import Pool, PooledConnection, translate
 
 T = TypeVar("T")
 
@@ -69,11 +70,11 @@ class Executor:
         pool: Pool,
         catalogue: Catalogue,
         *,
-        patience: float,
+        timeout: float,
         lost: Callable[[], None],
     ) -> None:
         self.database, self.pool, self.catalogue = database, pool, catalogue
-        self._patience, self._lost = patience, lost
+        self._timeout, self._lost = timeout, lost
 
     def run(self, operation: Operation[T], begun: float | None = None, job: Job | None = None) -> T:
         """Run an operation until it succeeds or fails for good; its time runs from `begun`."""
@@ -115,9 +116,9 @@ class Executor:
         """Run a claimed job, and tell whoever waits."""
         try:
             waited = time.monotonic() - job.made
-            if waited > self._patience:
+            if waited > self._timeout:
                 raise DatabaseBusy(f"waited for {waited:.1f} seconds behind other operations")
-            with checked_by(partial(object_if_abandoned, job)):
+            with checked_by(partial(raise_if_abandoned, job)):
                 result = self.run(job.operation, job.made, job)
         except Exception as error:  # noqa: BLE001 - it is raised where the job is waited for
             job.finish(error=error)
@@ -135,7 +136,7 @@ class Executor:
                 together = self._still_waiting(together, error)
         return alone
 
-    def begin(self, isolation: Isolation, begun: float, job: Job | None = None) -> Lease:
+    def begin(self, isolation: Isolation, begun: float, job: Job | None = None) -> PooledConnection:
         """Begin a transaction; who calls has its connection until `give_back`."""
         for attempt in count():
             try:
@@ -145,23 +146,23 @@ class Executor:
                 time.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 6)))
         raise AssertionError("unreachable")
 
-    def _try_to_begin(self, isolation: Isolation) -> Lease:
-        lease = self.pool.acquire()
-        slots, lost, begun = lease.slots, False, False
+    def _try_to_begin(self, isolation: Isolation) -> PooledConnection:
+        pooled = self.pool.acquire()
+        permits, lost, begun = pooled.permits, False, False
         try:
-            lease.connection.begin_block(isolation)
+            pooled.connection.begin_block(isolation)
             begun = True
-            return lease
+            return pooled
         except self.database.errors() as error:
-            translated = translate(error, lease.sa.engine, self.database)
+            translated = translate(error, pooled.sa.engine, self.database)
             lost = isinstance(translated, DatabaseUnavailable)
             raise translated from error
         finally:
             if not begun:
                 try:
-                    self.give_back(lease, lost, at_rest=False)
+                    self.release(pooled, lost, at_rest=False)
                 except BaseException:
-                    self.give_back_after_all(lease, slots)
+                    self.release_after_interrupt(pooled, permits)
                     raise
 
     def _still_waiting(self, jobs: list[Job], error: DatabaseBusy) -> list[Job]:
@@ -170,7 +171,7 @@ class Executor:
         for job in jobs:
             if job.abandoned:
                 job.finish(error=Abandoned("cancelled"))
-            elif time.monotonic() - job.made > 0.9 * self._patience:
+            elif time.monotonic() - job.made > 0.9 * self._timeout:
                 job.finish(error=copy(error))
             else:
                 waiting.append(job)
@@ -179,21 +180,21 @@ class Executor:
     def _run_together(self, jobs: list[Job]) -> list[Job]:
         """Run jobs in one transaction; raises `DatabaseBusy` where no other could write either."""
         try:
-            lease = self.pool.acquire()
+            pooled = self.pool.acquire()
         except CollectionsStoreError:
             return jobs  # each alone will say what is the matter
-        slots, lost, at_rest = lease.slots, False, False
+        permits, lost, at_rest = pooled.permits, False, False
         try:
-            with checked_by(partial(object_if_abandoned, *jobs)):
-                left = _commit_together(lease.connection, jobs)
+            with checked_by(partial(raise_if_abandoned, *jobs)):
+                left = _commit_together(pooled.connection, jobs)
             at_rest = True
             return left
         except self.database.errors() as error:
-            translated = translate(error, lease.sa.engine, self.database)
+            translated = translate(error, pooled.sa.engine, self.database)
             lost = isinstance(translated, DatabaseUnavailable)
             if isinstance(translated, DatabaseBusy) and self.database.SINGLE_WRITER:
                 raise translated from error
-            if not (lost and (len(jobs) == 1 or _said_commit(lease))):
+            if not (lost and (len(jobs) == 1 or _said_commit(pooled))):
                 return jobs
             for job in jobs:
                 job.finish(error=_in_doubt(error, job.operation))
@@ -204,48 +205,50 @@ class Executor:
             return jobs
         finally:
             try:
-                self.give_back(lease, lost, at_rest)
+                self.release(pooled, lost, at_rest)
             except BaseException:
-                self.give_back_after_all(lease, slots)
+                self.release_after_interrupt(pooled, permits)
                 raise
 
     def _attempt(self, operation: Operation[T], job: Job | None) -> T:
-        lease = self.pool.acquire()
-        slots, lost, at_rest = lease.slots, False, False
+        pooled = self.pool.acquire()
+        permits, lost, at_rest = pooled.permits, False, False
         try:
-            result = _on(lease, operation, job)
+            result = _on(pooled, operation, job)
             at_rest = True
             return result
         except self.database.errors() as error:
-            translated = translate(error, lease.sa.engine, self.database)
+            translated = translate(error, pooled.sa.engine, self.database)
             lost = isinstance(translated, DatabaseUnavailable)
-            if lost and operation.writes and (operation.atomic or _said_commit(lease)):
+            if lost and operation.writes and (operation.atomic or _said_commit(pooled)):
                 raise _in_doubt(error, operation) from error
             raise translated from error
         finally:
             try:
-                self.give_back(lease, lost, at_rest)
+                self.release(pooled, lost, at_rest)
             except BaseException:
-                self.give_back_after_all(lease, slots)
+                self.release_after_interrupt(pooled, permits)
                 raise
 
-    def give_back(self, lease: Lease, lost: bool, at_rest: bool) -> None:
+    def release(self, pooled: PooledConnection, lost: bool, at_rest: bool) -> None:
         """Return a connection to its pool, or end it where it cannot be brought to rest."""
-        connection = lease.connection
-        of_no_use = lost or lease.tainted or connection.is_lost
+        connection = pooled.connection
+        of_no_use = lost or pooled.tainted or connection.is_lost
         if of_no_use or not (at_rest or connection.comes_to_rest()):
-            self.pool.discard(lease)
+            self.pool.discard(pooled)
         else:
-            self.pool.release(lease)
+            self.pool.release(pooled)
         if lost:
             self._lost()
 
-    def give_back_after_all(self, lease: Lease, slots: list[ConnectionPermit] | None) -> None:
+    def release_after_interrupt(
+        self, pooled: PooledConnection, permits: list[Permit] | None
+    ) -> None:
         """Return a connection whose return failed: a signal may have raised at any moment of that. Who calls was
         given it with these slots. It is not for `give_back` itself, which a signal can keep from beginning.
         """
-        if slots is not None and lease.slots is slots:
-            self.give_back(lease, lost=False, at_rest=False)
+        if permits is not None and pooled.permits is permits:
+            self.release(pooled, lost=False, at_rest=False)
 
     def _give_up_after(self, times: int, error: CollectionsStoreError) -> None:
         """A collection that comes and goes is looked up again; one that never comes was dropped by
@@ -262,7 +265,7 @@ class Executor:
         _abandon_if_asked(job, error)
         waited = time.monotonic() - begun
         away = isinstance(error, DatabaseUnavailable)
-        if waited > (RECONNECT_FOR if away else 0.9 * self._patience):
+        if waited > (RECONNECT_FOR if away else 0.9 * self._timeout):
             raise error
         if getattr(error, "in_doubt", False) or getattr(error, "is_final", False):
             raise error
@@ -347,16 +350,16 @@ def translated(database: Database) -> Iterator[None]:
 
 
 @contextmanager
-def interruptible(lease: Lease, job: Job | None) -> Iterator[None]:
+def interruptible(pooled: PooledConnection, job: Job | None) -> Iterator[None]:
     """Return the context in which whoever gives a job up stops the statement that runs."""
-    connection = lease.connection
+    connection = pooled.connection
     if job is None or not isinstance(connection, DriverConnection):
         yield
         return
     database, driver = connection.database, connection.driver
 
     def stop() -> None:
-        lease.tainted = not database.SINGLE_WRITER
+        pooled.tainted = not database.SINGLE_WRITER
         database.interrupt(driver)
 
     job.running(stop)
@@ -371,8 +374,8 @@ def _in_doubt(error: Exception, operation: Operation[Any]) -> DatabaseUnavailabl
     return DatabaseUnavailable(message, in_doubt=True)
 
 
-def _said_commit(lease: Lease) -> bool:
-    return isinstance(lease.connection, SharedConnection) or lease.connection.committing
+def _said_commit(pooled: PooledConnection) -> bool:
+    return isinstance(pooled.connection, SharedConnection) or pooled.connection.committing
 
 
 def _abandon_if_asked(job: Job | None, error: CollectionsStoreError) -> None:
@@ -380,7 +383,7 @@ def _abandon_if_asked(job: Job | None, error: CollectionsStoreError) -> None:
         raise Abandoned("cancelled") from error
 
 
-def object_if_abandoned(*jobs: Job | None) -> None:
+def raise_if_abandoned(*jobs: Job | None) -> None:
     """Raise `Abandoned` if somebody gave up one of some jobs."""
     if any(job is not None and job.abandoned for job in jobs):
         raise Abandoned("cancelled")
@@ -394,10 +397,10 @@ def perform(connection: SharedConnection | DriverConnection, operation: Operatio
         return operation(connection)
 
 
-def _on(lease: Lease, operation: Operation[T], job: Job | None) -> T:
-    connection = lease.connection
+def _on(pooled: PooledConnection, operation: Operation[T], job: Job | None) -> T:
+    connection = pooled.connection
     if not isinstance(connection, DriverConnection):
-        with lease.sa.begin():
+        with pooled.sa.begin():
             connection.prepare(write=operation.writes)
             result = perform(connection, operation)
             connection.record_now()
@@ -406,11 +409,11 @@ def _on(lease: Lease, operation: Operation[T], job: Job | None) -> T:
     if job is None:
         return perform(connection, operation)
 
-    objects = partial(object_if_abandoned, job)
+    objects = partial(raise_if_abandoned, job)
     objects()
     connection.before_commit.append(objects)
     try:
-        with interruptible(lease, job):
+        with interruptible(pooled, job):
             return perform(connection, operation)
     finally:
         connection.before_commit.remove(objects)
@@ -435,7 +438,7 @@ def _commit_together(connection: Any, jobs: list[Job]) -> list[Job]:
                 alone.append(job)
             except CollectionsStoreError as error:
                 outcomes.append((job, None, error))
-        object_if_abandoned(*jobs)
+        raise_if_abandoned(*jobs)
         connection.commit()
     except BaseException:
         connection.rollback()

@@ -4,7 +4,7 @@ The rules:
 
 1. Before a fork the connections to SQLite files are closed, so that the child inherits none, and those that a child
    opens have locks of their own. Nobody opens or uses one until the fork is over.
-2. A fork waits `background.FORK_PATIENCE` seconds at most for operations that run, and not at all for a transaction
+2. A fork waits `background.FORK_TIMEOUT` seconds at most for operations that run, and not at all for a transaction
    of its own thread. What is open then stays open, and `database_file` refuses that file in the child.
 3. Afterwards the parent opens connections again when they are needed.
 """
@@ -44,10 +44,10 @@ def pause_at_forks(pausable: Pausable) -> None:
 def _before() -> None:
     global _forker  # noqa: PLW0603
     background.close_gate()
-    if not _forking.acquire(timeout=background.FORK_PATIENCE):
+    if not _forking.acquire(timeout=background.FORK_TIMEOUT):
         return
     _forker = threading.get_ident()
-    deadline = time.monotonic() + background.FORK_PATIENCE
+    deadline = time.monotonic() + background.FORK_TIMEOUT
     for each in list(_pausable):
         each.pause(deadline)
 

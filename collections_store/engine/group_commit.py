@@ -21,10 +21,11 @@ from typing import Any, Final
 from ..errors import DatabaseBusy
 from ..operations.operation import Operation
 from .jobs import Flag, Job
+from .permits import Permit
 
 MAX_GROUP: Final = 256
 """More jobs than that wait for the next commit, so that no caller waits for too many others."""
-LOOK_EVERY: Final = 0.25
+POLL_INTERVAL: Final = 0.25
 """Seconds after which whoever waits for the end of a transaction looks at the clock."""
 
 
@@ -46,12 +47,6 @@ class Hold:
         )
 
 
-class Right:
-    """The right to write: there is one."""
-
-    __slots__ = ("__weakref__",)
-
-
 class GroupCommit:
     """Writers that wait join the transaction that is about to commit."""
 
@@ -59,14 +54,14 @@ class GroupCommit:
         self,
         run_alone: Callable[[Operation[Any], float], Any],
         run_group: Callable[[list[Job]], None],
-        patience: float = 30.0,
+        timeout: float = 30.0,
     ) -> None:
-        self._run_alone, self._run_group, self._patience = run_alone, run_group, patience
+        self._run_alone, self._run_group, self._timeout = run_alone, run_group, timeout
         self._pending: deque[Job] = deque()
         self._taking = threading.Lock()
-        self._free: SimpleQueue[Right] = SimpleQueue()
+        self._free: SimpleQueue[Permit] = SimpleQueue()
         """Holds the right to write while nobody writes. No lock: one that a signal raises out of is not left taken."""
-        self._lost: weakref.ref[Right] | None = None
+        self._lost: weakref.ref[Permit] | None = None
         self._put_right()
         self._writing: Operation[Any] | None = None
         self._since = 0.0
@@ -90,13 +85,13 @@ class GroupCommit:
             return self._run_in_main_thread(operation, begun)
         if not self._pending and self._holder is None:
             with suppress(Empty):
-                right = self._free.get_nowait()
+                permit = self._free.get_nowait()
                 try:
                     if self._holder is None:
                         self._writing, self._since = operation, begun
                         return self._run_alone(operation, begun)
                 finally:
-                    self._free.put(right)
+                    self._free.put(permit)
         job = Job(operation)
         self.append(job)
         while not job.done:
@@ -105,26 +100,26 @@ class GroupCommit:
 
     def _put_right(self, _: object = None) -> None:
         """Make the right to write; again where a signal made somebody lose it."""
-        right = Right()
-        self._lost = weakref.ref(right, self._put_right)
-        self._free.put(right)
+        permit = Permit()
+        self._lost = weakref.ref(permit, self._put_right)
+        self._free.put(permit)
 
     def _run_in_main_thread(self, operation: Operation[Any], begun: float) -> Any:
         while True:
-            right = self._wait_for_right(begun + self._patience)
+            permit = self._wait_for_right(begun + self._timeout)
             try:
-                hold = self._held()
+                hold = self._resources()
                 if hold is None:
                     self._writing, self._since = operation, time.monotonic()
                     return self._run_alone(operation, begun)
             finally:
-                self._free.put(right)
-            left = begun + self._patience - time.monotonic()
+                self._free.put(permit)
+            left = begun + self._timeout - time.monotonic()
             if left < 0:
                 raise hold.busy()
-            hold.ended.wait(min(left, LOOK_EVERY))
+            hold.ended.wait(min(left, POLL_INTERVAL))
 
-    def _wait_for_right(self, until: float) -> Right:
+    def _wait_for_right(self, until: float) -> Permit:
         try:
             return self._free.get(timeout=max(0.0, until - time.monotonic()))
         except Empty:
@@ -132,7 +127,7 @@ class GroupCommit:
 
     def _busy(self) -> DatabaseBusy:
         """Return the error of those who waited in vain for the end of what writes."""
-        hold = self._held()
+        hold = self._resources()
         if hold is not None and not self._free.empty():
             return hold.busy()
         seconds = time.monotonic() - self._since
@@ -145,29 +140,29 @@ class GroupCommit:
         waited for too long.
         """
         try:
-            hold = self.flush(LOOK_EVERY)
+            hold = self.flush(POLL_INTERVAL)
         except Empty:
             self.expire()
             return
         if hold is not None:
-            hold.ended.wait(LOOK_EVERY)
+            hold.ended.wait(POLL_INTERVAL)
             self.expire()
 
     def expire(self) -> None:
         """Give up for those who have waited for too long, and are not yet taken."""
         with self._taking:
-            while self._pending and time.monotonic() - self._pending[0].made > self._patience:
+            while self._pending and time.monotonic() - self._pending[0].made > self._timeout:
                 job = self._pending.popleft()
                 if job.claim():
                     job.finish(error=self._busy())
 
-    def flush(self, timeout: float = LOOK_EVERY) -> Hold | None:
+    def flush(self, timeout: float = POLL_INTERVAL) -> Hold | None:
         """Run a group, if any job waits once nobody writes; returns what holds the writer. Raises `Empty` after
         some seconds.
         """
-        right = self._free.get(timeout=timeout)
+        permit = self._free.get(timeout=timeout)
         try:
-            hold = self._held()
+            hold = self._resources()
             if hold is None:
                 group = self._take()
                 if group:
@@ -175,7 +170,7 @@ class GroupCommit:
                     self._try(group)
             return hold
         finally:
-            self._free.put(right)
+            self._free.put(permit)
 
     def hold(self) -> Hold:
         """Keep all others from writing, until `release`. Those who wait go first. One hold at a time:
@@ -186,14 +181,14 @@ class GroupCommit:
                 self._let_others_go_first()
             else:
                 with suppress(Empty):
-                    self.flush(self._patience)
+                    self.flush(self._timeout)
         hold = Hold()
         try:
             self._holder = weakref.ref(hold)
-            right = self._wait_for_right(
-                time.monotonic() + self._patience
+            permit = self._wait_for_right(
+                time.monotonic() + self._timeout
             )  # until who writes now has ended
-            self._free.put(right)
+            self._free.put(permit)
             return hold
         except BaseException:
             self.release(hold)
@@ -202,10 +197,10 @@ class GroupCommit:
     def _let_others_go_first(self) -> None:
         """Wait until another thread has taken those who came before."""
         now = time.monotonic()
-        while self._oldest() < now and time.monotonic() - now < self._patience:
+        while self._oldest() < now and time.monotonic() - now < self._timeout:
             self._taken.clear()
             if self._oldest() < now:  # still, for it may have been taken before `clear`
-                self._taken.wait(LOOK_EVERY)
+                self._taken.wait(POLL_INTERVAL)
 
     def _oldest(self) -> float:
         """Tell since when the next job has waited."""
@@ -216,11 +211,11 @@ class GroupCommit:
 
     def release(self, hold: Hold) -> None:
         """Let the others write."""
-        if self._held() is hold:
+        if self._resources() is hold:
             self._holder = None
         hold.ended.set()
 
-    def _held(self) -> Hold | None:
+    def _resources(self) -> Hold | None:
         return None if self._holder is None else self._holder()
 
     def _try(self, group: list[Job]) -> None:

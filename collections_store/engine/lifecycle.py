@@ -15,7 +15,7 @@ from ..operations.maintenance import ReadRevision, create_or_find
 from ..options import Options
 from ..sql.dialects.protocols import Database
 from ..sql.schema import REVISION
-from .pool import Lease, translate
+from .pool import PooledConnection, translate
 
 C = TypeVar("C")
 
@@ -104,7 +104,7 @@ def tear_down(components: Iterable[Component]) -> None:
 
 
 @contextmanager
-def noting(error: BaseException) -> Iterator[None]:
+def noting_failure(error: BaseException) -> Iterator[None]:
     """Have what is raised here noted with an error that comes before it."""
     try:
         yield
@@ -129,45 +129,45 @@ def raise_all(errors: list[BaseException]) -> None:
 RETRY_PAUSE = 0.01
 
 
-def make_ready(lease: Lease, options: Options) -> None:
+def make_ready(pooled: PooledConnection, options: Options) -> None:
     """Create the store's tables in a fresh database, upgrade those of an older one; raises
     `SchemaError`, and then has touched nothing.
     """
-    database = lease.connection.database
+    database = pooled.connection.database
     try:
-        if isinstance(lease.connection, SharedConnection):
-            lease.connection.prepare(write=True)
-        revision = ReadRevision()(lease.connection)
-        _settle(lease, revision, options)
-        if isinstance(lease.connection, DriverConnection):
-            _persist(lease.connection, options.busy_timeout)
+        if isinstance(pooled.connection, SharedConnection):
+            pooled.connection.prepare(write=True)
+        revision = ReadRevision()(pooled.connection)
+        _settle(pooled, revision, options)
+        if isinstance(pooled.connection, DriverConnection):
+            _persist(pooled.connection, options.busy_timeout)
         if revision is None:
-            _settle(lease, create_or_find(lease.connection), options)
+            _settle(pooled, create_or_find(pooled.connection), options)
     except database.errors() as error:
-        raise translate(error, lease.sa.engine, database) from error
+        raise translate(error, pooled.sa.engine, database) from error
 
 
-def _settle(lease: Lease, revision: str | None, options: Options) -> None:
+def _settle(pooled: PooledConnection, revision: str | None, options: Options) -> None:
     if revision in {None, REVISION}:
         return
     from .. import migrate
 
     migrate.refuse_unknown(revision)
-    if not options.upgrades(lease.connection.database):
+    if not options.upgrades(pooled.connection.database):
         raise SchemaOutdated(
             f"the database is at schema {revision}, this version of collections_store needs "
             f"{REVISION}: run `collections-store db upgrade`, or open it with upgrade='auto'",
             found=revision,
             expected=REVISION,
         )
-    migrate.bring_up(lease, options.names())
+    migrate.bring_up(pooled, options.names())
 
 
-def _persist(connection: DriverConnection, patience: float) -> None:
+def _persist(connection: DriverConnection, timeout: float) -> None:
     """Say the settings that a file keeps. Another process that just does the same makes SQLite
     answer "busy" at once, whatever the busy timeout.
     """
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     for words in connection.database.persistent_settings():
         while True:
             try:

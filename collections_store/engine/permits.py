@@ -25,7 +25,7 @@ from typing import Any, Final
 from ..errors import DatabaseBusy, StoreClosed
 from .jobs import Flag
 
-LOOK_EVERY: Final = 0.25
+POLL_INTERVAL: Final = 0.25
 """Seconds after which whoever waits looks at the clock."""
 
 
@@ -35,85 +35,94 @@ OWN: Final = (
 )
 
 
-class Turn:
+class Permit:
+    """The right to use one of a limited number of resources.
+
+    Its issuer keeps a weak reference only: a permit that an interrupted caller lost is issued again.
+    """
+
+    __slots__ = ("__weakref__",)
+
+
+class TransactionPermit(Permit):
     """The right to have a transaction open, once it is granted."""
 
-    __slots__ = ("__weakref__", "asked", "granted", "owner", "since", "thread", "wake")
+    __slots__ = ("granted", "owner", "requested_at", "since", "thread", "wake")
 
     def __init__(self, wake: Callable[[], object]) -> None:
         self.wake = wake
-        self.asked = self.since = time.monotonic()
+        self.requested_at = self.since = time.monotonic()
         self.granted = False
         self.owner, self.thread = current_owner(), threading.get_ident()
 
 
-class Turns:
+class TransactionPermits:
     """The turns of a store's transactions: `size` at a time."""
 
-    def __init__(self, size: int, patience: float) -> None:
-        self.size, self._patience = size, patience
+    def __init__(self, size: int, timeout: float) -> None:
+        self.size, self._timeout = size, timeout
         self._guard = threading.Lock()
         self._given_back = Flag()
-        self._waiting: deque[Turn] = deque()
-        self._granted: weakref.WeakSet[Turn] = weakref.WeakSet()
+        self._waiting: deque[TransactionPermit] = deque()
+        self._granted: weakref.WeakSet[TransactionPermit] = weakref.WeakSet()
         self._callers: weakref.WeakKeyDictionary[Any, tuple[object, Callable[[Any], bool]]] = (
             weakref.WeakKeyDictionary()
         )
         """The callers' connections that the store has written on: by whom, and what returns whether that is still open."""
         self._closed = False
 
-    def take(self) -> Turn:
+    def acquire(self) -> TransactionPermit:
         """Wait for a turn, in this thread; raises `DatabaseBusy` and `StoreClosed`."""
         woken = Flag()
-        turn = self.ask(woken.set)
+        permit = self.request(woken.set)
         try:
-            while not self._comes_to_thread(turn):
-                woken.wait(LOOK_EVERY)
+            while not self._comes_to_thread(permit):
+                woken.wait(POLL_INTERVAL)
         except BaseException:
-            self.give_back(turn)
+            self.release(permit)
             raise
-        return turn
+        return permit
 
-    def _comes_to_thread(self, turn: Turn) -> bool:
+    def _comes_to_thread(self, permit: TransactionPermit) -> bool:
         try:
-            return self.has_come(turn)
+            return self.is_granted(permit)
         except DatabaseBusy:
             gc.collect()  # what a signal left behind may be part of a cycle
-            return self.has_come(turn)
+            return self.is_granted(permit)
 
-    def ask(self, wake: Callable[[], object]) -> Turn:
+    def request(self, wake: Callable[[], object]) -> TransactionPermit:
         """Queue for a turn; `wake` is called, by any thread, when there is something to look at."""
-        turn = Turn(wake)
+        permit = TransactionPermit(wake)
         try:
             with self._guard:
-                self._waiting.append(turn)
+                self._waiting.append(permit)
                 self._grant()
         except BaseException:
-            self.give_back(turn)
+            self.release(permit)
             raise
-        return turn
+        return permit
 
-    def has_come(self, turn: Turn) -> bool:
+    def is_granted(self, permit: TransactionPermit) -> bool:
         """Return whether a turn was granted; raises if it never will be."""
-        if self._is_granted(turn):
+        if self._is_granted(permit):
             return True
         if self._closed:
             raise StoreClosed("the store is closed")
-        if time.monotonic() - turn.asked > self._patience:
+        if time.monotonic() - permit.requested_at > self._timeout:
             raise self._busy()
         return False
 
-    def _is_granted(self, turn: Turn) -> bool:
+    def _is_granted(self, permit: TransactionPermit) -> bool:
         with self._guard:
             self._grant()  # one may have been lost
-            return turn.granted
+            return permit.granted
 
-    def give_back(self, turn: Turn) -> None:
+    def release(self, permit: TransactionPermit) -> None:
         """End a turn, or the wait for it; the next one's comes. Again does nothing."""
         with self._guard:
-            self._granted.discard(turn)
+            self._granted.discard(permit)
             with suppress(ValueError):
-                self._waiting.remove(turn)
+                self._waiting.remove(permit)
             self._grant()
         self._given_back.set()
 
@@ -122,28 +131,28 @@ class Turns:
         with self._guard:
             self._callers[connection] = current_owner(), is_open
 
-    def are_mine(self) -> bool:
+    def has_own_transaction(self) -> bool:
         """Return whether the current task or thread has a transaction open."""
         if not self._granted and not self._callers:
             return False
         return bool(self._mine()) or self._is_caller()
 
-    def refuse_own(self) -> None:
+    def refuse_own_transaction(self) -> None:
         """Raise `DatabaseBusy` if the current task or thread would wait for a transaction of its own."""
-        if self.are_mine():
+        if self.has_own_transaction():
             gc.collect()  # what a signal left behind may be part of a cycle
-            if self.are_mine():
+            if self.has_own_transaction():
                 raise DatabaseBusy(OWN)
 
-    def refuse_if_all_mine(self) -> None:
+    def refuse_self_deadlock(self) -> None:
         """Raise `DatabaseBusy` if the current task or thread itself has open what another must wait for."""
         if len(self._mine()) >= self.size or self._is_caller():
-            self.refuse_own()
+            self.refuse_own_transaction()
 
-    def _mine(self) -> list[Turn]:
+    def _mine(self) -> list[TransactionPermit]:
         owner = current_owner()
         with self._guard:
-            return [turn for turn in list(self._granted) if turn.owner == owner]
+            return [permit for permit in list(self._granted) if permit.owner == owner]
 
     def _is_caller(self) -> bool:
         owner = current_owner()
@@ -151,37 +160,37 @@ class Turns:
             callers = list(self._callers.items())
         return any(who == owner and is_open(connection) for connection, (who, is_open) in callers)
 
-    def are_of_this_thread(self) -> bool:
+    def has_transaction_of_this_thread(self) -> bool:
         """Return whether this thread, or a task that runs in it, has a transaction open."""
         thread = threading.get_ident()
-        return any(turn.thread == thread for turn in list(self._granted))
+        return any(permit.thread == thread for permit in list(self._granted))
 
-    def close(self, patience: float) -> None:
+    def close(self, timeout: float) -> None:
         """Grant no more turns; wait up to `patience` seconds for those that were granted."""
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + timeout
         with self._guard:
             self._closed = True
-            for turn in self._waiting:
-                turn.wake()
+            for permit in self._waiting:
+                permit.wake()
         while list(self._granted) and (left := deadline - time.monotonic()) > 0:
             self._given_back.clear()
             if list(self._granted):  # still, for one may have been given back before `clear`
-                self._given_back.wait(min(left, LOOK_EVERY))
+                self._given_back.wait(min(left, POLL_INTERVAL))
 
     def _grant(self) -> None:
         while self._waiting and not self._closed and len(list(self._granted)) < self.size:
-            turn = self._waiting.popleft()
-            turn.granted, turn.since = True, time.monotonic()
-            self._granted.add(turn)
+            permit = self._waiting.popleft()
+            permit.granted, permit.since = True, time.monotonic()
+            self._granted.add(permit)
             with suppress(RuntimeError):  # its event loop is closed: nobody waits any more
-                turn.wake()
+                permit.wake()
 
     def _busy(self) -> DatabaseBusy:
         granted = list(self._granted)
-        longest = max((time.monotonic() - turn.since for turn in granted), default=0.0)
+        longest = max((time.monotonic() - permit.since for permit in granted), default=0.0)
         return DatabaseBusy(
             f"{len(granted)} of at most {self.size} transactions were open for "
-            f"{self._patience:g} seconds, one of them for {longest:.1f}: end them sooner, "
+            f"{self._timeout:g} seconds, one of them for {longest:.1f}: end them sooner, "
             "or, on PostgreSQL, give the store a larger pool_size"
         )
 

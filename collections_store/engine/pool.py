@@ -34,23 +34,18 @@ from ..options import Options
 from ..sql.dialects.protocols import Database
 from .database_file import DatabaseFile, OpenFile, leak, opening, refuse
 from .jobs import Flag
+from .permits import Permit
 
-COUNT_EVERY: Final = 0.25
+POLL_INTERVAL: Final = 0.25
 """Seconds after which whoever waits for a connection looks whether one was lost."""
 PING_AFTER: Final = 30.0
 """Seconds of rest after which a connection is tried before it is used."""
 
 
-class ConnectionPermit:
-    """The right to one connection."""
-
-    __slots__ = ("__weakref__",)
-
-
-class Lease:
+class PooledConnection:
     """A connection in use."""
 
-    __slots__ = ("__weakref__", "connection", "file", "rested_since", "sa", "slots", "tainted")
+    __slots__ = ("__weakref__", "connection", "file", "permits", "rested_since", "sa", "tainted")
 
     def __init__(
         self, sa_connection: sa.Connection, connection: DriverConnection | SharedConnection
@@ -58,7 +53,7 @@ class Lease:
         self.sa, self.connection = sa_connection, connection
         self.file: OpenFile | None = None
         self.rested_since = 0.0
-        self.slots: list[ConnectionPermit] | None = None
+        self.permits: list[Permit] | None = None
         """The slot of the one who has it; a list of their own, which only one can take it out of."""
         self.tainted = False
         """A cancel request is on its way that may meet the next statement."""
@@ -96,19 +91,19 @@ class Lease:
 class Pool(Protocol):
     """Where leases come from."""
 
-    def acquire(self) -> Lease:
+    def acquire(self) -> PooledConnection:
         """Return a connection that nobody else has; raises `DatabaseBusy`."""
 
-    def release(self, lease: Lease) -> None:
+    def release(self, pooled: PooledConnection) -> None:
         """Give a connection back."""
 
-    def discard(self, lease: Lease) -> None:
+    def discard(self, pooled: PooledConnection) -> None:
         """Give a connection back that must not be used again."""
 
     def discard_idle(self) -> None:
         """End the connections that nobody has."""
 
-    def close(self, patience: float) -> None:
+    def close(self, timeout: float) -> None:
         """End all connections; wait up to `patience` seconds for each that is in use."""
 
     def pause(self, deadline: float) -> bool:
@@ -142,24 +137,26 @@ def translate(error: Exception, engine: sa.Engine, database: Database) -> Collec
     return type(ours)(f"the SQLite file {shortened(path, 400)}: {ours}")
 
 
-def open_driver_lease(
+def open_driver_connection(
     engine: sa.Engine,
     file: DatabaseFile | None,
     catalogue: Catalogue,
     options: Options,
-    patience: float,
-) -> Lease:
+    timeout: float,
+) -> PooledConnection:
     """Connect with the store's own engine, and say the connection's settings."""
     if file is None:
-        return _connected(engine, catalogue, options, patience)
+        return _connected(engine, catalogue, options, timeout)
     with opening():
         file.prepare()
-        lease = _connected(engine, catalogue, options, patience)
-        lease.file = file.opened()
-    return lease
+        pooled = _connected(engine, catalogue, options, timeout)
+        pooled.file = file.opened()
+    return pooled
 
 
-def _connected(engine: sa.Engine, catalogue: Catalogue, options: Options, patience: float) -> Lease:
+def _connected(
+    engine: sa.Engine, catalogue: Catalogue, options: Options, timeout: float
+) -> PooledConnection:
     database = catalogue.statements.database
     connection: sa.Connection | None = None
     try:
@@ -168,7 +165,7 @@ def _connected(engine: sa.Engine, catalogue: Catalogue, options: Options, patien
         add_functions(driver, database)
         ours = DriverConnection(driver, catalogue)
         for words in database.settings(
-            busy_timeout=patience, durability=options.durability, page_cache=options.page_cache
+            busy_timeout=timeout, durability=options.durability, page_cache=options.page_cache
         ):
             ours.say(words)
     except BaseException as error:
@@ -178,19 +175,19 @@ def _connected(engine: sa.Engine, catalogue: Catalogue, options: Options, patien
         if isinstance(error, database.errors()):
             raise translate(error, engine, database) from error
         raise
-    lease = Lease(connection, ours)
+    pooled = PooledConnection(connection, ours)
     # weak: a connection that a signal made somebody lose shall end at once, not when cycles are collected
-    ours.before_commit.append(partial(_check_file, weakref.ref(lease)))
-    return lease
+    ours.before_commit.append(partial(_check_file, weakref.ref(pooled)))
+    return pooled
 
 
-def _check_file(known: weakref.ref[Lease]) -> None:
-    lease = known()
-    if lease is not None:
-        lease.check_file()
+def _check_file(known: weakref.ref[PooledConnection]) -> None:
+    pooled = known()
+    if pooled is not None:
+        pooled.check_file()
 
 
-def open_shared_lease(engine: sa.Engine, catalogue: Catalogue) -> Lease:
+def open_shared_connection(engine: sa.Engine, catalogue: Catalogue) -> PooledConnection:
     """Borrow a connection from the caller's engine."""
     database = catalogue.statements.database
     path = database.file_of(engine.url)
@@ -202,49 +199,49 @@ def open_shared_lease(engine: sa.Engine, catalogue: Catalogue) -> Lease:
         raise translate(error, engine, database) from error
     except sa.exc.TimeoutError as error:
         raise DatabaseBusy(f"the engine's pool has no connection free: {error}") from error
-    return Lease(connection, SharedConnection(connection, catalogue))
+    return PooledConnection(connection, SharedConnection(connection, catalogue))
 
 
-class HeldPool:
+class ConnectionPool:
     """Up to `size` connections, the last used first.
 
     A signal that raises, in the main thread, loses neither a connection nor a slot. Python looks for signals after
     calls of what is written in C, and where functions begin: so what must be one step here is assignments only.
     """
 
-    def __init__(self, open: Callable[[], Lease], size: int, timeout: float) -> None:
+    def __init__(self, open: Callable[[], PooledConnection], size: int, timeout: float) -> None:
         self._open, self._size, self._timeout = open, size, timeout
-        self._idle: dict[Lease, list[ConnectionPermit]] = {}
+        self._idle: dict[PooledConnection, list[Permit]] = {}
         """The connections that nobody has, each with the slot of who had it last, until that is free."""
-        self._free: SimpleQueue[ConnectionPermit] = SimpleQueue()
-        self._slots: weakref.WeakSet[ConnectionPermit] = weakref.WeakSet()
+        self._free: SimpleQueue[Permit] = SimpleQueue()
+        self._issued: weakref.WeakSet[Permit] = weakref.WeakSet()
         self._counting = threading.Lock()
-        self._paused: list[ConnectionPermit] = []
+        self._paused: list[Permit] = []
         self._resumed: Flag | None = None
         self.closed = False
         self._replace_the_lost()
 
-    def acquire(self) -> Lease:
+    def acquire(self) -> PooledConnection:
         if (resumed := self._resumed) is not None:
             resumed.wait(self._timeout)
         try:
-            slots = [self._free.get_nowait()]
+            permits = [self._free.get_nowait()]
         except Empty:
-            slots = [self._wait_for_slot()]
+            permits = [self._wait_for_slot()]
         try:
             if self.closed:
                 raise StoreClosed("the store is closed")
-            return self._take(slots)
+            return self._take(permits)
         except BaseException:
-            self._vacate(slots)
+            self._vacate(permits)
             raise
 
-    def _wait_for_slot(self) -> ConnectionPermit:
+    def _wait_for_slot(self) -> Permit:
         deadline = time.monotonic() + self._timeout
         while (left := deadline - time.monotonic()) > 0:
             self._replace_the_lost()
             with suppress(Empty):
-                return self._free.get(timeout=min(left, COUNT_EVERY))
+                return self._free.get(timeout=min(left, POLL_INTERVAL))
         gc.collect()  # what a signal left behind may be part of a cycle
         self._replace_the_lost()
         try:
@@ -258,95 +255,95 @@ class HeldPool:
     def _replace_the_lost(self) -> None:
         """Count the slots. A signal that raises between two lines can lose one for good."""
         with self._counting:
-            for slots in tuple(self._idle.values()):
-                self._vacate(slots)
+            for permits in tuple(self._idle.values()):
+                self._vacate(permits)
             # not its len(): a signal in the set's own callback leaves a dead one counted
-            for _ in range(self._size - len(list(self._slots))):
-                slot = ConnectionPermit()
-                self._slots.add(slot)
-                self._free.put(slot)
+            for _ in range(self._size - len(list(self._issued))):
+                permit = Permit()
+                self._issued.add(permit)
+                self._free.put(permit)
 
-    def _take(self, slots: list[ConnectionPermit]) -> Lease:
+    def _take(self, permits: list[Permit]) -> PooledConnection:
         while True:
-            lease = self._take_idle(slots)
-            if lease is None:
-                lease = self._open()
-                lease.slots = slots
-                return lease
+            pooled = self._take_idle(permits)
+            if pooled is None:
+                pooled = self._open()
+                pooled.permits = permits
+                return pooled
             try:
                 now = time.monotonic()
-                if lease.file is not None and now > lease.file.good_until:
-                    lease.check_file()
-                if now - lease.rested_since < PING_AFTER or lease.connection.is_alive():
-                    return lease
+                if pooled.file is not None and now > pooled.file.good_until:
+                    pooled.check_file()
+                if now - pooled.rested_since < PING_AFTER or pooled.connection.is_alive():
+                    return pooled
             except BaseException:
-                self._rest(lease)
+                self._rest(pooled)
                 raise
-            lease.close(is_broken=True)
+            pooled.close(is_broken=True)
 
-    def _take_idle(self, slots: list[ConnectionPermit]) -> Lease | None:
-        for lease in reversed(tuple(self._idle)):
-            if lease in self._idle:  # one step up to `slots`: see above
-                before = self._idle[lease]
-                del self._idle[lease]
-                lease.slots = slots
+    def _take_idle(self, permits: list[Permit]) -> PooledConnection | None:
+        for pooled in reversed(tuple(self._idle)):
+            if pooled in self._idle:  # one step up to `slots`: see above
+                before = self._idle[pooled]
+                del self._idle[pooled]
+                pooled.permits = permits
                 if before:  # hardly ever
                     try:
                         self._vacate(before)
                     except BaseException:
-                        self._rest(lease)
+                        self._rest(pooled)
                         raise
-                return lease
+                return pooled
         return None
 
-    def release(self, lease: Lease) -> None:
-        lease.rested_since = time.monotonic()
-        slots = self._rest(lease)
-        self._vacate(slots)
+    def release(self, pooled: PooledConnection) -> None:
+        pooled.rested_since = time.monotonic()
+        permits = self._rest(pooled)
+        self._vacate(permits)
         if self.closed:
             self.discard_idle()
 
-    def _rest(self, lease: Lease) -> list[ConnectionPermit]:
-        slots = lease.slots or []
-        self._idle[lease] = slots  # one step up to None: see above
-        lease.slots = None
-        return slots
+    def _rest(self, pooled: PooledConnection) -> list[Permit]:
+        permits = pooled.permits or []
+        self._idle[pooled] = permits  # one step up to None: see above
+        pooled.permits = None
+        return permits
 
-    def discard(self, lease: Lease) -> None:
-        slots, lease.slots = lease.slots or [], None
+    def discard(self, pooled: PooledConnection) -> None:
+        permits, pooled.permits = pooled.permits or [], None
         try:
-            lease.close(is_broken=True)
+            pooled.close(is_broken=True)
         finally:
-            self._vacate(slots)
+            self._vacate(permits)
 
-    def _vacate(self, slots: list[ConnectionPermit]) -> None:
+    def _vacate(self, permits: list[Permit]) -> None:
         try:  # noqa: SIM105 - `suppress` takes as long as all of this
-            self._free.put(slots.pop())
+            self._free.put(permits.pop())
         except IndexError:
             pass
 
     def discard_idle(self) -> None:
-        for lease in tuple(self._idle):
-            if lease in self._idle:
-                slots = self._idle[lease]
-                del self._idle[lease]
-                self._vacate(slots)
-                lease.close()
+        for pooled in tuple(self._idle):
+            if pooled in self._idle:
+                permits = self._idle[pooled]
+                del self._idle[pooled]
+                self._vacate(permits)
+                pooled.close()
 
-    def close(self, patience: float) -> None:
+    def close(self, timeout: float) -> None:
         with self._counting:
             if self.closed:
                 return
             self.closed = True
         self._replace_the_lost()
-        deadline = time.monotonic() + patience
-        taken: list[ConnectionPermit] = []
+        deadline = time.monotonic() + timeout
+        taken: list[Permit] = []
         with suppress(Empty):
             while len(taken) < self._size:
                 taken.append(self._free.get(timeout=max(0.0, deadline - time.monotonic())))
         self.discard_idle()
-        for slot in taken:  # whoever waits shall hear that the store is closed
-            self._free.put(slot)
+        for permit in taken:  # whoever waits shall hear that the store is closed
+            self._free.put(permit)
 
     def pause(self, deadline: float) -> bool:
         self._resumed = Flag()
@@ -364,18 +361,20 @@ class HeldPool:
             self._resumed = None
 
 
-class BorrowingPool:
+class EnginePool:
     """The pool of the caller's engine; `one_by_one` where all of it is one connection."""
 
-    def __init__(self, open: Callable[[], Lease], timeout: float, *, one_by_one: bool) -> None:
+    def __init__(
+        self, open: Callable[[], PooledConnection], timeout: float, *, one_by_one: bool
+    ) -> None:
         self._open, self._timeout = open, timeout
-        self._turn = threading.Lock() if one_by_one else None
+        self._lock = threading.Lock() if one_by_one else None
         self.closed = False
 
-    def acquire(self) -> Lease:
+    def acquire(self) -> PooledConnection:
         if self.closed:
             raise StoreClosed("the store is closed")
-        if self._turn is not None and not self._turn.acquire(timeout=self._timeout):
+        if self._lock is not None and not self._lock.acquire(timeout=self._timeout):
             raise DatabaseBusy(f"the one connection was in use for {self._timeout:g} seconds")
         try:
             return self._open()
@@ -383,23 +382,23 @@ class BorrowingPool:
             self._end_turn()
             raise
 
-    def release(self, lease: Lease) -> None:
+    def release(self, pooled: PooledConnection) -> None:
         try:
-            lease.close()
+            pooled.close()
         finally:
             self._end_turn()
 
-    def discard(self, lease: Lease) -> None:
-        self.release(lease)
+    def discard(self, pooled: PooledConnection) -> None:
+        self.release(pooled)
 
     def _end_turn(self) -> None:
-        if self._turn is not None:
-            self._turn.release()
+        if self._lock is not None:
+            self._lock.release()
 
     def discard_idle(self) -> None:
         """Nothing rests here."""
 
-    def close(self, patience: float) -> None:  # noqa: ARG002
+    def close(self, timeout: float) -> None:  # noqa: ARG002
         self.closed = True
 
     def pause(self, deadline: float) -> bool:  # noqa: ARG002

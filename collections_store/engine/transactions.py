@@ -31,11 +31,11 @@ from ..operations.operation import Operation
 from ..options import Isolation
 from ..query.budget import checked_by
 from ..sql.dialects.protocols import TableVanished
-from .executor import Executor, interruptible, object_if_abandoned, run_inside, translated
+from .executor import Executor, interruptible, raise_if_abandoned, run_inside, translated
 from .group_commit import GroupCommit, Hold
 from .jobs import Job
-from .permits import Turn, Turns
-from .pool import Lease
+from .permits import TransactionPermit, TransactionPermits
+from .pool import PooledConnection
 
 T = TypeVar("T")
 
@@ -45,38 +45,40 @@ FORKED: Final = "the transaction belongs to the process this one was forked from
 CLOSED: Final = "the store was closed while the transaction was open; it was rolled back"
 
 
-class Held:
+class TransactionResources:
     """What an open transaction holds. Only the context of its block keeps it: where a signal ends that
     in the middle, what the user still has of the transaction holds up nobody.
     """
 
-    __slots__ = ("__weakref__", "block", "give_back", "lease")
+    __slots__ = ("__weakref__", "pooled", "release", "transaction")
 
-    def __init__(self, executor: Executor, lease: Lease, give_back: Callable[[], None]) -> None:
-        self.lease, self.give_back = lease, give_back
-        self.block = Block(executor, self)
+    def __init__(
+        self, executor: Executor, pooled: PooledConnection, release: Callable[[], None]
+    ) -> None:
+        self.pooled, self.release = pooled, release
+        self.transaction = OpenTransaction(executor, self)
 
 
-class Block:
+class OpenTransaction:
     """An open transaction."""
 
-    def __init__(self, executor: Executor, held: Held) -> None:
-        self._executor, self._held = executor, weakref.ref(held)
+    def __init__(self, executor: Executor, resources: TransactionResources) -> None:
+        self._executor, self._resources = executor, weakref.ref(resources)
         self._guard = threading.Lock()
         self._problem: CollectionsStoreError | None = None
         """What those hear who still use it; None: it is open."""
         self.state = "open"
         self._doomed = False
         self.forked = False
-        self.levels: list[Any] = []
+        self.savepoints: list[Any] = []
         """The savepoints of the blocks that are open within it, the innermost last."""
 
     @property
-    def _lease(self) -> Lease:
-        held = self._held()
-        if held is None:
+    def _pooled(self) -> PooledConnection:
+        resources = self._resources()
+        if resources is None:
             raise TransactionEnded(OVER)
-        return held.lease
+        return resources.pooled
 
     def run(self, operation: Operation[T], job: Job | None = None) -> T:
         """Return the operation's result."""
@@ -84,24 +86,24 @@ class Block:
 
     def _run(self, operation: Operation[T]) -> T:
         try:
-            return run_inside(self._lease.connection, operation)
+            return run_inside(self._pooled.connection, operation)
         except TableVanished as error:
             raise TransactionConflict(
                 f"{error}: another transaction dropped or renamed the collection"
             ) from error
 
-    def mark(self, job: Job | None = None) -> Any:
+    def savepoint(self, job: Job | None = None) -> Any:
         """Return the place where it is: a savepoint."""
-        return self._do(lambda: self._lease.connection.mark(), job)  # noqa: PLW0108 - it may be over
+        return self._do(lambda: self._pooled.connection.mark(), job)  # noqa: PLW0108 - it may be over
 
-    def release(self, mark: Any, job: Job | None = None) -> None:
+    def release(self, savepoint: Any, job: Job | None = None) -> None:
         """Keep what was done since a savepoint."""
-        self._do(lambda: self._lease.connection.release(mark), job)
+        self._do(lambda: self._pooled.connection.release(savepoint), job)
 
-    def back_to(self, mark: Any) -> None:
+    def rollback_to(self, savepoint: Any) -> None:
         """Undo what was done since a savepoint. Nothing is left to do if the transaction has ended."""
         with suppress(CollectionsStoreError):
-            self._do(lambda: self._lease.connection.back_to(mark), None)
+            self._do(lambda: self._pooled.connection.back_to(savepoint), None)
 
     def commit(self, job: Job | None = None) -> None:
         """Commit; raises what kept it from being committed."""
@@ -110,8 +112,8 @@ class Block:
             self._check()
             at_rest, error = False, None
             try:
-                object_if_abandoned(job)
-                with interruptible(self._lease, job):
+                raise_if_abandoned(job)
+                with interruptible(self._pooled, job):
                     self._commit()
                 at_rest = True
             except CollectionsStoreError as raised:
@@ -121,7 +123,7 @@ class Block:
                 self._end(TransactionEnded(OVER), error, at_rest=at_rest)
 
     def _commit(self) -> None:
-        connection = self._lease.connection
+        connection = self._pooled.connection
         try:
             with translated(connection.database):
                 connection.commit()
@@ -163,11 +165,11 @@ class Block:
         with self._guard:
             self._check()
             try:
-                object_if_abandoned(job)
+                raise_if_abandoned(job)
                 with (
                     translated(self._executor.database),
-                    interruptible(self._lease, job),
-                    checked_by(partial(object_if_abandoned, job)),
+                    interruptible(self._pooled, job),
+                    checked_by(partial(raise_if_abandoned, job)),
                 ):
                     return act()
             except BaseException as error:
@@ -185,7 +187,7 @@ class Block:
 
     def _can_go_on(self) -> bool:
         with suppress(*self._executor.database.errors(), TransactionEnded):
-            return self._lease.connection.can_go_on()
+            return self._pooled.connection.can_go_on()
         return False
 
     def _end_if_doomed(self) -> None:
@@ -200,76 +202,82 @@ class Block:
         at_rest: bool = False,
     ) -> None:
         """Give everything back; the connection rolls back unless it is at rest."""
-        self._problem, held = problem, self._held()
+        self._problem, resources = problem, self._resources()
         is_in_doubt = isinstance(error, DatabaseUnavailable) and error.in_doubt
         self.state = "in doubt" if is_in_doubt else "committed" if at_rest else "rolled back"
-        if held is None:
+        if resources is None:
             return
-        lost, slots = isinstance(error, DatabaseUnavailable), held.lease.slots
+        lost, permits = isinstance(error, DatabaseUnavailable), resources.pooled.permits
         try:
             with suppress(*self._executor.database.errors()):
-                self._executor.give_back(held.lease, lost, at_rest)
+                self._executor.release(resources.pooled, lost, at_rest)
         except BaseException:
-            self._executor.give_back_after_all(held.lease, slots)
+            self._executor.release_after_interrupt(resources.pooled, permits)
             raise
         finally:
-            held.give_back()
+            resources.release()
 
 
-class Blocks:
+class TransactionManager:
     """The transactions of a store that are open, and how one is begun."""
 
-    def __init__(self, executor: Executor, lane: GroupCommit | None, turns: Turns) -> None:
-        self._executor, self._turns = executor, turns
-        self._lane = lane if executor.database.SINGLE_WRITER else None
+    def __init__(
+        self, executor: Executor, write_queue: GroupCommit | None, permits: TransactionPermits
+    ) -> None:
+        self._executor, self._permits = executor, permits
+        self._write_queue = write_queue if executor.database.SINGLE_WRITER else None
         self._guard = threading.Lock()
-        self._open: weakref.WeakSet[Block] = weakref.WeakSet()
+        self._open: weakref.WeakSet[OpenTransaction] = weakref.WeakSet()
 
-    def begin(self, turn: Turn, isolation: Isolation, job: Job | None = None) -> Held:
+    def begin(
+        self, permit: TransactionPermit, isolation: Isolation, job: Job | None = None
+    ) -> TransactionResources:
         """Begin a transaction, whose turn it is. That is given back when it ends, or cannot begin."""
-        held: Held | None = None
+        resources: TransactionResources | None = None
         hold: Hold | None = None
-        lease: Lease | None = None
+        pooled: PooledConnection | None = None
         try:
-            if self._lane is not None:
-                hold = self._lane.hold()
-            lease = self._executor.begin(isolation, turn.asked, job)
-            held = Held(self._executor, lease, partial(self._give_back, turn, hold))
+            if self._write_queue is not None:
+                hold = self._write_queue.hold()
+            pooled = self._executor.begin(isolation, permit.requested_at, job)
+            resources = TransactionResources(
+                self._executor, pooled, partial(self._give_back, permit, hold)
+            )
             with self._guard:
-                self._open.add(held.block)
-            object_if_abandoned(job)
-            return held
+                self._open.add(resources.transaction)
+            raise_if_abandoned(job)
+            return resources
         except BaseException:
-            if held is not None:
-                held.block.rollback()
+            if resources is not None:
+                resources.transaction.rollback()
                 raise
             try:
-                if lease is not None:
-                    self._executor.give_back(lease, lost=False, at_rest=False)
+                if pooled is not None:
+                    self._executor.release(pooled, lost=False, at_rest=False)
             finally:
-                self._give_back(turn, hold)
+                self._give_back(permit, hold)
             raise
 
-    def _give_back(self, turn: Turn, hold: Hold | None) -> None:
+    def _give_back(self, permit: TransactionPermit, hold: Hold | None) -> None:
         try:
-            if self._lane is not None and hold is not None:
-                self._lane.release(hold)
+            if self._write_queue is not None and hold is not None:
+                self._write_queue.release(hold)
         finally:
-            self._turns.give_back(turn)
+            self._permits.release(permit)
 
     def close(self) -> None:
         """End those that are still open."""
         with self._guard:
             left = list(self._open)
-        for block in left:
-            block.close()
+        for transaction in left:
+            transaction.close()
 
-    def fork(self) -> list[Held | None]:
+    def fork(self) -> list[TransactionResources | None]:
         """Give up what belongs to the parent process; what is returned must not be collected."""
         left = list(self._open)
-        for block in left:
-            block.forked = True
-        return [block._held() for block in left]
+        for transaction in left:
+            transaction.forked = True
+        return [transaction._resources() for transaction in left]
 
 
 def _spoilt(cause: BaseException) -> TransactionEnded:

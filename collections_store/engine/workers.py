@@ -1,7 +1,7 @@
 """Threads of a store: workers that run operations, background threads, and the sweeper.
 
 They are daemons: a forgotten store never keeps the interpreter alive. While one of them is at work, or a
-store is being opened, no process is forked, or for `FORK_PATIENCE` seconds at least: what it holds just then,
+store is being opened, no process is forked, or for `FORK_TIMEOUT` seconds at least: what it holds just then,
 in the database's library for one, nobody would release in the child. `forking` sees to that.
 
 The threads of `Workers` belong to a store and end with it. They are daemons: a forgotten store never keeps the
@@ -30,7 +30,7 @@ from ..operations.procedures import purge
 from .group_commit import GroupCommit
 from .jobs import Flag, Job, started
 
-FORK_PATIENCE: Final = 1.0
+FORK_TIMEOUT: Final = 1.0
 """Seconds."""
 
 
@@ -60,17 +60,17 @@ class Gate:
                 if not self._forking:
                     self._working += 1
                     return
-            self._changed.wait(FORK_PATIENCE)
+            self._changed.wait(FORK_TIMEOUT)
 
     def close(self) -> None:
         """Have no work begin; wait for what is being done."""
         with self._guard:
             self._forking += 1
-        deadline = time.monotonic() + FORK_PATIENCE
+        deadline = time.monotonic() + FORK_TIMEOUT
         while self._working and (left := deadline - time.monotonic()) > 0:
             self._changed.clear()
             if self._working:  # still, for it may have ended before `clear`
-                self._changed.wait(min(left, FORK_PATIENCE / 4))
+                self._changed.wait(min(left, FORK_TIMEOUT / 4))
 
     def open(self) -> None:
         """Have work begin again."""
@@ -98,10 +98,10 @@ class Background:
         """Have no work begin any more."""
         self._stopped.set()
 
-    def join(self, patience: float) -> None:
+    def join(self, timeout: float) -> None:
         """Wait for the end of what is being done, for so many seconds at most."""
         if self._thread is not threading.current_thread():
-            self._thread.join(patience)
+            self._thread.join(timeout)
 
     def _run(self) -> None:
         while not self._stopped.wait(self._seconds):
@@ -175,19 +175,19 @@ class Workers:
         self._wakes.put(groups)
         self._refuse_if_stopped(job)
 
-    def stop(self, patience: float | None = None) -> None:
+    def stop(self, timeout: float | None = None) -> None:
         """End the threads, once all that was submitted is done, or `patience` seconds are over."""
         with self._starting:
             self._stopped = True
         self._wakes.put(None)
         if self._writer is not None and self._writer is not threading.current_thread():
-            self._writer.join(patience)  # first: it may hand jobs over to the others
+            self._writer.join(timeout)  # first: it may hand jobs over to the others
         for inbox in self._inboxes:
             inbox.put(None)
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(patience)
-        if patience is None:
+                thread.join(timeout)
+        if timeout is None:
             self._finish_the_rest()
 
     def _finish_the_rest(self) -> None:

@@ -237,5 +237,5 @@ def main(folder: str, rounds: str, seed: str) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", DeprecationWarning)
-    background.FORK_PATIENCE = 30.0  # type: ignore[misc]
+    background.FORK_TIMEOUT = 30.0  # type: ignore[misc]
     main(*sys.argv[1:])

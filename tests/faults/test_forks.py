@@ -107,7 +107,7 @@ def test_a_file_that_other_code_has_open_is_refused_too(url: str, tmp_path: Path
 def test_a_fork_waits_for_no_transaction_of_its_own_thread(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "FORK_PATIENCE", 3600.0)
+    monkeypatch.setattr(background, "FORK_TIMEOUT", 3600.0)
     with Store(url) as store, store.transaction() as tx:
         tx["things"].put("a", 1)
         assert "spawn" in in_child(lambda: put(url, "b"))
@@ -116,7 +116,7 @@ def test_a_fork_waits_for_no_transaction_of_its_own_thread(
 def test_a_fork_waits_for_no_transaction_of_its_event_loop(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "FORK_PATIENCE", 3600.0)
+    monkeypatch.setattr(background, "FORK_TIMEOUT", 3600.0)
 
     async def other() -> str:
         return in_child(lambda: put(url, "b"))
@@ -132,7 +132,7 @@ def test_a_fork_waits_for_no_transaction_of_its_event_loop(
 def test_a_fork_gives_up_waiting_for_another_thread(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "FORK_PATIENCE", 0.01)
+    monkeypatch.setattr(background, "FORK_TIMEOUT", 0.01)
     entered, leave = threading.Event(), threading.Event()
     with Store(url) as store:
         store["things"].put("a", 1)

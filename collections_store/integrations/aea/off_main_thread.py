@@ -72,7 +72,9 @@ class StoreOffMainThread(Store):
     def run(self, operation: Any) -> Any:
         """Return the operation's result."""
         is_main = threading.current_thread() is threading.main_thread()
-        if not is_main or self._turns.are_mine():  # a transaction is known by its thread
+        if (
+            not is_main or self._permits.has_own_transaction()
+        ):  # a transaction is known by its thread
             return self._original.run(operation)
         return self._worker.run(self._original.run, operation)
 

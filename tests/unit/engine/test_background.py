@@ -61,7 +61,7 @@ def test_a_fork_waits_for_work_and_work_for_a_fork() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_fork_is_not_kept_waiting_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("collections_store.engine.workers.FORK_PATIENCE", 0.01)
+    monkeypatch.setattr("collections_store.engine.workers.FORK_TIMEOUT", 0.01)
     gate = Gate()
     with gate.working():
         gate.close()

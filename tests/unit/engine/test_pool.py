@@ -13,15 +13,15 @@ import pytest
 import sqlalchemy as sa
 
 from collections_store import DatabaseBusy, DatabaseUnavailable, Store, StoreClosed
-from collections_store.engine.pool import PING_AFTER, HeldPool
+from collections_store.engine.pool import PING_AFTER, ConnectionPool
 from collections_store.operations.connection import DriverConnection
 
 
-def pool_of(store: Store, number: int = 0) -> HeldPool:
+def pool_of(store: Store, number: int = 0) -> ConnectionPool:
     store["things"].put("a", 1)
     assert store._backend is not None
     pool = store._backend._pools[number]
-    assert isinstance(pool, HeldPool)
+    assert isinstance(pool, ConnectionPool)
     return pool
 
 
@@ -44,31 +44,31 @@ def test_the_connection_used_last_is_used_first(url: str) -> None:
 def test_no_more_than_the_size(url: str) -> None:
     with Store(url, pool_size=2, busy_timeout=0.2) as store:
         pool = pool_of(store)
-        leases = [pool.acquire(), pool.acquire()]
+        pooled_connections = [pool.acquire(), pool.acquire()]
         with pytest.raises(DatabaseBusy, match=r"all 2 connections were in use for 0\.2 seconds"):
             store["things"].get("a")
-        for lease in leases:
-            pool.release(lease)
+        for pooled in pooled_connections:
+            pool.release(pooled)
         assert store["things"].get("a") == 1
 
 
 def test_a_connection_that_is_discarded_makes_room(url: str) -> None:
     with Store(url, pool_size=1) as store:
         pool = pool_of(store)
-        lease = pool.acquire()
-        pool.discard(lease)
+        pooled = pool.acquire()
+        pool.discard(pooled)
         other = pool.acquire()
-        assert other is not lease
+        assert other is not pooled
         pool.release(other)
 
 
 def test_a_connection_that_rested_long_is_tried_first(postgres_place: Any) -> None:
     with Store(postgres_place.url, **postgres_place.options, pool_size=1) as store:
         pool = pool_of(store)
-        lease = pool.acquire()
-        lease.connection.driver.close()  # type: ignore[union-attr]
-        pool.release(lease)
-        lease.rested_since = time.monotonic() - PING_AFTER - 1
+        pooled = pool.acquire()
+        pooled.connection.driver.close()  # type: ignore[union-attr]
+        pool.release(pooled)
+        pooled.rested_since = time.monotonic() - PING_AFTER - 1
         assert store["things"].put("a", 2) == 2
 
 
@@ -99,13 +99,13 @@ def test_a_connection_that_did_not_get_its_settings_is_closed(postgres_place: An
 def test_closing_waits_for_what_runs_but_not_for_ever(url: str) -> None:
     store = Store(url, pool_size=1, busy_timeout=0.3)
     pool = pool_of(store)
-    lease = pool.acquire()
+    pooled = pool.acquire()
     closing = threading.Thread(target=store.close)
     closing.start()
     closing.join(10)
     assert not closing.is_alive()
-    pool.release(lease)
-    assert lease.sa.closed
+    pool.release(pooled)
+    assert pooled.sa.closed
     with pytest.raises(StoreClosed):
         pool.acquire()
 
@@ -113,7 +113,7 @@ def test_closing_waits_for_what_runs_but_not_for_ever(url: str) -> None:
 def test_waiting_for_a_connection_ends_when_the_store_is_closed(url: str) -> None:
     store = Store(url, pool_size=1, busy_timeout=5)
     pool = pool_of(store)
-    lease = pool.acquire()
+    pooled = pool.acquire()
     errors: list[BaseException] = []
 
     def wait() -> None:
@@ -128,7 +128,7 @@ def test_waiting_for_a_connection_ends_when_the_store_is_closed(url: str) -> Non
     closing = threading.Thread(target=store.close)
     closing.start()
     time.sleep(0.05)
-    pool.release(lease)
+    pool.release(pooled)
     waiting.join(10)
     closing.join(10)
     assert not waiting.is_alive()
@@ -144,7 +144,7 @@ def test_a_connection_that_cannot_be_opened_costs_no_slot(tmp_path: Path) -> Non
     (tmp_path / "no" / "such").mkdir(parents=True)
     assert store["things"].put("a", 1) == 1
     pool = pool_of(store)
-    assert pool._free.qsize() == len(pool._slots) == 4
+    assert pool._free.qsize() == len(pool._issued) == 4
     store.close()
     assert time.monotonic() - begun < 15
 
@@ -153,14 +153,14 @@ def test_a_slot_that_was_lost_is_replaced(url: str) -> None:
     with Store(url, pool_size=2, busy_timeout=0.3) as store:
         pool = pool_of(store)
         for _ in range(4):
-            lease = pool.acquire()
-            del lease  # as an exception between two lines would do
+            pooled = pool.acquire()
+            del pooled  # as an exception between two lines would do
         assert store["things"].get("a") == 1
         kept = [pool.acquire(), pool.acquire()]
         with pytest.raises(DatabaseBusy):
             pool.acquire()
-        for lease in kept:
-            pool.release(lease)
+        for pooled in kept:
+            pool.release(pooled)
 
 
 def test_a_slot_whose_return_was_interrupted_is_found(url: str) -> None:
@@ -172,11 +172,11 @@ def test_a_slot_whose_return_was_interrupted_is_found(url: str) -> None:
 
 def test_a_connection_that_is_lost_ends_at_once(url: str) -> None:
     with Store(url) as store:
-        lease = pool_of(store).acquire()
-        lost = weakref.ref(lease)
+        pooled = pool_of(store).acquire()
+        lost = weakref.ref(pooled)
         gc.disable()
         try:
-            del lease
+            del pooled
             assert lost() is None  # else who waits for its slot waits until cycles are collected
         finally:
             gc.enable()

@@ -170,7 +170,7 @@ def test_a_hold_of_the_main_thread_lets_those_go_first_who_waited_for_the_last_o
 
 
 def test_whoever_waits_for_a_hold_gives_up() -> None:
-    commit = GroupCommit(lambda operation, _: operation, finish_all, patience=0.1)
+    commit = GroupCommit(lambda operation, _: operation, finish_all, timeout=0.1)
     hold = commit.hold()
     with pytest.raises(DatabaseBusy, match="held the writer"):
         commit.run(Nothing("in the main thread"))
