@@ -19,9 +19,14 @@ from pages import ROOT, RUNNING_PAGES, name_of, needs_postgres
 from postgres_server import postgres_server
 
 RUNNER = Path(__file__).with_name("pages.py")
-BESIDE = {"own-transaction": ("sqlalchemy[asyncio]", "aiosqlite")}
+BESIDE = {
+    "README": ("fastapi",),
+    "fastapi": ("fastapi", "httpx2"),
+    "migrate-from-tinydb": ("tinydb",),
+    "sqlalchemy": ("sqlalchemy[asyncio]", "aiosqlite"),
+}
 """What else a page names."""
-PINNED = {"use-with-soul-machines": ("pydantic<2",)}
+PINNED = {"soul-machines": ("pydantic<2",)}
 """What the SDK's own class of requests needs: such a page runs with and without."""
 _EXTRAS = re.compile(r"collections-store\[([\w,]+)\]")
 

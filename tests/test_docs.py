@@ -6,6 +6,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import runpy
 import subprocess
 import sys
 from code import InteractiveConsole
@@ -229,6 +230,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not [target for target in inside if not (page.parent / target).is_file()]
 
 
+def test_the_picture_of_a_terminal_shows_what_the_program_prints() -> None:
+    terminal = runpy.run_path(str(DOCS / "images" / "terminal.py"))
+    shown = terminal["PICTURE"].read_text(encoding="utf-8")
+    assert list(terminal["text_of"](shown)) == list(terminal["text_of"](terminal["draw"]()))
+
+
 # -- what stands beside the pages ------------------------------------------------------------
 
 
@@ -243,7 +250,7 @@ def test_changelog_fragments_are_named_by_number_and_kind() -> None:
     readme = (ROOT / "changelog.d" / "README.md").read_text(encoding="utf-8")
     assert all(f"`{kind}`" in readme for kind in kinds)
     for fragment in (ROOT / "changelog.d").iterdir():
-        if fragment.name != "README.md":
+        if fragment.name not in {"README.md", "template.jinja"}:
             number, kind, suffix = fragment.name.split(".")
             assert (len(number), number.isdigit(), suffix) == (4, True, "md")
             assert kind in kinds

@@ -17,7 +17,7 @@ from .exits import Exit
 WIDTH = 88
 
 _INTRODUCTION = """\
-# The command line
+# Command line
 
 `pip install 'collections-store[cli]'` brings `collections-store`; `python -m collections_store` is
 the same. Every text below is what `--help` prints.
