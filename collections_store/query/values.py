@@ -27,14 +27,13 @@ def value_class(*, eq: bool) -> Callable[[type[T]], type[T]]: ...
 def value_class(
     made: type[T] | None = None, /, *, eq: bool = False
 ) -> type[T] | Callable[[type[T]], type[T]]:
-    """Make a dataclass with slots, which the type checker holds to be frozen; with `eq`, its objects
-    compare and hash by their fields. All print theirs: errors tell by it what was going on.
+    """Make a dataclass with slots that type checkers treat as frozen; with `eq`, its instances compare and hash by
+    their fields. Errors print them.
 
-    To freeze at run time as well costs four times as long for each class when it is imported, and three
-    times as long for each object (measured): there are a hundred such classes, and each call of a verb makes
-    some of their objects. What users get and keep is frozen for good: `dataclass(frozen=True, slots=True)`.
+    Freezing at run time costs four times as much at import and three times as much for each instance
+    (measured), and each call creates several. Classes that users receive use `dataclass(frozen=True, slots=True)`.
 
-    >>> @frozen(eq=True)
+    >>> @value_class(eq=True)
     ... class Point:
     ...     x: int
     >>> Point(1) == Point(1)
