@@ -155,7 +155,7 @@ def _sql(pooled: PooledConnection, names: Names) -> str:
 def _upgrade_here(pooled: PooledConnection, names: Names) -> None:
     lock = pooled.connection.database.lock_table(pooled.connection.store.revisions)
     if lock is not None:
-        pooled.connection.say(lock)
+        pooled.connection.command(lock)
     if _revision(pooled) == REVISION:
         return
     config = _config(names)

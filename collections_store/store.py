@@ -306,17 +306,17 @@ class Bound:
         """Return the place where it is: a savepoint."""
         with translated(self.connection.database):
             self.connection.prepare(write=True)
-            return self.connection.mark()
+            return self.connection.begin_savepoint()
 
     def release(self, savepoint: Any) -> None:
         """Keep what was done since a savepoint."""
         with translated(self.connection.database):
-            self.connection.release(savepoint)
+            self.connection.release_savepoint(savepoint)
 
     def rollback_to(self, savepoint: Any) -> None:
         """Undo what was done since a savepoint."""
         with suppress(CollectionsStoreError), translated(self.connection.database):
-            self.connection.back_to(savepoint)
+            self.connection.rollback_to(savepoint)
 
 
 class Transaction(Collections):
@@ -687,7 +687,7 @@ class Store(Collections):
                 f"must be an open sqlalchemy.Connection, got {shortened(connection)}{hint}",
             )
         check_driver("connection", connection.dialect, self._database)
-        shared = SharedConnection(connection, self._catalogue.without_memory())
+        shared = SharedConnection(connection, self._catalogue.uncached())
         return Bound(shared, self._run_within)
 
     def model(self, name: str) -> type[Any]:

@@ -150,7 +150,7 @@ class Executor:
         pooled = self.pool.acquire()
         permits, lost, begun = pooled.permits, False, False
         try:
-            pooled.connection.begin_block(isolation)
+            pooled.connection.begin_transaction(isolation)
             begun = True
             return pooled
         except self.database.errors() as error:
@@ -234,7 +234,7 @@ class Executor:
         """Return a connection to its pool, or end it where it cannot be brought to rest."""
         connection = pooled.connection
         of_no_use = lost or pooled.tainted or connection.is_lost
-        if of_no_use or not (at_rest or connection.comes_to_rest()):
+        if of_no_use or not (at_rest or connection.reset()):
             self.pool.discard(pooled)
         else:
             self.pool.release(pooled)
@@ -322,7 +322,7 @@ def _step(connection: SharedConnection | DriverConnection, operation: Operation[
     with connection.savepoint():
         result = operation(connection)
         if isinstance(connection, SharedConnection):
-            connection.record_now()  # nobody here sees the end of the transaction
+            connection.record_pending()  # nobody here sees the end of the transaction
         return result
 
 
@@ -403,8 +403,8 @@ def _on(pooled: PooledConnection, operation: Operation[T], job: Job | None) -> T
         with pooled.sa.begin():
             connection.prepare(write=operation.writes)
             result = perform(connection, operation)
-            connection.record_now()
-        connection.tell()
+            connection.record_pending()
+        connection.after_commit()
         return result
     if job is None:
         return perform(connection, operation)

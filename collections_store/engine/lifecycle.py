@@ -171,7 +171,7 @@ def _persist(connection: DriverConnection, timeout: float) -> None:
     for words in connection.database.persistent_settings():
         while True:
             try:
-                connection.say(words)
+                connection.command(words)
                 break
             except connection.database.errors() as error:
                 if not _may_retry(connection.database, error, deadline):

@@ -74,7 +74,7 @@ class PooledConnection:
             database = self.connection.database
             for words in database.flush_log():
                 with suppress(*database.errors()):
-                    self.connection.say(words)
+                    self.connection.command(words)
 
     def close(self, *, is_broken: bool = False) -> None:
         """End the connection, unless that would harm the file."""
@@ -167,7 +167,7 @@ def _connected(
         for words in database.settings(
             busy_timeout=timeout, durability=options.durability, page_cache=options.page_cache
         ):
-            ours.say(words)
+            ours.command(words)
     except BaseException as error:
         if connection is not None:  # the error's traceback would keep it open
             connection.invalidate()

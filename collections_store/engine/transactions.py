@@ -94,16 +94,16 @@ class OpenTransaction:
 
     def savepoint(self, job: Job | None = None) -> Any:
         """Return the place where it is: a savepoint."""
-        return self._do(lambda: self._pooled.connection.mark(), job)  # noqa: PLW0108 - it may be over
+        return self._do(lambda: self._pooled.connection.begin_savepoint(), job)  # noqa: PLW0108 - it may be over
 
     def release(self, savepoint: Any, job: Job | None = None) -> None:
         """Keep what was done since a savepoint."""
-        self._do(lambda: self._pooled.connection.release(savepoint), job)
+        self._do(lambda: self._pooled.connection.release_savepoint(savepoint), job)
 
     def rollback_to(self, savepoint: Any) -> None:
         """Undo what was done since a savepoint. Nothing is left to do if the transaction has ended."""
         with suppress(CollectionsStoreError):
-            self._do(lambda: self._pooled.connection.back_to(savepoint), None)
+            self._do(lambda: self._pooled.connection.rollback_to(savepoint), None)
 
     def commit(self, job: Job | None = None) -> None:
         """Commit; raises what kept it from being committed."""
@@ -132,8 +132,7 @@ class OpenTransaction:
                 raise  # nothing was sent
             words = f"{error} (whether the transaction was committed is not known)"
             raise DatabaseUnavailable(words, in_doubt=connection.committing) from error.__cause__
-        connection.catalogue.tell()
-        connection.catalogue = connection.catalogue.of_the_store()
+        connection.catalogue = connection.catalogue.after_commit()
 
     def rollback(self, cause: BaseException | None = None) -> None:
         """Roll back, unless it has ended."""

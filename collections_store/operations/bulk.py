@@ -96,7 +96,7 @@ class PutBatch(Operation[PutManyResult]):
         self._written.update((each.id, each.text) for each in given)
         sql = writer.statements.by_id
         [(last,)] = connection.rows(sql.last_place)
-        if connection.each(sql.put_all, _rows(given), life) != len(given):
+        if connection.changed_many(sql.put_all, _rows(given), life) != len(given):
             raise TransactionConflict("others write in this transaction too")
         [(new,)] = connection.rows(sql.count_after, {"seq": last})
         return PutManyResult(new, len(given) - new)
@@ -147,7 +147,7 @@ def _replace(
 ) -> None:
     """Write in the places of objects that nobody else changes."""
     sql = writer.statements.by_id
-    if given and connection.each(sql.put_all, _rows(given), life) != len(given):
+    if given and connection.changed_many(sql.put_all, _rows(given), life) != len(given):
         raise TransactionConflict("some of the objects are gone")
 
 
@@ -162,7 +162,7 @@ def _insert(
         return set()
     if connection.database.TAKES_LISTS:
         return {id for (id,) in connection.rows(sql.insert_all, {**as_lists(_rows(given)), **life})}
-    if connection.each(sql.insert_silently, _rows(given), life) != len(given):
+    if connection.changed_many(sql.insert_silently, _rows(given), life) != len(given):
         raise TransactionConflict("others write in this transaction too")
     return {each.id for each in given}
 

@@ -27,7 +27,7 @@ from ..sql.dialects.protocols import TableVanished
 from ..sql.schema import now
 from ..sql.select import Statements
 from .operation import Operation
-from .write import Pending
+from .write import PendingChange
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -105,39 +105,42 @@ class CollectionAbsent(CollectionsStoreError):
         self.name = name
 
 
-def _nobody(collections: Iterable[str]) -> None:
-    """Listen to nothing."""
+def _ignore(collections: Iterable[str]) -> None:
+    """Do nothing: nobody watches."""
 
 
 class Catalogue:
-    """What is known of which table is whose. It may be out of date: see `forget`."""
+    """A cache of which table is whose. It may be out of date for `REFRESHED_AFTER` seconds: see `forget`.
+
+    Statements that were compiled are cached apart, by table and options, for a lookup alone makes them no worse.
+    """
 
     def __init__(
         self,
         statements: CatalogueStatements,
         tables: Tables | None = None,
         *,
-        remembers: bool = True,
-        above: Catalogue | None = None,
+        caches: bool = True,
+        parent: Catalogue | None = None,
     ) -> None:
-        self.statements, self._above = statements, above
-        self.changed: Callable[[Iterable[str]], None] = _nobody if above is None else above.changed
-        """Hears of each commit that records changes, and of which collections."""
-        self._known: dict[str, tuple[Statements, float]] | None = {} if remembers else None
+        self.statements, self._parent, self._caches = statements, parent, caches
+        self.changed: Callable[[Iterable[str]], None] = (
+            _ignore if parent is None else parent.changed
+        )
+        """Called after each commit that recorded changes, with the collections."""
+        self.known: dict[str, tuple[Statements, float]] = {}
+        """The statements of collections, and when they are looked up again."""
         self._tables: Tables = {} if tables is None else tables
-        self._changed: set[str] = set()
+        self._forgotten: set[str] = set()
 
-    def find(self, connection: Connection, name: str) -> Statements:
-        """Return the statements of a collection's table; raises `CollectionAbsent`."""
-        if self._known is None:
-            return self._look_up(connection, name)
-        known = self._known.get(name)
-        if known is None or monotonic() > known[1]:
-            known = self._look_up(connection, name), monotonic() + REFRESHED_AFTER
-            self._known[name] = known
-        return known[0]
+    def look_up(self, connection: Connection, name: str) -> Statements:
+        """Read which table is a collection's, and return its statements; raises `CollectionAbsent`."""
+        found = self._read(connection, name)
+        if self._caches:
+            self.known[name] = found, monotonic() + REFRESHED_AFTER
+        return found
 
-    def _look_up(self, connection: Connection, name: str) -> Statements:
+    def _read(self, connection: Connection, name: str) -> Statements:
         rows = connection.rows(self.statements.resolve, {"name": name})
         if not rows:
             self._tables.pop(name, None)
@@ -152,48 +155,44 @@ class Catalogue:
         return known[2]
 
     def _evict(self) -> None:
-        """Make room for what is compiled; those that other processes dropped would be kept for ever."""
+        """Make room in the cache: collections that other processes dropped would stay in it for ever."""
         while len(self._tables) >= MOST_TABLES:
             for name in tuple(self._tables)[: MOST_TABLES // 4]:
                 self._tables.pop(name, None)
-                if self._known is not None:
-                    self._known.pop(name, None)
+                self.known.pop(name, None)
 
-    def forget(self, name: str | None) -> None:
-        """Look the collection up anew, the next time."""
-        if name is None or self._known is None:
-            return
-        self._known.pop(name, None)
-        if self._above is None:
+    def forget(self, name: str) -> None:
+        """Look the collection up again, the next time."""
+        self.known.pop(name, None)
+        if self._parent is not None:
+            self._forgotten.add(name)
+        elif self._caches:
             self._tables.pop(name, None)
-        else:
-            self._changed.add(name)
 
     def forget_all(self) -> None:
-        """Look each collection up anew: what was learnt may have been undone."""
-        if self._known is not None:
-            self._known.clear()
+        """Look each collection up again: a rollback may have undone what was read."""
+        self.known.clear()
 
     def for_transaction(self) -> Catalogue:
-        """Return a catalogue for a transaction of the store's own, which keeps to itself what it
-        learns: it may be rolled back.
-        """
-        return Catalogue(self.statements, self._tables, above=self)
+        """Return a catalogue for a transaction of the store's: what that reads may be rolled back."""
+        return Catalogue(self.statements, self._tables, parent=self)
 
-    def of_the_store(self) -> Catalogue:
+    def of_store(self) -> Catalogue:
         """Return the store's catalogue: this one, unless it is a transaction's."""
-        return self._above or self
+        return self._parent or self
 
-    def tell(self) -> None:
-        """Have the store's catalogue forget what the transaction changed; it was committed."""
-        for name in self._changed:
-            self.of_the_store().forget(name)
+    def after_commit(self) -> Catalogue:
+        """Return the store's catalogue, in which the collections are forgotten that the transaction changed."""
+        store = self.of_store()
+        for name in self._forgotten:
+            store.forget(name)
+        return store
 
-    def without_memory(self) -> Catalogue:
-        """Return a catalogue for a caller's transaction, which looks up each time: what it sees may
-        be rolled back, and the name of a table be given again.
+    def uncached(self) -> Catalogue:
+        """Return a catalogue for a caller's transaction, which looks up each time: what that reads may be rolled back,
+        and another table get the same name.
         """
-        return Catalogue(self.statements, self._tables, remembers=False)
+        return Catalogue(self.statements, self._tables, caches=False)
 
 
 @value_class
@@ -408,7 +407,7 @@ def _rename_feed(connection: Connection, new: str, table: str, options: Collecti
     if options.feed is None:
         return
     store = connection.store
-    connection.record_now()  # by the old names
+    connection.record_pending()  # by the old names
     renamed = replace(options.feed, physical=store.names.feed(table))
     connection.changed(store.rename_table(options.feed.physical, renamed.physical))
     _keep_options(connection, new, replace(options, feed=renamed))
@@ -417,7 +416,7 @@ def _rename_feed(connection: Connection, new: str, table: str, options: Collecti
 def _drop_feed(connection: Connection, collection: str, feed: Feed) -> None:
     """Drop the table of changes, and what the transaction was to record in it."""
     statements = connection.store.feed(feed)
-    connection.record(Pending(collection, statements, None))
+    connection.record(PendingChange(collection, statements, None))
     connection.changed(statements.drop)
 
 

@@ -1,168 +1,136 @@
 """Connections as operations see them, and the contexts of transactions and savepoints.
 
-They are no generators: a signal that raises as such a context is entered leaves the generator behind,
-and that would roll back at any time later.
+`DriverConnection` calls the driver, on a connection that the store owns: nothing stands between an operation and its
+statement. `SharedConnection` goes through SQLAlchemy, on a connection that the caller owns, for the caller's events,
+transactions and errors apply there.
 
-`DriverConnection` talks to the driver, on a connection that the store holds: between an operation
-and its statement stands nothing but this. `SharedConnection` talks through SQLAlchemy, on a
-connection that is the caller's: its events, its transaction, its errors are the caller's too.
+The contexts are classes, not generators: a signal that raises while a generator's context is entered leaves the
+generator behind, which would then roll back at an arbitrary later time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Any, Final, Protocol
+from time import monotonic
+from typing import Any, Final
 
 import sqlalchemy as sa
 
 from ..errors import DatabaseUnavailable
 from ..options import Isolation
-from ..sql.catalogue import CatalogueStatements
 from ..sql.change_records import FeedStatements
 from ..sql.dialects.protocols import COMMIT, PING, ROLLBACK, Database, back_to, release, savepoint
 from ..sql.select import Statements
 from .catalogue import Catalogue
-from .write import Mark, Pending, Recorder, prunable, prune
-
-
-class Whole:
-    """The context of a transaction."""
-
-    __slots__ = ("_connection", "_snapshot", "_write")
-
-    def __init__(self, connection: DriverConnection, write: bool, snapshot: bool) -> None:
-        self._connection, self._write, self._snapshot = connection, write, snapshot
-
-    def __enter__(self) -> None:
-        try:  # within: a signal may raise once it is done
-            self._connection.begin(write=self._write, snapshot=self._snapshot)
-        except BaseException as error:
-            _undo(self._connection.rollback, error)
-            raise
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        try:
-            if error is None:
-                self._connection.commit()
-        except BaseException as failure:
-            _undo(self._connection.rollback, failure)
-            raise
-        if error is not None:
-            _undo(self._connection.rollback, error)
-
-
-class Savepoint:
-    """The context of a part of a transaction."""
-
-    __slots__ = ("_connection", "_mark")
-
-    def __init__(self, connection: Any) -> None:
-        self._connection, self._mark = connection, None
-
-    def __enter__(self) -> None:
-        self._mark = self._connection.mark()
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        try:
-            if error is None:
-                self._connection.release(self._mark)
-        except BaseException as failure:
-            _undo(self._back, failure)
-            raise
-        if error is not None:
-            _undo(self._back, error)
-
-    def _back(self) -> None:
-        self._connection.back_to(self._mark)
-
-
-def _undo(undo: Callable[[], None], error: BaseException) -> None:
-    """Undo what was done before an error. If that fails, too, what a signal raised is not replaced: a lost connection is
-    answered by one more attempt, and Ctrl-C would be forgotten.
-    """
-    try:
-        undo()
-    except Exception:
-        if isinstance(error, Exception):
-            raise
-
+from .write import PendingChange, Recorder, Savepoint, prunable, prune
 
 Row = Any
 Parameters = Mapping[str, Any]
 NONE: Final[Parameters] = {}
 
 
-class Connection(Protocol):
-    """What operations need of a connection."""
+class Connection:
+    """What operations need of a connection: the base class of both kinds."""
 
-    @property
-    def database(self) -> Database:
-        """The database this connects to."""
+    __slots__ = ("catalogue", "committing", "database", "recorder", "store")
+    grouped: bool = False
+    """Whether the transaction is a group of independent statements."""
+    is_lost: bool = False
+    """Whether the connection broke in maintenance after a commit, whose errors nobody receives."""
 
-    @property
-    def store(self) -> CatalogueStatements:
-        """The statements of the store's own tables."""
-
-    @property
-    def catalogue(self) -> Catalogue:
-        """What is known of which table is whose."""
+    def __init__(self, catalogue: Catalogue) -> None:
+        self.catalogue = catalogue
+        self.store, self.database = catalogue.statements, catalogue.statements.database
+        self.recorder = Recorder()
+        self.committing = False
+        """Whether COMMIT was sent since the last BEGIN."""
 
     def collection(self, name: str) -> Statements:
         """Return the statements of a collection's table; raises `CollectionAbsent`."""
+        known = self.catalogue.known.get(name)
+        if known is not None and monotonic() <= known[1]:
+            return known[0]
+        return self.catalogue.look_up(self, name)
 
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
-        """Execute, and return the rows."""
+        """Execute a statement, and return its rows."""
+        raise NotImplementedError
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
-        """Execute, and return how many rows it changed."""
+        """Execute a statement, and return the number of rows that it changed."""
+        raise NotImplementedError
 
-    def each(self, sql: str, rows: Sequence[Parameters], same: Parameters = NONE) -> int:
-        """Execute for each row of parameters, besides those that are the `same` for all, in one go: as lists
-        where the database takes them. Returns how many rows were changed in all.
+    def command(self, sql: str) -> None:
+        """Execute a statement without parameters and rows."""
+        raise NotImplementedError
+
+    def changed_many(self, sql: str, rows: Sequence[Parameters], same: Parameters = NONE) -> int:
+        """Execute a statement for each row of parameters, with those that are the `same` for all, in one call: as lists
+        where the database takes them. Return the number of rows that were changed in all.
         """
+        if self.database.TAKES_LISTS:
+            return self.changed(sql, {**as_lists(rows), **same})
+        return self._executed_many(sql, [{**row, **same} for row in rows])
 
-    @property
-    def grouped(self) -> bool:
-        """Is this a transaction of statements that do not depend on each other?"""
+    def _executed_many(self, sql: str, rows: list[dict[str, Any]]) -> int:
+        raise NotImplementedError
 
-    def record(self, change: Pending) -> None:
-        """Have a change recorded with the transaction."""
+    def record(self, change: PendingChange) -> None:
+        """Record a change with the transaction."""
+        self.recorder.add(self, change)
 
-    def record_now(self) -> None:
-        """Record what waits for that, in this transaction."""
+    def record_pending(self) -> None:
+        """Record the pending changes now, in this transaction."""
+        self.recorder.record(self)
 
-    def savepoint(self) -> AbstractContextManager[None]:
+    def transaction(self, *, write: bool, snapshot: bool = True) -> AbstractContextManager[object]:
+        """Return the context in which all statements take place as one, or not at all. `snapshot`: all of them see one
+        moment; else each sees what was committed before it.
+        """
+        raise NotImplementedError
+
+    def savepoint(self) -> AbstractContextManager[object]:
         """Return the context, within a transaction, that undoes what was done in it if it fails."""
+        return SavepointContext(self)
 
-    def transaction(self, *, write: bool, snapshot: bool = True) -> Any:
-        """Return the context in which all that is executed takes place as one, or not at all.
+    def begin_savepoint(self) -> Savepoint:
+        """Set a savepoint."""
+        raise NotImplementedError
 
-        `snapshot`: all statements see one moment; else each sees what was committed before it.
-        """
+    def release_savepoint(self, savepoint: Savepoint) -> None:
+        """Keep what was done since the savepoint."""
+        raise NotImplementedError
+
+    def rollback_to(self, savepoint: Savepoint) -> None:
+        """Undo what was done since the savepoint; where the database cannot, undo the whole transaction."""
+        raise NotImplementedError
+
+    def _publish_recorded(self) -> None:
+        """Notify those who watch of the changes that were committed, and prune the feeds."""
+        recorded, self.recorder.recorded = self.recorder.recorded, {}
+        if recorded:
+            self.catalogue.changed(recorded)
+            for feed in prunable(recorded.values()):
+                self._prune(feed)
+
+    def _prune(self, feed: FeedStatements) -> None:
+        """Delete surplus changes in a transaction of its own: its failure does not concern what was committed."""
+        raise NotImplementedError
 
 
-class DriverConnection:
-    """A connection of the store's own, in the driver's autocommit mode."""
+class DriverConnection(Connection):
+    """A connection that the store owns, in the driver's autocommit mode."""
 
-    __slots__ = ("_depth", "before_commit", "catalogue", "committing", "database", "driver",
-                 "grouped", "is_lost", "recorder", "store")  # fmt: skip
+    __slots__ = ("_depth", "before_commit", "driver", "grouped", "is_lost")
 
     def __init__(self, driver: Any, catalogue: Catalogue) -> None:
-        self.driver, self.catalogue = driver, catalogue
+        super().__init__(catalogue)
+        self.driver = driver
         self.before_commit: list[Callable[[], None]] = []
         """Called before each COMMIT; one that raises prevents it."""
-        self.recorder = Recorder()
-        self.grouped = False
-        self.is_lost = False
-        """Did it turn out to be of no more use, in what nobody waits for?"""
-        self.committing = False
-        """Was COMMIT said since the last BEGIN?"""
+        self.grouped = self.is_lost = False
         self._depth = 0
-        self.store, self.database = catalogue.statements, catalogue.statements.database
-
-    def collection(self, name: str) -> Statements:
-        return self.catalogue.find(self, name)
 
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
         try:
@@ -180,72 +148,60 @@ class DriverConnection:
             raise
         return count
 
-    def each(self, sql: str, rows: Sequence[Parameters], same: Parameters = NONE) -> int:
-        if self.database.TAKES_LISTS:
-            return self.changed(sql, {**as_lists(rows), **same})
+    def _executed_many(self, sql: str, rows: list[dict[str, Any]]) -> int:
         cursor = self.driver.cursor()
         try:
-            cursor.executemany(sql, ({**row, **same} for row in rows))
+            cursor.executemany(sql, rows)
         except self.database.errors() as error:
             raise_own(self.database, self.driver, error)
             raise
         count: int = cursor.rowcount
         return count
 
-    def say(self, words: str) -> None:
-        """Execute what has no parameters and gives no rows."""
-        self.driver.execute(words)
+    def command(self, sql: str) -> None:
+        self.driver.execute(sql)
 
     def is_alive(self) -> bool:
-        """Does the database answer?"""
+        """Return whether the database answers."""
         try:
-            self.say(PING)
+            self.command(PING)
         except self.database.errors():
             return False
         return True
 
-    def record(self, change: Pending) -> None:
-        self.recorder.add(self, change)
-
-    def record_now(self) -> None:
-        self.recorder.record(self)
-
     def begin(self, *, write: bool, snapshot: bool = True) -> None:
-        """Begin a transaction."""
+        """Begin the transaction of an operation."""
         self.committing = False
-        self.say(self.database.begin(write=write, snapshot=snapshot))
+        self.command(self.database.begin(write=write, snapshot=snapshot))
 
     def begin_group(self) -> None:
         """Begin a transaction of statements that do not depend on each other."""
         self.committing, self.grouped = False, True
-        self.say(self.database.begin_group())
+        self.command(self.database.begin_group())
 
-    def begin_block(self, isolation: Isolation) -> None:
+    def begin_transaction(self, isolation: Isolation) -> None:
         """Begin a transaction of the user's, with a catalogue of its own."""
         self.committing, self._depth = False, 0
-        self.say(self.database.begin_block(isolation))
+        self.command(self.database.begin_block(isolation))
         self.catalogue = self.catalogue.for_transaction()
 
     def commit(self) -> None:
-        """Commit the transaction, unless one of `before_commit` objects."""
-        self.record_now()
-        for objects in self.before_commit:
-            objects()
+        """Commit the transaction, unless one of `before_commit` raises."""
+        if self.recorder.pending:
+            self.record_pending()
+        for check in self.before_commit:
+            check()
         self.committing = True
-        self.say(COMMIT)
+        self.command(COMMIT)
         self.grouped = False
-        recorded = self.recorder.committed()
-        if recorded:
-            self.catalogue.changed(recorded)
-            for feed in prunable(recorded.values()):
-                self._prune(feed)
+        if self.recorder.recorded:
+            self._publish_recorded()
 
     def _prune(self, feed: FeedStatements) -> None:
-        """Delete changes that are too many. What was committed is not concerned if that fails."""
         try:
-            self.say(self.database.begin_group())
+            self.command(self.database.begin_group())
             prune(self, feed)
-            self.say(COMMIT)
+            self.command(COMMIT)
         except self.database.errors() as error:
             self.is_lost = isinstance(self.database.translate(error), DatabaseUnavailable)
             with suppress(*self.database.errors()):
@@ -253,78 +209,62 @@ class DriverConnection:
 
     def rollback(self) -> None:
         """Roll back the transaction, unless the database did."""
-        self.recorder.forget()
+        self.recorder.clear()
         self.grouped = False
         if self.in_transaction():
-            self.say(ROLLBACK)
+            self.command(ROLLBACK)
 
-    def mark(self) -> Mark:
-        """Return the place where the transaction is: a savepoint."""
+    def begin_savepoint(self) -> Savepoint:
         self._depth += 1
-        mark = self.recorder.mark(self._depth)
-        self.say(savepoint(mark.place))
-        return mark
+        point = self.recorder.savepoint(self._depth)
+        self.command(savepoint(point.handle))
+        return point
 
-    def release(self, mark: Mark) -> None:
-        """Keep what was done since `mark`."""
-        self._depth = mark.place - 1
-        self.say(release(mark.place))
+    def release_savepoint(self, savepoint: Savepoint) -> None:
+        self._depth = savepoint.handle - 1
+        self.command(release(savepoint.handle))
 
-    def back_to(self, mark: Mark) -> None:
-        """Undo what was done since `mark`; where the database cannot, undo the whole transaction."""
-        self.recorder.back_to(mark)
+    def rollback_to(self, savepoint: Savepoint) -> None:
+        self.recorder.rollback_to(savepoint)
         self.catalogue.forget_all()
         try:
-            self.say(back_to(mark.place))
-            self.release(mark)
+            self.command(back_to(savepoint.handle))
+            self.release_savepoint(savepoint)
         except self.database.errors():
             with suppress(*self.database.errors()):
                 self.rollback()
 
-    def savepoint(self) -> AbstractContextManager[None]:
-        """Return the context that undoes what was done in it if it fails."""
-        return Savepoint(self)
-
     def in_transaction(self) -> bool:
-        """Is a transaction open, be it a failed one?"""
+        """Return whether a transaction is open, be it a failed one."""
         return self.database.in_transaction(self.driver)
 
     def can_go_on(self) -> bool:
-        """Is a transaction open that has not failed?"""
+        """Return whether a transaction is open that has not failed."""
         return self.database.can_go_on(self.driver)
 
-    def comes_to_rest(self) -> bool:
-        """Leave whatever an exception left open; False: the connection is of no more use."""
-        self.catalogue = self.catalogue.of_the_store()
+    def reset(self) -> bool:
+        """Roll back whatever an exception left open. Return False if the connection cannot be used again."""
+        self.catalogue = self.catalogue.of_store()
         try:
             self.rollback()
         except self.database.errors():
             return False
         return self.database.is_at_rest(self.driver)
 
-    def transaction(self, *, write: bool, snapshot: bool = True) -> AbstractContextManager[None]:
+    def transaction(self, *, write: bool, snapshot: bool = True) -> AbstractContextManager[object]:
         if self.in_transaction():  # an operation within another is part of it
             return nullcontext()
-        return Whole(self, write, snapshot)
+        return TransactionContext(self, write, snapshot)
 
 
-class SharedConnection:
-    """A connection of the caller's, in a transaction of the caller's."""
+class SharedConnection(Connection):
+    """A connection that the caller owns, in a transaction of the caller's, whose end is not seen here."""
 
-    __slots__ = ("catalogue", "committing", "database", "recorder", "sa", "store")
-    grouped = False
-    """Each operation of a caller's is one of its own."""
-    is_lost = False
-    """The caller's pool looks after that."""
+    __slots__ = ("sa",)
 
     def __init__(self, connection: sa.Connection, catalogue: Catalogue) -> None:
-        self.committing = False
-        self.recorder = Recorder()
-        self.sa, self.catalogue = connection, catalogue
-        self.store, self.database = catalogue.statements, catalogue.statements.database
-
-    def collection(self, name: str) -> Statements:
-        return self.catalogue.find(self, name)
+        super().__init__(catalogue)
+        self.sa = connection
 
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
         with self._own_errors():
@@ -334,11 +274,9 @@ class SharedConnection:
         with self._own_errors():
             return self.sa.exec_driver_sql(sql, dict(parameters) or None).rowcount
 
-    def each(self, sql: str, rows: Sequence[Parameters], same: Parameters = NONE) -> int:
-        if self.database.TAKES_LISTS:
-            return self.changed(sql, {**as_lists(rows), **same})
+    def _executed_many(self, sql: str, rows: list[dict[str, Any]]) -> int:
         with self._own_errors():
-            return self.sa.exec_driver_sql(sql, [{**row, **same} for row in rows]).rowcount
+            return self.sa.exec_driver_sql(sql, rows).rowcount
 
     @contextmanager
     def _own_errors(self) -> Iterator[None]:
@@ -349,35 +287,28 @@ class SharedConnection:
                 raise_own(self.database, self.sa.connection.dbapi_connection, error)
             raise
 
-    def record(self, change: Pending) -> None:
-        self.recorder.add(self, change)
-
-    def record_now(self) -> None:
-        self.recorder.record(self)
-
-    def say(self, words: str) -> None:
-        """Execute what has no parameters and gives no rows."""
-        self.sa.exec_driver_sql(words)
+    def command(self, sql: str) -> None:
+        self.sa.exec_driver_sql(sql)
 
     def is_alive(self) -> bool:
-        """The caller's pool looks after that."""
+        """Return True: the caller's pool looks after that."""
         return True
 
-    def comes_to_rest(self) -> bool:
-        """The caller's transaction ended when its block did."""
+    def reset(self) -> bool:
+        """Return True: the caller's transaction ended when its context did."""
         return True
 
     def prepare(self, *, write: bool) -> None:
-        """Give the driver's connection our SQL functions, and have it be in a transaction."""
+        """Give the driver's connection our SQL functions, and make it join or begin a transaction."""
         pooled = self.sa.connection
         if "collections_store" not in pooled.info:
             add_functions(pooled.dbapi_connection, self.database)
             pooled.info["collections_store"] = True
-        words = self.database.join(pooled.driver_connection, write=write)
-        if words:
-            self.say(words)
+        sql = self.database.join(pooled.driver_connection, write=write)
+        if sql:
+            self.command(sql)
 
-    def begin_block(self, isolation: Isolation) -> None:
+    def begin_transaction(self, isolation: Isolation) -> None:
         """Begin a transaction of the user's, with a catalogue of its own."""
         self.sa.execution_options(**self.database.options_for_block(isolation))
         self.sa.begin()
@@ -388,18 +319,13 @@ class SharedConnection:
         """Commit the transaction."""
         self.committing = True
         self.sa.commit()
-        self.tell()
+        self.after_commit()
 
-    def tell(self) -> None:
-        """Tell of the changes that were recorded and committed, in a transaction of the store's own."""
-        recorded = self.recorder.committed()
-        if recorded:
-            self.catalogue.changed(recorded)
-            for feed in prunable(recorded.values()):
-                self._prune(feed)
+    def after_commit(self) -> None:
+        """Publish the changes that were recorded."""
+        self._publish_recorded()
 
     def _prune(self, feed: FeedStatements) -> None:
-        """Delete changes that are too many. What was committed is not concerned if that fails."""
         self.sa.execution_options(**self.database.options_for_callers())
         with suppress(*self.database.errors()), self.sa.begin():
             self.prepare(write=True)
@@ -407,43 +333,93 @@ class SharedConnection:
 
     def rollback(self) -> None:
         """Roll back the transaction, unless the database did."""
-        self.recorder.forget()
+        self.recorder.clear()
         self.sa.rollback()
 
     def can_go_on(self) -> bool:
-        """Is a transaction open that has not failed?"""
-        connection = self.sa
-        if connection.closed or connection.invalidated or not connection.in_transaction():
-            return False
-        return self.database.can_go_on(connection.connection.driver_connection)
+        """Return whether a transaction is open that has not failed."""
+        return is_in_transaction(self.sa, self.database) and self.database.can_go_on(
+            self.sa.connection.driver_connection
+        )
 
-    def mark(self) -> Mark:
-        """Return the place where the transaction is: a savepoint."""
-        return self.recorder.mark(self.sa.begin_nested())
+    def begin_savepoint(self) -> Savepoint:
+        return self.recorder.savepoint(self.sa.begin_nested())
 
-    def release(self, mark: Mark) -> None:
-        """Keep what was done since `mark`."""
-        mark.place.commit()
+    def release_savepoint(self, savepoint: Savepoint) -> None:
+        savepoint.handle.commit()
 
-    def back_to(self, mark: Mark) -> None:
-        """Undo what was done since `mark`; where the database cannot, it has undone more."""
-        self.recorder.back_to(mark)
+    def rollback_to(self, savepoint: Savepoint) -> None:
+        self.recorder.rollback_to(savepoint)
         self.catalogue.forget_all()
+        ours = savepoint.handle
         with suppress(*self.database.errors()):
-            while mark.place.is_active and (inner := self.sa.get_nested_transaction()) is not None:
-                inner.rollback()  # first what lies within: it is `mark` itself in the end
+            while ours.is_active and (inner := self.sa.get_nested_transaction()) is not None:
+                inner.rollback()  # first those within it, in the end itself
 
-    def savepoint(self) -> AbstractContextManager[None]:
-        """Return the context that undoes what was done in it if it fails."""
-        return Savepoint(self)
-
-    def transaction(
-        self,
-        *,
-        write: bool,  # noqa: ARG002
-        snapshot: bool = True,  # noqa: ARG002
-    ) -> AbstractContextManager[None]:
+    def transaction(self, **_: bool) -> AbstractContextManager[object]:
         return self.savepoint()
+
+
+class TransactionContext:
+    """The context of an operation's transaction."""
+
+    __slots__ = ("_connection", "_snapshot", "_write")
+
+    def __init__(self, connection: DriverConnection, write: bool, snapshot: bool) -> None:
+        self._connection, self._write, self._snapshot = connection, write, snapshot
+
+    def __enter__(self) -> None:
+        try:  # a signal may raise after BEGIN, before this returns
+            self._connection.begin(write=self._write, snapshot=self._snapshot)
+        except BaseException as error:
+            _undo(self._connection.rollback, error)
+            raise
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        _end(self._connection.commit, self._connection.rollback, error)
+
+
+class SavepointContext:
+    """The context of a savepoint."""
+
+    __slots__ = ("_connection", "_savepoint")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._savepoint = self._connection.begin_savepoint()
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        connection, point = self._connection, self._savepoint
+        _end(
+            lambda: connection.release_savepoint(point),
+            lambda: connection.rollback_to(point),
+            error,
+        )
+
+
+def _end(finish: Callable[[], None], undo: Callable[[], None], error: BaseException | None) -> None:
+    """End a context: finish it, or undo it after an error."""
+    try:
+        if error is None:
+            finish()
+    except BaseException as failure:
+        _undo(undo, failure)
+        raise
+    if error is not None:
+        _undo(undo, error)
+
+
+def _undo(undo: Callable[[], None], error: BaseException) -> None:
+    """Undo what was done before an error. A failure to do so does not replace what a signal raised: the executor
+    answers a lost connection with another attempt, and would lose Ctrl-C.
+    """
+    try:
+        undo()
+    except Exception:
+        if isinstance(error, Exception):
+            raise
 
 
 def is_in_transaction(connection: sa.Connection, database: Database) -> bool:

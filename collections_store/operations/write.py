@@ -40,7 +40,7 @@ MAX_CHARACTERS: Final = 4 * 2**20
 
 
 @value_class
-class Pending:
+class PendingChange:
     """A change that waits for its transaction to commit; without a row: the feed itself is dropped,
     and what was to be recorded before.
     """
@@ -56,78 +56,74 @@ class Pending:
         return len(row.get("before") or "") + len(row.get("after") or "")
 
 
-class Mark:
-    """A `place` in a transaction to which it can be rolled back. What was pending there is pending again
-    then, also if it was recorded since: that was undone.
+class Savepoint:
+    """A savepoint of a transaction: the connection's `handle` of it, and the changes that were pending. After a rollback
+    to it they are pending again, even if they were recorded since: that was undone.
     """
 
-    __slots__ = ("_length", "_pending", "place")
+    __slots__ = ("_length", "_pending", "handle")
 
-    def __init__(self, place: Any, pending: list[Pending]) -> None:
-        self.place, self._pending, self._length = place, pending, len(pending)
+    def __init__(self, handle: Any, pending: list[PendingChange]) -> None:
+        self.handle, self._pending, self._length = handle, pending, len(pending)
 
-    def pending(self) -> list[Pending]:
-        """Return the list as it was; it has only grown."""
+    def pending(self) -> list[PendingChange]:
+        """Return the list as it was: it has only grown."""
         del self._pending[self._length :]
         return self._pending
 
 
 class Recorder:
-    """What a connection's transaction is to record, and of which collections it did."""
+    """What a connection's transaction is to record, and in which feeds it did."""
 
-    __slots__ = ("_characters", "_recorded", "pending")
+    __slots__ = ("_characters", "pending", "recorded")
 
     def __init__(self) -> None:
-        self.pending: list[Pending] = []
-        """A list that was recorded is left as it is, for a `Mark` may have it."""
+        self.pending: list[PendingChange] = []
+        """Replaced, not emptied, when it is recorded: a `Savepoint` may have it."""
         self._characters = 0
-        self._recorded: dict[str, FeedStatements] = {}
+        self.recorded: dict[str, FeedStatements] = {}
+        """The feeds, by collection, in which something was recorded since the last commit."""
 
-    def add(self, connection: Connection, change: Pending) -> None:
-        """Have a change recorded."""
+    def add(self, connection: Connection, change: PendingChange) -> None:
+        """Record a change with the transaction."""
         self.pending.append(change)
         self._characters += change.characters
         if len(self.pending) >= MAX_PENDING or self._characters >= MAX_CHARACTERS:
             self.record(connection)
 
     def record(self, connection: Connection) -> None:
-        """Record what waits."""
+        """Write the pending changes into their feeds."""
         changes, self.pending, self._characters = self.pending, [], 0
         if changes:
-            self._recorded.update(record(connection, changes))
+            self.recorded.update(record(connection, changes))
 
-    def mark(self, place: Any) -> Mark:
-        """Note what is pending at a place of the transaction."""
-        return Mark(place, self.pending)
+    def savepoint(self, handle: Any) -> Savepoint:
+        """Return a savepoint that holds what is pending."""
+        return Savepoint(handle, self.pending)
 
-    def back_to(self, mark: Mark) -> None:
-        """Have pending what was so at a place: all since was undone."""
-        self.pending = mark.pending()
+    def rollback_to(self, savepoint: Savepoint) -> None:
+        """Restore what was pending at a savepoint."""
+        self.pending = savepoint.pending()
         self._characters = sum(each.characters for each in self.pending)
 
-    def forget(self) -> None:
-        """Record nothing: all was undone."""
-        self.pending, self._characters, self._recorded = [], 0, {}
-
-    def committed(self) -> dict[str, FeedStatements]:
-        """Return the feeds, by their collections, in which something was recorded and committed."""
-        recorded, self._recorded = self._recorded, {}
-        return recorded
+    def clear(self) -> None:
+        """Record nothing: the transaction was rolled back."""
+        self.pending, self._characters, self.recorded = [], 0, {}
 
 
-def record(connection: Connection, changes: Iterable[Pending]) -> dict[str, FeedStatements]:
+def record(connection: Connection, changes: Iterable[PendingChange]) -> dict[str, FeedStatements]:
     """Write changes down; returns in which feeds. The order of these keeps deadlocks away."""
-    feeds: dict[str, list[Pending]] = {}
+    feeds: dict[str, list[PendingChange]] = {}
     for each in changes:
         if each.row is None:
             feeds.pop(each.feed.feed.physical, None)
         else:
             feeds.setdefault(each.feed.feed.physical, []).append(each)
-    some: list[Pending]
+    some: list[PendingChange]
     for some in sorted(feeds.values(), key=lambda some: some[-1].collection):
         collection, feed = some[-1].collection, some[-1].feed
         connection.rows(connection.store.hold, {"name": collection})
-        connection.each(feed.append, [each.row for each in some if each.row is not None])
+        connection.changed_many(feed.append, [each.row for each in some if each.row is not None])
         feed.counted += len(some)
     return {some[-1].collection: some[-1].feed for some in feeds.values()}
 
@@ -260,7 +256,9 @@ class Writer:
         count = 0
         for some in portions(changed):
             rows = [{"body": text, **_same(document)} for document, text in some]
-            if self._connection.each(self._sql.rewrite_all, rows, {"now": now()}) != len(rows):
+            if self._connection.changed_many(self._sql.rewrite_all, rows, {"now": now()}) != len(
+                rows
+            ):
                 raise TransactionConflict("some of the objects were changed meanwhile")
             for document, text in some:
                 self._note_rewritten(document, text)
@@ -340,7 +338,7 @@ class Writer:
             "before": before if self.keeps_before else None,
             "after": after if self._keeps_after else None,
         }
-        self._connection.record(Pending(self._collection, self._feed, row))
+        self._connection.record(PendingChange(self._collection, self._feed, row))
 
     def _before(self, id: str) -> str | None:
         """Return the body that is there, and have nobody change it."""

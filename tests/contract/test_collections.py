@@ -280,5 +280,5 @@ def test_no_more_statements_are_kept_than_for_so_many_collections(
         for number in range(20):
             store[f"c{number}"].put("x", number)
         assert len(store._catalogue._tables) <= 4
-        assert len(store._catalogue._known or ()) <= 8
+        assert len(store._catalogue.known) <= 8
         assert [store[f"c{number}"].get("x") for number in range(20)] == list(range(20))

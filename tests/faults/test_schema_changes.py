@@ -151,7 +151,8 @@ class Listing(Operation[Any]):
         self.other, self.left = other, 0
 
     def __call__(self, connection: Any) -> Any:
-        return ListCollections()(Changing(connection, self))
+        changing: Any = Changing(connection, self)
+        return ListCollections()(changing)
 
 
 class Changing:

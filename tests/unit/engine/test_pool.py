@@ -77,7 +77,7 @@ def test_a_connection_that_did_not_get_its_settings_is_closed(postgres_place: An
     url = sa.make_url(postgres_place.url).update_query_dict({"application_name": name})
 
     def interrupt(frame: Any, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code is DriverConnection.say.__code__:
+        if event == "call" and frame.f_code is DriverConnection.command.__code__:
             sys.setprofile(None)
             raise KeyboardInterrupt
 

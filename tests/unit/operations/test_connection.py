@@ -40,7 +40,7 @@ def recorded(connection: DriverConnection) -> list[str]:
 
 
 def test_what_is_pending_is_recorded_by_the_commit(connection: DriverConnection) -> None:
-    connection.begin_block("repeatable read")
+    connection.begin_transaction("repeatable read")
     put(connection, "b")
     with pytest.raises(ZeroDivisionError), connection.savepoint():
         put(connection, "undone")
@@ -56,7 +56,7 @@ def test_what_is_pending_is_recorded_by_the_commit(connection: DriverConnection)
     with connection.transaction(write=True):
         put(connection, "d")
     assert recorded(connection) == ["a", "b", "c", "d"]
-    connection.comes_to_rest()
+    connection.reset()
 
 
 def test_what_is_rolled_back_is_not_recorded(connection: DriverConnection) -> None:
@@ -69,9 +69,9 @@ def test_what_is_rolled_back_is_not_recorded(connection: DriverConnection) -> No
     with pytest.raises(ZeroDivisionError), connection.transaction(write=True):
         put(connection, "x")
         raise ZeroDivisionError
-    connection.begin_block("serializable")
+    connection.begin_transaction("serializable")
     put(connection, "y")
-    assert connection.comes_to_rest()
+    assert connection.reset()
     connection.begin_group()
     connection.commit()
     assert (recorded(connection), told) == (["a"], [])
@@ -93,13 +93,13 @@ def test_a_commit_can_be_prevented(connection: DriverConnection) -> None:
 
 
 def test_a_place_that_is_gone_undoes_the_transaction(connection: DriverConnection) -> None:
-    connection.begin_block("repeatable read")
+    connection.begin_transaction("repeatable read")
     with pytest.raises(ZeroDivisionError), connection.savepoint():
         connection.rollback()  # as a full disk would do
         connection.begin(write=True)
         raise ZeroDivisionError
     assert not connection.can_go_on()
-    assert connection.comes_to_rest()
+    assert connection.reset()
 
 
 # -- many changes ----------------------------------------------------------------------------
@@ -113,7 +113,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("few")
 def test_many_changes_are_recorded_before_the_commit(connection: DriverConnection) -> None:
-    connection.begin_block("repeatable read")
+    connection.begin_transaction("repeatable read")
     put(connection, "b", "c")
     assert len(connection.recorder.pending) == 2
     put(connection, "d", "e")
@@ -121,12 +121,12 @@ def test_many_changes_are_recorded_before_the_commit(connection: DriverConnectio
     assert recorded(connection) == ["a", "b", "c", "d"]
     connection.commit()
     assert recorded(connection) == ["a", "b", "c", "d", "e"]
-    connection.comes_to_rest()
+    connection.reset()
 
 
 @pytest.mark.usefixtures("few")
 def test_what_was_recorded_before_the_commit_is_undone_too(connection: DriverConnection) -> None:
-    connection.begin_block("repeatable read")
+    connection.begin_transaction("repeatable read")
     put(connection, "b", "c")
     with pytest.raises(ZeroDivisionError), connection.savepoint():
         put(connection, "undone 1", "undone 2", "undone 3", "undone 4")
@@ -138,9 +138,9 @@ def test_what_was_recorded_before_the_commit_is_undone_too(connection: DriverCon
     put(connection, "d", "e")
     connection.commit()
     assert recorded(connection) == ["a", "b", "c", "d", "e"]
-    connection.begin_block("repeatable read")
+    connection.begin_transaction("repeatable read")
     put(connection, *"fghi")
-    connection.comes_to_rest()
+    connection.reset()
     assert recorded(connection) == ["a", "b", "c", "d", "e"]
 
 
@@ -149,7 +149,7 @@ def test_large_bodies_do_not_wait(
 ) -> None:
     Configure("things", Settings(bodies="both"))(connection)
     monkeypatch.setattr(recording, "MAX_CHARACTERS", 10)
-    connection.begin_block("repeatable read")
+    connection.begin_transaction("repeatable read")
     with pytest.raises(ZeroDivisionError), connection.savepoint():
         Put("things", "b", '"12345"')(connection)
         raise ZeroDivisionError
@@ -157,7 +157,7 @@ def test_large_bodies_do_not_wait(
     assert len(connection.recorder.pending) == 1
     Put("things", "b", "1")(connection)
     assert connection.recorder.pending == []
-    connection.comes_to_rest()
+    connection.reset()
 
 
 def test_what_a_function_raised_is_not_taken_for_the_cause_of_a_later_error() -> None:
