@@ -1,4 +1,8 @@
-"""Dialogues that survive: dumped as they go, restored after a restart, offloaded when they have ended.
+"""Dialogues of agents, persisted message by message, restored after a restart, offloaded when they have ended.
+
+The package knows AEA's terms, and no framework. Begin with `dialogues`: its methods run procedures of `messaging` and
+`manager`, which work on `repository`, and that on `storage`. `model` has labels, messages, rules and dialogues.
+
 
 >>> from collections_store import Store
 >>> from collections_store.dialogues import Dialogues
@@ -10,8 +14,8 @@
 """
 
 from .aio import AsyncDialogues, AsyncDialogueStore
-from .dialogues import Dialogues, DialogueStore
-from .manager import Restored
+from .dialogues import Dialogues, DialogueStore, HostDialogues
+from .manager import DialogueOptions, Restored
 from .model import Dialogue, DialogueLabel, Message, Rules
 from .records import DialogueCodec, PlainCodec
 from .repository import Quarantined
@@ -22,8 +26,10 @@ __all__ = [
     "Dialogue",
     "DialogueCodec",
     "DialogueLabel",
+    "DialogueOptions",
     "DialogueStore",
     "Dialogues",
+    "HostDialogues",
     "Message",
     "PlainCodec",
     "Quarantined",

@@ -1,4 +1,4 @@
-"""Dialogues, sync: `Dialogues`, `DialogueStore`, and delayed saving."""
+"""Dialogues, sync: `Dialogues`, `DialogueStore` and `HostDialogues`; what sync and async share."""
 
 from __future__ import annotations
 
@@ -6,139 +6,105 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, Final, Generic, TypeVar
+from functools import partial
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
-from ..document import read_ttl
+from ..aio.store import AsyncStore
 from ..engine.workers import Background
-from ..errors import DialoguesNotSaved, StoreClosed
 from ..operations.combine import Steps, follow
-from ..options import check_count, check_flag
-from ..query.filter import Filter
 from ..store import Store
-from .locks import Lock, Locks
-from .manager import (
-    Container,
-    Restored,
-    RoleOf,
-    Save,
-    check_store,
-    options_of,
-    read_save,
-    starter_or_responder,
-)
+from .manager import DialogueManager, DialogueOptions, Lock, Restored, StripedLocks, check_store
+from .messaging import MessageManager, RoleOf, Save, starter_or_responder
 from .model import ENDED, Dialogue, DialogueLabel, Message, Rules
 from .records import DialogueCodec, DialogueNamespace, PlainCodec
-from .repository import LOG, Keeper, Quarantined
-
-PATIENCE: Final = 30.0
-"""Seconds to wait for the end of what a thread saves."""
-
-
-def saving(container: Container) -> Steps[None]:
-    """Save what changed, as far as it can be: the rest stays in memory, and is told to the log."""
-    if not container.is_set_up:
-        return
-    try:
-        yield from container.flush()
-    except DialoguesNotSaved:
-        LOG.exception("%s: some cannot be saved now, and stay in memory", container.keeper.names)
-
-
-def saver(seconds: float, save: Callable[[], bool]) -> Background:
-    """Return a thread that calls a method every so many seconds, whatever that raises, for as long as its
-    object lives and it returns True.
-    """
-    method: weakref.WeakMethod[Any] = weakref.WeakMethod(save)
-
-    def save_again() -> bool:
-        found = method()
-        if found is None:
-            return False
-        try:
-            return bool(found())
-        except Exception:  # noqa: BLE001 - whatever it is, others can perhaps be saved next time
-            LOG.exception("%r: cannot save now, and will try again", found.__self__)
-            return True
-
-    return Background("dialogues", seconds, save_again)
-
+from .repository import LOG, DialogueRepository, Quarantined
 
 D = TypeVar("D")
+S = TypeVar("S", Store, AsyncStore)
 T = TypeVar("T")
 PAGE: Final = 100
+JOIN_TIMEOUT: Final = 30.0
+"""Seconds to wait for the end of a background save."""
 
 
-class DialogueStore(Generic[D]):
-    """Keeps dialogues of any class in collections of a store; `codec` takes them apart.
+class BaseDialogueStore(Generic[S, D]):
+    """What `DialogueStore` and `AsyncDialogueStore` share."""
 
-    `agent` and `component` say whose they are: others have collections of their own. Dialogues that have
-    ended are kept apart from those that go on. It holds no dialogue in memory; `Dialogues` does.
+    _STORE: ClassVar[type]
+    _LOCK: ClassVar[Any]
+
+    def __init__(
+        self, store: S, agent: str, component: str = "dialogues", *, codec: DialogueCodec[D]
+    ) -> None:
+        self._store: S = check_store(store, self._STORE)
+        self._repository = _repository(store, DialogueNamespace(agent, component), codec)
+        self._lock = self._LOCK()
+
+
+def _repository(
+    store: Store | AsyncStore, names: DialogueNamespace, codec: DialogueCodec[D]
+) -> DialogueRepository[D]:
+    sync = store if isinstance(store, Store) else store._store
+    return DialogueRepository(names, codec, sync._codec, ordered=sync._database.ORDERED_KEYS)
+
+
+class DialogueStore(BaseDialogueStore[Store, D]):
+    """Stores dialogues of any class in collections of a store; `codec` converts them.
+
+    `agent` and `component` name the owner: each pair has collections of its own. Terminal dialogues are stored
+    apart from active ones. A `DialogueStore` holds no dialogue in memory; `Dialogues` and `HostDialogues` do.
 
     >>> from collections_store import Store
     >>> with Store("sqlite://") as store:
-    ...     kept = DialogueStore(store, "ada", codec=PlainCodec())
+    ...     dialogues = DialogueStore(store, "ada", codec=PlainCodec())
     ...     dialogue = Dialogue(DialogueLabel(("7f", ""), "bob", "ada"), "ada", "buyer")
-    ...     kept.save(dialogue)
-    ...     [each.role for each in kept.restore()]
+    ...     dialogues.save(dialogue)
+    ...     [each.role for each in dialogues.restore()]
     1
     ['buyer']
     """
 
-    def __init__(
-        self,
-        store: Store,
-        agent: str,
-        component: str = "dialogues",
-        *,
-        codec: DialogueCodec[D],
-    ) -> None:
-        self._store = check_store(store, Store)
-        self._keeper = keeper_of(store, DialogueNamespace(agent, component), codec)
-        self._lock = threading.Lock()
+    _STORE, _LOCK = Store, threading.Lock
 
     def save(self, *dialogues: D) -> int:
-        """Write what is new of dialogues, in one transaction; returns of how many there was anything.
+        """Write what is new of dialogues, in one transaction; returns of how many something was new.
 
-        Of a dialogue that was saved before these are the messages since, and the header if it has changed.
-        One that has ended moves to the terminal ones. What cannot be taken apart or stored, and what
-        somebody else wrote to (`DialogueConflict`), keeps none of the others from being saved:
-        `DialoguesNotSaved` is raised in the end, and tells which and why.
+        Of a dialogue that was saved before, that is the new messages, and the header if it has changed. A dialogue
+        that has ended moves to the terminal ones. One that cannot be converted or stored, or that somebody else
+        wrote to (`DialogueConflict`), does not keep the others from being saved: `DialoguesNotSaved`, raised in
+        the end, has the errors by label.
         """
         with self._lock:
-            self._do(self._keeper.settle())
-            return self._do(self._keeper.save(dialogues))
+            self._run(self._repository.settle())
+            return self._run(self._repository.save(dialogues))
 
     def restore(self, *, terminal: bool = False) -> Iterator[D]:
-        """Yield the dialogues that go on, or those that have ended, some at a time.
+        """Yield the active dialogues, or the terminal ones, read in batches.
 
-        A record of which none can be made is put aside, with a line in the log of `collections_store`;
-        see `quarantined`.
+        A record that no dialogue can be restored from moves to the quarantine, with a line in the log of
+        `collections_store`; see `quarantined`.
         """
         after, more = "", True
         while more:
-            found, after = self._do(
-                self._keeper.restore(after, is_terminal=check_flag("terminal", terminal))
-            )
+            found, after = self._run(self._repository.restore(after, is_terminal=terminal))
             yield from found
             more = after != ""
 
     def get(self, label: DialogueLabel) -> D | None:
-        """Return the dialogue with a label, complete or not; None: there is none."""
-        return self._do(self._keeper.get([label], note=True))
+        """Return the dialogue with a label, complete or not, or None."""
+        return self._run(self._repository.get([label], note=True))
 
     def remove(self, label: DialogueLabel, *, remember: bool = False) -> bool:
-        """Delete a dialogue; returns whether it was there. `remember` it: then `is_known` is true for
-        ever.
-        """
+        """Delete a dialogue; returns whether there was one. After `remember=True`, `is_known` is true for ever."""
         with self._lock:
-            return self._do(self._keeper.remove(label, remember=remember))
+            return self._run(self._repository.remove(label, remember=remember))
 
     def is_known(self, label: DialogueLabel) -> bool:
-        """Is there a dialogue with that label, complete or not, or was there one that is remembered?"""
-        if not self._keeper.is_settled:
+        """Return whether there is a dialogue with a label, complete or not, or a deleted one is remembered."""
+        if not self._repository.is_settled:
             with self._lock:
-                self._do(self._keeper.settle())
-        return self._do(self._keeper.is_known(label))
+                self._run(self._repository.settle())
+        return self._run(self._repository.is_known(label))
 
     def find(
         self,
@@ -148,90 +114,135 @@ class DialogueStore(Generic[D]):
         terminal: bool = False,
         limit: int | None = None,
     ) -> list[D]:
-        """Return the dialogues that match, of those that go on or of those that have ended, in the order
-        in which they did.
+        """Return the active dialogues that match, or the terminal ones, in the order in which they began or ended.
 
         To the filter a dialogue is its header (`dialogue_label`, `role`, `state`, `metadata` …) with
         `messages`, an array. Raises `InvalidFilter`.
         """
-        asked = Filter.parse(filter, equals, self._keeper.recorder.rules)
-        some = None if limit is None else check_count("limit", limit)
-        return self._do(
-            self._keeper.find(asked, some, is_terminal=check_flag("terminal", terminal))
-        )
+        query = self._repository.query(filter, equals, limit)
+        return self._run(self._repository.find(*query, is_terminal=terminal))
 
     def get_dialogues_with_counterparty(self, address: str) -> list[D]:
-        """Return the dialogues with an address: those that go on, then those that have ended."""
-        steps = (self._keeper.with_counterparty(address, is_terminal=e) for e in (False, True))
-        return [each for some in steps for each in self._do(some)]
+        """Return the dialogues with an address: the active ones, then the terminal ones."""
+        parts = (self._repository.with_counterparty(address, is_terminal=e) for e in (False, True))
+        return [each for part in parts for each in self._run(part)]
 
     def messages(self, label: DialogueLabel, *, after: int = 0, limit: int = PAGE) -> list[Any]:
-        """Return messages of a dialogue as JSON: up to `limit` past the first `after`."""
-        window = check_count("after", after), check_count("limit", limit)
-        return self._do(self._keeper.messages(label, *window))
+        """Return messages of a dialogue as JSON: up to `limit`, past the first `after`."""
+        return self._run(self._repository.messages(label, after, limit))
 
     def purge(self, *, ttl: float | timedelta | None = None, kept: int | None = None) -> int:
-        """Delete dialogues that ended more than `ttl` ago (seconds, or a timedelta), and the oldest that
-        are more than `kept`; returns how many.
+        """Delete dialogues that ended more than `ttl` ago (seconds, or a timedelta), and the oldest terminal
+        ones beyond the number `kept`; returns how many were deleted.
         """
-        many = None if kept is None else check_count("kept", kept)
-        return sum(self._do(self._keeper.purge(read_ttl(ttl) or None, many)).values())
+        return sum(self._run(self._repository.purge(ttl, kept)).values())
 
     def restore_quarantined(self) -> list[D]:
-        """Put the records that were put aside back where they were, and return the dialogues of those that can be
-        read by now: after an update, say. The others are put aside again, and one whose dialogue has begun
-        anew stays aside.
+        """Move records back from the quarantine, and return the dialogues that can be restored, for example after an
+        upgrade. The others return to the quarantine; records whose dialogue has begun again stay there.
         """
         with self._lock:
-            return self._do(self._keeper.restore_quarantined())
+            return self._run(self._repository.restore_quarantined())
 
     def quarantined(self) -> list[Quarantined]:
-        """Return the records that were put aside, in that order."""
-        return self._do(self._keeper.quarantined())
+        """Return the records in the quarantine, the oldest first."""
+        return self._run(self._repository.quarantined())
 
-    def _do(self, steps: Steps[T]) -> T:
+    def _run(self, steps: Steps[T]) -> T:
         return follow(self._store.run, steps)
 
 
-def keeper_of(store: Store, names: DialogueNamespace, codec: DialogueCodec[D]) -> Keeper[D]:
-    """Return what keeps dialogues in a store."""
-    return Keeper(names, codec, store._codec, ordered=store._database.ORDERED_KEYS)
+class HostDialogues(DialogueStore[D]):
+    """The dialogues of a framework whose own classes accept messages: active ones in memory, all of them persisted.
 
-
-class Dialogues:
-    """The dialogues of a component of an agent: those that go on are in memory, and all are on the disk.
-
-    A message is on the disk before the verb that accepts it returns, and restored by the next process that
-    makes `Dialogues` with the same `self_address` and `component`. Others have collections of their own.
-    They are set up by their first use, or when the store is entered, and torn down when it is closed.
-
-    Options:
-
-    * `rules`: what may be said, and what ends a dialogue; anything may, unless they are given.
-    * `role_from_first_message`: called with the first message and `self_address`, returns the role of
-      this side; "starter" or "responder". It calls no verb of these dialogues.
-    * `keep_terminal_state_dialogues`: True keeps those that have ended; False deletes them from memory and
-      disk, and remembers only that they were.
-    * `offload`: True takes those that have ended out of memory, but for the `cached` ones that were last
-      used; False keeps, and restores, all of them in memory.
-    * `save`: "message": as above; a number of seconds, or a timedelta: within that time, by a thread;
-      "teardown": not before that. What ends a dialogue is saved at once in any case.
-    * `terminal_ttl`, `terminal_kept`: how long, in seconds or as a timedelta, and how many of those that
-      have ended are kept; None: without end. Older ones are deleted in setup and now and then.
-
-    It is used by any number of threads. Raises `InvalidOption`; each verb raises what the store does.
-
-    >>> with Store("sqlite://") as store:
-    ...     ada, bob = Dialogues(store, "ada"), Dialogues(store, "bob")
-    ...     question, dialogue = ada.create("bob", "ask", {"text": "What time is it?"})
-    ...     answer = bob.reply(bob.update(question), "tell", {"text": "Four."})
-    ...     [each.body["text"] for each in ada.update(answer).messages]
-    ['What time is it?', 'Four.']
+    The framework calls `add` with its new dialogues, and `accepted` after it has added a message to one. `setup`
+    restores the active dialogues of an earlier process. `options` say what happens to dialogues that have ended.
     """
 
     def __init__(
         self,
         store: Store,
+        agent: str,
+        component: str = "dialogues",
+        *,
+        codec: DialogueCodec[D],
+        options: DialogueOptions = DialogueOptions(),  # noqa: B008 - it is frozen
+    ) -> None:
+        super().__init__(store, agent, component, codec=codec)
+        self._manager = DialogueManager(self._repository, options)
+
+    def move_to(self, store: Store) -> None:
+        """Continue in another store."""
+        self._store = check_store(store, Store)
+        self._repository.forget()
+
+    @property
+    def active(self) -> list[D]:
+        """The active dialogues, in the order in which they were added; no I/O."""
+        return list(self._manager.cache.active)
+
+    @property
+    def terminal(self) -> list[D]:
+        """All terminal dialogues, read in batches."""
+        return [self.add(each) for each in self.restore(terminal=True)]
+
+    def setup(self) -> None:
+        """Purge, and restore the active dialogues that are not in memory."""
+        self._run(self._manager.purge_now_and_then(force=True))
+        self._run(self._manager.restore())
+
+    def teardown(self) -> None:
+        """Save what has changed without a message."""
+        self.save(*self._manager.cache.changed(self._manager.is_dirty))
+
+    def add(self, dialogue: D) -> D:
+        """Add a dialogue to memory; returns it, or the object that is there already."""
+        return self._manager.cache.add(dialogue)
+
+    def forget(self, label: DialogueLabel) -> None:
+        """Remove a dialogue from memory."""
+        self._manager.cache.forget(label.key)
+
+    def in_memory(self, label: DialogueLabel) -> D | None:
+        """Return the dialogue with a label, complete or not, if it is in memory; no I/O."""
+        found = self._manager.cache.find(label.key)
+        return found if found is not None and label.names(self._repository.label(found)) else None
+
+    def accepted(self, dialogue: D, count: int) -> None:
+        """Persist a dialogue to which a message was added after the first `count`.
+
+        If this raises, take the message out again: it is not stored, or is undone before the next write.
+        """
+        with self._lock:
+            self._run(self._manager.accepted(dialogue, count))
+
+    def get(self, label: DialogueLabel) -> D | None:
+        """Return the dialogue with a label, complete or not, active or terminal."""
+        return self._run(self._manager.get_dialogue_from_label(label))
+
+    def get_dialogues_with_counterparty(self, address: str) -> list[D]:
+        """Return the dialogues with an address: the active ones, then the terminal ones."""
+        return self._run(self._manager.get_dialogues_with_counterparty(address))
+
+    def remove(self, label: DialogueLabel, *, remember: bool = False) -> bool:
+        """Delete a dialogue from memory and database; returns whether the database had it."""
+        self.forget(label)
+        return super().remove(label, remember=remember)
+
+    def purge(self, *, ttl: float | timedelta | None = None, kept: int | None = None) -> int:
+        """Delete terminal dialogues as `DialogueStore.purge` does, from memory too."""
+        return self._run(self._manager.purge(ttl, kept))
+
+
+class BaseDialogues(Generic[S]):
+    """What `Dialogues` and `AsyncDialogues` share."""
+
+    _STORE: ClassVar[type]
+    _LOCKS: ClassVar[Any]
+
+    def __init__(
+        self,
+        store: S,
         self_address: str,
         *,
         component: str = "dialogues",
@@ -244,124 +255,185 @@ class Dialogues:
         terminal_ttl: float | timedelta | None = None,
         terminal_kept: int | None = None,
     ) -> None:
-        self._store = check_store(store, Store)
-        self._interval = read_save(save)
-        options = options_of(
-            keep_terminal_state_dialogues=keep_terminal_state_dialogues,
-            offload=offload,
-            cached=cached,
-            saves_at_once=save == "message",
-            terminal_ttl=terminal_ttl,
-            terminal_kept=terminal_kept,
+        self._store: S = check_store(store, self._STORE)
+        options = DialogueOptions(
+            keep_terminal_state_dialogues, offload, cached, terminal_ttl, terminal_kept
+        )
+        names, codec = DialogueNamespace(self_address, component), PlainCodec(rules, self_address)
+        self._manager = MessageManager(
+            _repository(store, names, codec),
+            self_address,
+            options,
+            save=save,
             rules=rules,
             role_from_first_message=role_from_first_message,
         )
-        keeper = keeper_of(
-            store, DialogueNamespace(self_address, component), PlainCodec(rules, self_address)
-        )
-        self._container = Container(keeper, self_address, options)
-        self._locks = Locks(threading.Lock)
-        self._inside = threading.local()
+        self._locks = self._LOCKS()
         self._saver: Background | None = None
-        store.attach(self)
+        self._inside = threading.local()
+        store.attach(self)  # type: ignore[arg-type]  # the subclass has setup and teardown
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._container.keeper.names})"
+        return f"{type(self).__name__}({self._manager.repository.names})"
 
     @property
     def self_address(self) -> str:
-        """The address of this side."""
-        return self._container.self_address
+        """The address of this agent."""
+        return self._manager.self_address
 
     @property
     def dialogues_in_active_state(self) -> tuple[Dialogue, ...]:
-        """Those that go on, as far as they were restored or began here; no I/O."""
-        return self._container.memory.active
+        """The active dialogues that were restored or began here; no I/O."""
+        return self._manager.cache.active
+
+    def _lock_of(self, subject: Any) -> Any:
+        """Return the lock for a procedure about a message, a label or a dialogue; None: for a search."""
+        return self._locks.of(None if subject is None else self._manager.group_of(subject))
+
+    def _start_saving(self) -> None:
+        """Start the thread of `save=seconds`: a task would end with its event loop."""
+        if self._manager.is_set_up and self._manager.interval is not None and self._saver is None:
+            self._saver = _saver(self._manager.interval, self._save_in_background)
+
+    def _save_in_background(self) -> bool:
+        """Save what changed; returns False when the store is closed."""
+        raise NotImplementedError
+
+
+def _saver(seconds: float, save: Callable[[], bool]) -> Background:
+    """Return a thread that calls a method every so many seconds, whatever that raises, until its object is gone or it
+    returns False.
+    """
+    method: weakref.WeakMethod[Any] = weakref.WeakMethod(save)
+
+    def save_again() -> bool:
+        found = method()
+        if found is None:
+            return False
+        try:
+            return bool(found())
+        except Exception:  # noqa: BLE001 - whatever it is, the next attempt may succeed
+            LOG.exception("%r could not be saved; the next attempt follows", found.__self__)
+            return True
+
+    return Background("dialogues", seconds, save_again)
+
+
+class Dialogues(BaseDialogues[Store]):
+    """The dialogues of a component of an agent: active ones in memory, all of them persisted.
+
+    A message is committed before the method that accepts it returns. The next process that creates `Dialogues`
+    with the same `self_address` and `component` restores it. Every other pair has collections of its own. The first
+    use sets the dialogues up, or entering the store; closing the store tears them down.
+
+    Options:
+
+    * `rules`: the protocol. By default every performative is valid, and none ends a dialogue.
+    * `role_from_first_message`: a function of the first message and `self_address` that returns the role of this
+      agent, by default "starter" or "responder". It must not call methods of these dialogues.
+    * `keep_terminal_state_dialogues`: True keeps dialogues that have ended. False deletes them from memory and
+      database, and remembers only their keys.
+    * `offload`: True removes terminal dialogues from memory, except the `cached` ones used last. False restores all,
+      and keeps them in memory.
+    * `save`: "message": as above; a number of seconds, or a timedelta: within that time, by a thread;
+      "teardown": when the store is closed. The end of a dialogue is saved at once in any case.
+    * `terminal_ttl`, `terminal_kept`: how long, in seconds or as a timedelta, and how many terminal dialogues are
+      kept; None: no limit. Setup and, now and then, the end of a dialogue delete older ones.
+
+    Any number of threads may use it. Raises `InvalidOption`; each method raises what the store does.
+
+    >>> with Store("sqlite://") as store:
+    ...     ada, bob = Dialogues(store, "ada"), Dialogues(store, "bob")
+    ...     question, dialogue = ada.create("bob", "ask", {"text": "What time is it?"})
+    ...     answer = bob.reply(bob.update(question), "tell", {"text": "Four."})
+    ...     [each.body["text"] for each in ada.update(answer).messages]
+    ['What time is it?', 'Four.']
+    """
+
+    _STORE, _LOCKS = Store, partial(StripedLocks, threading.Lock)
 
     def setup(self) -> Restored:
-        """Restore the dialogues that go on; tells how many, and what could not be read: such records are put
-        aside (see `quarantined`), and the rest is restored. Any other verb does so too, once.
+        """Restore the active dialogues; returns how many, and the records that no dialogue could be restored from:
+        they move to the quarantine. Any other method does so too, once.
         """
-        self._check_outside()
+        self._refuse_nested()
         with self._locks:
             return self._set_up()
 
     def teardown(self) -> None:
-        """Save what has changed, and only that, in one transaction; then forget all. The store calls it
-        when it is closed.
+        """Save what has changed, in one transaction, and forget all. Closing the store does this.
 
-        Raises `DialoguesNotSaved` if some could not be saved: the others were, and all stay in memory.
+        Raises `DialoguesNotSaved` if some could not be saved: the others are, and all stay in memory.
         """
-        self._check_outside()
+        self._refuse_nested()
         with self._locks:
-            if self._container.is_set_up:
-                self._follow(self._container.teardown())
+            self._follow(self._manager.teardown())
             saver, self._saver = self._saver, None
         if saver is not None:
             saver.stop()
-            saver.join(PATIENCE)
+            saver.join(JOIN_TIMEOUT)
 
     def create(
         self, counterparty: str, performative: str, body: Any = None
     ) -> tuple[Message, Dialogue]:
-        """Begin a dialogue; returns the message to be sent, and the dialogue.
+        """Begin a dialogue; returns the message to send, and the dialogue.
 
         Raises `InvalidDialogueMessage`, `InvalidOption` and `InvalidBody`; then there is no dialogue.
         """
-        label = self._container.side.new_label(counterparty)
-        return self._do(self._container.create(label, performative, body), label)
+        label = self._manager.new_label(counterparty)
+        return self._run(self._manager.create(label, performative, body), label)
 
     def update(self, message: Message) -> Dialogue:
-        """Take a message that the other side sent; returns its dialogue, which may be new.
+        """Accept a message of the counterparty; returns its dialogue, which may be new.
 
-        Raises `RepeatedMessage` if it was taken before, `InvalidDialogueMessage` if it is not the next one
-        of its dialogue, `DialogueNotFound` if it belongs to none; then nothing is changed.
+        Raises `RepeatedMessage` if it was accepted before, `InvalidDialogueMessage` if it is not the next one
+        of its dialogue, `DialogueNotFound` if it belongs to none; then nothing changes.
         """
-        return self._do(self._container.update(message), message)
+        return self._run(self._manager.update(message), message)
 
     def reply(
         self, dialogue: Dialogue, performative: str, body: Any = None, *, target: int | None = None
     ) -> Message:
-        """Say something in a dialogue; returns the message to be sent. It answers the last message, or the
-        one with the id `target`. Raises as `create` does.
+        """Add a message of this agent; returns the message to send. It answers the last message, or the one with
+        the id `target`. Raises as `create` does.
         """
-        return self._do(self._container.reply(dialogue, performative, body, target), dialogue)
+        return self._run(self._manager.reply(dialogue, performative, body, target), dialogue)
 
     def finish(self, dialogue: Dialogue, state: str = ENDED) -> None:
-        """End a dialogue without a message, in a state: because of a timeout, say."""
-        self._do(self._container.finish(dialogue, state), dialogue)
+        """End a dialogue without a message, in a state: after a timeout, for example."""
+        self._run(self._manager.finish(dialogue, state), dialogue)
 
     def save(self, dialogue: Dialogue) -> None:
-        """Have what changed of a dialogue on the disk: its metadata, or, with another `save`, its messages.
+        """Save what changed in a dialogue: its metadata, and messages that `save=` has not saved yet.
 
-        Raises `DialoguesNotSaved`; then it stays as it is in memory.
+        Raises `DialoguesNotSaved`; then it stays in memory as it is.
         """
-        self._do(self._container.save(dialogue), dialogue)
+        self._run(self._manager.save(dialogue), dialogue)
 
     def reload(self, dialogue_label: DialogueLabel) -> Dialogue | None:
-        """Forget what is in memory of a dialogue, unsaved changes too, and return it as it is on the disk; None:
-        it is not there. This is the way out after `DialogueConflict`. Older objects of the dialogue are of no more use.
+        """Forget what is in memory of a dialogue, unsaved changes too, and return it as it is stored, or None.
+        This resolves a `DialogueConflict`. Older objects of the dialogue are no longer valid.
 
-        After an error that leaves in doubt whether a message was written it is not needed: the next verb that
-        writes to the dialogue reads it again, and undoes what was written and not acknowledged.
+        An error that leaves in doubt whether a message was written does not need it: the next method that writes to
+        the dialogue reads it again, and undoes what was written and not acknowledged.
         """
-        return self._do(self._container.reload(dialogue_label), dialogue_label)
+        return self._run(self._manager.reload(dialogue_label), dialogue_label)
 
     def remove(self, dialogue_label: DialogueLabel) -> bool:
-        """Delete a dialogue from memory and disk; returns whether it was there."""
-        return self._do_within(self._locks, self._container.remove(dialogue_label))
+        """Delete a dialogue from memory and database; returns whether there was one."""
+        return self._run_within(self._locks, self._manager.remove(dialogue_label))
 
     def get_dialogue(self, message: Message) -> Dialogue | None:
-        """Return the dialogue that a message belongs to, if there is one."""
-        return self._do(self._container.get_dialogue(message), message)
+        """Return the dialogue of a message, or None."""
+        return self._run(self._manager.get_dialogue(message), message)
 
     def get_dialogue_from_label(self, dialogue_label: DialogueLabel) -> Dialogue | None:
-        """Return the dialogue with a label, complete or not, be it active or terminal."""
-        return self._do(self._container.get_dialogue_from_label(dialogue_label), dialogue_label)
+        """Return the dialogue with a label, complete or not, active or terminal, or None."""
+        return self._run(self._manager.get_dialogue_from_label(dialogue_label), dialogue_label)
 
     def get_dialogues_with_counterparty(self, counterparty: str) -> list[Dialogue]:
-        """Return the dialogues with an address: those that go on, then those that have ended."""
-        return self._do(self._container.get_dialogues_with_counterparty(counterparty))
+        """Return the dialogues with an address: the active ones, then the terminal ones."""
+        return self._run(self._manager.get_dialogues_with_counterparty(counterparty))
 
     def find(
         self,
@@ -371,8 +443,8 @@ class Dialogues:
         terminal: bool | None = None,
         limit: int | None = None,
     ) -> list[Dialogue]:
-        """Return the dialogues that match: those that go on in the order in which they began, then those
-        that have ended in the order in which they did; `terminal` asks for one of these only.
+        """Return the dialogues that match: the active ones in the order in which they began, then the terminal ones in
+        the order in which they ended. `terminal` limits the search to one of the two.
 
         To the filter a dialogue is an object with `dialogue_label`, `self_address`, `role`, `state`,
         `is_terminal`, `metadata` and `messages`, an array. Raises `InvalidFilter`.
@@ -383,103 +455,81 @@ class Dialogues:
         ...     [each.role for each in dialogues.find({"messages.body.intent": "time"})]
         ['starter']
         """
-        asked = Filter.parse(filter, equals, self._container.keeper.recorder.rules)
-        some = None if limit is None else check_count("limit", limit)
-        if terminal is not None:
-            check_flag("terminal", terminal)
+        steps = self._manager.find(filter, equals, terminal, limit)
+        self._refuse_nested()
         self._flush()
-        return self._do(self._container.find(asked, terminal, some))
+        return self._run(steps)
 
     def messages(
         self, dialogue_label: DialogueLabel, *, after: int = 0, limit: int = PAGE
     ) -> list[Message]:
-        """Return messages of a dialogue: up to `limit` past the first `after`."""
-        window = check_count("after", after), check_count("limit", limit)
-        return self._do(self._container.messages(dialogue_label, *window))
+        """Return messages of a dialogue: up to `limit`, past the first `after`."""
+        return self._run(self._manager.messages(dialogue_label, after, limit))
 
     def purge(self, *, ttl: float | timedelta | None = None, kept: int | None = None) -> int:
-        """Delete dialogues that ended more than `ttl` ago (seconds, or a timedelta), and the oldest of
-        them that are more than `kept`; returns how many.
+        """Delete dialogues that ended more than `ttl` ago (seconds, or a timedelta), and the oldest terminal
+        ones beyond the number `kept`; returns how many were deleted.
         """
-        many = None if kept is None else check_count("kept", kept)
-        steps = self._container.purge(read_ttl(ttl) or None, many)
-        return self._do_within(self._locks, steps)
+        return self._run_within(self._locks, self._manager.purge(ttl, kept))
 
     def restore_quarantined(self) -> list[Dialogue]:
-        """Put the records that were put aside back where they were, and return the dialogues of those that can be
-        read by now: after an update, say. The others are put aside again, and one whose dialogue has begun
-        anew stays aside.
+        """Move records back from the quarantine, and return the dialogues that can be restored, for example after an
+        upgrade. The others return to the quarantine; records whose dialogue has begun again stay there.
         """
-        return self._do_within(self._locks, self._container.restore_quarantined())
+        return self._run_within(self._locks, self._manager.restore_quarantined())
 
     def quarantined(self) -> list[Quarantined]:
-        """Return the records that could not be read and were put aside."""
-        return self._do(self._container.keeper.quarantined())
+        """Return the records in the quarantine, the oldest first."""
+        return self._run(self._manager.repository.quarantined())
 
-    def _do(self, steps: Steps[T], about: Any = None) -> T:
-        """Follow steps; those about a message, a label or a dialogue while nobody else writes to that."""
-        if about is None:
-            return self._do_within(self._locks.of_search(), steps)
-        return self._do_within(self._locks.of(self._container.side.family_of(about)), steps)
+    def _run(self, steps: Steps[T], subject: Any = None) -> T:
+        return self._run_within(self._lock_of(subject), steps)
 
-    def _do_within(self, lock: Lock, steps: Steps[T]) -> T:
-        self._check_outside()
+    def _run_within(self, lock: Lock, steps: Steps[T]) -> T:
+        self._refuse_nested()
         while True:
             self._prepare()
             with lock:
-                if self._container.is_set_up:  # it may have been torn down meanwhile
-                    return self._follow_alone(steps)
+                if not self._manager.is_set_up:  # another thread has torn it down
+                    continue
+                self._inside.a_method = True
+                try:
+                    return self._follow(steps)
+                finally:
+                    self._inside.a_method = False
 
-    def _check_outside(self) -> None:
-        if getattr(self._inside, "a_verb", False):
+    def _refuse_nested(self) -> None:
+        if getattr(self._inside, "a_method", False):
             raise RuntimeError(
-                "a verb of these dialogues was called within another, by role_from_first_message "
-                "for instance: it would wait for itself"
+                "a method of these dialogues was called within another, for example by "
+                "role_from_first_message: it would wait for itself"
             )
 
-    def _follow_alone(self, steps: Steps[T]) -> T:
-        self._inside.a_verb = True
-        try:
-            return self._follow(steps)
-        finally:
-            self._inside.a_verb = False
-
     def _prepare(self) -> None:
-        self._container.check()
-        if (
-            self._store._closed is not None
-        ):  # and not all could be saved: nothing more shall be lost
-            raise StoreClosed(self._store._closed)
-        if not self._container.is_set_up:
+        self._manager.check_open(self._store._closed)
+        if not self._manager.is_set_up:
             with self._locks:
-                self._container.check()  # it may have been torn down meanwhile
+                self._manager.check_open(None)  # another thread may have torn it down
                 self._set_up()
-        if self._container.memory.crowd():
+        if self._manager.cache.excess():
             with self._locks:
-                self._follow(self._container.make_room())
+                self._follow(self._manager.evict())
 
     def _set_up(self) -> Restored:
         try:
-            return self._follow(self._container.setup())
+            return self._follow(self._manager.setup())
         finally:
-            if self._container.is_set_up:
-                self._begin_saving()
+            self._start_saving()
 
     def _follow(self, steps: Steps[T]) -> T:
         return follow(self._store.run, steps)
 
     def _flush(self) -> None:
-        self._check_outside()
-        if self._container.memory.changed():
+        if not self._manager.is_flushed():
             with self._locks:
-                self._follow(saving(self._container))
+                self._follow(self._manager.flush())
 
-    def _begin_saving(self) -> None:
-        if self._interval is not None and self._saver is None:
-            self._saver = saver(self._interval, self._save_again)
-
-    def _save_again(self) -> bool:
-        """Save, in a thread; there is no more to be done when the store is closed."""
+    def _save_in_background(self) -> bool:
         if self._store._closed is None:
             self._flush()
         return self._store._closed is None

@@ -1,4 +1,4 @@
-"""AEA's nouns: labels, messages, rules and dialogues. Pure."""
+"""AEA's terms: labels, messages, rules and dialogues. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..errors import InvalidDialogueMessage, InvalidOption, RepeatedMessage, che
 from ..query.values import equal
 
 UNASSIGNED: Final = ""
-"""The reference that the other side has not given yet."""
-_FIELDS: Final = (
+"""The responder's reference in an incomplete label."""
+_LABEL_KEYS: Final = (
     "dialogue_starter_reference",
     "dialogue_responder_reference",
     "dialogue_opponent_addr",
@@ -22,12 +22,25 @@ _FIELDS: Final = (
 )
 
 
+def check_string(option: str, value: Any) -> str:
+    """Return `value` if it is a string; raises `InvalidOption`."""
+    if isinstance(value, str):
+        return value
+    raise InvalidOption(option, f"must be a string, got {shortened(value)}")
+
+
+def _check_reference(value: Any) -> None:
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise InvalidOption("dialogue_reference", f"must be a pair, got {shortened(value)}")
+
+
 @dataclass(frozen=True, slots=True)
 class DialogueLabel:
-    """The label of a dialogue, as AEA has it.
+    """AEA's label of a dialogue.
 
-    `dialogue_reference` is the starter's and the responder's; that of the responder is "" until its
-    first message, and the label is *incomplete* so long. The starter is this side or the opponent.
+    `dialogue_reference` is the pair of the starter's and the responder's reference. The label is
+    *incomplete*, with "" as the second, until the responder has sent its first message. The starter is this
+    agent or the opponent.
 
     >>> label = DialogueLabel(("7f", ""), "bob", "ada")
     >>> label.is_complete, label.complete("c4").dialogue_reference
@@ -39,31 +52,28 @@ class DialogueLabel:
     dialogue_starter_addr: str
 
     def __post_init__(self) -> None:
-        reference: Any = self.dialogue_reference
-        if not isinstance(reference, tuple) or len(reference) != 2:
-            raise InvalidOption("dialogue_reference", f"{shortened(reference)} is no pair of texts")
-        value: Any
+        _check_reference(self.dialogue_reference)
         for name, value in self.json.items():
-            if not isinstance(value, str) or not (value or name == _FIELDS[1]):
-                raise InvalidOption(name, f"{shortened(value)} is no text, or an empty one")
+            if not check_string(name, value) and name != "dialogue_responder_reference":
+                raise InvalidOption(name, "must not be empty")
 
     @property
     def dialogue_starter_reference(self) -> str:
-        """The reference that the side gave which began."""
+        """The starter's reference."""
         return self.dialogue_reference[0]
 
     @property
     def dialogue_responder_reference(self) -> str:
-        """The reference that the other side gave; "" as long as it has not."""
+        """The responder's reference; "" in an incomplete label."""
         return self.dialogue_reference[1]
 
     @property
     def is_complete(self) -> bool:
-        """Have both sides given a reference?"""
+        """Whether both references are known."""
         return self.dialogue_responder_reference != UNASSIGNED
 
     def get_incomplete_version(self) -> DialogueLabel:
-        """Return the label as it was before the responder's reference was known."""
+        """Return the label without the responder's reference."""
         return self.complete(UNASSIGNED)
 
     def complete(self, responder_reference: str) -> DialogueLabel:
@@ -76,81 +86,73 @@ class DialogueLabel:
     def json(self) -> dict[str, str]:
         """The label as JSON, with AEA's keys."""
         values = (*self.dialogue_reference, self.dialogue_opponent_addr, self.dialogue_starter_addr)
-        return dict(zip(_FIELDS, values, strict=True))
+        return dict(zip(_LABEL_KEYS, values, strict=True))
 
     @classmethod
     def from_json(cls, json: Any) -> DialogueLabel:
-        """Return the label that `json` is of; raises `InvalidOption`.
+        """Return the label of its JSON; raises `InvalidOption`.
 
         >>> DialogueLabel.from_json(DialogueLabel(("7f", ""), "bob", "ada").json).is_complete
         False
         """
-        if not isinstance(json, dict) or not json.keys() >= set(_FIELDS):
-            raise InvalidOption("dialogue_label", f"{shortened(json)} has not the keys of a label")
-        starter, responder, opponent, first = (json[name] for name in _FIELDS)
+        if not isinstance(json, dict) or not json.keys() >= set(_LABEL_KEYS):
+            raise InvalidOption("dialogue_label", f"{shortened(json)} lacks keys of a label")
+        starter, responder, opponent, first = (json[name] for name in _LABEL_KEYS)
         return cls((starter, responder), opponent, first)
 
     @property
     def key(self) -> str:
-        """The id that the dialogue is kept under, complete or not: 32 hexadecimal digits.
+        """The id of the dialogue's records, complete or not: 32 hexadecimal digits.
 
-        It is a digest (SHA-256) of the incomplete version: the side that began never gives a reference
-        twice.
+        It is a digest (SHA-256) of the incomplete label: a starter never uses a reference twice.
         """
         parts = self.dialogue_starter_reference, self.dialogue_opponent_addr
         return _digest(*parts, self.dialogue_starter_addr)
 
+    @property
+    def is_by_counterparty(self) -> bool:
+        """Whether the counterparty began the dialogue. Then its first message may be delivered again."""
+        return self.dialogue_opponent_addr == self.dialogue_starter_addr
+
     def is_in(self, json: Any) -> bool:
-        """Return whether `json` is that of the label, complete or not, whatever other keys it has."""
+        """Return whether `json` is that of the label, complete or not; other keys are ignored."""
         if isinstance(json, dict):
-            json = {name: json.get(name) for name in _FIELDS}
+            json = {name: json.get(name) for name in _LABEL_KEYS}
         return json in (self.json, self.get_incomplete_version().json)
 
     def names(self, other: DialogueLabel) -> bool:
-        """Return whether this label, complete or not, is one of the dialogue with the label `other`."""
+        """Return whether this label, complete or not, is of the dialogue with the label `other`."""
         return self in {other, other.get_incomplete_version()}
 
 
 def check_label(label: Any) -> DialogueLabel:
-    """Return what is a label; raises `InvalidOption`."""
+    """Return `label` if it is a `DialogueLabel`; raises `InvalidOption`."""
     if isinstance(label, DialogueLabel):
         return label
-    raise InvalidOption("dialogue_label", f"{shortened(label)} is no DialogueLabel")
+    raise InvalidOption("dialogue_label", f"must be a DialogueLabel, got {shortened(label)}")
 
 
-def check_address(address: Any) -> str:
-    """Return what is an address; raises `InvalidOption`."""
-    if isinstance(address, str):
-        return address
-    raise InvalidOption("counterparty", f"{shortened(address)} is no text")
-
-
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1024)  # each message needs the key of its label several times
 def _digest(*parts: str) -> str:
-    """Return the digest of texts; each message asks for that of its label several times."""
     return hashlib.sha256(json.dumps(parts).encode("ascii")).hexdigest()[:32]
 
 
-_KEYS: Final = frozenset(
+_MESSAGE_KEYS: Final = frozenset(
     ("performative", "body", "message_id", "target", "dialogue_reference", "sender", "to")
 )
-_TEXT: Final = frozenset({str})
-
-
-MOST: Final = 10**10 - 1
-"""As many as there are places (see `names.message_id`)."""
-
-
+_STRING: Final = frozenset({str})
+MAX_MESSAGE_ID: Final = 10**10 - 1
+"""The ids of stored messages have that many numbers (see `records.message_id`)."""
 FORMAT: Final = 1
-"""The highest `record_format` of a stored message that this version reads; one without is of format 1."""
+"""The highest `record_format` of a stored message that this version reads; the default is 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """A message of a dialogue.
 
-    `message_id` counts each side's messages: 1, 2, 3 … of the side that began, -1, -2, -3 … of the other. `target`
-    is the id of the message that this one answers, 0 of the first. `body` is any JSON value. `unknown` are the
+    `message_id` counts the starter's messages as 1, 2, 3 … and the responder's as -1, -2, -3 …. `target`
+    is the id of the message that this one answers; 0 in the first. `body` is any JSON value. `unknown` are
     keys of its JSON that this version does not know.
 
     >>> Message("greet", {"text": "hello"}, sender="ada", to="bob").json["message_id"]
@@ -182,56 +184,57 @@ class Message:
 
     @classmethod
     def from_json(cls, json: Any) -> Message:
-        """Return the message that `json` is of; raises `InvalidOption`, and `SchemaTooNew` for one of a format that
-        this version does not know.
+        """Return the message of its JSON; raises `InvalidOption`, and `SchemaTooNew` for a newer format.
 
         >>> Message.from_json(Message("greet", sender="ada", to="bob").json).to
         'bob'
         """
-        if not isinstance(json, dict) or not json.keys() >= _KEYS:
-            raise InvalidOption("message", f"{shortened(json)} has not the keys of a message")
+        if not isinstance(json, dict) or not json.keys() >= _MESSAGE_KEYS:
+            raise InvalidOption("message", f"{shortened(json)} lacks keys of a message")
         check_format("a message", json.get("record_format", 1), FORMAT)
-        reference = json["dialogue_reference"]
-        pair = tuple(reference) if isinstance(reference, list) else reference
-        known = {key: json[key] for key in _KEYS}
-        unknown = {} if len(json) == len(_KEYS) else {k: json[k] for k in json.keys() - _KEYS}
-        return cls(**{**known, "dialogue_reference": pair}, unknown=unknown)
+        known = {key: json[key] for key in _MESSAGE_KEYS}
+        if isinstance(known["dialogue_reference"], list):
+            known["dialogue_reference"] = tuple(known["dialogue_reference"])
+        is_known = len(json) == len(_MESSAGE_KEYS)
+        return cls(
+            **known, unknown={} if is_known else {k: json[k] for k in json.keys() - _MESSAGE_KEYS}
+        )
 
     def __post_init__(self) -> None:
-        reference: Any = self.dialogue_reference
-        if not isinstance(reference, tuple) or len(reference) != 2:
-            raise InvalidOption("dialogue_reference", f"{shortened(reference)} is no pair of texts")
-        texts = (self.performative, self.sender, self.to, *reference)
-        if not _TEXT.issuperset(map(type, texts)):  # quick: it halves what a message costs
-            self._check_texts()
+        _check_reference(self.dialogue_reference)
+        strings = (self.performative, self.sender, self.to, *self.dialogue_reference)
+        if not _STRING.issuperset(map(type, strings)):  # one test of all halves a message's cost
+            names = ("performative", "sender", "to", *["dialogue_reference"] * 2)
+            for name, value in zip(names, strings, strict=True):
+                check_string(name, value)
         number: Any
         for name, number in (("message_id", self.message_id), ("target", self.target)):
             if not isinstance(number, int) or isinstance(number, bool):
-                raise InvalidOption(name, f"{shortened(number)} is no whole number")
-            if abs(number) > MOST:
-                raise InvalidOption(name, "no dialogue has so many messages")
-
-    def _check_texts(self) -> None:
-        names = ("performative", "sender", "to")
-        parts = [(name, getattr(self, name)) for name in names]
-        parts += [("dialogue_reference", each) for each in self.dialogue_reference]
-        text: Any
-        for name, text in parts:
-            if not isinstance(text, str):
-                raise InvalidOption(name, f"{shortened(text)} is no text")
+                raise InvalidOption(name, f"must be an integer, got {shortened(number)}")
+            if abs(number) > MAX_MESSAGE_ID:
+                raise InvalidOption(name, f"must be at most {MAX_MESSAGE_ID} in absolute value")
 
 
 ACTIVE: Final = "active"
-"""The state of a dialogue that goes on, unless it is given another."""
+"""The state of an active dialogue."""
 ENDED: Final = "ended"
+"""The state of a terminal dialogue, unless the rules or `finish` give another."""
+
+
+def _check_strings(name: str, values: Any) -> None:
+    """Raise `InvalidOption` unless `values` is a collection of strings; "ask" is none: "a" is in it."""
+    if isinstance(values, str) or not isinstance(values, Collection):
+        raise InvalidOption(name, f"must be a collection of strings, got {shortened(values)}")
+    for each in values:
+        check_string(name, each)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of a protocol, as AEA's `Dialogue.Rules` has them; None allows every performative.
+    """The rules of a protocol, as AEA's `Dialogue.Rules`; None allows every performative.
 
-    `terminal_performatives` end a dialogue; a mapping tells in which state each of them leaves it,
-    "ended" unless it does. `valid_replies` maps a performative to those that may answer it.
+    `terminal_performatives` end a dialogue; a mapping gives the state in which each of them leaves it, by
+    default "ended". `valid_replies` maps a performative to those that may answer it.
 
     >>> rules = Rules(initial_performatives={"ask"}, terminal_performatives={"answer": "successful"})
     >>> rules.state_after("answer"), rules.state_after("ask")
@@ -243,49 +246,38 @@ class Rules:
     valid_replies: Mapping[str, Collection[str]] | None = None
 
     def __post_init__(self) -> None:
-        initial = self.initial_performatives
-        _check("initial_performatives", () if initial is None else initial)
-        _check("terminal_performatives", self.terminal_performatives)
-        states: Any = self.terminal_performatives
-        _check(
-            "terminal_performatives", list(states.values()) if isinstance(states, Mapping) else ()
-        )
+        if self.initial_performatives is not None:
+            _check_strings("initial_performatives", self.initial_performatives)
+        _check_strings("terminal_performatives", self.terminal_performatives)
+        if isinstance(self.terminal_performatives, Mapping):
+            _check_strings("terminal_performatives", [*self.terminal_performatives.values()])
         replies: Any = self.valid_replies
         if not isinstance(replies, Mapping | None):
-            raise InvalidOption("valid_replies", f"{shortened(replies)} is no mapping")
+            raise InvalidOption("valid_replies", f"must be a mapping, got {shortened(replies)}")
         for performative, answers in (replies or {}).items():
-            _check("valid_replies", (performative,))
-            _check("valid_replies", answers)
+            check_string("valid_replies", performative)
+            _check_strings("valid_replies", answers)
 
     def begins(self, performative: str) -> bool:
-        """May a dialogue begin with it?"""
+        """Return whether a dialogue may begin with a performative."""
         return self.initial_performatives is None or performative in self.initial_performatives
 
     def answers(self, performative: str, target: str) -> bool:
-        """May it answer `target`?"""
+        """Return whether a performative may answer `target`."""
         replies = self.valid_replies
         return replies is None or performative in replies.get(target, ())
 
     def state_after(self, performative: str) -> str | None:
-        """Return the state in which it leaves a dialogue; None: it goes on."""
+        """Return the state in which a performative leaves a dialogue; None: the dialogue stays active."""
         terminal = self.terminal_performatives
         if performative not in terminal:
             return None
         return terminal[performative] if isinstance(terminal, Mapping) else ENDED
 
 
-def _check(name: str, words: Any) -> None:
-    """Raise `InvalidOption` for what is no collection of texts; a text itself is none: "a" is in "ask"."""
-    if isinstance(words, str) or not isinstance(words, Collection):
-        raise InvalidOption(name, f"{shortened(words)} is no collection of texts")
-    for each in words:
-        if not isinstance(each, str):
-            raise InvalidOption(name, f"{shortened(each)} is no text")
-
-
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """What becomes of a dialogue by a message, or by its end: all of it that changes."""
+    """All that a message, or an end without a message, changes in a dialogue."""
 
     label: DialogueLabel
     state: str
@@ -294,10 +286,10 @@ class Transition:
 
 
 class Dialogue:
-    """A dialogue: its label, the role of this side, its messages in order, its state.
+    """A dialogue: its label, the role of this agent, its messages in order, its state.
 
-    `metadata` is a JSON object for whatever belongs to it: it is kept with the next message, by
-    `Dialogues.save` or when the store is closed. Everything else changes by `Dialogues` only.
+    `metadata` is a JSON object for the application's own data. It is saved with the next message, by
+    `Dialogues.save` or when the store is closed. Everything else changes by the methods of `Dialogues` only.
     """
 
     __slots__ = (
@@ -308,12 +300,12 @@ class Dialogue:
         "_messages",
         "_metadata",
         "_self_address",
+        "borrowed",
+        "dirty",
         "is_terminal",
-        "lent",
         "role",
         "rules",
         "state",
-        "touched",
     )
 
     def __init__(
@@ -331,10 +323,10 @@ class Dialogue:
         self._label, self._self_address, self.role = dialogue_label, self_address, role
         self.rules, self.state, self.is_terminal = rules, state, is_terminal
         self._metadata = {} if metadata is None else metadata
-        self.touched = False
-        """May `metadata` have been changed since it was last kept?"""
-        self.lent = False
-        """Has anybody a reference to `metadata`?"""
+        self.dirty = False
+        """Whether `metadata` may have changed since it was last saved."""
+        self.borrowed = False
+        """Whether a caller may hold a reference to `metadata`."""
         self._messages: list[Message] = []
         self._by_id: dict[int, Message] = {}
         self._by_responder = 0
@@ -347,46 +339,46 @@ class Dialogue:
 
     @property
     def dialogue_label(self) -> DialogueLabel:
-        """The label: incomplete until the other side has answered."""
+        """The label; incomplete until the responder's first message."""
         return self._label
 
     @property
     def self_address(self) -> str:
-        """The address of this side."""
+        """The address of this agent."""
         return self._self_address
 
     @property
     def is_self_initiated(self) -> bool:
-        """Did this side begin?"""
-        return self._label.dialogue_opponent_addr != self._label.dialogue_starter_addr
+        """Whether this agent began the dialogue."""
+        return not self._label.is_by_counterparty
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The messages of both sides in the order in which they were accepted."""
+        """The messages of both agents in the order in which they were accepted."""
         return tuple(self._messages)
 
     def messages_after(self, count: int) -> list[Message]:
-        """Return all but the first `count` messages."""
+        """Return all messages except the first `count`."""
         return self._messages[count:]
 
     @property
     def message_count(self) -> int:
-        """How many messages there are."""
+        """The number of messages."""
         return len(self._messages)
 
     @property
     def last_message(self) -> Message | None:
-        """The last message of either side."""
+        """The last message of either agent."""
         return self._messages[-1] if self._messages else None
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """A JSON object for whatever belongs to the dialogue."""
-        self.touched = self.lent = True
+        """A JSON object for the application's own data."""
+        self.dirty = self.borrowed = True
         return self._metadata
 
     def header(self, step: Transition | None = None) -> dict[str, Any]:
-        """Return what is kept beside the messages, as it is or as `step` will have it."""
+        """Return what is stored beside the messages, at present or after `step`."""
         return {
             "self_address": self._self_address,
             "role": self.role,
@@ -394,24 +386,24 @@ class Dialogue:
             "metadata": self._metadata,
         }
 
-    def is_same_after(self, step: Transition) -> bool:
-        """Is the header the same after a step, as far as nobody can have changed the metadata?"""
-        if self.touched or self.lent or step.is_terminal != self.is_terminal:
+    def keeps_header(self, step: Transition) -> bool:
+        """Return whether the header is certainly the same after a step."""
+        if self.dirty or self.borrowed or step.is_terminal != self.is_terminal:
             return False
         return step.state == self.state and step.label == self._label
 
     def get_message_by_id(self, message_id: int) -> Message | None:
-        """Return the message with an id, if there is one."""
+        """Return the message with an id, or None."""
         return self._by_id.get(message_id)
 
     def next_message_id(self, *, outgoing: bool) -> int:
-        """Return the id of the next message of this side, or of the other."""
+        """Return the id of the next message of this agent, or of the counterparty."""
         if outgoing == self.is_self_initiated:
             return len(self._messages) - self._by_responder + 1
         return -self._by_responder - 1
 
     def reply(self, performative: str, body: Any, target: int | None) -> Message:
-        """Return the message that this side may say next; `target` None: it answers the last one."""
+        """Return the next message of this agent; `target` None answers the last message."""
         last = self.last_message
         if target is None:
             target = 0 if last is None else last.message_id
@@ -426,7 +418,10 @@ class Dialogue:
         )
 
     def read(self, message: Message) -> Transition:
-        """Return what becomes of the dialogue by its next message; raises `InvalidDialogueMessage`."""
+        """Return the transition by the next message; raises `InvalidDialogueMessage`."""
+        known = self._by_id.get(message.message_id)
+        if known == message and equal(known.json, message.json, ordered=False):  # True is not 1
+            raise RepeatedMessage(message, self)
         problem = self._problem(message)
         if problem is not None:
             raise InvalidDialogueMessage(message, problem)
@@ -437,17 +432,17 @@ class Dialogue:
         return Transition(label, state or self.state, state is not None, message)
 
     def ended(self, state: str) -> Transition:
-        """Return what becomes of the dialogue if it ends without a message."""
+        """Return the transition by an end without a message."""
         return Transition(self._label, state, is_terminal=True)
 
-    def take(self, step: Transition) -> None:
-        """Go on as `read` foresaw."""
+    def apply(self, step: Transition) -> None:
+        """Change the dialogue by a transition."""
         self._label, self.state, self.is_terminal = step.label, step.state, step.is_terminal
         if step.message is not None:
             self._add(step.message)
 
-    def take_back(self, message: Message) -> None:
-        """Take a message that was accepted before, by whatever rules; raises `ValueError`."""
+    def replay(self, message: Message) -> None:
+        """Add a stored message, which other rules may have accepted; raises `ValueError`."""
         problem = self._misplaced(message)
         if problem is not None:
             raise ValueError(f"message {len(self._messages) + 1}: {problem}")
@@ -459,65 +454,55 @@ class Dialogue:
         self._by_responder += message.message_id < 0
 
     def _problem(self, message: Message) -> str | None:
-        """Tell why a message is not the next one; raises `RepeatedMessage`."""
-        if self._is_there(message):
-            raise RepeatedMessage(message, self)
+        """Return why a message is not the next one."""
         if self.is_terminal:
-            return self._of_others(message) or f"the dialogue has ended: it is {self.state!r}"
-        return self._misplaced(message) or self._wrong_words(message)
-
-    def _is_there(self, message: Message) -> bool:
-        """Is it there already? To JSON, True is not 1."""
-        known = self._by_id.get(message.message_id)
-        return known == message and equal(known.json, message.json, ordered=False)
+            return (
+                self._of_others(message) or f"the dialogue has ended: its state is {self.state!r}"
+            )
+        return self._misplaced(message) or self._against_rules(message)
 
     def _of_others(self, message: Message) -> str | None:
-        """Tell whose the message is if it is not of the two sides."""
+        """Return why sender and receiver are not the two agents of the dialogue."""
         outgoing = message.sender == self._self_address
-        sides = [self._self_address, self._label.dialogue_opponent_addr]
-        if [message.sender, message.to] == (sides if outgoing else sides[::-1]):
+        pair = [self._self_address, self._label.dialogue_opponent_addr]
+        if [message.sender, message.to] == (pair if outgoing else pair[::-1]):
             return None
-        return f"it is from {message.sender!r} to {message.to!r}, the dialogue between {sides}"
+        return f"it is from {message.sender!r} to {message.to!r}; the dialogue is between {pair}"
 
     def _misplaced(self, message: Message) -> str | None:
-        """Tell why a message cannot be the next one, whatever it says."""
-        outgoing = message.sender == self._self_address
-        label, expected = self._label, self.next_message_id(outgoing=outgoing)
+        """Return why a message cannot be the next one under any rules."""
         if (problem := self._of_others(message)) is not None:
             return problem
-        if not self._has_reference(message.dialogue_reference, outgoing=outgoing):
-            return f"its reference is not that of the dialogue, {label.dialogue_reference}"
+        if not self.has_reference(message):
+            return f"its dialogue_reference is not that of the dialogue, {self._label.dialogue_reference}"
+        expected = self.next_message_id(outgoing=message.sender == self._self_address)
         if message.message_id != expected:
-            return f"its message_id is {message.message_id}, and {expected} comes next"
+            return f"its message_id must be {expected}, got {message.message_id}"
         if not self._messages and message.target != 0:
-            return f"it is the first message, and answers {message.target}"
+            return f"the target of the first message must be 0, got {message.target}"
         if self._messages and message.target not in self._by_id:
-            return f"it answers message {message.target}, which there is not"
+            return f"its target, message {message.target}, is not in the dialogue"
         return None
 
-    def _wrong_words(self, message: Message) -> str | None:
+    def _against_rules(self, message: Message) -> str | None:
         if not self._messages:
             allowed = self.rules.begins(message.performative)
-            return None if allowed else f"no dialogue begins with {message.performative!r}"
+            return None if allowed else f"a dialogue cannot begin with {message.performative!r}"
         target = self._by_id[message.target]
         if not self.rules.answers(message.performative, target.performative):
-            return f"{message.performative!r} does not answer {target.performative!r}"
+            return f"{message.performative!r} cannot answer {target.performative!r}"
         return None
 
     def has_reference(self, message: Message) -> bool:
-        """Is the message's reference the dialogue's?"""
-        outgoing = message.sender == self._self_address
-        return self._has_reference(message.dialogue_reference, outgoing=outgoing)
+        """Return whether the message's reference is the dialogue's.
 
-    def _has_reference(self, reference: tuple[str, str], *, outgoing: bool) -> bool:
-        """Is it the dialogue's reference? The starter may not know the other half yet, and gets to know
-        it by the responder's first message.
+        The starter may leave the responder's reference out. It learns it from the responder's first message.
         """
-        label = self._label
-        if reference[0] != label.dialogue_starter_reference:
+        label, (starter, responder) = self._label, message.dialogue_reference
+        if starter != label.dialogue_starter_reference:
             return False
-        if outgoing == self.is_self_initiated:  # from the starter
-            return reference[1] in {UNASSIGNED, label.dialogue_responder_reference}
+        if (message.sender == self._self_address) == self.is_self_initiated:  # from the starter
+            return responder in {UNASSIGNED, label.dialogue_responder_reference}
         if label.is_complete:
-            return reference[1] == label.dialogue_responder_reference
-        return reference[1] != UNASSIGNED
+            return responder == label.dialogue_responder_reference
+        return responder != UNASSIGNED

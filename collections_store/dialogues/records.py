@@ -1,8 +1,8 @@
 """What is stored of a dialogue: its collections, its header, and a record for each message.
 
-A header has a format, `record_format`; one without is of format 1. Keys that this version does not know are of a
-newer one: they are passed over when a dialogue is read, and kept when its header is written again. A change that
-older versions must not pass over takes a higher format, which they refuse.
+A header has a format, `record_format`, by default 1. Keys that this version does not know are of a newer one: they
+are ignored when a dialogue is read, and stay when its header is written again. A change that older versions must
+not ignore takes a higher format, which they refuse.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from ..codec import Codec, decode
 from ..document import Document, spelled
 from ..errors import DialogueConflict, InvalidOption, SchemaTooNew, check_format, shortened
 from ..query.values import equal
-from .model import Dialogue, DialogueLabel, Message, Rules
+from .model import Dialogue, DialogueLabel, Message, Rules, check_string
 
 D = TypeVar("D")
 
 
 class DialogueCodec(Protocol[D]):
-    """Takes dialogues of a class apart, and puts them together again.
+    """Converts dialogues of a class to label, header and messages, and back.
 
-    A *header* is a JSON object of all that a dialogue is beside label and messages: it is small, for it is
-    written whenever it changes. Messages are JSON, and do not change once they are said.
+    The *header* is a JSON object with all of a dialogue but its label and messages. It should be small: it is
+    written whenever it changes. Messages are JSON, and do not change once they are accepted.
     """
 
     def label(self, dialogue: D) -> DialogueLabel:
         """Return the label."""
 
     def is_terminal(self, dialogue: D) -> bool:
-        """Has the dialogue ended?"""
+        """Return whether the dialogue is terminal."""
 
     def header(self, dialogue: D) -> Mapping[str, Any]:
         """Return the header; `role`, `state` and `self_address` are its usual names."""
 
     def message_count(self, dialogue: D) -> int:
-        """Return how many messages there are."""
+        """Return the number of messages."""
 
     def messages(self, dialogue: D, after: int) -> Sequence[Any]:
-        """Return the messages in their order, but for the first `after`."""
+        """Return the messages in their order, except the first `after`."""
 
     def restore(
         self, label: DialogueLabel, header: Mapping[str, Any], messages: Sequence[Any]
     ) -> D:
-        """Return the dialogue; any exception has its record put aside."""
+        """Return the dialogue; any exception moves its record to the quarantine."""
 
 
 @dataclass(frozen=True)
 class PlainCodec:
-    """The codec of `Dialogue`; the rules are not kept, but given again. `self_address`: whose dialogues they
-    are, and only they; None: anybody's.
+    """The codec of `Dialogue`. The rules are not stored. `self_address` is the only address whose dialogues are
+    restored; None: any.
     """
 
     rules: Rules = field(default_factory=Rules)
@@ -66,65 +66,51 @@ class PlainCodec:
         return dialogue.dialogue_label
 
     def is_terminal(self, dialogue: Dialogue) -> bool:
-        """Has the dialogue ended?"""
+        """Return whether the dialogue is terminal."""
         return dialogue.is_terminal
 
     def header(self, dialogue: Dialogue) -> Mapping[str, Any]:
-        """Return what is kept beside the messages."""
+        """Return the header."""
         return dialogue.header()
 
     def message_count(self, dialogue: Dialogue) -> int:
-        """Return how many messages there are."""
+        """Return the number of messages."""
         return dialogue.message_count
 
     def messages(self, dialogue: Dialogue, after: int) -> Sequence[Any]:
-        """Return the messages in their order, but for the first `after`."""
+        """Return the messages in their order, except the first `after`."""
         return [each.json for each in dialogue.messages_after(after)]
 
     def restore(
         self, label: DialogueLabel, header: Mapping[str, Any], messages: Sequence[Any]
     ) -> Dialogue:
         """Return the dialogue."""
-        address = _text(header, "self_address")
-        if self.self_address not in {None, address}:
-            raise ValueError(f"it is of {address!r}")
-        dialogue = Dialogue(
-            label,
-            address,
-            _text(header, "role"),
-            rules=self.rules,
-            metadata=_metadata(header),
+        address, role, state = (
+            check_string(name, header.get(name)) for name in ("self_address", "role", "state")
         )
+        metadata = header.get("metadata")
+        if not isinstance(metadata, dict):
+            raise InvalidOption("metadata", f"must be an object, got {shortened(metadata)}")
+        if self.self_address not in {None, address}:
+            raise InvalidOption("self_address", f"must be {self.self_address!r}, got {address!r}")
+        dialogue = Dialogue(label, address, role, rules=self.rules, metadata=metadata)
         for each in map(Message.from_json, messages):
-            dialogue.take_back(each)
-        dialogue.state = _text(header, "state")
-        dialogue.is_terminal = header["is_terminal"]
+            dialogue.replay(each)
+        dialogue.state, dialogue.is_terminal = state, header["is_terminal"]
         return dialogue
 
 
-def _text(header: Mapping[str, Any], name: str) -> str:
-    if isinstance(header.get(name), str):
-        return str(header[name])
-    raise ValueError(f"its header has no {name}")
-
-
-def _metadata(header: Mapping[str, Any]) -> dict[str, Any]:
-    metadata = header.get("metadata")
-    if not isinstance(metadata, dict):
-        raise ValueError("the metadata in its header is no object")
-    return metadata
-
-
-_LONGEST: Final = 150
-_WIDTH: Final = 10
-"""Digits of a place: a dialogue has fewer messages than that allows."""
+_MAX_PREFIX: Final = 150
+"""Characters of a collection's name before the part's; a longer name is replaced by its digest."""
+_DIGITS: Final = 10
+"""Digits of a message's number in its id: the ids sort as the numbers do."""
 
 
 @dataclass(frozen=True, slots=True)
 class DialogueNamespace:
     """The dialogues of one component of one agent, in collections of their own.
 
-    The names are told apart whatever they hold: `a` and `b_c` are not `a_b` and `c`.
+    Different pairs have different names: `a` and `b_c` are not `a_b` and `c`.
 
     >>> DialogueNamespace("ada", "my-shop").messages
     'dialogues__ada__my_2dshop__messages'
@@ -134,23 +120,22 @@ class DialogueNamespace:
     component: str
 
     def __post_init__(self) -> None:
-        for name, given in (("agent", self.agent), ("component", self.component)):
-            value: Any = given
-            if not isinstance(value, str) or not value:
-                raise InvalidOption(name, f"{shortened(value)} is no text, or an empty one")
+        for name, value in (("agent", self.agent), ("component", self.component)):
+            if not check_string(name, value):
+                raise InvalidOption(name, "must not be empty")
 
     @property
     def active(self) -> str:
-        """The collection of the dialogues that go on."""
+        """The collection of the headers of active dialogues."""
         return self._named("active")
 
     @property
     def terminal(self) -> str:
-        """The collection of those that have ended."""
+        """The collection of the headers of terminal dialogues."""
         return self._named("terminal")
 
-    def place(self, *, is_terminal: bool) -> str:
-        """One of these two."""
+    def headers(self, *, is_terminal: bool) -> str:
+        """Return one of these two."""
         return self.terminal if is_terminal else self.active
 
     @property
@@ -160,7 +145,7 @@ class DialogueNamespace:
 
     @property
     def finished(self) -> str:
-        """The collection that tells of dialogues which have ended and are gone."""
+        """The collection of the keys of deleted dialogues that must not begin again."""
         return self._named("finished")
 
     @property
@@ -174,241 +159,232 @@ class DialogueNamespace:
         return self.active, self.terminal, self.messages, self.finished, self.quarantine
 
     def _named(self, part: str) -> str:
-        return f"dialogues__{_begin(self.agent, self.component)}__{part}"
+        return f"dialogues__{_prefix(self.agent, self.component)}__{part}"
 
 
-@lru_cache(maxsize=256)
-def _begin(agent: str, component: str) -> str:
-    """Return what the names have in common; every message asks for some of them."""
-    begin = f"{spelled(agent)}__{spelled(component)}"
-    if len(begin) > _LONGEST:  # two underscores at its beginning: no escaped text has that
+@lru_cache(maxsize=256)  # every message needs some of the names
+def _prefix(agent: str, component: str) -> str:
+    prefix = f"{spelled(agent)}__{spelled(component)}"
+    if len(prefix) > _MAX_PREFIX:  # it then begins with two underscores, as no escaped string does
         text = json.dumps([agent, component], ensure_ascii=False)
-        begin = f"__{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
-    return begin
+        prefix = f"__{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    return prefix
 
 
-def message_id(key: str, place: int) -> str:
-    """Return the id of the message at a place, from 1 on, of the dialogue with a key."""
-    return f"{key}{place:0{_WIDTH}d}"
+def message_id(key: str, number: int) -> str:
+    """Return the id of a message's record, by its dialogue's key and its number from 1 on."""
+    return f"{key}{number:0{_DIGITS}d}"
 
 
-def key_of(message: str) -> str:
-    """Return the key of the dialogue that a message, by its id, is of."""
-    return message[:-_WIDTH]
+def key_of(message_id: str) -> str:
+    """Return the key of the dialogue of a message's record."""
+    return message_id[:-_DIGITS]
+
+
+def number_of(message_id: str) -> int:
+    """Return the number of a message in its dialogue; 0 if somebody else wrote the record."""
+    digits = message_id[-_DIGITS:]
+    return int(digits) if digits.isdecimal() else 0
 
 
 def messages_of(key: str, after: int = 0) -> dict[str, Any]:
-    """Return the filter of a dialogue's messages past a place."""
+    """Return the filter of a dialogue's messages past a number."""
     return {"$id": {"$gt": message_id(key, after), "$lt": f"{key}:"}}  # ":" comes after the digits
 
 
 FORMAT: Final = 1
 _FORMAT: Final = "record_format"
 _LABEL: Final = "dialogue_label"
-_TOLERANT: Final = Codec(2**40)
+_UNLIMITED: Final = Codec(2**40)
 """For what is stored already."""
 _OF_THE_PROCESS: Final = (MemoryError, OSError, ImportError)
-"""What a process lacks says nothing of the record that it reads."""
+"""Errors that do not prove a record bad: the process lacks something."""
 
 
 class BadRecord(ValueError):
-    """No dialogue can be made of a record."""
+    """A record that no dialogue can be restored from."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What is on the disk already: how many messages, the header's JSON and version, and among which
-    dialogues.
-    """
+class Persisted:
+    """What is stored of a dialogue: the number of messages, the header's JSON and version, and its collection."""
 
     messages: int = 0
     header: str | None = None
     is_terminal: bool = False
     version: int = 0
     last: str | None = field(default=None, repr=False)
-    """The JSON of the last message, if it is not known yet whether the dialogue has it too."""
+    """The JSON of the last message, as long as it has not been compared with the dialogue's."""
     unknown: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
-    """What is in the header that the codec does not know."""
+    """What the codec does not know in the header."""
 
     def is_of(self, label: DialogueLabel) -> bool:
-        """Is it of the dialogue with a label, and not of another one with the same key?"""
+        """Return whether it is of the dialogue with a label, and not of another one with the same key."""
         found = None if self.header is None else decode(self.header)
         json = found.get(_LABEL) if isinstance(found, dict) else None
         return json is None or label.is_in(json)
 
-    def matches(self, other: Kept) -> bool:
-        """Return whether both are the same, as far as their last messages are known."""
+    def matches(self, other: Persisted) -> bool:
+        """Return whether both are equal, as far as their last messages are known."""
         mine = self.messages, self.is_terminal, self.version, self.header is None
         if mine != (other.messages, other.is_terminal, other.version, other.header is None):
             return False
         if self.header is not None and other.header is not None:
-            mine, others = _versioned(self.header), _versioned(other.header)
-            if not equal(mine, others, ordered=False):
+            headers = _with_format(self.header), _with_format(other.header)
+            if not equal(*headers, ordered=False):
                 return False
-        return _same(self.last, other.last)
+        return None in (self.last, other.last) or _is_same(self.last, other.last)
 
 
-NOTHING = Kept()
-Attempt: TypeAlias = tuple[Kept, Kept]
-"""What was on the disk before a write, and what it was to be afterwards."""
+NOTHING = Persisted()
+Attempt: TypeAlias = tuple[Persisted, Persisted]
+"""What is stored before a write, and after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What shall be on the disk: a header, and the texts of the messages that are new."""
+    """What is to be stored: a header, and the JSON of the new messages."""
 
     label: DialogueLabel
     header: str = field(repr=False)
     is_terminal: bool
     messages: tuple[str, ...] = field(repr=False)
-    kept: Kept = NOTHING
+    before: Persisted = NOTHING
 
     @property
     def has_new_header(self) -> bool:
-        """Must the header be written?"""
-        kept = self.kept
-        if kept.header is None or self.is_terminal != kept.is_terminal:
+        """Whether the header must be written."""
+        before = self.before
+        if before.header is None or self.is_terminal != before.is_terminal:
             return True
-        return self.header != kept.header and _sorted(self.header) != _sorted(kept.header)
+        return self.header != before.header and _sorted(self.header) != _sorted(before.header)
 
     @property
     def is_written(self) -> bool:
-        """Is all of it on the disk?"""
+        """Whether all of it is stored already."""
         return not self.messages and not self.has_new_header
 
     @property
-    def written(self) -> Kept:
-        """What is on the disk afterwards."""
-        moves = self.is_terminal != self.kept.is_terminal
-        version = 1 if moves else self.kept.version + self.has_new_header
-        messages = self.kept.messages + len(self.messages)
-        return Kept(messages, self.header, self.is_terminal, version, unknown=self.kept.unknown)
+    def after(self) -> Persisted:
+        """What is stored after the write."""
+        before, moves = self.before, self.is_terminal != self.before.is_terminal
+        version = 1 if moves else before.version + self.has_new_header
+        count = before.messages + len(self.messages)
+        return Persisted(count, self.header, self.is_terminal, version, unknown=before.unknown)
 
     @property
     def attempt(self) -> Attempt:
-        """What is on the disk before and afterwards."""
+        """What is stored before and after the write."""
         last = self.messages[-1] if self.messages else None
-        return self.kept, replace(self.written, last=last)
+        return self.before, replace(self.after, last=last)
 
 
-def _same(text: str | None, other: str | None) -> bool:
-    if text is None or other is None:
-        return True
+def _is_same(text: Any, other: Any) -> bool:
     return equal(decode(text), decode(other), ordered=False)
 
 
 def _sorted(header: str) -> str:
-    """Return a header with its keys in one order: PostgreSQL does not keep that which they had."""
-    return json.dumps(_versioned(header), sort_keys=True)
+    """Return a header with sorted keys: PostgreSQL does not keep their order."""
+    return json.dumps(_with_format(header), sort_keys=True)
 
 
-def _versioned(header: str) -> Any:
-    """Return a header with its format."""
+def _with_format(header: str) -> Any:
     found = decode(header)
     return {_FORMAT: 1, **found} if isinstance(found, dict) else found
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A header as it is on the disk, and the messages with their places."""
+    """A stored header, and the messages with their numbers."""
 
     document: Document
     is_terminal: bool
     messages: tuple[tuple[int, Any], ...] = field(repr=False)
 
+    @property
+    def label(self) -> DialogueLabel:
+        """The label in the header; raises `BadRecord`."""
+        header, id = self.document.body, self.document.id
+        if not isinstance(header, dict):
+            raise BadRecord("it is not the header of a dialogue")
+        check_format(f"the dialogue {shortened(id)}", header.get(_FORMAT, 1), FORMAT)
+        try:
+            label = DialogueLabel.from_json(header.get(_LABEL))
+        except ValueError as error:
+            raise BadRecord(str(error)) from error
+        if label.key != id:
+            raise BadRecord("its id is not that of its label")
+        if header.get("is_terminal") is not self.is_terminal:
+            raise BadRecord("its is_terminal contradicts its collection")
+        return label
+
 
 @dataclass(frozen=True)
-class DialogueRecorder(Generic[D]):
-    """Makes records of dialogues, and dialogues of records."""
+class RecordCodec(Generic[D]):
+    """Converts dialogues to drafts, and records to dialogues."""
 
-    codec: DialogueCodec[D]
-    rules: Codec
+    dialogues: DialogueCodec[D]
+    json: Codec
 
-    def draft(self, dialogue: D, kept: Kept) -> Draft:
-        """Return what shall be on the disk of a dialogue; raises what its codec raises, `InvalidBody`,
-        and `DialogueConflict` if there are other messages than it has.
+    def draft(self, dialogue: D, before: Persisted) -> Draft:
+        """Return what is to be stored of a dialogue; raises what its codec raises, `InvalidBody`, and
+        `DialogueConflict` where other messages are stored than it has.
         """
-        label = self.codec.label(dialogue)
-        if self.codec.message_count(dialogue) < kept.messages or not kept.is_of(label):
+        codec = self.dialogues
+        label = codec.label(dialogue)
+        if codec.message_count(dialogue) < before.messages or not before.is_of(label):
             raise DialogueConflict(label)
-        if kept.last is not None and not self._is_last(dialogue, kept.messages, kept.last):
-            raise DialogueConflict(label)
-        new = self.codec.messages(dialogue, kept.messages)
-        header, terminal = self.codec.header(dialogue), bool(self.codec.is_terminal(dialogue))
-        return self.drawn(label, header, new, kept, is_terminal=terminal)
+        if before.last is not None:
+            own = self.json.encode(codec.messages(dialogue, before.messages - 1)[0])
+            if not _is_same(own, before.last):
+                raise DialogueConflict(label)
+        new = codec.messages(dialogue, before.messages)
+        header, is_terminal = codec.header(dialogue), bool(codec.is_terminal(dialogue))
+        return self.compose(label, header, new, before, is_terminal=is_terminal)
 
-    def _is_last(self, dialogue: D, count: int, last: str) -> bool:
-        """Is the last of the first `count` messages the one that is on the disk?"""
-        own = decode(self.rules.encode(self.codec.messages(dialogue, count - 1)[0]))
-        return equal(own, decode(last), ordered=False)
-
-    def drawn(
+    def compose(
         self,
         label: DialogueLabel,
-        header: Mapping[str, Any],
-        new: Any,
-        kept: Kept,
+        header: Mapping[str, Any] | None,
+        new: Sequence[Any],
+        before: Persisted,
         *,
         is_terminal: bool,
     ) -> Draft:
-        """Return what shall be on the disk, of its parts; raises `InvalidBody`."""
-        unknown = kept.unknown
+        """Return a draft of its parts; `header` None keeps the stored one. Raises `InvalidBody`."""
+        messages = tuple(map(self.json.encode, new))
+        if header is None and before.header is not None:
+            return Draft(label, before.header, before.is_terminal, messages, before)
+        unknown = before.unknown
         json = {**label.json, **unknown.get(_LABEL, {})}
         own = {_LABEL: json, "is_terminal": is_terminal, _FORMAT: FORMAT}
-        body = {**own, **header, **unknown, **own}
-        texts = tuple(map(self.rules.encode, new))
-        return Draft(label, self.rules.encode(body), is_terminal, texts, kept)
+        body = self.json.encode({**own, **(header or {}), **unknown, **own})
+        return Draft(label, body, is_terminal, messages, before)
 
-    def drawn_on(self, label: DialogueLabel, new: Any, kept: Kept) -> Draft:
-        """Return what shall be on the disk where the header stays as it is; raises `InvalidBody`."""
-        assert kept.header is not None
-        return Draft(label, kept.header, kept.is_terminal, tuple(map(self.rules.encode, new)), kept)
-
-    def read(self, record: Record) -> tuple[D, Kept]:
-        """Return the dialogue of a record, and what is on the disk of it; raises `BadRecord`."""
-        header = record.document.body
-        label = label_of(record)
-        if [place for place, _ in record.messages] != list(range(1, len(record.messages) + 1)):
+    def read(self, record: Record) -> tuple[D, Persisted]:
+        """Return the dialogue of a record, and what is stored of it; raises `BadRecord`."""
+        header, label, count = record.document.body, record.label, len(record.messages)
+        if [number for number, _ in record.messages] != list(range(1, count + 1)):
             raise BadRecord("some of its messages are missing")
-        count = len(record.messages)
-        given = deepcopy((header, [each for _, each in record.messages]))
-        try:  # a copy: what is put aside is as it was
-            found = self.codec.restore(label, *given)
-            again = self.draft(found, Kept(count, None, record.is_terminal))
+        copy = deepcopy((header, [each for _, each in record.messages]))
+        try:  # of a copy: the quarantine takes the record unchanged
+            dialogue = self.dialogues.restore(label, *copy)
+            draft = self.draft(dialogue, Persisted(count, None, record.is_terminal))
         except (*_OF_THE_PROCESS, SchemaTooNew):
             raise
         except Exception as error:
             raise BadRecord(f"{type(error).__name__}: {error}") from error
-        if again.label != label or again.messages or again.is_terminal != record.is_terminal:
-            raise BadRecord("what is made of it is another dialogue")
-        unknown = _unknown(header, decode(again.header))
+        if draft.label != label or draft.messages or draft.is_terminal != record.is_terminal:
+            raise BadRecord("the restored dialogue is another one")
+        unknown = _unknown(header, decode(draft.header))
         if unknown:
-            text = _TOLERANT.encode({**decode(again.header), **unknown, _LABEL: header[_LABEL]})
-            again = replace(again, header=text)
-        return found, replace(again.written, version=record.document.version, unknown=unknown)
+            whole = {**decode(draft.header), **unknown, _LABEL: header[_LABEL]}
+            draft = replace(draft, header=_UNLIMITED.encode(whole))
+        return dialogue, replace(draft.after, version=record.document.version, unknown=unknown)
 
 
 def _unknown(header: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-    """Return what a header holds that is not known, of its label too."""
+    """Return the keys of a header, and of its label, that are not known."""
     unknown = {key: value for key, value in header.items() if key not in known}
     of_label = {key: each for key, each in header[_LABEL].items() if key not in known[_LABEL]}
     return {**unknown, _LABEL: of_label} if of_label else unknown
-
-
-def label_of(record: Record) -> DialogueLabel:
-    """Return the label in a record's header; raises `BadRecord`."""
-    header = record.document.body
-    if not isinstance(header, dict):
-        raise BadRecord("it is no header of a dialogue")
-    check_format(f"the dialogue {shortened(record.document.id)}", header.get(_FORMAT, 1), FORMAT)
-    try:
-        label = DialogueLabel.from_json(header.get(_LABEL))
-    except ValueError as error:
-        raise BadRecord(str(error)) from error
-    if label.key != record.document.id:
-        raise BadRecord("its id is not that of its label")
-    if header.get("is_terminal") is not record.is_terminal:
-        raise BadRecord(
-            "it is among the terminal dialogues and not terminal, or the other way round"
-        )
-    return label

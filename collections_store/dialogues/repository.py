@@ -1,4 +1,14 @@
-"""What a store of dialogues does, for sync and async: each verb is a procedure that yields operations."""
+"""The repository of a namespace's dialogues: each method is a procedure that yields operations, for sync and async.
+
+Rules:
+
+1. A procedure writes all of its drafts in one transaction, or nothing.
+2. `persisted` says what is stored of the dialogues in memory. It changes when a write has been acknowledged.
+3. The outcome of a write is in doubt from before its first statement until it is acknowledged, or fails with an error
+   that says that nothing was written. `settle` must run before the next write to the dialogue: it reads what is
+   stored, and undoes the write if it took place, because no caller has seen it succeed.
+4. A record that no dialogue can be restored from moves to the quarantine, and stops nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +16,10 @@ import logging
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from ..codec import Codec
-from ..document import Document
+from ..document import Document, read_ttl
 from ..errors import (
     CollectionsStoreError,
     DialogueConflict,
@@ -22,36 +31,44 @@ from ..errors import (
 from ..operations.combine import Steps, Work
 from ..operations.find import Find
 from ..operations.indexes import CreateIndex
+from ..options import check_count, check_flag
 from ..query.filter import Filter
 from ..query.index import Index
 from ..sql.schema import now
-from . import search as searching
-from . import storage as cleaning
-from . import storage as reading
-from .model import DialogueLabel, check_address, check_label
+from . import search
+from .model import DialogueLabel, check_label, check_string
 from .records import (
     NOTHING,
     Attempt,
     BadRecord,
     DialogueCodec,
     DialogueNamespace,
-    DialogueRecorder,
     Draft,
-    Kept,
+    Persisted,
     Record,
+    RecordCodec,
 )
-from .storage import Run, conflict, erase, take_back, writing
+from .storage import (
+    PURGE_BATCH,
+    StoredDialogues,
+    conflict,
+    insert_message,
+    is_quarantined,
+    key_of_quarantined,
+    quarantined_body,
+)
 
 D = TypeVar("D")
 LOG: Final = logging.getLogger("collections_store")
-RESTORED_AT_ONCE: Final = 200
 COUNTERPARTY: Final = "dialogue_label.dialogue_opponent_addr"
-_LAST: Final = 100
+_RESTORE_BATCH: Final = 200
+_WITHDRAWABLE: Final = 100
+"""The number of last writes that `withdraw` can undo."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A record of which no dialogue could be made: where it was, what it is, and the reason."""
+    """A record that no dialogue can be restored from: its collection and id, the reason, and its body."""
 
     collection: str
     id: str
@@ -59,57 +76,75 @@ class Quarantined:
     body: Any
 
 
-class Keeper(Generic[D]):
-    """Keeps the dialogues of a namespace; what is on the disk of those in memory it knows."""
+class DialogueRepository(Generic[D]):
+    """The stored dialogues of a namespace; it knows what is stored of those in memory."""
 
     def __init__(
-        self, names: DialogueNamespace, codec: DialogueCodec[D], rules: Codec, *, ordered: bool
+        self, names: DialogueNamespace, codec: DialogueCodec[D], json: Codec, *, ordered: bool
     ) -> None:
-        self.names, self.recorder = names, DialogueRecorder(codec, rules)
-        self.kept: dict[str, Kept] = {}
+        self.names, self.codec = names, RecordCodec(codec, json)
+        self.persisted: dict[str, Persisted] = {}
         self.reported: list[Quarantined] = []
-        """What was put aside since somebody last looked."""
-        self._doubtful: dict[str, list[Attempt]] = {}
-        """The writes of each dialogue whose outcome is not known."""
-        self._last: deque[tuple[str, Attempt]] = deque(maxlen=_LAST)
-        self._ordered, self._is_ready = ordered, False
+        """Records moved to the quarantine since the list was last cleared."""
+        self._in_doubt: dict[str, list[Attempt]] = {}
+        """The writes in doubt, by the keys of their dialogues."""
+        self._last: deque[tuple[str, Attempt]] = deque(maxlen=_WITHDRAWABLE)
+        self._ordered, self._has_indexes = ordered, False
+
+    # -- writing ----------------------------------------------------------------------------------
 
     def save(
-        self, dialogues: Iterable[D], there: Container[str] = (), purgeable: Container[str] = ()
+        self, dialogues: Iterable[D], stored: Container[str] = (), purgeable: Container[str] = ()
     ) -> Steps[int]:
-        """Write what is new of dialogues, in one transaction; returns of how many there was anything.
+        """Write what is new of dialogues, in one transaction; returns of how many something was new.
 
-        What cannot be taken apart, or is another's by now, keeps none of the others from being written. Those
-        with the keys `there` are on the disk, unless somebody else took them away; he may do so with those
-        that are `purgeable`.
+        A dialogue that cannot be converted, or that somebody else wrote to, does not keep the others from being
+        written. Those with the keys `stored` must be stored already, except for the `purgeable` ones, which
+        others may have deleted.
         """
-        yield from self.ready()
+        yield from self._create_indexes()
         errors: dict[Any, Exception] = {}
         labelled = list(self._labelled(dialogues, errors))
-        yield from self.settle({label.key for label, _ in labelled})
-        yield from self._look({label.key for label, _ in labelled} - self.kept.keys())
-        gone = {each for each, _ in labelled if each.key in there and each.key not in self.kept}
+        keys = {label.key for label, _ in labelled}
+        yield from self.settle(keys)
+        if unknown := keys - self.persisted.keys():
+            found = yield self._read(lambda records: records.persisted(unknown))
+            self.persisted.update(found)
+        gone = {
+            label
+            for label, _ in labelled
+            if label.key in stored and label.key not in self.persisted
+        }
         errors.update((each, DialogueConflict(each)) for each in gone if each.key not in purgeable)
         drafts = list(self._drafts((each for each in labelled if each[0] not in gone), errors))
-        new = yield from self._write_all([each for each in drafts if not each.is_written], errors)
+        count = yield from self._write_all([each for each in drafts if not each.is_written], errors)
         for draft in drafts:
             if draft.is_terminal:
-                self.kept.pop(draft.label.key, None)
+                self.persisted.pop(draft.label.key, None)
         if errors:
             raise DialoguesNotSaved(errors)
-        return new
+        return count
+
+    def _labelled(
+        self, dialogues: Iterable[D], errors: dict[Any, Exception]
+    ) -> Iterator[tuple[DialogueLabel, D]]:
+        for dialogue in {id(each): each for each in dialogues}.values():
+            try:
+                yield check_label(self.label(dialogue)), dialogue
+            except Exception as error:  # noqa: BLE001 - of a host's class; raised in the end
+                errors[f"{type(dialogue).__qualname__} at {id(dialogue):#x}"] = error
 
     def _drafts(
         self, labelled: Iterable[tuple[DialogueLabel, D]], errors: dict[Any, Exception]
     ) -> Iterator[Draft]:
         for label, dialogue in labelled:
             try:
-                yield self.recorder.draft(dialogue, self.kept.get(label.key, NOTHING))
-            except Exception as error:  # noqa: BLE001 - of a host's class: it is raised in the end
+                yield self.codec.draft(dialogue, self.persisted.get(label.key, NOTHING))
+            except Exception as error:  # noqa: BLE001 - of a host's class; raised in the end
                 errors[label] = error
 
     def _write_all(self, drafts: list[Draft], errors: dict[Any, Exception]) -> Steps[int]:
-        """Write drafts in one transaction, but for those that somebody else wrote to."""
+        """Write drafts in one transaction, except those that conflict."""
         while drafts:
             try:
                 yield from self.write(drafts)
@@ -121,260 +156,237 @@ class Keeper(Generic[D]):
 
     def write(self, drafts: Sequence[Draft]) -> Steps[None]:
         """Write drafts, all or none; raises `DialogueConflict`."""
-        if not drafts:
-            return
-        attempts = [(each.label.key, each.attempt) for each in drafts]
+        operation: Any = self._write(lambda records: records.write(drafts))
+        if len(drafts) == 1 and len(drafts[0].messages) == 1 and not drafts[0].has_new_header:
+            operation = insert_message(self.names, drafts[0])
         try:
-            yield from self._try(writing(self.names, drafts), attempts)
+            yield from self._attempt(operation, [(each.label.key, each.attempt) for each in drafts])
         except (VersionConflict, DuplicateKey) as error:
             raise conflict(drafts, error) from error
         for draft in drafts:
-            self.kept[draft.label.key] = draft.written
+            self.persisted[draft.label.key] = draft.after
 
-    def _try(self, operation: Any, attempts: Sequence[tuple[str, Attempt]]) -> Steps[Any]:
-        """Run an operation that writes. Its outcome is in doubt until it returns, or fails and says that nothing
-        was written: an interrupted thread or a lost connection says neither.
-        """
+    def _attempt(self, operation: Any, attempts: Sequence[tuple[str, Attempt]]) -> Steps[Any]:
+        """Run an operation that writes. An interrupted thread or a lost connection leaves it in doubt."""
         for key, attempt in attempts:
-            self._doubtful.setdefault(key, []).append(attempt)
+            self._in_doubt.setdefault(key, []).append(attempt)
         try:
             result = yield operation
         except CollectionsStoreError as error:
             if not getattr(error, "in_doubt", False):
-                self._drop(attempts)
+                for key, attempt in attempts:
+                    self._in_doubt[key].remove(attempt)
+                    if not self._in_doubt[key]:
+                        del self._in_doubt[key]
             raise
         for key, _ in attempts:
-            self._doubtful.pop(key, None)
+            self._in_doubt.pop(key, None)
         self._last.extend(attempts)
         return result
 
-    def _drop(self, attempts: Sequence[tuple[str, Attempt]]) -> None:
-        for key, attempt in attempts:
-            self._doubtful[key].remove(attempt)
-            if not self._doubtful[key]:
-                del self._doubtful[key]
-
     def withdraw(self, label: DialogueLabel, count: int) -> None:
-        """Have the last write of a dialogue undone by the next, if more than `count` messages are on the disk since:
-        whoever had them written did not accept them after all.
+        """Let `settle` undo the last write of a dialogue if it stored more than `count` messages: the caller
+        did not accept them after all.
         """
         for key, (before, after) in reversed(tuple(self._last)):
             if key == label.key:
-                if after.messages > count and key not in self._doubtful:
-                    self._doubtful[key] = [(before, after)]
+                if after.messages > count and key not in self._in_doubt:
+                    self._in_doubt[key] = [(before, after)]
                 return
 
     def settle(self, keys: Set[str] | None = None) -> Steps[None]:
-        """Read dialogues again of which a write is in doubt, and undo that if it took place: nobody was told."""
-        for key in tuple(self._doubtful) if keys is None else keys & self._doubtful.keys():
-            attempts, rules = tuple(self._doubtful[key]), self.recorder.rules
-            undo = partial(take_back, names=self.names, key=key, attempts=attempts, rules=rules)
-            self.kept[key] = yield self._writes(undo)
+        """Undo the writes in doubt that took place, of some dialogues or of all."""
+        for key in tuple(self._in_doubt) if keys is None else keys & self._in_doubt.keys():
+            self.persisted[key] = yield self._undo(key, tuple(self._in_doubt[key]))
+
+    def _undo(self, key: str, attempts: Sequence[Attempt]) -> Work:
+        return self._write(lambda records: records.undo(key, attempts))
 
     @property
     def is_settled(self) -> bool:
-        """Return whether the outcome of each write is known."""
-        return not self._doubtful
+        """Whether no write is in doubt."""
+        return not self._in_doubt
 
     def forget(self) -> None:
-        """Know nothing of what is on the disk."""
-        self.kept.clear()
-        self._doubtful.clear()
-
-    def restore(self, after: str, *, is_terminal: bool = False) -> Steps[tuple[list[D], str]]:
-        """Return some dialogues past an id, and the last of these ids; "": that was all."""
-        yield from self.ready()
-        place = self.names.place(is_terminal=is_terminal)
-
-        def read(run: Run) -> list[Record]:
-            found = reading.headers(run, place, after, RESTORED_AT_ONCE)
-            return [
-                reading.record_of(run, self.names, each, is_terminal=is_terminal) for each in found
-            ]
-
-        records: list[Record] = yield self._reads(read)
-        dialogues = yield from self.made(records, note=True)
-        full = len(records) == RESTORED_AT_ONCE
-        return dialogues, records[-1].document.id if full else ""
-
-    def get(self, labels: Sequence[DialogueLabel], *, note: bool = False) -> Steps[D | None]:
-        """Return the dialogue that has one of the labels, complete or not; `note` as `made` does."""
-        keys = [check_label(label).key for label in labels]
-        record = yield self._reads(lambda run: reading.load_any(run, self.names, keys))
-        found = yield from self.made([] if record is None else [record], note=note)
-        fitting = (each for each in found for label in labels if label.names(self._label(each)))
-        return next(fitting, None)
-
-    def reload(self, label: DialogueLabel) -> Steps[D | None]:
-        """Return the dialogue with a label as it is on the disk, whatever was known of that."""
-        key = check_label(label).key
-        self.kept.pop(key, None)
-        self._doubtful.pop(key, None)
-        record = yield self._reads(lambda run: reading.load(run, self.names, key))
-        found = yield from self.made([] if record is None else [record], note=True)
-        return found[0] if found else None
-
-    def _label(self, dialogue: D) -> DialogueLabel:
-        return self.recorder.codec.label(dialogue)
-
-    def with_counterparty(self, address: str, *, is_terminal: bool) -> Steps[list[D]]:
-        """Return the dialogues with an address."""
-        check_address(address)
-        asked = Filter.parse(COUNTERPARTY, address)
-        return (yield from self.find(asked, None, is_terminal=is_terminal))
-
-    def find(self, asked: Filter, limit: int | None, *, is_terminal: bool) -> Steps[list[D]]:
-        """Return the dialogues that match."""
-        yield from self.ready()
-        how: dict[str, Any] = {"is_terminal": is_terminal, "ordered": self._ordered}
-        records = yield self._reads(
-            lambda run: searching.find(run, self.names, asked, limit, **how)
-        )
-        return (yield from self.made(records))
-
-    def messages(self, label: DialogueLabel, after: int, limit: int) -> Steps[list[Any]]:
-        """Return some messages of a dialogue, past a place, as JSON."""
-        check_label(label)
-        found: list[Any] = yield self._reads(
-            lambda run: reading.page(run, self.names, label, after, limit)
-        )
-        return found
-
-    def is_known(self, label: DialogueLabel) -> Steps[bool]:
-        """Is there, or was there, such a dialogue?"""
-        check_label(label)
-        found: bool = yield self._reads(lambda run: reading.is_known(run, self.names, label))
-        return found
+        """Forget what is stored."""
+        self.persisted.clear()
+        self._in_doubt.clear()
 
     def remove(
-        self, label: DialogueLabel, *, remember: bool, known: int | None = None
+        self, label: DialogueLabel, *, remember: bool, expected: int | None = None
     ) -> Steps[bool]:
-        """Delete a dialogue; returns whether it was there. Raises `DialogueConflict` if it has more messages
-        than are `known`.
+        """Delete a dialogue; returns whether there was one. Raises `DialogueConflict` if it has more messages than
+        `expected`.
         """
         yield from self.settle({check_label(label).key})
-        how: dict[str, Any] = {"remember": remember, "known": known}
-        erasing = self._writes(
-            lambda run: (
-                reading.is_of(run, self.names, label) and erase(run, self.names, label, **how)
+        erase = self._write(
+            lambda records: (
+                records.is_of(label) and records.erase(label, remember=remember, expected=expected)
             )
         )
-        before = self.kept.get(label.key)
+        before = self.persisted.get(label.key)
         attempts = [] if before is None else [(label.key, (before, NOTHING))]
-        found: bool = yield from self._try(erasing, attempts)
-        self.kept.pop(label.key, None)
+        found: bool = yield from self._attempt(erase, attempts)
+        self.persisted.pop(label.key, None)
         return found
 
-    def purge(self, age: int | None, kept: int | None) -> Steps[dict[str, bool]]:
-        """Delete terminal dialogues that are older, in microseconds, or more than `kept`; returns their
-        keys, each with whether nobody else was faster.
+    def purge(self, ttl: Any, kept: Any) -> Steps[dict[str, bool]]:
+        """Delete terminal dialogues that ended more than `ttl` ago, or are more than `kept`; returns their keys,
+        each with whether this process deleted it.
         """
+        age = read_ttl(ttl) or None
+        if kept is not None:
+            check_count("kept", kept)
         before, total = None if age is None else now() - age, dict[str, bool]()
         while age is not None or kept is not None:
-            gone: dict[str, bool] = yield self._writes(
-                lambda run: cleaning.purge(run, self.names, before, kept)
-            )
-            total |= gone
-            if len(gone) < cleaning.AT_ONCE:
+            purged = yield self._write(lambda records: records.purge(before, kept))
+            total |= purged
+            if len(purged) < PURGE_BATCH:
                 break
         return total
 
-    def quarantined(self) -> Steps[list[Quarantined]]:
-        """Return the records that were put aside."""
-        found: list[Document] = yield Find(self.names.quarantine, Filter())
-        return [self._quarantined(each) for each in found]
+    # -- reading ----------------------------------------------------------------------------------
 
-    def restore_quarantined(self, hold: Callable[[D], D] = lambda each: each) -> Steps[list[D]]:
-        """Put back what was put aside, and return the dialogues that can be made of it, each given to `hold` as
-        soon as it is back; what cannot be read is put aside again, and what has begun anew meanwhile stays where
-        it is.
-        """
-        aside: list[Document] = yield Find(self.names.quarantine, Filter())
-        groups: dict[str, list[Document]] = {}
-        for each in aside:
-            if cleaning.was_put_aside(self.names, each):
-                groups.setdefault(cleaning.key_of_quarantined(each), []).append(each)
-        found: list[D] = []
-        for key, some in groups.items():
-            record = yield from self._put_back(key, some)
-            made = yield from self.made([] if record is None else [record], note=True)
-            found += map(hold, made)
+    def restore(self, after: str, *, is_terminal: bool = False) -> Steps[tuple[list[D], str]]:
+        """Return a batch of dialogues past a key, and the last of their keys; "": there are no more."""
+        check_flag("terminal", is_terminal)
+        yield from self._create_indexes()
+        found: list[Record] = yield self._read(
+            lambda records: records.page(after, _RESTORE_BATCH, is_terminal=is_terminal)
+        )
+        dialogues = yield from self._restored(found, note=True)
+        return dialogues, found[-1].document.id if len(found) == _RESTORE_BATCH else ""
+
+    def get(self, labels: Sequence[DialogueLabel], *, note: bool = False) -> Steps[D | None]:
+        """Return the dialogue that has one of the labels, complete or not; `note` what is stored of it."""
+        keys = [check_label(label).key for label in labels]
+        record = yield self._read(lambda records: records.load(keys))
+        found = yield from self._restored([] if record is None else [record], note=note)
+        matching = (each for each in found for label in labels if label.names(self.label(each)))
+        return next(matching, None)
+
+    def reload(self, label: DialogueLabel) -> Steps[D | None]:
+        """Return the stored dialogue with a label's key, and forget what was known of it."""
+        key = check_label(label).key
+        self.persisted.pop(key, None)
+        self._in_doubt.pop(key, None)
+        record = yield self._read(lambda records: records.load([key]))
+        found = yield from self._restored([] if record is None else [record], note=True)
+        return found[0] if found else None
+
+    def label(self, dialogue: D) -> DialogueLabel:
+        """Return the label of a dialogue."""
+        return self.codec.dialogues.label(dialogue)
+
+    def with_counterparty(self, address: str, *, is_terminal: bool) -> Steps[list[D]]:
+        """Return the dialogues with an address."""
+        check_string("counterparty", address)
+        filter = Filter.parse(COUNTERPARTY, address)
+        return (yield from self.find(filter, None, is_terminal=is_terminal))
+
+    def find(self, filter: Filter, limit: int | None, *, is_terminal: bool) -> Steps[list[D]]:
+        """Return the dialogues that match."""
+        check_flag("terminal", is_terminal)
+        yield from self._create_indexes()
+        how: dict[str, Any] = {"is_terminal": is_terminal, "ordered": self._ordered}
+        found = yield self._read(lambda records: search.find(records, filter, limit, **how))
+        return (yield from self._restored(found))
+
+    def query(self, filter: Any, equals: Any, limit: Any) -> tuple[Filter, int | None]:
+        """Return the validated arguments of a search."""
+        parsed = Filter.parse(filter, equals, self.codec.json)
+        return parsed, None if limit is None else check_count("limit", limit)
+
+    def messages(self, label: DialogueLabel, after: int, limit: int) -> Steps[list[Any]]:
+        """Return some messages of a dialogue, past a number, as JSON."""
+        check_label(label)
+        check_count("after", after)
+        check_count("limit", limit)
+        found: list[Any] = yield self._read(lambda records: records.messages(label, after, limit))
         return found
 
-    def _put_back(self, key: str, aside: list[Document]) -> Steps[Record | None]:
-        def put_back(run: Run) -> Record | None:
-            is_back = cleaning.put_back(run, self.names, key, aside)
-            return reading.load(run, self.names, key) if is_back else None
+    def is_known(self, label: DialogueLabel) -> Steps[bool]:
+        """Return whether there is such a dialogue, or one was deleted that must not begin again."""
+        check_label(label)
+        found: bool = yield self._read(lambda records: records.is_known(label))
+        return found
 
-        try:
-            record: Record | None = yield self._writes(put_back)
-        except VersionConflict:
-            return None
-        return record
+    def _create_indexes(self) -> Steps[None]:
+        if not self._has_indexes:
+            for collection in (self.names.active, self.names.terminal):
+                yield CreateIndex(collection, Index.parse(COUNTERPARTY))
+            self._has_indexes = True
 
-    def made(self, records: Iterable[Record], *, note: bool = False) -> Steps[list[D]]:
-        """Return the dialogues of records; those of which none can be made are put aside. `note` what
-        is on the disk of those that go on.
+    # -- quarantine -------------------------------------------------------------------------------
+
+    def _restored(self, records: Iterable[Record], *, note: bool = False) -> Steps[list[D]]:
+        """Return the dialogues of records; bad records move to the quarantine. `note` what is stored of active
+        dialogues.
         """
         dialogues: list[D] = []
         for record in records:
             try:
-                dialogue, kept = self.recorder.read(record)
+                dialogue, persisted = self.codec.read(record)
             except BadRecord as error:
-                yield from self._put_aside(record, str(error))
+                yield from self._quarantine(record, str(error))
                 continue
             dialogues.append(dialogue)
             if note and not record.is_terminal:
-                self.kept[record.document.id] = kept
+                self.persisted[record.document.id] = persisted
         return dialogues
 
-    def ready(self) -> Steps[None]:
-        """Have the indexes that lookups use."""
-        if not self._is_ready:
-            for place in (self.names.active, self.names.terminal):
-                yield CreateIndex(place, Index.parse(COUNTERPARTY))
-            self._is_ready = True
-
-    def _look(self, keys: set[str]) -> Steps[None]:
-        """Learn what is on the disk of dialogues that were not read from there."""
-        if keys:
-            found: dict[str, Kept] = yield self._reads(
-                lambda run: reading.kept(run, self.names, keys, self.recorder.rules)
-            )
-            self.kept.update(found)
-
-    def _labelled(
-        self, dialogues: Iterable[D], errors: dict[Any, Exception]
-    ) -> Iterator[tuple[DialogueLabel, D]]:
-        for dialogue in {id(each): each for each in dialogues}.values():
-            try:
-                yield check_label(self.recorder.codec.label(dialogue)), dialogue
-            except Exception as error:  # noqa: BLE001 - of a host's class: it is raised in the end
-                errors[f"{type(dialogue).__qualname__} at {id(dialogue):#x}"] = error
-
-    def _put_aside(self, record: Record, reason: str) -> Steps[None]:
-        document, rules = record.document, self.recorder.rules
-        place = self.names.place(is_terminal=record.is_terminal)
-        self.reported.append(Quarantined(place, document.id, reason, document.body))
+    def _quarantine(self, record: Record, reason: str) -> Steps[None]:
+        document = record.document
+        collection = self.names.headers(is_terminal=record.is_terminal)
+        self.reported.append(Quarantined(collection, document.id, reason, document.body))
         id = shortened(document.id)
-        LOG.warning("%s %s: no dialogue can be made of it, it is put aside: %s", place, id, reason)
+        LOG.warning("%s %s cannot be restored and moves to quarantine: %s", collection, id, reason)
         try:
-            yield self._writes(
-                lambda run: cleaning.put_aside(run, self.names, record, reason, rules)
-            )
+            yield self._write(lambda records: records.move_to_quarantine(record, reason))
         except VersionConflict:
-            pass  # somebody else put it aside, or wrote it anew
+            pass  # somebody else moved it, or wrote it again
         except CollectionsStoreError:
-            LOG.exception("%r in %s could not be put aside", document.id, place)
+            LOG.exception("%s %s could not be moved to quarantine", collection, id)
 
-    def _reads(self, function: Callable[[Run], Any]) -> Work:
-        return Work(self.names.all, function, writes=False)
+    def quarantined(self) -> Steps[list[Quarantined]]:
+        """Return the records in the quarantine."""
+        found: list[Document] = yield Find(self.names.quarantine, Filter())
+        return [self._quarantined(each) for each in found]
 
-    def _writes(self, function: Callable[[Run], Any]) -> Work:
-        return Work(self.names.all, function, snapshot=False)
+    def _quarantined(self, found: Document) -> Quarantined:
+        body = found.body
+        if not is_quarantined(self.names, found):
+            return Quarantined(self.names.quarantine, found.id, "not written by this library", body)
+        return Quarantined(body["collection"], body["id"], body["reason"], quarantined_body(body))
 
-    def _quarantined(self, aside: Document) -> Quarantined:
-        body = aside.body
-        if not cleaning.was_put_aside(self.names, aside):
-            return Quarantined(self.names.quarantine, aside.id, "it was not put aside", body)
-        return Quarantined(body["collection"], body["id"], body["reason"], cleaning.shown(body))
+    def restore_quarantined(self, hold: Callable[[D], D] = lambda each: each) -> Steps[list[D]]:
+        """Move records back from the quarantine, and return the dialogues that can be restored, each given to `hold`
+        at once. Those that cannot be restored return to the quarantine; those whose dialogue has begun again stay.
+        """
+        found: list[Document] = yield Find(self.names.quarantine, Filter())
+        groups: dict[str, list[Document]] = {}
+        for each in found:
+            if is_quarantined(self.names, each):
+                groups.setdefault(key_of_quarantined(each), []).append(each)
+        dialogues: list[D] = []
+        for key, group in groups.items():
+            restored = yield from self._restore_group(key, group)
+            dialogues += map(hold, restored)
+        return dialogues
+
+    def _restore_group(self, key: str, group: list[Document]) -> Steps[list[D]]:
+        try:
+            record = yield self._write(lambda records: records.restore(key, group))
+        except VersionConflict:
+            return []
+        return (yield from self._restored([] if record is None else [record], note=True))
+
+    def _read(self, function: Callable[[StoredDialogues], Any]) -> Work:
+        return self._work(function, writes=False)
+
+    def _write(self, function: Callable[[StoredDialogues], Any]) -> Work:
+        return self._work(function, snapshot=False)
+
+    def _work(self, function: Callable[[StoredDialogues], Any], **how: bool) -> Work:
+        names, json = self.names, self.codec.json
+        return Work(names.all, lambda run: function(StoredDialogues(run, names, json)), **how)

@@ -1,7 +1,7 @@
-"""Finding dialogues by what is in their headers and their messages.
+"""Finding dialogues by their headers and their messages.
 
-To a filter a dialogue is its header with the array `messages`. On the disk messages are objects of their own: each
-condition that some message must meet is asked of these, and what is left is looked at whole.
+To a filter a dialogue is its header with the array `messages`. Stored messages are records of their own: each
+condition that some message must meet is a query of these, and Python compares the rest with the whole dialogue.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from itertools import islice
 from typing import Final
 
 from ..document import Document
-from ..operations.read import Reading
 from ..query.conditions import (
     And,
     Compare,
@@ -36,109 +35,95 @@ from ..query.conditions import (
 from ..query.filter import Filter, conjuncts
 from ..query.matcher import matches
 from ..query.path import Path, is_index
-from .records import DialogueNamespace, Record, key_of
-from .storage import Run, by_ids, record_of
+from .records import Record, key_of
+from .storage import StoredDialogues
 
 MESSAGES: Final = "messages"
-_AT_ONCE: Final = 500
-_SOME = (Equals, OneOf, Compare, Matches, Modulo, HasType, HasElement, HasObject)
-"""Tests that only a value passes which is there."""
+_BATCH: Final = 500
+_NEEDS_VALUE = (Equals, OneOf, Compare, Matches, Modulo, HasType, HasElement, HasObject)
+"""Tests that a missing field cannot pass."""
 
 
 def find(
-    run: Run,
-    names: DialogueNamespace,
-    filter: Filter,
-    limit: int | None,
-    *,
-    is_terminal: bool,
-    ordered: bool,
+    stored: StoredDialogues, filter: Filter, limit: int | None, *, is_terminal: bool, ordered: bool
 ) -> list[Record]:
     """Return the dialogues that match, in the order in which they began (or ended, if terminal).
 
-    `ordered`: does the database keep the order of an object's keys?
+    `ordered`: whether the database keeps the order of an object's keys.
     """
-    place = names.place(is_terminal=is_terminal)
-    asked = [each for each in conjuncts(filter.condition) if not _looks_inside(each)]
-    of_headers = Filter(And(tuple(asked)))
-    headers = _headers(run, names, place, filter, of_headers, ordered=ordered)
-    records = (record_of(run, names, each, is_terminal=is_terminal) for each in headers)
-    if len(asked) < len(conjuncts(filter.condition)):
-        records = (each for each in records if matches(filter, _whole(each), ordered=ordered))
+    conditions = conjuncts(filter.condition)
+    of_header = [each for each in conditions if not _reads_messages(each)]
+    headers = _headers(stored, filter, Filter(And(tuple(of_header))), is_terminal, ordered)
+    records = (stored.record(each, is_terminal=is_terminal) for each in headers)
+    if len(of_header) < len(conditions):
+        records = (each for each in records if matches(filter, _dialogue(each), ordered=ordered))
     return list(islice(records, limit))
 
 
 def _headers(
-    run: Run, names: DialogueNamespace, place: str, filter: Filter, asked: Filter, *, ordered: bool
+    stored: StoredDialogues, filter: Filter, of_header: Filter, is_terminal: bool, ordered: bool
 ) -> Iterator[Document]:
-    """Yield the headers that match as far as headers tell, of dialogues that have such messages."""
-    of_messages = filter_of_messages(filter)
+    """Yield the headers that match `of_header`, of dialogues that have messages which may match."""
+    of_messages = filters_of_messages(filter)
     if not of_messages:
-        yield from _stream(run, place, asked)
+        yield from stored.stream(stored.names.headers(is_terminal=is_terminal), of_header)
         return
-    keys = set.intersection(*(_keys(run, names, each) for each in of_messages))
-    ids = iter(sorted(keys))
+    keys = set.intersection(*(_keys(stored, each) for each in of_messages))
+    remaining = iter(sorted(keys))
     found: list[Document] = []
-    while some := list(islice(ids, _AT_ONCE)):
-        there = by_ids(run, place, some)
-        found += [each for each in there if matches(asked, each, ordered=ordered)]
+    while batch := list(islice(remaining, _BATCH)):
+        headers = stored.by_keys(batch, is_terminal=is_terminal)
+        found += [each for each in headers if matches(of_header, each, ordered=ordered)]
     yield from sorted(found, key=lambda each: (each.created_us, each.id))
 
 
-def _keys(run: Run, names: DialogueNamespace, filter: Filter) -> set[str]:
-    return {key_of(each.id) for each in _stream(run, names.messages, filter)}
+def _keys(stored: StoredDialogues, filter: Filter) -> set[str]:
+    return {key_of(each.id) for each in stored.stream(stored.names.messages, filter)}
 
 
-def _stream(run: Run, place: str, filter: Filter) -> Iterator[Document]:
-    reading = Reading(place, filter)
-    while (batch := reading.next()) is not None:
-        yield from reading.took(run(batch))
-
-
-def _whole(record: Record) -> Document:
+def _dialogue(record: Record) -> Document:
     """Return a dialogue as a filter sees it."""
     messages = [json for _, json in record.messages]
     return replace(record.document, body={**record.document.body, MESSAGES: messages})
 
 
-def filter_of_messages(filter: Filter) -> list[Filter]:
-    """Return what must be true of some message each, for a dialogue to match."""
+def filters_of_messages(filter: Filter) -> list[Filter]:
+    """Return filters that each must match some message of a dialogue that matches."""
     found = map(_of_message, conjuncts(filter.condition))
     return [Filter(each) for each in found if each is not None]
 
 
 def _of_message(condition: Condition) -> Condition | None:
-    """Return what some message must meet so that the condition can hold; None: it may hold anyhow."""
+    """Return what some message must meet where the condition holds; None: perhaps nothing."""
     if not isinstance(condition, Field) or condition.path.keys[:1] != (MESSAGES,):
         return None
     keys, test = condition.path.keys[1:], condition.test
-    if isinstance(test, HasObject) and not _is_plain(test.condition):
+    if isinstance(test, HasObject) and not _has_only_fields(test.condition):
         return None
     if not keys:
         return test.condition if isinstance(test, HasObject) else None
-    some = test.tests if isinstance(test, Passes) else (test,)
-    if is_index(keys[0]) or not all(isinstance(e, _SOME) for e in some) or takes_missing(test):
+    tests = test.tests if isinstance(test, Passes) else (test,)
+    needs_value = all(isinstance(each, _NEEDS_VALUE) for each in tests)
+    if is_index(keys[0]) or not needs_value or takes_missing(test):
         return None
     return Field(Path(*keys), test)
 
 
-def _is_plain(condition: Condition) -> bool:
-    """Does it speak of fields only?"""
+def _has_only_fields(condition: Condition) -> bool:
     match condition:
         case And(parts) | Or(parts):
-            return all(map(_is_plain, parts))
+            return all(map(_has_only_fields, parts))
         case Not(part):
-            return _is_plain(part)
+            return _has_only_fields(part)
     return isinstance(condition, Field) and condition.path.keys != ()
 
 
-def _looks_inside(condition: Condition) -> bool:
-    """Does it speak of messages?"""
+def _reads_messages(condition: Condition) -> bool:
     match condition:
         case And(parts) | Or(parts):
-            return any(map(_looks_inside, parts))
+            return any(map(_reads_messages, parts))
         case Not(part):
-            return _looks_inside(part)
+            return _reads_messages(part)
         case Field(path):
             return path.keys[:1] in {(), (MESSAGES,)}
         case FitsSchema() | Expression():

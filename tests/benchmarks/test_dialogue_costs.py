@@ -109,7 +109,7 @@ def test_saving(bench: Bench, row: Row, indexed: bool) -> None:
         store.run_transaction(lambda tx: tx["floor"].put("x", 1))
         floor = FloorOfMessages(place, options, "cs_1_floor")
         dialogues = Dialogues(store, "ada", rules=RULES)
-        for name in dialogues._container.keeper.names.all:
+        for name in dialogues._manager.repository.names.all:
             store.create_collection(name, body_index=indexed)
         dialogues.setup()
         total = count * MESSAGES
@@ -186,7 +186,7 @@ def test_lookups(bench: Bench, row: Row) -> None:
     with Store(place.url, **place.options, **options) as store:
         dialogues = Dialogues(store, "ada", rules=RULES, cached=0)
         dialogues.setup()
-        store[dialogues._container.keeper.names.messages].create_index("body.intent")
+        store[dialogues._manager.repository.names.messages].create_index("body.intent")
         labels: list[Any] = []
         for count in (DIALOGUES // 10, DIALOGUES):
             for number in range(len(labels), count):

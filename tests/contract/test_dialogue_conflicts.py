@@ -8,8 +8,9 @@ from contract.test_dialogue_store import CallCodec, call_to
 from contract.test_dialogues import ADA, RULES, begun, ended, offer_to, on_disk, said
 
 from collections_store import DialogueConflict, DialoguesNotSaved
+from collections_store.codec import Codec
 from collections_store.dialogues import Dialogue, Message, PlainCodec
-from collections_store.dialogues.storage import purge
+from collections_store.dialogues.storage import StoredDialogues
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def test_a_store_of_dialogues_adds_nothing_to_what_is_gone(open_store: Opener, s
     [mine], [theirs] = list(one.restore()), list(two.restore())
     assert mine.dialogue_label == dialogue.dialogue_label
     assert one.remove(mine.dialogue_label)
-    theirs.take(theirs.read(theirs.reply("x", 1, None)))
+    theirs.apply(theirs.read(theirs.reply("x", 1, None)))
     with pytest.raises(DialoguesNotSaved):
         two.save(theirs)
     assert on_disk(store, "messages") == []
@@ -186,7 +187,7 @@ def test_two_who_purge_at_the_same_time_keep_as_many_as_shall_be_kept(
             meanwhile.pop()()
         return found
 
-    purge(run, ADA, None, 4)
+    StoredDialogues(run, ADA, Codec()).purge(None, 4)
     assert len(on_disk(store, "terminal")) == 4
 
 

@@ -352,7 +352,7 @@ def test_plain_dialogues_work_in_a_dialogue_store(open_store: Opener, store: Any
     kept = open_store.dialogue_store(store, "ada", codec=PlainCodec(RULES))
     label = DialogueLabel(("7f", ""), "bob", "ada")
     dialogue = Dialogue(label, "ada", "buyer", rules=RULES, metadata={"a": [1]})
-    dialogue.take(dialogue.read(dialogue.reply("ask", None, None)))
+    dialogue.apply(dialogue.read(dialogue.reply("ask", None, None)))
     assert (kept.save(dialogue), kept.save(dialogue)) == (1, 0)
     [found] = open_store.dialogues(store, rules=RULES).find()
     assert (found.messages, found.metadata, found.role) == (dialogue.messages, {"a": [1]}, "buyer")

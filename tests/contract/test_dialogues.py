@@ -226,7 +226,7 @@ def test_the_cache_is_bounded_even_if_all_metadata_was_looked_at(ada: Any, again
     for label in labels:
         dialogues.get_dialogue_from_label(label).metadata["seen"] = True
     twin = getattr(dialogues, "_twin", dialogues)
-    assert len(twin._container.memory._terminal) <= 3 + 1  # the last was touched after it came
+    assert len(twin._manager.cache._terminal) <= 3 + 1  # the last was touched after it came
     dialogues.teardown()
     found = again(cached=3).find(terminal=True)
     assert [each.metadata for each in found] == [{"seen": True}] * 12
@@ -398,7 +398,7 @@ def test_what_is_no_address_or_label_or_message_is_refused(ada: Any) -> None:
                 getattr(ada, verb)(wrong)
         with pytest.raises(InvalidOption, match="message"):
             ada.get_dialogue(wrong)
-        with pytest.raises(InvalidDialogueMessage, match="no Message"):
+        with pytest.raises(InvalidDialogueMessage, match="it must be a Message"):
             ada.update(wrong)
     with pytest.raises(InvalidOption, match="counterparty"):
         ada.create("ada", "ask")

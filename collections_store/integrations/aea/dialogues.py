@@ -387,7 +387,7 @@ class KeptDialogues(BasicDialoguesStorage):
     def _withdraw(self, before: Snapshot) -> None:
         with suppress(InvalidOption):  # what has no label that makes sense was not written
             label = label_of(before.dialogue.dialogue_label)
-            self.store._keeper.withdraw(label, before.count)
+            self.store._repository.withdraw(label, before.count)
 
     def _save(self, dialogue: Dialogue) -> None:
         ended, label = ended_with(dialogue) is not None, dialogue.dialogue_label

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from collections_store import InvalidOption
 from collections_store.dialogues import DialogueLabel, Message, Rules
-from collections_store.dialogues.model import MOST
+from collections_store.dialogues.model import MAX_MESSAGE_ID
 from collections_store.dialogues.records import DialogueNamespace, key_of, message_id
 from collections_store.document import check_id, check_name
 
@@ -138,8 +138,8 @@ def test_a_label_with_keys_that_are_not_known_is_read() -> None:
         Message,
         st.text(),
         st.none() | st.text() | st.lists(st.integers()),
-        st.integers(-MOST, MOST),
-        st.integers(-MOST, MOST),
+        st.integers(-MAX_MESSAGE_ID, MAX_MESSAGE_ID),
+        st.integers(-MAX_MESSAGE_ID, MAX_MESSAGE_ID),
         st.tuples(st.text(), st.text()),
         st.text(),
         st.text(),

@@ -20,7 +20,7 @@ def begun(address: str = "ada", *messages: Message, **parts: Any) -> Dialogue:
     label = DialogueLabel(reference, other, "ada")
     dialogue = Dialogue(label, address, "r", rules=RULES, **parts)
     for each in messages:
-        dialogue.take(dialogue.read(each))
+        dialogue.apply(dialogue.read(each))
     return dialogue
 
 
@@ -62,32 +62,40 @@ def test_ids_count_up_for_the_starter_and_down_for_the_other(
 @pytest.mark.parametrize(
     ("said", "message", "problem"),
     [
-        ([], replace(FIRST, performative="offer"), "no dialogue begins with 'offer'"),
-        ([], replace(FIRST, target=1), "it is the first message, and answers 1"),
-        ([], replace(FIRST, message_id=2), "its message_id is 2, and 1 comes next"),
+        ([], replace(FIRST, performative="offer"), "a dialogue cannot begin with 'offer'"),
+        ([], replace(FIRST, target=1), "the target of the first message must be 0, got 1"),
+        ([], replace(FIRST, message_id=2), "its message_id must be 1, got 2"),
         ([], replace(FIRST, to="eve"), "it is from 'ada' to 'eve'"),
-        ([], replace(FIRST, dialogue_reference=("q", "")), "its reference is not that"),
-        ([], replace(FIRST, dialogue_reference=("r", "b1")), "its reference is not that"),
-        ([FIRST], replace(FIRST, body=2), "its message_id is 1, and 2 comes next"),
-        ([FIRST], replace(OFFER, message_id=1), "its message_id is 1, and -1 comes next"),
-        ([FIRST], replace(OFFER, message_id=0), "its message_id is 0, and -1 comes next"),
-        ([FIRST], replace(OFFER, message_id=-2), "its message_id is -2, and -1 comes next"),
-        ([FIRST], replace(OFFER, target=2), "it answers message 2, which there is not"),
-        ([FIRST], replace(OFFER, target=0), "it answers message 0, which there is not"),
-        ([FIRST], replace(OFFER, performative="ask"), "'ask' does not answer 'ask'"),
+        ([], replace(FIRST, dialogue_reference=("q", "")), "its dialogue_reference is not that"),
+        ([], replace(FIRST, dialogue_reference=("r", "b1")), "its dialogue_reference is not that"),
+        ([FIRST], replace(FIRST, body=2), "its message_id must be 2, got 1"),
+        ([FIRST], replace(OFFER, message_id=1), "its message_id must be -1, got 1"),
+        ([FIRST], replace(OFFER, message_id=0), "its message_id must be -1, got 0"),
+        ([FIRST], replace(OFFER, message_id=-2), "its message_id must be -1, got -2"),
+        ([FIRST], replace(OFFER, target=2), "its target, message 2, is not in the dialogue"),
+        ([FIRST], replace(OFFER, target=0), "its target, message 0, is not in the dialogue"),
+        ([FIRST], replace(OFFER, performative="ask"), "'ask' cannot answer 'ask'"),
         ([FIRST], replace(OFFER, sender="eve"), "it is from 'eve' to 'ada'"),
         ([FIRST], replace(OFFER, to="eve"), "it is from 'bob' to 'eve'"),
-        ([FIRST], replace(OFFER, dialogue_reference=("r", "")), "its reference is not that"),
-        ([FIRST], replace(OFFER, dialogue_reference=("q", "b1")), "its reference is not that"),
+        (
+            [FIRST],
+            replace(OFFER, dialogue_reference=("r", "")),
+            "its dialogue_reference is not that",
+        ),
+        (
+            [FIRST],
+            replace(OFFER, dialogue_reference=("q", "b1")),
+            "its dialogue_reference is not that",
+        ),
         (
             [FIRST, OFFER],
             replace(OFFER, message_id=-2, dialogue_reference=("r", "b2")),
-            "its reference is not that of the dialogue, ('r', 'b1')",
+            "its dialogue_reference is not that of the dialogue, ('r', 'b1')",
         ),
         (
             [FIRST, replace(OFFER, performative="end")],
             replace(OFFER, message_id=-2),
-            "the dialogue has ended: it is 'agreed'",
+            "the dialogue has ended: its state is 'agreed'",
         ),
     ],
 )
@@ -124,7 +132,7 @@ def test_reading_changes_nothing_and_taking_does() -> None:
     step = dialogue.read(replace(OFFER, performative="end"))
     assert (dialogue.state, dialogue.message_count) == ("active", 1)
     assert not dialogue.dialogue_label.is_complete
-    dialogue.take(step)
+    dialogue.apply(step)
     assert (dialogue.state, dialogue.message_count) == ("agreed", 2)
     assert dialogue.dialogue_label.is_complete
 
@@ -139,7 +147,7 @@ def test_a_reply_answers_the_last_message_unless_it_is_told() -> None:
 def test_metadata_is_noticed_when_it_is_asked_for() -> None:
     dialogue = begun("ada", metadata={"a": 1})
     assert dialogue.header()["metadata"] == {"a": 1}
-    touched = [dialogue.touched]
+    dirty = [dialogue.dirty]
     assert dialogue.metadata == {"a": 1}
-    assert [*touched, dialogue.touched] == [False, True]
+    assert [*dirty, dialogue.dirty] == [False, True]
     assert "terminal" not in repr(dialogue)
