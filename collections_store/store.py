@@ -92,8 +92,8 @@ from .sql.dialects.protocols import Database, TableVanished
 from .sql.schema import mapped_class
 
 if TYPE_CHECKING:
-    from .memory import Memory, SkillMemory
-    from .memory.skills import Policy
+    from .integrations.soul_machines import Policy, SkillMemory
+    from .memory import Memory
 
 
 T = TypeVar("T")
@@ -172,9 +172,9 @@ class Collections(ABC):
         'Ada'
         """
         from .memory import Memory
-        from .memory.keys import collection_of
+        from .memory.procedures import Procedures
 
-        return Memory(self, collection_of(namespace))
+        return Memory(self, Procedures.of(namespace, self._codec))
 
     def skill_memory(
         self,
@@ -194,7 +194,7 @@ class Collections(ABC):
         ...     [each["value"] for each in skills.load("session 1", "weather")]
         ['Bonn']
         """
-        from .memory import SkillMemory
+        from .integrations.soul_machines import SkillMemory
 
         return SkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
 

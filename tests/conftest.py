@@ -28,7 +28,8 @@ import collections_store
 from collections_store import AsyncChangeStream, AsyncStore, Store
 from collections_store.dialogues import AsyncDialogues, AsyncDialogueStore, Dialogues, DialogueStore
 from collections_store.integrations import kdeps
-from collections_store.memory import AsyncMemory, AsyncSkillMemory
+from collections_store.integrations.soul_machines import AsyncSkillMemory
+from collections_store.memory import AsyncMemory
 from collections_store.operations.catalogue import AS_IT_IS, CreateCollection
 from collections_store.sql import schema
 

@@ -33,8 +33,8 @@ from .collection import AsyncCollection
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
 
-    from ..memory import AsyncMemory, AsyncSkillMemory
-    from ..memory.skills import Policy
+    from ..integrations.soul_machines import AsyncSkillMemory, Policy
+    from ..memory import AsyncMemory
 
 
 T = TypeVar("T")
@@ -81,9 +81,9 @@ class AsyncCollections:
     def memory(self, namespace: str) -> AsyncMemory:
         """Async counterpart of `Store.memory`."""
         from ..memory import AsyncMemory
-        from ..memory.keys import collection_of
+        from ..memory.procedures import Procedures
 
-        return AsyncMemory(self, collection_of(namespace))
+        return AsyncMemory(self, Procedures.of(namespace, self._codec))
 
     def skill_memory(
         self,
@@ -94,7 +94,7 @@ class AsyncCollections:
         collection: str = SKILL_MEMORY,
     ) -> AsyncSkillMemory:
         """Async counterpart of `Store.skill_memory`."""
-        from ..memory import AsyncSkillMemory
+        from ..integrations.soul_machines import AsyncSkillMemory
 
         return AsyncSkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
 

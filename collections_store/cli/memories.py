@@ -9,7 +9,8 @@ import click
 
 from .. import CollectionsStoreError, InvalidBody, Store
 from ..integrations.aea import import_aea
-from ..memory import Memory, import_kdeps, import_opsdroid
+from ..integrations.sqlite_files import import_kdeps, import_opsdroid
+from ..memory import Memory
 from .exits import one_line
 from .files import shown
 from .target import Target, database_options

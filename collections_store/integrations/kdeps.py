@@ -55,8 +55,8 @@ def memory_of(kind: type[M], memory: Any) -> M:
     """Return a memory if it is of this colour; raises `InvalidOption`."""
     if isinstance(memory, kind):
         return memory
-    advice = "classes whose names begin with Async take an AsyncMemory, others a Memory"
-    raise InvalidOption("memory", f"{type(memory).__name__} is no {kind.__name__}: {advice}")
+    problem = f"must be an AsyncMemory for Async classes, a Memory for others, got {type(memory).__name__}"
+    raise InvalidOption("memory", problem)
 
 
 def text_of(name: str, text: Any) -> str:

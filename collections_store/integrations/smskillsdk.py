@@ -17,7 +17,7 @@ from .. import InvalidOption, MissingExtra
 
 if TYPE_CHECKING:
     from .. import AsyncStore, AsyncTransaction, Store, Transaction
-    from ..memory import AsyncSkillMemory, SkillMemory
+    from .soul_machines import AsyncSkillMemory, SkillMemory
 
 
 Model: TypeAlias = Callable[..., Any]

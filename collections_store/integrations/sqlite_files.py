@@ -1,117 +1,130 @@
-"""SQLite files of other programs: they are read, and never written to.
+"""Readers of other programs' SQLite files, on the standard library's sqlite3, and imports of their memories.
 
-A file that this process has open, such as a store's own, is read by SQLite only: to open and close it otherwise would drop
-the locks that SQLite has on it.
+1. A file is read and never written. All rows are read in one transaction, so they are of one moment.
+2. A file that this process has open, such as a store's own, is opened by SQLite only: closing any other descriptor
+   of it would drop the locks that SQLite holds on it.
+3. A file in WAL mode without a log beside it is opened as immutable, since any other reader would create a log, or
+   fail where it may not. If another program opens it meanwhile, it is read again.
+4. A file whose program was killed while writing has a journal, with which SQLite repairs it: a copy is repaired.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
+from datetime import date, datetime, time
+from functools import partial
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import quote
 
-import sqlalchemy as sa
-from sqlalchemy.pool import NullPool
-
 from ..engine.database_file import is_open_here, opening, refuse
 from ..engine.executor import translated
 from ..engine.workers import working
-from ..errors import CollectionsStoreError, DatabaseError, DatabaseUnavailable
-from ..operations.maintenance import HoldStill, ReadForeign
+from ..errors import (
+    CollectionsStoreError,
+    DatabaseError,
+    DatabaseUnavailable,
+    InvalidBody,
+    InvalidOption,
+)
+from ..memory import Memory
 from ..sql.dialects import named
-from ..sql.dialects.protocols import Database
 
 File: TypeAlias = str | os.PathLike[str]
+Rows: TypeAlias = list[tuple[Any, ...]]
+OnError: TypeAlias = Callable[[CollectionsStoreError], object]
 T = TypeVar("T")
 
-_DATABASE: Final[Database] = named("sqlite")
+BUSY_TIMEOUT: Final = 5.0
+"""Seconds to wait for a file that another program has locked."""
 _MODES: Final = slice(18, 20)
 _WAL: Final = b"\x02\x02"
-"""What a file's header has there if a log is kept beside the file."""
-_SHARED: Final = {"mode": "ro"}
-_OURS: Final = {"mode": "rw"}
-_UNTOUCHED: Final = {"immutable": "1"}
-"""As one says that nobody writes meanwhile."""
+"""The bytes `_MODES` of the header of a file in WAL mode."""
+_OPSDROID: Final[dict[str, Callable[..., Any]]] = {"datetime": datetime, "date": date, "time": time}
+"""The classes that opsdroid writes as an object: the name in `__class__`, and the fields."""
+_KDEPS: Final = {"items": ("id", "value"), "records": ("id", "value"), "memory": ("key", "value")}
+"""The tables of kdeps' memories, the oldest first, each with the columns of keys and values."""
 
 
 class Foreign:
-    """A file, as it is at one moment."""
+    """A file, at one moment."""
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     def tables(self) -> list[str]:
         """Return the names of the tables."""
-        return sa.inspect(self._connection).get_table_names()
+        names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"
+        return [name for (name,) in self._connection.execute(f"{names} ORDER BY name")]
 
     def columns(self, table: str) -> frozenset[str]:
-        """Return the names of a table's columns; none where there is no such table."""
-        if table not in self.tables():
-            return frozenset()
-        columns = sa.inspect(self._connection).get_columns(table)
-        return frozenset(each["name"] for each in columns)
+        """Return the names of a table's columns; none if there is no such table."""
+        names = "SELECT name FROM pragma_table_xinfo(?)"
+        return frozenset(name for (name,) in self._connection.execute(names, (table,)))
 
-    def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
-        """Return all rows of a table, reduced to some columns."""
-        return ReadForeign(table, columns)(self._connection)
+    def rows(self, table: str, *columns: str) -> Rows:
+        """Return some columns of all rows of a table."""
+        *names, source = ('"' + name.replace('"', '""') + '"' for name in (*columns, table))
+        return self._connection.execute(f"SELECT {', '.join(names)} FROM {source}").fetchall()
 
 
 def read(file: File, reader: Callable[[Foreign], T]) -> T:
-    """Return what a function reads of a file, which is of one moment: should another program open the file meanwhile,
-    it is called once more. A file whose program was killed as it wrote has a journal, by which SQLite puts the file right:
-    that of a copy, for it is not ours. Raises `DatabaseUnavailable` where there is no such file, and other `DatabaseError`s.
+    """Return what a function reads from a file; it is called again if another program opened the file meanwhile.
+
+    Raises `DatabaseUnavailable` if there is no such file, and other `DatabaseError`s.
     """
     with working():
         return _read(file, Path(file).resolve(), reader)
 
 
 def _read(file: File, path: Path, reader: Callable[[Foreign], T]) -> T:
-    state = _state(path)
-    if (
-        _keeps_log(path) and not state[-1]
-    ):  # any reader would leave a log there, or fail where it may not
+    before = _state(path)
+    if _is_wal(path) and not _log(path).exists():
         try:
-            with _opened(file, path, _UNTOUCHED) as foreign:
+            with _opened(file, path, "immutable=1") as foreign:
                 result = reader(foreign)
         except CollectionsStoreError:
-            if _state(path) == state:
+            if _state(path) == before:
                 raise
         else:
-            if _state(path) == state:
+            if _state(path) == before:
                 return result
     try:
-        with _opened(file, path, _SHARED) as foreign:
+        with _opened(file, path, "mode=ro") as foreign:
             return reader(foreign)
     except DatabaseError:
-        if (journal := _journal(path)) is None or is_open_here(path):
+        journal = path.with_name(f"{path.name}-journal")
+        if not journal.is_file() or not journal.stat().st_size or is_open_here(path):
             raise
-    with _copied(path, journal) as copy, _opened(file, copy, _OURS) as foreign:
+    with _copied(path, journal) as copy, _opened(file, copy, "mode=rw") as foreign:
         return reader(foreign)
 
 
 @contextmanager
-def _opened(file: File, path: Path, how: dict[str, str]) -> Iterator[Foreign]:
+def _opened(file: File, path: Path, mode: str) -> Iterator[Foreign]:
     if not path.is_file():
         raise DatabaseUnavailable(f"there is no SQLite file {str(file)!r}")
     refuse(str(path))
-    query = {"uri": "true", **how}
-    url = sa.URL.create(_DATABASE.NAME, database=f"file:{quote(str(path))}", query=query)
-    engine = sa.create_engine(url, poolclass=NullPool, connect_args={"isolation_level": None})
+    options: dict[str, Any] = {"timeout": BUSY_TIMEOUT, "isolation_level": None, "uri": True}
     try:
-        with translated(_DATABASE), engine.connect() as connection:
-            HoldStill(_DATABASE.begin(write=False))(connection)
+        with (
+            translated(named("sqlite")),
+            closing(sqlite3.connect(f"file:{quote(str(path))}?{mode}", **options)) as connection,
+        ):
+            connection.execute("BEGIN")
             yield Foreign(connection)
     except DatabaseError as error:
         raise type(error)(f"{str(file)!r}: {error}") from error
 
 
-def _keeps_log(path: Path) -> bool:
-    """Is the file in WAL mode, and not open here? Of one that cannot be read, SQLite tells."""
+def _is_wal(path: Path) -> bool:
+    """Return whether a file that is not open here is in WAL mode; of an unreadable one, SQLite reports why."""
     with opening(), suppress(OSError):
         if not is_open_here(path):
             with path.open("rb") as file:
@@ -119,30 +132,143 @@ def _keeps_log(path: Path) -> bool:
     return False
 
 
+def _log(path: Path) -> Path:
+    return Path(f"{path}-wal")
+
+
 def _state(path: Path) -> tuple[object, ...]:
-    """Return what is another when a program opened the file, or wrote to it and closed it."""
+    """Return a value that changes when a program opens the file, or writes to it and closes it."""
     try:
         now = path.stat()
     except OSError:
-        return (None, False)
-    return now.st_ino, now.st_size, now.st_mtime_ns, Path(f"{path}-wal").exists()
-
-
-def _journal(path: Path) -> Path | None:
-    """Return what a program left that was ended in the middle of writing, if it did."""
-    journal = path.with_name(f"{path.name}-journal")
-    return journal if journal.is_file() and journal.stat().st_size else None
+        return ()
+    return now.st_ino, now.st_size, now.st_mtime_ns, _log(path).exists()
 
 
 @contextmanager
 def _copied(*files: Path) -> Iterator[Path]:
-    """Give a copy of the first of some files, with the others beside it."""
+    """Yield a copy of the first file, with copies of the others beside it."""
     with TemporaryDirectory() as folder:
         with opening():
             if is_open_here(files[0]):
-                raise DatabaseUnavailable(
-                    f"{str(files[0])!r}: a store has just opened the file: read it again"
-                )
+                problem = "a store has just opened the file: read it again"
+                raise DatabaseUnavailable(f"{str(files[0])!r}: {problem}")
             for each in files:
                 copyfile(each, Path(folder, each.name))
         yield Path(folder, files[0].name)
+
+
+def import_opsdroid(
+    memory: Memory, file: File, *, table: str = "opsdroid", on_error: OnError | None = None
+) -> int:
+    """Copy opsdroid's own SQLite database into a memory, in one transaction; returns the number of values.
+
+    Dates, times and datetimes keep their types. Values under the same keys are overwritten; the file stays as it is.
+    Values under None, which opsdroid cannot find, are left out. `on_error` is called with the error of each row
+    that cannot be imported, which is then left out; without it the first error is raised and nothing is imported.
+
+    Raises `DatabaseUnavailable` if there is no such file, another `DatabaseError` if it is damaged or locked,
+    `InvalidOption` for a missing table or a key that a memory cannot have, and `InvalidBody` for a row without JSON.
+
+    >>> with Store("sqlite://") as store:
+    ...     import_opsdroid(store.memory("opsdroid"), "sqlite.db")
+    Traceback (most recent call last):
+    ...
+    collections_store.errors.DatabaseUnavailable: there is no SQLite file 'sqlite.db'
+    """
+    _check_memory(memory)
+    tables = {table: ("key", "data")}
+    [(_, rows)] = read(file, lambda foreign: _key_values(foreign, file, tables))
+    return memory.put_many(_values(memory, partial(_opsdroid_value, table), rows, on_error))
+
+
+def import_kdeps(memory: Memory, file: File, *, on_error: OnError | None = None) -> int:
+    """Copy the memory in an SQLite file of kdeps into a memory, in one transaction; returns the number of values.
+
+    Tables of all versions are known: `items` (0.2 to 0.4), `records` (0.5 and 0.6) and `memory` (from 1.9 on); the
+    newest one decides on a key. Up to 0.6 each agent had a file `<agent>_memory.db`: the values of a file of that
+    name are copied into the agent's namespace of the memory. Raises, and calls `on_error`, as `import_opsdroid`
+    does, and `InvalidBody` for a row without text.
+
+    >>> with Store("sqlite://") as store:
+    ...     import_kdeps(store.memory("kdeps"), "memory.db")
+    Traceback (most recent call last):
+    ...
+    collections_store.errors.DatabaseUnavailable: there is no SQLite file 'memory.db'
+    """
+    _check_memory(memory)
+    name, suffix = Path(file).stem, "_memory"
+    agent = name.removesuffix(suffix) if name.endswith(suffix) else ""
+    old = memory.namespace(agent) if agent else memory
+    values: dict[Memory, dict[str, Any]] = {memory: {}, old: {}}
+    for table, rows in read(file, lambda foreign: _key_values(foreign, file, _KDEPS)):
+        into = memory if table == "memory" else old
+        values[into] |= _values(into, partial(_kdeps_value, table), rows, on_error)
+    with memory.transaction() as within:
+        count = within.put_many(values[memory])
+        return count + (within.namespace(agent).put_many(values[old]) if agent else 0)
+
+
+def _check_memory(memory: object) -> None:
+    if not isinstance(memory, Memory):
+        problem = f"must be a Memory, from Store.memory(), got {type(memory).__name__}"
+        raise InvalidOption("memory", problem)
+
+
+def _key_values(
+    foreign: Foreign, file: File, wanted: dict[str, tuple[str, str]]
+) -> list[tuple[str, Rows]]:
+    """Return the rows with a key, of the wanted tables that exist; raises `InvalidOption` if none does."""
+    found = [each for each in wanted if foreign.columns(each) >= set(wanted[each])]
+    if not found:
+        tables = ", ".join(map(repr, foreign.tables())) or "none"
+        each = " and no ".join(f"{table!r} ({', '.join(wanted[table])})" for table in wanted)
+        raise InvalidOption("file", f"{str(file)!r} has no table {each}; its tables are: {tables}")
+    all_rows = ((table, foreign.rows(table, *wanted[table])) for table in found)
+    return [(table, [row for row in rows if row[0] is not None]) for table, rows in all_rows]
+
+
+def _values(
+    memory: Memory, read_row: Callable[[Any, Any], Any], rows: Rows, on_error: OnError | None
+) -> dict[str, Any]:
+    """Return the values of rows under their keys, without those that are reported to `on_error`."""
+    values = {}
+    for key, data in rows:
+        try:
+            values[key] = read_row(key, data)
+            if on_error is not None:
+                memory._procedures.check(key, values[key])
+        except CollectionsStoreError as error:
+            if on_error is None:
+                raise
+            values.pop(key, None)
+            on_error(error)
+    return values
+
+
+def _opsdroid_value(table: str, key: str, data: Any) -> Any:
+    try:
+        return json.loads(data, object_hook=_opsdroid_object)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidBody(f"{table}.{key}", f"the row must hold JSON: {error}") from error
+
+
+def _opsdroid_object(json: dict[str, Any]) -> Any:
+    """Return the date or time that an object represents, or a user's object that only looks like one."""
+    fields = json.copy()
+    kind = fields.pop("__class__", None)
+    try:
+        return _OPSDROID[kind](**fields)
+    except (KeyError, TypeError, ValueError):
+        return json
+
+
+def _kdeps_value(table: str, key: str, data: Any) -> Any:
+    """Return text; from 1.9 on its JSON value, if it is JSON, as kdeps does."""
+    try:
+        text = data if isinstance(data, str) else bytes.decode(data)
+    except (TypeError, UnicodeDecodeError) as error:
+        raise InvalidBody(f"{table}.{key}", f"the row must hold text: {error}") from error
+    with suppress(ValueError, RecursionError):
+        return json.loads(text) if table == "memory" else text
+    return text

@@ -1,7 +1,7 @@
-"""Memories: values under keys, in namespaces, for a while or for ever.
+"""Memories of agents and bots: values under keys, in namespaces and sessions, permanent or with an expiry.
 
-`store.memory("bot")` gives a `Memory`, and that of an `AsyncStore` an `AsyncMemory`. `store.skill_memory()` gives the
-memories of a session's skills, by the rules of their platform.
+`store.memory("bot")` returns a `Memory`, that of an `AsyncStore` an `AsyncMemory`. `procedures` has each method once
+for both, `keys` and `values` say how a value becomes a document. Must not know hosts: these are in `integrations`.
 
 >>> from collections_store import Store
 >>> with Store("sqlite://") as store:
@@ -10,18 +10,35 @@ memories of a session's skills, by the rules of their platform.
 'Ada'
 """
 
-from .aio import AsyncMemory, AsyncSkillMemory
-from .entries import Entry
-from .importing import import_kdeps, import_opsdroid
-from .memory import Memory
-from .skills import SkillMemory
+import warnings
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AsyncMemory",
-    "AsyncSkillMemory",
-    "Entry",
-    "Memory",
-    "SkillMemory",
-    "import_kdeps",
-    "import_opsdroid",
-]
+from .aio import AsyncMemory
+from .memory import Memory
+from .procedures import Entry
+
+if TYPE_CHECKING:
+    from ..integrations.soul_machines import AsyncSkillMemory as AsyncSkillMemory
+    from ..integrations.soul_machines import SkillMemory as SkillMemory
+    from ..integrations.sqlite_files import import_kdeps as import_kdeps
+    from ..integrations.sqlite_files import import_opsdroid as import_opsdroid
+
+__all__ = ["AsyncMemory", "Entry", "Memory"]
+
+_MOVED = {
+    "AsyncSkillMemory": "soul_machines",
+    "SkillMemory": "soul_machines",
+    "import_kdeps": "sqlite_files",
+    "import_opsdroid": "sqlite_files",
+}
+"""Names of hosts, and their modules in `collections_store.integrations`."""
+
+if not TYPE_CHECKING:  # a type checker that saw this would accept any name
+
+    def __getattr__(name: str) -> object:
+        if name not in _MOVED:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = f"collections_store.integrations.{_MOVED[name]}"
+        warnings.warn(f"import {name} from {module}", DeprecationWarning, stacklevel=2)
+        return getattr(import_module(module), name)

@@ -1,14 +1,13 @@
-"""Keys: which document a key of a namespace is, and errors that name the key."""
+"""Keys: the id of the document under a key of a namespace, and errors that name the key."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from ..codec import Codec
 from ..document import check_id, spelled
 from ..errors import (
     CollectionsStoreError,
@@ -20,10 +19,10 @@ from ..errors import (
     shortened,
 )
 from ..operations.procedures import check_many
-from .values import to_json
 
+E = TypeVar("E", bound=BaseException)
 _KEY: Final = "/"
-"""Before a key; a digit comes right after it, and begins what lies further within."""
+"""Stands before a key. An inner namespace begins with a digit, which sorts right after it."""
 _NAMESPACE: Final = ":"
 _SESSION: Final = ";"
 _LONGEST: Final = 150
@@ -33,8 +32,8 @@ _LONGEST: Final = 150
 class Space:
     """A namespace of keys.
 
-    An object's id is the parts of its namespace, each with its length before it, and the key: so no key and no
-    name, whatever they hold, are taken for others.
+    A document's id is the names of its namespaces, each after its length, and the key. So no two pairs of a
+    namespace and a key have the same id, whatever characters they contain.
 
     >>> Space().within("room", "42").id_of("topic")
     '4:room2:42/topic'
@@ -45,26 +44,26 @@ class Space:
 
     def within(self, *names: str) -> Space:
         """Return a namespace in this one; raises `InvalidOption`."""
-        return self._with(names, _NAMESPACE)
+        return self._with(names, _NAMESPACE, "namespace")
 
     def session(self, name: str) -> Space:
-        """Return the namespace of a session, which is no other's."""
-        return self._with((name,), _SESSION)
+        """Return the namespace of a session, which differs from every `within`."""
+        return self._with((name,), _SESSION, "session")
 
     def id_of(self, key: Any, option: str = "key") -> str:
-        """Return the id of the object that a key is of; raises `InvalidOption`."""
+        """Return the id of the document under a key; raises `InvalidOption`."""
         return _joined(option, self.path + _KEY, key)
 
-    def ids_of(self, keys: Any) -> list[str]:
-        """Return the ids of several keys; raises `InvalidOption`, for a single text too."""
-        return [self.id_of(key) for key in check_many("keys", keys)]
+    def ids_of(self, keys: Any) -> tuple[str, ...]:
+        """Return the ids of several keys; raises `InvalidOption`, for a single string too."""
+        return tuple(self.id_of(key) for key in check_many("keys", keys))
 
     def key_of(self, id: str) -> str:
-        """Return the key of an object of this namespace."""
+        """Return the key of a document of this namespace."""
         return id[len(self.path) + 1 :]
 
     def keys(self, prefix: str = "", after: str | None = None) -> dict[str, Any]:
-        """Return the filter of the keys of this namespace that begin so, past a key."""
+        """Return the filter of this namespace's keys with a prefix, after a key."""
         first = self.id_of(prefix, "prefix")
         begin = {"$gte": first}
         if after is not None and (past := self.id_of(after, "after")) >= first:
@@ -72,13 +71,12 @@ class Space:
         return {"$id": {**begin, "$lt": _following(first)}}
 
     def everything(self) -> dict[str, Any]:
-        """Return the filter of the keys of this namespace and of all within it."""
+        """Return the filter of the keys of this namespace and of all inner ones."""
         return {"$id": {"$gte": f"{self.path}{_KEY}", "$lt": f"{self.path}:"}}
 
-    def _with(self, names: tuple[Any, ...], kind: str) -> Space:
-        option = "session" if kind == _SESSION else "namespace"
+    def _with(self, names: tuple[Any, ...], kind: str, option: str) -> Space:
         if not names:
-            raise InvalidOption(option, "give it a name")
+            raise InvalidOption(option, "must have a name, got none")
         path = self.path
         for name in names:
             plain = _joined(option, "", name)
@@ -87,9 +85,9 @@ class Space:
 
 
 def _joined(option: str, path: str, text: Any) -> str:
-    """Return an id, or what one begins with: a path and a text, whatever kind of text; raises `InvalidOption`."""
+    """Return a path and a string, of any subclass, as an id; raises `InvalidOption`."""
     if not isinstance(text, str):
-        raise InvalidOption(option, f"{shortened(text)} is no text")
+        raise InvalidOption(option, f"must be a string, got {shortened(text)}")
     try:
         return check_id(path + str.__str__(text))
     except InvalidId as error:
@@ -98,7 +96,7 @@ def _joined(option: str, path: str, text: Any) -> str:
 
 
 def _following(prefix: str) -> str:
-    """Return the first text past all that begin with `prefix`."""
+    """Return the first string after all that begin with `prefix`."""
     last = ord(prefix[-1])
     if last == 0x10FFFF:
         return _following(prefix[:-1])
@@ -106,42 +104,18 @@ def _following(prefix: str) -> str:
 
 
 def collection_of(namespace: Any) -> str:
-    """Return the name of the collection that a memory is kept in; raises `InvalidOption`."""
+    """Return the name of a memory's collection; raises `InvalidOption`."""
     if not isinstance(namespace, str) or not namespace:
-        raise InvalidOption("namespace", f"{shortened(namespace)} is no text, or an empty one")
+        raise InvalidOption("namespace", f"must be a non-empty string, got {shortened(namespace)}")
     name = spelled(namespace)
-    if len(name) > _LONGEST:  # two underscores at its beginning: no spelled text has that
+    if len(name) > _LONGEST:  # no spelled name begins with two underscores
         name = f"__{hashlib.sha256(namespace.encode(errors='surrogatepass')).hexdigest()}"
     return f"memory__{name}"
 
 
-E = TypeVar("E", bound=BaseException)
-
-
-def bodies_of(space: Space, values: Mapping[str, Any], codec: Codec) -> dict[str, Any]:
-    """Return values under their keys as bodies under their ids; raises `InvalidBody` that names the key."""
-    bodies = {}
-    for key, value in values.items():
-        with within(key):
-            bodies[space.id_of(key)] = to_json(value, codec.default)
-    return bodies
-
-
 @contextmanager
-def told_apart(space: Space, bodies: Mapping[str, Any], codec: Codec) -> Iterator[None]:
-    """Have the error of a body that cannot be stored name its key."""
-    try:
-        yield
-    except InvalidBody:
-        for id, body in bodies.items():
-            with within(space.key_of(id)):
-                codec.encode(body)
-        raise
-
-
-@contextmanager
-def within(key: str) -> Iterator[None]:
-    """Have an error of a value name its key, too."""
+def body_of(key: str) -> Iterator[None]:
+    """Put the key before the path of an `InvalidBody`."""
     try:
         yield
     except InvalidBody as error:
@@ -149,8 +123,8 @@ def within(key: str) -> Iterator[None]:
 
 
 @contextmanager
-def named(collection: str, space: Space, key: str) -> Iterator[None]:
-    """Have errors of the object that is of a key name the key; those of what a caller's function does stay."""
+def document_of(collection: str, space: Space, key: str) -> Iterator[None]:
+    """Replace the id by the key in errors of the key's document; others, of a caller's function, pass."""
     try:
         yield
     except (DocumentNotFound, VersionConflict) as error:
@@ -158,27 +132,26 @@ def named(collection: str, space: Space, key: str) -> Iterator[None]:
             raise
         if isinstance(error, DocumentNotFound):
             raise missing(collection, space, key) from None
-        told = VersionConflict(collection, key, error.expected, error.found)
-        raise noted(told, collection, space) from None
+        named = VersionConflict(collection, key, error.expected, error.found)
+        raise _noted(named, collection, space) from None
 
 
 def missing(collection: str, space: Space, key: str) -> DocumentNotFound:
-    """Return the error of a key that there is not."""
-    return noted(DocumentNotFound(collection, key), collection, space)
+    """Return the error of a key without a value."""
+    return _noted(DocumentNotFound(collection, key), collection, space)
 
 
-def noted(error: E, collection: str, space: Space) -> E:
-    """Return an error that tells in which namespace it is."""
+def _noted(error: E, collection: str, space: Space) -> E:
     error.add_note(f"in the memory {'/'.join((collection, *space.names))!r}")
     return error
 
 
 @contextmanager
-def beside(error: BaseException | None) -> Iterator[None]:
-    """Have what a block raised go on though its end fails: a cancellation above all must not be lost."""
+def after_block(error: BaseException | None) -> Iterator[None]:
+    """Note on a block's exception that clearing the memory failed: a cancellation above all must not be lost."""
     try:
         yield
     except CollectionsStoreError as failed:
         if error is None:
             raise
-        error.add_note(f"what the memory held was not cleared: {failed}")
+        error.add_note(f"the memory was not cleared: {failed}")

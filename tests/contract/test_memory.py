@@ -807,7 +807,7 @@ def test_a_time_that_cannot_be_honoured_is_refused(memory: Any, ttl: Any) -> Non
         with pytest.raises(InvalidOption, match="ttl"):
             verb()
     memory.put("k", 1, ttl=60)
-    with pytest.raises(InvalidOption, match="ttl: None is .*; touch"):
+    with pytest.raises(InvalidOption, match="ttl: must be .* got None; touch"):
         memory.expire("k", None)
     with pytest.raises(InvalidOption, match="sliding"):
         memory.session("a", ttl=1, sliding="yes")

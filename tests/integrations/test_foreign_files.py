@@ -17,8 +17,13 @@ import sqlalchemy as sa
 
 from collections_store import DatabaseBusy, DatabaseError, DatabaseUnavailable, Store
 from collections_store.integrations.aea import import_aea
-from collections_store.integrations.sqlite_files import File, Foreign, read
-from collections_store.memory import import_kdeps, import_opsdroid
+from collections_store.integrations.sqlite_files import (
+    File,
+    Foreign,
+    import_kdeps,
+    import_opsdroid,
+    read,
+)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,13 @@
 """What is so for every host: an extra, a page, a session of nox that runs its tests, and nothing loaded unasked."""
 
+import importlib
 import re
 import tomllib
 
 import pytest
 from pages import DOCS, ROOT, blocks, runs
+
+from collections_store import memory
 
 PAGES = {page.stem.removeprefix("use-with-"): page for page in DOCS.glob("how-to/use-with-*.md")}
 EXTRAS = {"aea": "aea", "opsdroid": "opsdroid", "soul-machines": "smskillsdk"}
@@ -41,3 +44,20 @@ def test_each_has_a_session_whose_tests_there_are() -> None:
     named = set(re.findall(r'"(tests/integrations/\w+\.py)"', noxfile))
     assert named
     assert all((ROOT / name).is_file() for name in named)
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("AsyncSkillMemory", "soul_machines"),
+        ("SkillMemory", "soul_machines"),
+        ("import_kdeps", "sqlite_files"),
+        ("import_opsdroid", "sqlite_files"),
+    ],
+)
+def test_names_that_moved_to_integrations_are_deprecated_in_memory(name: str, module: str) -> None:
+    moved = importlib.import_module(f"collections_store.integrations.{module}")
+    with pytest.warns(DeprecationWarning, match=f"import {name} from {moved.__name__}"):
+        assert getattr(memory, name) is getattr(moved, name)
+    with pytest.raises(AttributeError, match="has no attribute 'Shop'"):
+        getattr(memory, "Shop")  # noqa: B009

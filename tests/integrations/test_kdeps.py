@@ -16,7 +16,8 @@ from pages import DOCS, blocks
 from collections_store import AsyncStore, InvalidBody, InvalidOption, Store
 from collections_store.integrations import kdeps as classes
 from collections_store.integrations.kdeps import MemoryStorage, Records
-from collections_store.memory import Memory, import_kdeps, import_opsdroid
+from collections_store.integrations.sqlite_files import import_kdeps, import_opsdroid
+from collections_store.memory import Memory
 
 PAGE = DOCS / "how-to" / "use-with-kdeps.md"
 ODD = ["_?op=clear", "a?b", "a#b", "a%20b", "a b", "a/b", "a:b", "_", "a", "ä", ".", "'; --"]
@@ -304,12 +305,16 @@ def test_a_memory_of_the_other_colour_is_refused(name: str) -> None:
     sync, twin = getattr(classes, name), getattr(classes, f"Async{name}")
     rest = ("ada",) * (name == "SessionStorage")
     with Store("sqlite://") as store:
-        with pytest.raises(InvalidOption, match=r"^option memory: Memory is no AsyncMemory: cla"):
+        with pytest.raises(
+            InvalidOption, match=r"^option memory: must be an AsyncMemory for .* got Memory$"
+        ):
             twin(store.memory("agent"), *rest)
         other: Any = AsyncStore("sqlite://").memory("agent")
-        with pytest.raises(InvalidOption, match="AsyncMemory is no Memory"):
+        with pytest.raises(
+            InvalidOption, match="memory: must be .* a Memory for others, got AsyncMemory"
+        ):
             sync(other, *rest)
-        with pytest.raises(InvalidOption, match="dict is no Memory"):
+        with pytest.raises(InvalidOption, match="memory: must be .* a Memory for others, got dict"):
             sync({}, *rest)
 
 
@@ -378,7 +383,7 @@ def test_what_is_no_text_changes_nothing(plain: Memory, tmp_path: Path, table: s
     assert plain.get("bytes") == plain.get("text") == ("é" if table == "memory" else '"é"')
     (tmp_path / "bad").mkdir()
     file = kdeps_file(tmp_path / "bad", **{table: {"text": "new", "bad": b"\xff"}})
-    with pytest.raises(InvalidBody, match=f"'{table}.bad': the row holds no text"):
+    with pytest.raises(InvalidBody, match=f"'{table}.bad': the row must hold text"):
         import_kdeps(plain, file)
     assert (plain.get("text") != "new", plain.count()) == (True, 2)
 
@@ -451,5 +456,7 @@ def test_the_command_of_the_page_brings_along_what_kdeps_has(
 @pytest.mark.parametrize("load", [import_kdeps, import_opsdroid])
 def test_a_file_is_imported_into_a_synchronous_memory_only(tmp_path: Path, load: Any) -> None:
     file = kdeps_file(tmp_path, memory={"a": "1"})
-    with pytest.raises(InvalidOption, match="memory: AsyncMemory is no Memory"):
+    with pytest.raises(
+        InvalidOption, match=r"memory: must be a Memory, from Store\.memory\(\), got AsyncMemory"
+    ):
         load(AsyncStore("sqlite://").memory("kdeps"), file)

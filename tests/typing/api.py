@@ -26,7 +26,8 @@ from collections_store import (
     UpdateResult,
 )
 from collections_store.integrations import smskillsdk
-from collections_store.memory import AsyncMemory, AsyncSkillMemory, Memory, SkillMemory
+from collections_store.integrations.soul_machines import AsyncSkillMemory, SkillMemory
+from collections_store.memory import AsyncMemory, Memory
 
 
 def sync(store: Store, connection: Any) -> None:

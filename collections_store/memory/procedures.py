@@ -1,0 +1,415 @@
+"""What sync and async memories share: entries, expiry, and each method as a procedure.
+
+A procedure is a generator, as in `operations.procedures`: it yields operations, takes their results, and returns
+what the method returns.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final, Self
+
+from ..changes.watch import ChangeReader
+from ..codec import Codec
+from ..collection import Ttl, put_of
+from ..document import Document, read_ttl
+from ..errors import DatabaseError, InvalidBody, InvalidOption, shortened
+from ..operations.by_id import Get, GetDocument, GetMany, RemoveMany, Slide, Touch
+from ..operations.catalogue import AS_IT_IS, Configure
+from ..operations.combine import Steps, Work
+from ..operations.find import Count, DeleteMatching, Find, FindIds, check_window
+from ..operations.operation import Operation
+from ..operations.procedures import ATTEMPTS, Writing, change, check_function
+from ..operations.update import FindAndDelete
+from ..options import Settings, check_count, check_flag
+from ..query.change import Change, ChangeFilter
+from ..query.filter import Filter
+from ..query.parser import check_equals
+from ..query.sort import Sort
+from ..sql.schema import now
+from .keys import Space, body_of, collection_of, document_of, missing
+from .values import from_json, to_json, value_of
+
+LOG: Final = logging.getLogger("collections_store")
+ABSENT: Final = object()
+"""Stands for no value, as opposed to None, which is one."""
+REQUEST_TTL: Final = 86_400.0
+"""Seconds after which the values of a request expire if its process is killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A key and its value; unpacks as the two. `expires_at` is in UTC; None: never."""
+
+    key: str
+    value: Any
+    version: int = 1
+    expires_at: datetime | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        yield self.key
+        yield self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """When values of a memory expire that are written without a `ttl`, and whether `with` clears the memory."""
+
+    ttl: Ttl = None
+    sliding: bool = False
+    ends: bool = False
+
+    def ttl_of(self, ttl: Ttl) -> Ttl:
+        """Return the time to live of a value written with this `ttl`."""
+        return self.ttl if ttl is None else ttl
+
+    def is_shorter(self, ttl: Ttl) -> bool:
+        """Return whether the session may expire before a value written with this `ttl`."""
+        own, session = read_ttl(ttl), read_ttl(self.ttl)
+        return self.sliding and bool(own and session and own > session)
+
+    def of_session(self, ttl: Ttl, sliding: bool) -> Expiry:
+        """Return that of a session, which inherits this one without a `ttl`; raises `InvalidOption`."""
+        read_ttl(ttl)
+        inherited = check_flag("sliding", sliding) or (ttl is None and self.sliding)
+        return Expiry(self.ttl_of(ttl), inherited, ends=True)
+
+    def check_ends(self) -> None:
+        """Raise `InvalidOption` for a permanent memory: who uses `with` as for a file would lose it."""
+        if not self.ends:
+            problem = (
+                "it would delete this memory at its end: use it with session() and request() only"
+            )
+            raise InvalidOption("with", problem)
+
+
+@dataclass(frozen=True, slots=True)
+class Take(Operation[Any]):
+    """Delete the value under a key and return it, or `ABSENT`. A value that cannot be read stays."""
+
+    collection: str
+    id: str
+    key: str
+    writes = True
+
+    def __call__(self, connection: Any) -> Any:
+        found = FindAndDelete(self.collection, Filter.parse({"$id": self.id}))(connection)
+        return ABSENT if found is None else value_of(self.key, found.body)
+
+    def absent(self) -> Any:
+        return ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class Procedures:
+    """The methods of a memory: `get` is the procedure of `Memory.get`, and so on."""
+
+    collection: str
+    codec: Codec
+    space: Space
+    expiry: Expiry
+
+    @classmethod
+    def of(cls, namespace: Any, codec: Codec) -> Procedures:
+        """Return those of a memory by its name; raises `InvalidOption`."""
+        return cls(collection_of(namespace), codec, Space(), Expiry())
+
+    def get(self, key: str, default: Any) -> Steps[Any]:
+        found, value = yield from self.fetch(key)
+        return value if found else default
+
+    def fetch(self, key: str) -> Steps[tuple[bool, Any]]:
+        id = self.space.id_of(key)
+        body = yield Get(self.collection, id, ABSENT)
+        if body is ABSENT:
+            return False, None
+        yield from self._slide([id])
+        return True, value_of(key, body)
+
+    def put(
+        self, key: str, value: Any, *, ttl: Ttl, if_absent: bool, if_version: int | None
+    ) -> Steps[int]:
+        id, life = self.space.id_of(key), self.expiry.ttl_of(ttl)
+        options: dict[str, Any] = {"ttl": life, "if_absent": if_absent, "if_version": if_version}
+        with document_of(self.collection, self.space, key):
+            version: int = yield put_of(self.collection, id, self.encode(key, value), **options)
+        if self.expiry.is_shorter(life):
+            yield from self._slide([id])
+        return version
+
+    def delete(self, key: str, default: Any) -> Steps[Any]:
+        found = yield Take(self.collection, self.space.id_of(key), key)
+        return default if found is ABSENT else found
+
+    def pop(self, key: str) -> Steps[Any]:
+        value = yield from self.delete(key, ABSENT)
+        if value is ABSENT:
+            raise missing(self.collection, self.space, key)
+        return value
+
+    def increment(self, key: str, by: Any, initial: Any) -> Steps[Any]:
+        return self.change(key, self.on_json(key, _adding(key, by)), initial)
+
+    def change(self, key: str, function: Callable[[Any], Any], default: Any) -> Steps[Any]:
+        """`function` takes and returns JSON: see `on_json`."""
+        id = self.space.id_of(key)
+        options = {
+            "default": default if default is ... else self._json(default),
+            "ttl": read_ttl(self.expiry.ttl),
+            "attempts": ATTEMPTS,
+        }
+        with document_of(self.collection, self.space, key):
+            body = yield from change(self.collection, self.codec, id, function, options)
+        yield from self._slide([id])
+        return from_json(body)
+
+    def on_json(self, key: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return a function of values as one of JSON; raises `InvalidOption`."""
+        checked = check_function(function)
+
+        def changed(json: Any) -> Any:
+            value = value_of(key, json)
+            return self.result(value, checked(value))
+
+        return changed
+
+    def result(self, value: Any, returned: Any) -> Any:
+        """Return as JSON what a function of a value returned; None: it changed the value in place."""
+        return self._json(value if returned is None else returned)
+
+    def keys(self, prefix: str, after: str | None, limit: int | None) -> Steps[list[str]]:
+        asked = Filter.parse(self.space.keys(prefix, after))
+        ids = yield FindIds(self.collection, asked, _check_limit(limit))
+        return [self.space.key_of(id) for id in ids]
+
+    def items(self, prefix: str, after: str | None, limit: int | None) -> Steps[list[Entry]]:
+        asked = Filter.parse(self.space.keys(prefix, after))
+        window = Sort.parse("$id"), 0, _check_limit(limit)
+        return self._entries((yield Find(self.collection, asked, *window)))
+
+    def find(self, filter: Any, equals: Any, limit: int | None) -> Steps[list[Entry]]:
+        asked = self._filter(filter, equals)
+        window = check_window(0, limit)
+        return self._entries((yield Find(self.collection, asked, Sort(), *window)))
+
+    def count(self, prefix: str) -> Steps[int]:
+        count: int = yield Count(self.collection, Filter.parse(self.space.keys(prefix)))
+        return count
+
+    def clear(self, prefix: str) -> Steps[int]:
+        return self._delete(self.space.keys(prefix))
+
+    def end(self) -> Steps[int]:
+        return self._delete(self.space.everything())
+
+    def get_many(self, keys: Iterable[str]) -> Steps[dict[str, Any]]:
+        found = yield GetMany(self.collection, self.space.ids_of(keys))
+        yield from self._slide(list(found))
+        pairs = ((self.space.key_of(id), body) for id, body in found.items())
+        return {key: value_of(key, body) for key, body in pairs}
+
+    def put_many(self, values: Mapping[str, Any], ttl: Ttl) -> Steps[int]:
+        life = self.expiry.ttl_of(ttl)
+        bodies = self._bodies(values)
+        writing = Writing(self.collection, self.codec, ttl=read_ttl(life), atomic=True)
+        try:
+            yield from writing.put(bodies)
+        except InvalidBody:
+            for id, body in bodies.items():
+                with body_of(self.space.key_of(id)):
+                    self.codec.encode(body)
+            raise
+        if self.expiry.is_shorter(life):
+            yield from self._slide(list(bodies))
+        return len(bodies)
+
+    def delete_many(self, keys: Iterable[str]) -> Steps[int]:
+        count: int = yield RemoveMany(self.collection, self.space.ids_of(keys))
+        return count
+
+    def touch(self, key: str) -> Steps[bool]:
+        found: bool = yield Touch(self.collection, self.space.id_of(key))
+        return found
+
+    def expire(self, key: str, ttl: Any) -> Steps[bool]:
+        if ttl is None:
+            problem = (
+                "must be seconds, a timedelta or math.inf, got None; touch keeps the present one"
+            )
+            raise InvalidOption("ttl", problem)
+        found: bool = yield Touch(self.collection, self.space.id_of(key), read_ttl(ttl))
+        return found
+
+    def ttl(self, key: str) -> Steps[float | None]:
+        document = yield GetDocument(self.collection, self.space.id_of(key))
+        if document is None:
+            return None
+        expires = document.expires_us
+        return math.inf if expires is None else max(0, expires - now()) / 1_000_000
+
+    def configure(self, options: dict[str, Any]) -> Steps[None]:
+        settings = Settings.parse(ttl=None, sliding=None, **options)
+        if settings != AS_IT_IS:
+            yield Configure(self.collection, settings)
+
+    def watch(self, prefix: str, after: str | None, timeout: float | None) -> ChangeReader:
+        """Return the reader of this namespace's changes."""
+        wanted = ChangeFilter.parse(self.space.keys(prefix), None, self.codec)
+        options: dict[str, Any] = {"after": after, "timeout": timeout, "convert": self._change}
+        return ChangeReader(self.collection, wanted, **options)
+
+    def check(self, key: str, value: Any) -> None:
+        """Raise `InvalidOption` or `InvalidBody` if a value cannot be written under a key."""
+        self.space.id_of(key)
+        self.encode(key, value)
+
+    def encode(self, key: str, value: Any) -> str:
+        """Return the JSON text of a value; raises `InvalidBody` that names the key."""
+        with body_of(key):
+            return self.codec.encode(self._json(value))
+
+    def _json(self, value: Any) -> Any:
+        return to_json(value, self.codec.default)
+
+    def _bodies(self, values: Any) -> dict[str, Any]:
+        if not isinstance(values, Mapping):
+            problem = f"must be a mapping of keys to values, got {shortened(values)}"
+            raise InvalidOption("values", problem)
+        bodies = {}
+        for key, value in values.items():
+            with body_of(key):
+                bodies[self.space.id_of(key)] = self._json(value)
+        return bodies
+
+    def _filter(self, filter: Any, equals: Any) -> Filter:
+        """Return the filter of this namespace's values; `equals` is compared as it is stored."""
+        of_value = (
+            not isinstance(filter, str) or not filter.startswith("$") or filter[:5] == "$body"
+        )
+        check_equals(filter, equals)
+        stored = self._json(equals) if of_value and equals is not ... else equals
+        return Filter.parse(self.space.keys()) & Filter.parse(filter, stored, self.codec)
+
+    def _delete(self, filter: dict[str, Any]) -> Steps[int]:
+        result = yield DeleteMatching(self.collection, Filter.parse(filter))
+        count: int = result.deleted_count
+        return count
+
+    def _slide(self, ids: list[str]) -> Steps[None]:
+        """Restart the time to live of values that were used in a sliding session. Where the database is locked
+        or read-only, the read still succeeds.
+        """
+        if not ids or not self.expiry.sliding:
+            return
+        ttl = read_ttl(self.expiry.ttl)
+        each = [
+            Slide(self.collection, id, ttl) if ttl else Touch(self.collection, id) for id in ids
+        ]
+        with _tolerant(self.collection):
+            if len(each) == 1:
+                yield each[0]
+            else:
+                yield Work((self.collection,), lambda run: [run(one) for one in each])
+
+    def _entries(self, found: Iterable[Document]) -> list[Entry]:
+        keyed = ((self.space.key_of(each.id), each) for each in found)
+        return [
+            Entry(key, value_of(key, each.body), each.version, each.expires_at)
+            for key, each in keyed
+        ]
+
+    def _change(self, change: Change) -> Change:
+        key = self.space.key_of(change.id)
+        body, before = value_of(key, change.body), value_of(key, change.before)
+        return replace(change, id=key, body=body, before=before)
+
+
+class Namespace:
+    """What memories do without the database: inner namespaces, sessions and requests."""
+
+    def __init__(self, host: Any, procedures: Procedures) -> None:
+        self._host, self._procedures = host, procedures
+
+    def __repr__(self) -> str:
+        names = (self._procedures.collection, *self._procedures.space.names)
+        return f"{type(self).__name__}({'/'.join(names)!r})"
+
+    def namespace(self, *names: str) -> Self:
+        """Return the memory of an inner namespace; `namespace("a", "b")` is `namespace("a").namespace("b")`.
+
+        >>> with Store("sqlite://") as store:
+        ...     store.memory("bot").namespace("room", "42")
+        Memory('memory__bot/room/42')
+        """
+        inner = self._procedures
+        return self._at(inner.space.within(*names), replace(inner.expiry, ends=False))
+
+    def session(self, id: str, *, ttl: Ttl = None, sliding: bool = False) -> Self:
+        """Return the memory of a session, which differs from every namespace.
+
+        Values written there expire after `ttl`. With `sliding`, each read by key and each change restarts that
+        time; a value with a `ttl` of its own expires with that or with the session, whichever is first. Without
+        `ttl`, values expire as in the outer memory. The end of a `with` block, or `end`, clears the session.
+
+        >>> with Store("sqlite://") as store:
+        ...     with store.memory("bot").session("ada", ttl=1800, sliding=True) as session:
+        ...         version = session.put("cart", ["tea"])
+        ...     store.memory("bot").session("ada").get("cart", "nothing")
+        'nothing'
+        """
+        outer = self._procedures
+        return self._at(outer.space.session(id), outer.expiry.of_session(ttl, sliding))
+
+    def request(self) -> Self:
+        """Return a session with an id of its own, for one request: `with memory.request() as session:`.
+
+        If the process is killed before the end of the block, its values expire after a day.
+
+        >>> with Store("sqlite://") as store, store.memory("bot").request() as session:
+        ...     version = session.put("step", 1)
+        ...     session.get("step")
+        1
+        """
+        return self.session(secrets.token_hex(16), ttl=REQUEST_TTL)
+
+    def _at(self, space: Space, expiry: Expiry) -> Self:
+        return type(self)(self._host, replace(self._procedures, space=space, expiry=expiry))
+
+
+@contextmanager
+def _tolerant(collection: str) -> Iterator[None]:
+    try:
+        yield
+    except DatabaseError as error:
+        LOG.warning("%s: a value was read, but its expiry was not extended: %s", collection, error)
+
+
+def _adding(key: str, by: Any) -> Callable[[Any], Any]:
+    """Return the function that adds to a number; raises `InvalidOption`."""
+    _check_number("by", by)
+
+    def add(value: Any) -> Any:
+        _check_number(key, value)
+        try:
+            return value + by
+        except OverflowError as error:
+            raise InvalidOption(key, f"the integer is too large: {error}") from error
+
+    return add
+
+
+def _check_number(name: str, value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidOption(name, f"must be a number, got {shortened(value)}")
+
+
+def _check_limit(limit: Any) -> int | None:
+    if limit is None or check_count("limit", limit):
+        return limit  # type: ignore[no-any-return]
+    raise InvalidOption("limit", "must be an integer above 0, got 0")
