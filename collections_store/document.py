@@ -76,27 +76,25 @@ class Document:
 
 
 class _Unfrozen:
-    """A document that is being made. A frozen class sets each of its slots by a call: this takes a fifth of the
-    time, which is most of what a row costs beside its body.
-    """
+    """The slots of a `Document`, which can be set."""
 
     __slots__ = ("body", "created_us", "expires_us", "id", "updated_us", "version")
 
-    def __init__(  # noqa: PLR0917 - keywords take longer
-        self, id: str, body: Any, version: int, created: int, updated: int, expires: int | None
-    ) -> None:
-        self.id, self.body, self.version = id, body, version
-        self.created_us, self.updated_us, self.expires_us = created, updated, expires
+
+_allocate: Final = object.__new__
 
 
-def made(  # noqa: PLR0917
+def new_document(  # noqa: PLR0917 - keywords take longer
     id: str, body: Any, version: int, created: int, updated: int, expires: int | None
 ) -> Document:
-    """Return `Document(...)`, sooner."""
-    document: Any = _Unfrozen(id, body, version, created, updated, expires)
+    """Return `Document(...)` in a fifth of the time: a frozen class sets each slot by a call, which is most of what a
+    row costs beside its body.
+    """
+    document: Any = _allocate(_Unfrozen)
+    document.id, document.body, document.version = id, body, version
+    document.created_us, document.updated_us, document.expires_us = created, updated, expires
     document.__class__ = Document
-    found: Document = document
-    return found
+    return document  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,21 +242,6 @@ def read_ttl(ttl: Any, option: str = "ttl") -> int | None:
             "math.inf is for objects that never expire",
         )
     return found
-
-
-def chosen(ttl: int | None, default: int | None) -> int | None:
-    """Return the time to live of an object that is written; None: it lives for ever."""
-    return (default if ttl is None else ttl) or None
-
-
-def expiry(now: int, ttl: int | None) -> int | None:
-    """Return when an object that is written now expires; None: never."""
-    return None if ttl is None else now + ttl
-
-
-def is_gone(expires: int | None, now: int) -> bool:
-    """Return whether an object is gone."""
-    return expires is not None and expires <= now
 
 
 class Request:

@@ -14,9 +14,8 @@ from ..operations.bulk import Given, PutBatch, batches
 from ..operations.by_id import (
     DocumentExists,
     GetDocument,
-    HoldMany,
     Insert,
-    InsertBeside,
+    LockMany,
     Put,
     RemoveById,
     Replace,
@@ -49,11 +48,11 @@ _LAST: Final = Sort.parse({"$id": -1})
 _UNLIMITED: Final = Codec()
 
 
-def insert_message(names: DialogueNamespace, draft: Draft) -> InsertBeside:
+def insert_message(names: DialogueNamespace, draft: Draft) -> Insert:
     """Return the single statement that writes a draft of one message: it inserts only beside the header."""
     key, number = draft.label.key, draft.before.messages + 1
     beside = names.headers(is_terminal=draft.is_terminal), key
-    return InsertBeside(names.messages, message_id(key, number), draft.messages[0], beside)
+    return Insert(names.messages, message_id(key, number), draft.messages[0], beside=beside)
 
 
 def conflict(drafts: Sequence[Draft], error: VersionConflict | DuplicateKey) -> DialogueConflict:
@@ -178,7 +177,7 @@ class StoredDialogues:
         for is_terminal in (False, True):
             some = [each for each in drafts if each.is_terminal is is_terminal]
             keys = tuple(each.label.key for each in some)
-            there = self.run(HoldMany(self._headers(is_terminal), keys)) if keys else ()
+            there = self.run(LockMany(self._headers(is_terminal), keys)) if keys else ()
             for each in some:
                 if each.label.key not in there:
                     raise DialogueConflict(each.label)

@@ -16,7 +16,7 @@ from .combine import attempt
 from .connection import as_lists
 from .operation import Operation, Written
 from .read import BATCH_CHARACTERS
-from .write import MAX_ATTEMPTS, NeedsTransaction, Writer
+from .write import MAX_ATTEMPTS, NeedsTransaction, Writer, lifetime
 
 if TYPE_CHECKING:
     from .connection import Connection, Row
@@ -66,7 +66,7 @@ class PutBatch(Operation[PutManyResult]):
         self, connection: Connection, writer: Writer, given: Sequence[Given]
     ) -> tuple[PutManyResult, Sequence[Given]]:
         """Write objects, all by one moment; gives also those that others put meanwhile."""
-        ids, life = [each.id for each in given], writer.life(self.ttl)
+        ids, life = [each.id for each in given], lifetime(self.ttl, writer.statements.options.ttl)
         [(some,)] = connection.rows(writer.statements.by_id.has_expired, {"now": life["now"]})
         if some:
             writer.purge(ids, life["now"])
@@ -229,7 +229,11 @@ class PutListed(Operation[list[int | None]]):
         if writer.statements.feed is not None:
             raise NeedsTransaction(f"collection {self.collection}: each change is recorded")
         ids, texts = [each.id for each in self.puts], [each.text for each in self.puts]
-        lists = {"id": ids, "body": texts, **writer.life(self.puts[0].ttl)}
+        lists = {
+            "id": ids,
+            "body": texts,
+            **lifetime(self.puts[0].ttl, writer.statements.options.ttl),
+        }
         versions: dict[str, int] = dict(connection.rows(writer.statements.by_id.put_listed, lists))
         return [versions.get(id) for id in ids]
 

@@ -1,21 +1,43 @@
-"""The verbs by id."""
+"""Operations on single documents, and on lists of them, by their ids."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import codec
-from ..document import FOREVER, Document, chosen, expiry, is_gone, made
+from ..document import FOREVER, Document, new_document
 from ..errors import DatabaseError, DuplicateKey, InvalidOption, VersionConflict, shortened
 from ..query.values import value_class
 from ..sql.schema import now
 from .operation import Operation, Written
-from .write import Beside, Writer
+from .write import Beside, Writer, lifetime
 
 if TYPE_CHECKING:
     from .connection import Connection, Row
+
+T = TypeVar("T")
+
+
+class AtomicWrite(Operation[T]):
+    """Base class of writes that are one statement, or begin a transaction of their own."""
+
+    __slots__ = ()
+    writes = True
+    atomic = True
+
+
+class BodyWrite(AtomicWrite[int]):
+    """Base class of the operations that write one body, and return its version."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        id: str
+        text: str
+
+    def written(self, _: Connection) -> Written:
+        return ((self.id, self.text),)
 
 
 @value_class
@@ -29,9 +51,12 @@ class Get(Operation[Any]):
 
     def __call__(self, connection: Connection) -> Any:
         rows = connection.rows(connection.collection(self.collection).by_id.get, {"id": self.id})
-        if not rows or ((expires := rows[0][1]) is not None and is_gone(expires, now())):
+        if not rows or (rows[0][1] is not None and has_expired(rows[0][1])):
             return self.default
-        return body_of(self.id, rows[0][0])
+        try:
+            return codec.decode(rows[0][0])
+        except ValueError as error:
+            raise damaged(self.id, error) from error
 
     def absent(self) -> Any:
         return self.default
@@ -39,7 +64,7 @@ class Get(Operation[Any]):
 
 @value_class
 class GetDocument(Operation[Document | None]):
-    """Read an object with what the store knows of it."""
+    """Read a document."""
 
     collection: str
     id: str
@@ -48,12 +73,12 @@ class GetDocument(Operation[Document | None]):
     def __call__(self, connection: Connection) -> Document | None:
         sql = connection.collection(self.collection).by_id.document
         rows = connection.rows(sql, {"id": self.id})
-        return as_document(rows[0]) if rows and not is_gone(rows[0][5], now()) else None
+        return as_document(rows[0]) if rows and not has_expired(rows[0][5]) else None
 
 
 @value_class
 class DocumentExists(Operation[bool]):
-    """Return whether there is such an object."""
+    """Return whether a document exists."""
 
     collection: str
     id: str
@@ -62,252 +87,12 @@ class DocumentExists(Operation[bool]):
 
     def __call__(self, connection: Connection) -> bool:
         sql = connection.collection(self.collection).by_id.exists
-        return any(not is_gone(row[0], now()) for row in connection.rows(sql, {"id": self.id}))
-
-
-@value_class
-class Put(Operation[int]):
-    """Write a body, new or in the place of another; gives the version."""
-
-    collection: str
-    id: str
-    text: str = field(repr=False)
-    ttl: int | None = None
-    writes = True
-    atomic = True
-    creates_collection = True
-
-    def __call__(self, connection: Connection) -> int:
-        statements = connection.collection(self.collection)
-        if statements.feed is None:
-            time, ttl = now(), chosen(self.ttl, statements.options.ttl)
-            life = {"now": time, "expires": expiry(time, ttl), "ttl": ttl}
-            rows = connection.rows(statements.by_id.put, {"id": self.id, "body": self.text, **life})
-            if rows:
-                return int(rows[0][0])
-        writer = Writer(connection, self.collection)
-        return writer.atomically(lambda: writer.put(self.id, self.text, self.ttl))
-
-    def written(self, _: Connection) -> Written:
-        return {self.id: self.text}.items()
-
-
-@value_class
-class Insert(Operation[int]):
-    """Write a body where there is none; raises `VersionConflict` where there is one, or, where that
-    is about `unique` ids, `DuplicateKey`.
-    """
-
-    collection: str
-    id: str
-    text: str = field(repr=False)
-    ttl: int | None = None
-    unique: bool = False
-    writes = True
-    atomic = True
-    creates_collection = True
-
-    def __call__(self, connection: Connection) -> int:
-        writer = Writer(connection, self.collection)
-        if writer.atomically(lambda: writer.insert(self.id, self.text, self.ttl)):
-            return 1
-        if self.unique:
-            raise id_taken(self.collection, self.id)
-        raise VersionConflict(
-            self.collection, self.id, None, _version(connection, self.collection, self.id)
-        )
-
-    def written(self, _: Connection) -> Written:
-        return {self.id: self.text}.items()
-
-
-@value_class
-class InsertBeside(Operation[int]):
-    """Write a body where there is none, if there is an object `beside` it in another collection; raises
-    `VersionConflict` for either.
-    """
-
-    collection: str
-    id: str
-    text: str = field(repr=False)
-    beside: Beside
-    writes = True
-    atomic = True
-
-    @property
-    def collections(self) -> tuple[str, ...]:
-        """Both."""
-        return self.collection, self.beside[0]
-
-    creates_collection = True
-
-    def __call__(self, connection: Connection) -> int:
-        writer = Writer(connection, self.collection)
-        if writer.atomically(lambda: writer.insert(self.id, self.text, None, self.beside)):
-            return 1
-        raise VersionConflict(
-            self.collection, self.id, None, _version(connection, self.collection, self.id)
-        )
-
-    def written(self, _: Connection) -> Written:
-        return {self.id: self.text}.items()
-
-
-@value_class
-class Replace(Operation[int]):
-    """Write a body in the place of a version; raises `VersionConflict`."""
-
-    collection: str
-    id: str
-    text: str = field(repr=False)
-    expected: int
-    ttl: int | None = None
-    writes = True
-    atomic = True
-
-    def __call__(self, connection: Connection) -> int:
-        writer = Writer(connection, self.collection)
-        version = writer.atomically(
-            lambda: writer.replace(self.id, self.text, self.ttl, self.expected)
-        )
-        if version is None:
-            found = _version(connection, self.collection, self.id)
-            raise VersionConflict(self.collection, self.id, self.expected, found)
-        return version
-
-    def absent(self) -> int:
-        raise VersionConflict(self.collection, self.id, self.expected, None)
-
-    def written(self, _: Connection) -> Written:
-        return {self.id: self.text}.items()
-
-
-@value_class
-class Rewrite(Operation[int]):
-    """Change the body of an object that was read, which lives on; raises `VersionConflict`."""
-
-    collection: str
-    document: Document
-    text: str = field(repr=False)
-    writes = True
-    atomic = True
-
-    def __call__(self, connection: Connection) -> int:
-        writer = Writer(connection, self.collection)
-        if writer.atomically(lambda: writer.rewrite(self.document, self.text)):
-            return self.document.version + 1
-        raise self._conflict(_version(connection, self.collection, self.document.id))
-
-    def absent(self) -> int:
-        raise self._conflict(None)
-
-    def written(self, _: Connection) -> Written:
-        return {self.document.id: self.text}.items()
-
-    def _conflict(self, found: int | None) -> VersionConflict:
-        return VersionConflict(self.collection, self.document.id, self.document.version, found)
-
-
-@value_class
-class RemoveById(Operation[bool]):
-    """Delete an object; returns whether it was there. Raises `VersionConflict` if it is not the version
-    that is expected.
-    """
-
-    collection: str
-    id: str
-    expected: int | None = None
-    writes = True
-    atomic = True
-
-    def __call__(self, connection: Connection) -> bool:
-        writer, expected = Writer(connection, self.collection), self.expected
-        if expected is None:
-            return writer.atomically(lambda: writer.remove(self.id))
-        if writer.atomically(lambda: writer.remove_version(self.id, expected)):
-            return True
-        raise VersionConflict(
-            self.collection, self.id, expected, _version(connection, self.collection, self.id)
-        )
-
-    def absent(self) -> bool:
-        if self.expected is not None:
-            raise VersionConflict(self.collection, self.id, self.expected, None)
-        return False
-
-
-@value_class
-class Touch(Operation[bool]):
-    """Have an object live from now on, for a time to live or as long as it did; returns whether it is
-    there.
-    """
-
-    collection: str
-    id: str
-    ttl: int | None = None
-    writes = True
-    atomic = True
-    empty = bool
-
-    def __call__(self, connection: Connection) -> bool:
-        sql = connection.collection(self.collection).by_id
-        parameters = {"id": self.id, "now": now()}
-        if self.ttl == FOREVER:
-            return connection.changed(sql.keep, parameters) > 0
-        return connection.changed(sql.touch, {**parameters, "ttl": self.ttl}) > 0
-
-
-@value_class
-class TouchMany(Operation[int]):
-    """Have objects live from now on for a time to live, `FOREVER` too; gives how many there are."""
-
-    collection: str
-    ids: tuple[str, ...]
-    ttl: int
-    writes = True
-    atomic = True
-    empty = int
-
-    def __call__(self, connection: Connection) -> int:
-        ids = connection.database.list_parameter(self.ids)
-        sql = connection.collection(self.collection).by_id.touch_many
-        return connection.changed(sql, {"ids": ids, "now": now(), "ttl": self.ttl or None})
-
-
-@value_class
-class Slide(Operation[bool]):
-    """Have an object of a session live from now on for the session's time to live, but no longer than its own."""
-
-    collection: str
-    id: str
-    ttl: int
-    writes = True
-    atomic = True
-    empty = bool
-
-    def __call__(self, connection: Connection) -> bool:
-        sql = connection.collection(self.collection).by_id
-        return connection.changed(sql.slide, {"id": self.id, "now": now(), "ttl": self.ttl}) > 0
-
-
-@value_class
-class HoldMany(Operation[set[str]]):
-    """Give the ids of those objects that are there, which nobody else changes until the transaction ends."""
-
-    collection: str
-    ids: tuple[str, ...]
-    writes = True
-    empty = set
-
-    def __call__(self, connection: Connection) -> set[str]:
-        listed = connection.database.list_parameter(self.ids)
-        sql = connection.collection(self.collection).by_id.versions
-        return {row[0] for row in connection.rows(sql, {"ids": listed, "now": now()})}
+        return any(not has_expired(row[0]) for row in connection.rows(sql, {"id": self.id}))
 
 
 @value_class
 class GetMany(Operation[dict[str, Any]]):
-    """Read bodies: those that are there, in the order asked."""
+    """Read the bodies that exist under some ids, in the order of the ids."""
 
     collection: str
     ids: tuple[str, ...]
@@ -322,13 +107,143 @@ class GetMany(Operation[dict[str, Any]]):
 
 
 @value_class
-class RemoveMany(Operation[int]):
-    """Delete objects, all or none; gives how many were there."""
+class LockMany(Operation[set[str]]):
+    """Lock documents until the transaction ends, and return the ids of those that exist."""
+
+    collection: str
+    ids: tuple[str, ...]
+    writes = True
+    empty = set
+
+    def __call__(self, connection: Connection) -> set[str]:
+        listed = connection.database.list_parameter(self.ids)
+        sql = connection.collection(self.collection).by_id.versions
+        return {row[0] for row in connection.rows(sql, {"ids": listed, "now": now()})}
+
+
+@value_class
+class Put(BodyWrite):
+    """Write a body, new or in place of another; returns the version."""
+
+    collection: str
+    id: str
+    text: str = field(repr=False)
+    ttl: int | None = None
+    creates_collection = True
+
+    def __call__(self, connection: Connection) -> int:
+        statements = connection.collection(self.collection)
+        if statements.feed is None:  # usual: one statement, without a Writer
+            life = lifetime(self.ttl, statements.options.ttl)
+            rows = connection.rows(statements.by_id.put, {"id": self.id, "body": self.text, **life})
+            if rows:
+                return int(rows[0][0])
+        writer = Writer(connection, self.collection)
+        return writer.atomically(lambda: writer.put(self.id, self.text, self.ttl))
+
+
+@value_class
+class Insert(BodyWrite):
+    """Write a body where there is none, and only if the document `beside` exists. Raises `VersionConflict`, or, where
+    that is about `unique` ids, `DuplicateKey`.
+    """
+
+    collection: str
+    id: str
+    text: str = field(repr=False)
+    ttl: int | None = None
+    unique: bool = False
+    beside: Beside | None = None
+    creates_collection = True
+
+    @property
+    def collections(self) -> tuple[str, ...]:
+        """That of the document `beside` too."""
+        return (self.collection,) if self.beside is None else (self.collection, self.beside[0])
+
+    def __call__(self, connection: Connection) -> int:
+        writer = Writer(connection, self.collection)
+        if writer.atomically(lambda: writer.insert(self.id, self.text, self.ttl, self.beside)):
+            return 1
+        if self.unique:
+            raise id_taken(self.collection, self.id)
+        raise version_conflict(connection, self.collection, self.id, None)
+
+
+@value_class
+class Replace(BodyWrite):
+    """Write a body in place of a version; raises `VersionConflict`."""
+
+    collection: str
+    id: str
+    text: str = field(repr=False)
+    expected: int
+    ttl: int | None = None
+
+    def __call__(self, connection: Connection) -> int:
+        writer = Writer(connection, self.collection)
+        version = writer.atomically(
+            lambda: writer.replace(self.id, self.text, self.ttl, self.expected)
+        )
+        if version is None:
+            raise version_conflict(connection, self.collection, self.id, self.expected)
+        return version
+
+    def absent(self) -> int:
+        raise VersionConflict(self.collection, self.id, self.expected, None)
+
+
+@value_class
+class Rewrite(BodyWrite):
+    """Change the body of a document as it was read, not when it expires; raises `VersionConflict`."""
+
+    collection: str
+    document: Document
+    text: str = field(repr=False)
+
+    @property
+    def id(self) -> str:  # type: ignore[override]
+        """The document's id."""
+        return self.document.id
+
+    def __call__(self, connection: Connection) -> int:
+        writer = Writer(connection, self.collection)
+        if writer.atomically(lambda: writer.rewrite(self.document, self.text)):
+            return self.document.version + 1
+        raise version_conflict(connection, self.collection, self.id, self.document.version)
+
+    def absent(self) -> int:
+        raise VersionConflict(self.collection, self.id, self.document.version, None)
+
+
+@value_class
+class RemoveById(AtomicWrite[bool]):
+    """Delete a document; returns whether it existed. Raises `VersionConflict` if it is not the version `expected`."""
+
+    collection: str
+    id: str
+    expected: int | None = None
+
+    def __call__(self, connection: Connection) -> bool:
+        writer, expected = Writer(connection, self.collection), self.expected
+        if expected is None:
+            return writer.atomically(lambda: writer.remove(self.id))
+        if writer.atomically(lambda: writer.remove_version(self.id, expected)):
+            return True
+        raise version_conflict(connection, self.collection, self.id, expected)
+
+    def absent(self) -> bool:
+        if self.expected is not None:
+            raise VersionConflict(self.collection, self.id, self.expected, None)
+        return False
+
+
+@value_class
+class RemoveMany(AtomicWrite[int]):
+    """Delete documents, all or none; returns how many existed."""
 
     collection: str
     ids: Sequence[str]
-    writes = True
-    atomic = True
     empty = int
 
     def __call__(self, connection: Connection) -> int:
@@ -337,17 +252,66 @@ class RemoveMany(Operation[int]):
 
 
 @value_class
-class Purge(Operation[int]):
-    """Delete some of the objects that have expired; gives how many, 0 when there are no more."""
+class Touch(AtomicWrite[bool]):
+    """Restart a document's time to live, or set another one; returns whether it exists."""
 
     collection: str
-    writes = True
-    atomic = True
+    id: str
+    ttl: int | None = None
+    empty = bool
+
+    def __call__(self, connection: Connection) -> bool:
+        sql = connection.collection(self.collection).by_id
+        parameters = {"id": self.id, "now": now()}
+        if self.ttl == FOREVER:
+            return connection.changed(sql.keep, parameters) > 0
+        return connection.changed(sql.touch, {**parameters, "ttl": self.ttl}) > 0
+
+
+@value_class
+class TouchMany(AtomicWrite[int]):
+    """Set the time to live of documents, `FOREVER` too; returns how many exist."""
+
+    collection: str
+    ids: tuple[str, ...]
+    ttl: int
+    empty = int
+
+    def __call__(self, connection: Connection) -> int:
+        ids = connection.database.list_parameter(self.ids)
+        sql = connection.collection(self.collection).by_id.touch_many
+        return connection.changed(sql, {"ids": ids, "now": now(), "ttl": self.ttl or None})
+
+
+@value_class
+class Slide(AtomicWrite[bool]):
+    """Restart the time to live of a document of a session, as long as the session's and at most its own."""
+
+    collection: str
+    id: str
+    ttl: int
+    empty = bool
+
+    def __call__(self, connection: Connection) -> bool:
+        sql = connection.collection(self.collection).by_id
+        return connection.changed(sql.slide, {"id": self.id, "now": now(), "ttl": self.ttl}) > 0
+
+
+@value_class
+class Purge(AtomicWrite[int]):
+    """Delete some of the documents that have expired; returns how many, 0 when there are no more."""
+
+    collection: str
     empty = int
 
     def __call__(self, connection: Connection) -> int:
         writer = Writer(connection, self.collection)
         return writer.atomically(writer.purge_some)
+
+
+def has_expired(expires: int | None) -> bool:
+    """Return whether a document that expires at a time, None: never, has done so."""
+    return expires is not None and expires <= now()
 
 
 def body_of(id: str, text: str) -> Any:
@@ -366,20 +330,22 @@ def damaged(id: str, error: ValueError) -> DatabaseError:
 
 
 def as_document(row: Row) -> Document:
-    """Return the object of a row: id, body, version, and three times."""
+    """Return the document of a row: id, body, version, and three times."""
     id, body, version, created, updated, expires = row
-    return made(id, body_of(id, body), version, created, updated, expires)
+    return new_document(id, body_of(id, body), version, created, updated, expires)
 
 
 def id_taken(collection: str, id: str) -> DuplicateKey:
-    """Return the error of an object that cannot be inserted."""
+    """Return the error of a document that cannot be inserted."""
     return DuplicateKey(collection, "$id", {"$id": id}, id)
 
 
-def _version(connection: Connection, collection: str, id: str) -> int | None:
-    """Return the version that is there."""
+def version_conflict(
+    connection: Connection, collection: str, id: str, expected: int | None
+) -> VersionConflict:
+    """Return the error that names the version which is there instead of the one expected."""
     found = GetDocument(collection, id)(connection)
-    return None if found is None else found.version
+    return VersionConflict(collection, id, expected, None if found is None else found.version)
 
 
 def check_version(version: Any) -> int | None:

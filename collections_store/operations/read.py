@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .. import codec
-from ..document import Document, made
+from ..document import Document, new_document
 from ..query.filter import Filter
 from ..query.matcher import matches
 from ..query.projection import Projection
@@ -187,7 +187,7 @@ def in_natural_order(
     found = []
     try:  # a call for each row would take longer
         for _, id, body, version, created, updated, expires in each_let_go(rows):
-            found.append(made(id, decode(body), version, created, updated, expires))
+            found.append(new_document(id, decode(body), version, created, updated, expires))
     except ValueError as error:
         raise damaged(id, error) from error
     return found
@@ -217,10 +217,10 @@ def each_let_go(rows: list[Any]) -> Iterator[Any]:
 def as_read(row: Any) -> Document:
     """Return the object of a row of `Statements.select`."""
     _, id, body, version, created, updated, expires = row
-    return made(id, body_of(id, body), version, created, updated, expires)
+    return new_document(id, body_of(id, body), version, created, updated, expires)
 
 
 def as_placed(row: Any) -> Placed:
     """Return the object of such a row, and its place."""
     seq, id, body, version, created, updated, expires = row
-    return seq, made(id, body_of(id, body), version, created, updated, expires)
+    return seq, new_document(id, body_of(id, body), version, created, updated, expires)

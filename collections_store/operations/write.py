@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from .. import codec
-from ..document import Document, chosen, expiry
+from ..document import Document
 from ..errors import CollectionsStoreError, TransactionConflict
 from ..query.values import value_class
 from ..sql.change_records import PRUNED, FeedStatements
@@ -319,12 +319,7 @@ class Writer:
 
     def parameters(self, id: str, text: str, ttl: int | None) -> dict[str, Any]:
         """Return what a statement takes that writes a whole object."""
-        return {"id": id, "body": text, **self.life(ttl)}
-
-    def life(self, ttl: int | None) -> dict[str, Any]:
-        """Return what a statement takes of the time: now, and when an object expires."""
-        time, ttl = now(), chosen(ttl, self.statements.options.ttl)
-        return {"now": time, "expires": expiry(time, ttl), "ttl": ttl}
+        return {"id": id, "body": text, **lifetime(ttl, self.statements.options.ttl)}
 
     def note(self, kind: str, id: str, version: int, before: str | None, after: str | None) -> None:
         """Have a change recorded with the transaction, if the collection's are."""
@@ -346,6 +341,14 @@ class Writer:
             return None
         rows = self._connection.rows(self._sql.hold, {"id": id, "now": now()})
         return rows[0][1] if rows else None
+
+
+def lifetime(ttl: int | None, default: int | None) -> dict[str, Any]:
+    """Return the parameters of a statement that writes a document: now, its time to live, and when that ends. `ttl`: None
+    stands for the collection's `default`; 0 and no default for no end.
+    """
+    time, ttl = now(), (default if ttl is None else ttl) or None
+    return {"now": time, "expires": None if ttl is None else time + ttl, "ttl": ttl}
 
 
 def portions(changed: Iterable[Rewritten]) -> Iterator[list[Rewritten]]:

@@ -36,7 +36,7 @@ from itertools import chain
 from typing import Any, Final, TypeAlias
 
 from ..codec import Codec
-from ..document import Document, made
+from ..document import Document, new_document
 from ..errors import InvalidFilter, InvalidProjection, cut, shortened
 from .conditions import (
     WHOLE_ARRAY_TESTS,
@@ -515,7 +515,7 @@ class Projection:
         """
         body = self._shaped(document, filter, ordered)
         times = document.created_us, document.updated_us, document.expires_us
-        return made(document.id, body, document.version, *times)
+        return new_document(document.id, body, document.version, *times)
 
     def to_json(self) -> dict[Any, Any]:
         """Return the projection document. A key that holds a dot or begins with `$` stands in a `Path`;
