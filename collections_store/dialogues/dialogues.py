@@ -220,13 +220,25 @@ class HostDialogues(DialogueStore[D]):
         """Return the dialogue with a label, complete or not, active or terminal."""
         return self._run(self._manager.get_dialogue_from_label(label))
 
+    def find(
+        self,
+        filter: Any = None,
+        equals: Any = ...,
+        *,
+        terminal: bool = False,
+        limit: int | None = None,
+    ) -> list[D]:
+        """Return the dialogues that match as `DialogueStore.find` does; each is the object in memory."""
+        return self._run(self._manager.find(filter, equals, terminal, limit))
+
     def get_dialogues_with_counterparty(self, address: str) -> list[D]:
         """Return the dialogues with an address: the active ones, then the terminal ones."""
         return self._run(self._manager.get_dialogues_with_counterparty(address))
 
     def remove(self, label: DialogueLabel, *, remember: bool = False) -> bool:
         """Delete a dialogue from memory and database; returns whether the database had it."""
-        self.forget(label)
+        if self.in_memory(label) is not None:
+            self.forget(label)
         return super().remove(label, remember=remember)
 
     def purge(self, *, ttl: float | timedelta | None = None, kept: int | None = None) -> int:

@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("aea", reason="the extra `aea` is not installed")
 
+from aea.protocols.dialogue.base import DialogueLabel
 from faults.losing import Interrupted, Proxy, interrupted
 from integrations.aea_agents import (
     ADDRESS,
@@ -40,7 +41,7 @@ from collections_store import (
 )
 from collections_store.dialogues import DialogueStore
 from collections_store.integrations.aea import attach, register
-from collections_store.integrations.aea.codec import ended_with
+from collections_store.integrations.aea.codec import terminal_performative
 
 __all__ = ["closed_loops"]
 
@@ -156,19 +157,19 @@ def test_a_write_that_fails_takes_the_message_back(store: Store, tmp_path: Path)
     bob, ada = peer(), Killed(tmp_path, store)
     own, theirs = talk(ada.dialogues, bob)
     before = theirs.json()
-    original = ada.storage.store.save
+    original = ada.storage.store.accepted
 
-    def full(*dialogues: Any) -> int:
+    def full(dialogue: Any, count: int) -> None:
         raise OSError("disk is full")
 
-    ada.storage.store.save = full
+    ada.storage.store.accepted = full
     with pytest.raises(OSError, match="disk is full"):
         theirs.reply(TELL, text="lost")
     with pytest.raises(OSError, match="disk is full"):
         ada.dialogues.create(PEER, ASK)
     assert theirs.json() == before
     assert len(ada.active) == 2
-    ada.storage.store.save = original
+    ada.storage.store.accepted = original
     theirs.reply(TELL, text="kept")
     assert own in Killed(tmp_path, store).active
     assert theirs in Killed(tmp_path, store).active
@@ -201,7 +202,7 @@ def test_a_message_from_nobody_stops_no_agent(
     with pytest.raises(DialoguesNotSaved):
         ada.dialogues.create("", ASK)
     assert ada.active == []
-    assert not ada.storage._incomplete_to_complete_dialogue_labels
+    assert not ada.storage.is_in_incomplete(DialogueLabel(question.dialogue_reference, "", ""))
     assert not any(collections_of(store).values())
 
 
@@ -229,10 +230,10 @@ def test_a_purge_that_fails_takes_no_message_back(
     ada, bob = Killed(tmp_path, store, terminal_kept=0), peer()
     _, theirs = talk(ada.dialogues, bob)
 
-    def full(**options: Any) -> int:
+    def full(ttl: Any, kept: Any) -> Any:
         raise DatabaseError("disk is full")
 
-    ada.storage.store.purge = full
+    ada.storage.store._repository.purge = full
     theirs.reply(BYE, text="bye")
     assert theirs.last_outgoing_message.performative == BYE
     assert "disk is full" in caplog.text
@@ -242,22 +243,22 @@ def test_a_purge_that_fails_takes_no_message_back(
 def test_what_ends_a_dialogue_is_said_once(store: Store, tmp_path: Path) -> None:
     ada, bob = Killed(tmp_path, store), peer()
     own, _ = talk(ada.dialogues, bob)
-    original = ada.storage.store.save
+    original = ada.storage.store.accepted
 
-    def full(*dialogues: Any) -> int:
-        assert ended_with(own) == "bye"
+    def full(dialogue: Any, count: int) -> None:
+        assert terminal_performative(own) == "bye"
         raise OSError("disk is full")
 
-    ada.storage.store.save = full
+    ada.storage.store.accepted = full
     with pytest.raises(OSError, match="disk is full"):
         own.reply(BYE)
-    assert ended_with(own) is None
-    ada.storage.store.save = original
+    assert terminal_performative(own) is None
+    ada.storage.store.accepted = original
     own.reply(TELL, text="so it goes on")
-    assert ended_with(own) is None
+    assert terminal_performative(own) is None
     own.reply(BYE)
     own.reply(TELL, text="a last word", target=-1)
-    assert ended_with(own) == "bye"
+    assert terminal_performative(own) == "bye"
 
 
 def test_each_dialogues_has_one_name(store: Store, tmp_path: Path) -> None:

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from aea.aea import AEA
 from aea.helpers.storage import generic_storage
-from aea.protocols.dialogue.base import Dialogues
+from aea.protocols.dialogue.base import DialogueLabel, Dialogues, PersistDialoguesStorage
 from aea.runtime import BaseRuntime
 from aea.skills.base import Skill, SkillComponent
 
-from ... import InvalidOption, Store
+from ... import Collection, Document, InvalidOption, Store
+from ...dialogues import DialogueLabel as Label
+from ...dialogues import DialogueOptions
 from .backend import SCHEMES, CollectionsBackend, is_ours, read_uri
-from .dialogues import ComponentPlace, KeptDialogues, Retention, Written
+from .codec import label_of
+from .dialogues import LOG, PersistentDialogues
+from .encoding import decoded, is_name, name_of
 from .storage import Storage
+
+_LABELS: Final = PersistDialoguesStorage.INCOMPLETE_DIALOGUES_OBJECT_NAME
+_TERMINAL: Final = PersistDialoguesStorage.TERMINAL_STATE_DIALOGUES_COLLECTTION_SUFFIX
 
 
 def attach(
@@ -25,70 +34,90 @@ def attach(
     terminal_ttl: float | timedelta | None = None,
     terminal_kept: int | None = None,
 ) -> int:
-    """Have an agent's dialogues kept as they go, and its storage in the same store; returns how many
-    `Dialogues` there are by now.
+    """Persist an agent's dialogues message by message, and use the same store for its storage; returns the number of
+    `Dialogues` found so far.
 
-    Call it when the agent is built and has not been started. The `Dialogues` are those that are components of
-    its skills, or attributes of components; what comes before the start is found then. Each message is on the disk before
-    `create`, `update` or `reply` returns. Without a `store` it is that of the agent's `storage_uri`, which then has to
-    be one of ours. A store that is given stays open when the agent stops.
+    Call it when the agent is built and not yet started. It finds the `Dialogues` that are components of skills, or
+    attributes of components, and looks again at the start. Each message is committed before `create`, `update` or
+    `reply` returns. Without `store`, the agent's `storage_uri` must be one of this package. A given store stays open
+    when the agent stops.
 
-    `terminal_ttl`, `terminal_kept`: how long, in seconds or as a timedelta, and how many dialogues are
-    kept that have ended. Raises `InvalidOption`.
+    `terminal_ttl`, `terminal_kept`: how long, in seconds or as a timedelta, and how many terminal dialogues are kept.
+    Raises `InvalidOption`.
     """
-    retention = Retention(terminal_ttl, terminal_kept)
+    options = DialogueOptions(terminal_ttl=terminal_ttl, terminal_kept=terminal_kept)
     storage = _storage_of(aea, store)
-    storage.before_connected(lambda: take_all(aea, storage, retention))
-    return take_all(aea, storage, retention)
+    storage.before_connected(lambda: _attach_all(aea, storage, options))
+    return _attach_all(aea, storage, options)
 
 
-def component_of(component: SkillComponent, dialogues: Dialogues, attribute: str = "") -> str:
-    """Return the name under which a component's dialogues are kept."""
-    skill, own = component.skill_id, type(component).__name__
-    parts = [skill.author, skill.name, component.name, own]
-    if attribute:
-        parts += [attribute, type(dialogues).__name__]
-    return "/".join(parts)
+def register() -> None:
+    """Let AEA understand `storage_uri: collections+sqlite:///file.db`, and `collections+postgresql://…`.
+
+    AEA's command line (`aea`) does this for every installed package. Other programs call it before they build an agent;
+    a second call does nothing.
+    """
+    backends: Any = generic_storage.BACKENDS
+    backends.update(dict.fromkeys(SCHEMES, CollectionsBackend))
+    runtime: Any = BaseRuntime
+    runtime._get_storage = staticmethod(_new_storage_of)
+
+
+_original_get_storage = BaseRuntime._get_storage
+
+
+def _new_storage_of(agent: Any) -> generic_storage.Storage | None:
+    """Return the storage of an agent that is being built."""
+    if not is_ours(agent.storage_uri):
+        return _original_get_storage(agent)
+    storage = Storage(agent.storage_uri, threaded=True)
+    if read_uri(agent.storage_uri).attached:
+        storage.before_connected(lambda: _attach_all(agent, storage, DialogueOptions()))
+    return storage
 
 
 def _storage_of(aea: AEA, store: Store | None) -> Storage:
     runtime: Any = aea.runtime
-    storage = runtime.storage
+    storage, given = runtime.storage, store
     if store is None:
         if isinstance(storage, Storage):
             return storage
-        raise InvalidOption(
-            "store", "give one, or the agent a storage_uri: collections+sqlite:///…"
-        )
-    given: Any = store
+        problem = "pass one, or give the agent a storage_uri: collections+sqlite:///…"
+        raise InvalidOption("store", problem)
     if not isinstance(given, Store):
-        raise InvalidOption("store", f"{given!r} is no Store")
+        raise InvalidOption("store", f"must be Store, got {given!r}")
     if isinstance(storage, Storage) and storage._backend.is_over(store):
         return storage
     if storage is not None and storage.is_connected:
-        raise InvalidOption("aea", "it is running: attach before it is started")
+        raise InvalidOption("aea", "must not be running: attach before the start")
     runtime._storage = Storage(store, threaded=True)
     return runtime._storage  # type: ignore[no-any-return]
 
 
-def take_all(aea: AEA, storage: Storage, retention: Retention) -> int:
-    """Have each `Dialogues` of the agent keep what is said in it."""
+# -- the dialogues of an agent --------------------------------------------------------------------
+
+
+def _attach_all(aea: AEA, storage: Storage, options: DialogueOptions) -> int:
+    """Persist each `Dialogues` of an agent."""
     found = _dialogues_of(aea)
-    for name, dialogues in found:
-        _take(dialogues, storage.open(), aea.identity.address, name, retention)
+    for component, dialogues in found:
+        _attach(dialogues, storage.open(), aea.identity.address, component, options)
     return len(found)
 
 
-def _take(
-    dialogues: Dialogues, store: Store, agent: str, component: str, retention: Retention
+def _attach(
+    dialogues: Dialogues, store: Store, agent: str, component: str, options: DialogueOptions
 ) -> None:
     before = dialogues._dialogues_storage
-    if isinstance(before, KeptDialogues):  # the storage was started again, over another store
+    if isinstance(before, PersistentDialogues):  # AEA's storage was started again
         before.move_to(store)
         return
-    changed: Any = dialogues
-    written, place = Written.of(dialogues, before, store), ComponentPlace(store, agent, component)
-    changed._dialogues_storage = after = KeptDialogues(dialogues, place, written, retention)
+    kept = dialogues.is_keep_dialogues_in_terminal_state
+    options = replace(options, keep_terminal_state_dialogues=kept)
+    after = PersistentDialogues(dialogues, store, agent, component, options)
+    after.before_setup = partial(_take_over, _collections_of(before, store), after)
+    patched: Any = dialogues
+    patched._dialogues_storage = after
     for each in before.dialogues_in_active_state:
         each._terminal_state_callbacks.discard(before.dialogue_terminal_state_callback)
         after.add(each)
@@ -96,17 +125,17 @@ def _take(
 
 
 def _dialogues_of(aea: AEA) -> list[tuple[str, Dialogues]]:
-    """Return each `Dialogues` once, with its name: as a component if it is one, whoever else has it as an attribute."""
+    """Return each `Dialogues` once, with its name: that of the component, even if another has it as an attribute."""
     components = [each for skill in aea.resources.get_all_skills() for each in _components(skill)]
     found: dict[int, tuple[str, Dialogues]] = {}
     for each in components:
         if isinstance(each, Dialogues):
-            found[id(each)] = component_of(each, each), each
+            found[id(each)] = _name_of(each), each
     for each in components:
         for attribute, value in vars(each).items():
             if isinstance(value, Dialogues):
-                named = component_of(each, value, attribute), value
-                found.setdefault(id(value), named)
+                name = _name_of(each, attribute, type(value).__name__)
+                found.setdefault(id(value), (name, value))
     return list(found.values())
 
 
@@ -115,26 +144,57 @@ def _components(skill: Skill) -> Iterator[SkillComponent]:
         yield from some.values()
 
 
-_theirs = BaseRuntime._get_storage
+def _name_of(component: SkillComponent, *more: str) -> str:
+    skill, kind = component.skill_id, type(component).__name__
+    return "/".join([skill.author, skill.name, component.name, kind, *more])
 
 
-def register() -> None:
-    """Have AEA understand `storage_uri: collections+sqlite:///file.db`, and `collections+postgresql://…`.
-
-    Whoever has an agent's command line (`aea`) needs not call it: installing this package is enough. Others call it
-    before they build an agent. Doing so again does nothing.
-    """
-    backends: Any = generic_storage.BACKENDS
-    backends.update(dict.fromkeys(SCHEMES, CollectionsBackend))
-    runtime: Any = BaseRuntime
-    runtime._get_storage = staticmethod(_new_storage_of)
+# -- what AEA's own storage wrote -----------------------------------------------------------------
 
 
-def _new_storage_of(agent: Any) -> generic_storage.Storage | None:
-    """Return the storage of an agent that is being built."""
-    if not is_ours(agent.storage_uri):
-        return _theirs(agent)
-    storage = Storage(agent.storage_uri, threaded=True)
-    if read_uri(agent.storage_uri).attached:
-        storage.before_connected(lambda: take_all(agent, storage, Retention()))
-    return storage
+def _collections_of(before: Any, store: Store) -> list[Collection]:
+    """Return the collections of AEA's own storage of dialogues: of the active ones, and of the terminal ones."""
+    name = before._get_collection_name() if isinstance(before, PersistDialoguesStorage) else None
+    names = [] if name is None else [name, f"{name}{_TERMINAL}"]
+    return [store[name_of(each)] for each in names if is_name(each)]
+
+
+def _take_over(collections: list[Collection], storage: PersistentDialogues) -> None:
+    """Move AEA's records, dialogue by dialogue. Bad ones stay, and so does AEA's list of labels then."""
+    left = [
+        (collection, each)
+        for collection in collections
+        for each in collection.list()
+        if not _is_moved(storage, collection, each)
+    ]
+    if [each.id for _, each in left] == [_LABELS]:
+        ((collection, labels),) = left
+        for label in _labels_in(labels.body):
+            if label.is_by_counterparty and not storage.store.is_known(label):
+                storage.store.remove(label, remember=True)  # it must not begin again
+        collection.remove(_LABELS)
+
+
+def _is_moved(storage: PersistentDialogues, collection: Collection, found: Document) -> bool:
+    if found.id == _LABELS:
+        return False
+    dialogues = storage._dialogues
+    try:
+        dialogue = dialogues.dialogue_class.from_json(dialogues.message_class, decoded(found.body))
+        if not storage.store.is_known(label_of(dialogue.dialogue_label)):
+            storage.store.save(dialogue)
+    except Exception as error:  # noqa: BLE001 - of AEA's classes, and of any data
+        LOG.warning("AEA's dialogue %r cannot be taken over: %r", found.id, error)
+        return False
+    collection.remove(found.id)
+    return True
+
+
+def _labels_in(body: Any) -> Iterator[Label]:
+    """Yield the labels in AEA's list; anything else in it is ignored."""
+    for pair in decoded(body) if isinstance(body, list) else ():
+        try:
+            label = label_of(DialogueLabel.from_json(pair[0]))
+        except Exception:  # noqa: BLE001 - of AEA's classes, and of any data
+            continue
+        yield label
