@@ -44,6 +44,7 @@ class AsyncMemoryHost(Protocol):
 class AsyncMemory(Namespace):
     """Async counterpart of `Memory`: `AsyncStore(...).memory("bot")`. Only its methods with I/O are coroutines.
 
+    >>> from datetime import date
     >>> async def main():
     ...     async with AsyncStore("sqlite://") as store:
     ...         room = store.memory("bot").namespace("room", "42")

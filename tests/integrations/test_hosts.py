@@ -9,14 +9,14 @@ from pages import DOCS, ROOT, blocks, runs
 
 from collections_store import memory
 
-PAGES = {page.stem.removeprefix("use-with-"): page for page in DOCS.glob("how-to/use-with-*.md")}
 EXTRAS = {"aea": "aea", "opsdroid": "opsdroid", "soul-machines": "smskillsdk"}
-"""By their pages; kdeps is no Python, and needs none."""
+"""By their pages; kdeps is not written in Python, and has none."""
+PAGES = {name: DOCS / "how-to" / f"{name}.md" for name in (*EXTRAS, "kdeps")}
 SESSIONS = {"hosts-aea", "hosts-open-aea", "hosts-opsdroid", "hosts-smskillsdk"}
 
 
 def test_every_host_has_a_page() -> None:
-    assert PAGES.keys() == EXTRAS.keys() | {"kdeps"}
+    assert all(page.is_file() for page in PAGES.values())
 
 
 @pytest.mark.parametrize("page", sorted(PAGES))
