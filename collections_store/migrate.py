@@ -146,14 +146,14 @@ def _sql(pooled: PooledConnection, names: Names) -> str:
     config = _config(names)
     tables = _tables(pooled) if found else []
     config.attributes.update(
-        output=output, tables=tables, dialect=database.NAME, database=pooled.sa
+        output=output, tables=tables, dialect=database.name, database=pooled.sa
     )
     command.upgrade(config, f"{found or 'base'}:head", sql=True)
     return output.getvalue()
 
 
 def _upgrade_here(pooled: PooledConnection, names: Names) -> None:
-    lock = pooled.connection.database.lock_table(pooled.connection.store.revisions)
+    lock = pooled.connection.database.transactions.lock_schema(pooled.connection.store.revisions)
     if lock is not None:
         pooled.connection.command(lock)
     if _revision(pooled) == REVISION:
@@ -214,7 +214,7 @@ def _tables(pooled: PooledConnection) -> list[str]:
 def _feeds(pooled: PooledConnection) -> Iterator[str]:
     """Yield the tables of recorded changes, as far as the catalogue is there to tell of them."""
     connection, rows = pooled.connection, []
-    with suppress(*connection.database.errors()):
+    with suppress(*connection.database.errors.types()):
         rows = connection.rows(connection.store.listing)
     for _, _, _, text in rows:
         feed = CollectionOptions.from_text(text).feed
@@ -225,7 +225,7 @@ def _feeds(pooled: PooledConnection) -> Iterator[str]:
 def _look(url: str | sa.URL, options: Options, work: Callable[[PooledConnection], T]) -> T:
     """Do something that only reads: what is no file yet is empty, and stays no file."""
     where = _normal(url)
-    path = named(where.get_backend_name()).file_of(where)
+    path = named(where.get_backend_name()).urls.file_of(where)
     if path is not None and not Path(path).exists():
         where = sa.URL.create(where.drivername)  # in memory
     return _patiently(where, options, work)
@@ -246,7 +246,7 @@ def _patiently(url: sa.URL, options: Options, work: Callable[[PooledConnection],
 
 def _normal(url: str | sa.URL) -> sa.URL:
     parsed = read_url(url)
-    return named(parsed.get_backend_name()).normal_url(parsed)
+    return named(parsed.get_backend_name()).urls.normal_url(parsed)
 
 
 @contextmanager
@@ -262,7 +262,7 @@ def _pooled(url: sa.URL, options: Options) -> Iterator[PooledConnection]:
         pooled = open_driver_connection(engine, file, catalogue, options, options.busy_timeout)
         try:
             yield pooled
-        except database.errors() as error:
+        except database.errors.types() as error:
             raise translate(error, engine, database) from error
         finally:
             pooled.close()

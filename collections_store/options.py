@@ -370,15 +370,15 @@ class Options:
 
     def check_for(self, database: Database) -> None:
         """Refuse what the database does not have."""
-        if self.schema is not None and not database.HAS_SCHEMAS:
-            raise InvalidOption("schema", f"{database.NAME} has no schemas: use a prefix")
-        if self.page_cache is not None and not database.HAS_PAGE_CACHE:
-            raise InvalidOption("page_cache", f"the server of {database.NAME} has its own")
+        if self.schema is not None and not database.has_schemas:
+            raise InvalidOption("schema", f"{database.name} has no schemas: use a prefix")
+        if self.page_cache is not None and not database.has_page_cache:
+            raise InvalidOption("page_cache", f"the server of {database.name} has its own")
 
     def upgrades(self, database: Database) -> bool:
         """Is an older database upgraded when it is opened?"""
         if self.upgrade is None:
-            return database.UPGRADES_ITSELF
+            return database.upgrades_on_open
         return self.upgrade == "auto"
 
 

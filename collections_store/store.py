@@ -490,7 +490,7 @@ class Store(Collections):
             self._database: Database = named(self._url.get_backend_name())
         self._options.check_for(self._database)
         if self._given is None:
-            self._url = self._database.normal_url(self._url)
+            self._url = self._database.urls.normal_url(self._url)
         else:
             check_driver("engine", self._given.dialect, self._database)
         if self._given is not None:
@@ -712,7 +712,7 @@ class Store(Collections):
         """Return the store's change notifier. It polls no private database: only this store writes to it, and a
         poll on its one connection would disturb a caller's transaction.
         """
-        private = self._database.is_private(self._url)
+        private = self._database.urls.is_private(self._url)
         return ChangeNotifier(None if private else weakref.WeakMethod(self._last_change))
 
     def _last_change(self, collection: str) -> ChangePosition | None:
@@ -750,7 +750,7 @@ class Store(Collections):
     def _run_within(self, bound: Bound, operation: Operation[T]) -> T:
         if self._closed is not None:
             raise StoreClosed(self._closed)
-        if operation.writes and self._database.SINGLE_WRITER:
+        if operation.writes and self._database.single_writer:
             self._note_writing(bound.connection.sa)
         connection = bound.connection
         if self._backend is not None or bound.is_ready:
@@ -768,7 +768,7 @@ class Store(Collections):
     def _note_writing(self, connection: sa.Connection) -> None:
         """Note that a caller's transaction is about to hold the one writer, if it is not the store's own."""
         is_open = partial(is_in_transaction, database=self._database)
-        if not self._database.is_private(self._url):
+        if not self._database.urls.is_private(self._url):
             if not is_open(connection):
                 self._permits.refuse_own_transaction()
             self._permits.note(connection, is_open)

@@ -60,7 +60,7 @@ class Target:
     def driver_url(self) -> sa.URL:
         """Return the URL with the driver that the library uses."""
         url = sa.make_url(self.url)
-        return named(url.get_backend_name()).normal_url(url)
+        return named(url.get_backend_name()).urls.normal_url(url)
 
     def safe_url(self) -> str:
         """Return the URL without its passwords."""
@@ -69,7 +69,7 @@ class Target:
 
 def _file(url: sa.URL) -> Path | None:
     """Return the file that a store would open; None: it opens none."""
-    path = named(url.get_backend_name()).file_of(url)
+    path = named(url.get_backend_name()).urls.file_of(url)
     return None if path is None else Path(path)
 
 

@@ -45,7 +45,7 @@ def _repository(
     store: Store | AsyncStore, names: DialogueNamespace, codec: DialogueCodec[D]
 ) -> DialogueRepository[D]:
     sync = store if isinstance(store, Store) else store._store
-    return DialogueRepository(names, codec, sync._codec, ordered=sync._database.ORDERED_KEYS)
+    return DialogueRepository(names, codec, sync._codec, ordered=sync._database.ordered_keys)
 
 
 class DialogueStore(BaseDialogueStore[Store, D]):

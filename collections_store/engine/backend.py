@@ -48,10 +48,10 @@ def check_driver(option: str, dialect: sa.Dialect, database: Database) -> None:
     """Raise `InvalidOption` unless a caller's engine or connection has a driver that can be used."""
     if dialect.is_async and option == "engine":
         raise InvalidOption(option, "give a synchronous engine, or use bind(connection)")
-    if dialect.name != database.NAME:
-        raise InvalidOption(option, f"it leads to {dialect.name}, not {database.NAME}")
-    if dialect.driver not in database.DRIVERS:
-        known = " or ".join(sorted(database.DRIVERS))
+    if dialect.name != database.name:
+        raise InvalidOption(option, f"it leads to {dialect.name}, not {database.name}")
+    if dialect.driver not in database.drivers:
+        known = " or ".join(sorted(database.drivers))
         raise InvalidOption(option, f"its driver is {dialect.driver}: use {known}")
 
 
@@ -63,7 +63,7 @@ def check_engine(engine: sa.Engine, options: Options, database: Database) -> Non
         raise InvalidOption("durability", "the engine that was given has settings of its own")
     if options.page_cache is not None:
         raise InvalidOption("page_cache", "the engine that was given has settings of its own")
-    if database.is_private(engine.url) and not isinstance(engine.pool, sa.StaticPool):
+    if database.urls.is_private(engine.url) and not isinstance(engine.pool, sa.StaticPool):
         raise InvalidOption(
             "engine", "each of its connections is a database of its own: use poolclass=StaticPool"
         )
@@ -109,12 +109,12 @@ class Backend:
         self._catalogue, self._options, self._permits = catalogue, options, permits
         self.database: Database = catalogue.statements.database
         url = where.url if isinstance(where, sa.Engine) else where
-        self._is_private = self.database.is_private(url)
+        self._is_private = self.database.urls.is_private(url)
         self._own: sa.Engine | None = None
         self._file: DatabaseFile | None = None
         self._is_paused = False
         self.write_queue: GroupCommit | None = None
-        self._hand_over = None if self.database.SINGLE_WRITER else hand_over
+        self._hand_over = None if self.database.single_writer else hand_over
         if isinstance(where, sa.Engine):
             self._borrow(where)
         else:
@@ -145,7 +145,7 @@ class Backend:
 
     def refuse_own_transaction(self, operation: Operation[object]) -> None:
         """Raise `DatabaseBusy` where the operation would wait for a transaction of its own caller's."""
-        if self._is_private or (operation.writes and self.database.SINGLE_WRITER):
+        if self._is_private or (operation.writes and self.database.single_writer):
             self._permits.refuse_own_transaction()
 
     def blame(self, error: DatabaseBusy) -> None:
@@ -157,7 +157,7 @@ class Backend:
         """Shall an awaited operation go through the write_queue?"""
         if self.write_queue is None or not operation.writes:
             return False
-        return self.database.SINGLE_WRITER or operation.atomic
+        return self.database.single_writer or operation.atomic
 
     def run_job(self, job: Job) -> None:
         """Run a claimed job in this thread, and tell whoever waits."""
@@ -170,7 +170,7 @@ class Backend:
             self.executor.run_job(job)
 
     def _goes_to_the_writer(self, operation: Operation[object]) -> bool:
-        return operation.writes and self.database.SINGLE_WRITER
+        return operation.writes and self.database.single_writer
 
     def close(self, timeout: float | None = None) -> None:
         """Wait for the operations that run, and end the connections.
@@ -223,16 +223,16 @@ class Backend:
             return ConnectionPool(opener, size, options.busy_timeout)
 
         main = pool(connection_limit(url, options, database), options.busy_timeout)
-        timeout = options.busy_timeout if database.SINGLE_WRITER else ROW_LOCK_TIMEOUT
+        timeout = options.busy_timeout if database.single_writer else ROW_LOCK_TIMEOUT
         write_queue = main if self._is_private else pool(1, timeout)
         self._pools: list[Pool] = [main, write_queue]
         self.executor, writer = self._executor(main), self._executor(write_queue)
         self.write_queue = self._group_commit(writer)
-        begins = writer if database.SINGLE_WRITER else self.executor
+        begins = writer if database.single_writer else self.executor
         self.transactions = TransactionManager(begins, self.write_queue, self._permits)
 
     def _borrow(self, engine: sa.Engine) -> None:
-        engine = engine.execution_options(**self.database.options_for_callers())
+        engine = engine.execution_options(**self.database.transactions.shared_options())
         opener = partial(open_shared_connection, engine, self._catalogue)
         pool = EnginePool(opener, self._options.busy_timeout, one_by_one=self._is_private)
         self._pools = [pool]
@@ -267,7 +267,7 @@ class Backend:
             try:
                 return self._try_to_make_ready()
             except (DatabaseBusy, DatabaseUnavailable, TransactionConflict) as error:
-                if isinstance(error, DatabaseUnavailable) and self.database.SINGLE_WRITER:
+                if isinstance(error, DatabaseUnavailable) and self.database.single_writer:
                     raise  # a file that cannot be opened does not come up by itself
                 self.executor.consider(error, None, begun)
                 time.sleep(RETRY_PAUSE)
@@ -291,9 +291,9 @@ class Backend:
 
 def connection_limit(url: sa.URL, options: Options, database: Database) -> int:
     """Tell how many operations run at a time, the write_queue aside."""
-    return 1 if database.is_private(url) else options.pool_size or database.POOL_SIZE
+    return 1 if database.urls.is_private(url) else options.pool_size or database.pool_size
 
 
 def transaction_limit(url: sa.URL, options: Options, database: Database) -> int:
     """Tell how many transactions may be open at a time: plain operations shall find a connection."""
-    return 1 if database.SINGLE_WRITER else max(1, connection_limit(url, options, database) - 1)
+    return 1 if database.single_writer else max(1, connection_limit(url, options, database) - 1)

@@ -153,7 +153,7 @@ class Executor:
             pooled.connection.begin_transaction(isolation)
             begun = True
             return pooled
-        except self.database.errors() as error:
+        except self.database.errors.types() as error:
             translated = translate(error, pooled.sa.engine, self.database)
             lost = isinstance(translated, DatabaseUnavailable)
             raise translated from error
@@ -189,10 +189,10 @@ class Executor:
                 left = _commit_together(pooled.connection, jobs)
             at_rest = True
             return left
-        except self.database.errors() as error:
+        except self.database.errors.types() as error:
             translated = translate(error, pooled.sa.engine, self.database)
             lost = isinstance(translated, DatabaseUnavailable)
-            if isinstance(translated, DatabaseBusy) and self.database.SINGLE_WRITER:
+            if isinstance(translated, DatabaseBusy) and self.database.single_writer:
                 raise translated from error
             if not (lost and (len(jobs) == 1 or _said_commit(pooled))):
                 return jobs
@@ -217,7 +217,7 @@ class Executor:
             result = _on(pooled, operation, job)
             at_rest = True
             return result
-        except self.database.errors() as error:
+        except self.database.errors.types() as error:
             translated = translate(error, pooled.sa.engine, self.database)
             lost = isinstance(translated, DatabaseUnavailable)
             if lost and operation.writes and (operation.atomic or _said_commit(pooled)):
@@ -298,8 +298,8 @@ def run_inside(connection: SharedConnection | DriverConnection, operation: Opera
                     return operation.absent()
                 _step(connection, CreateCollection(error.name))
         raise TransactionConflict(f"{operation!r}: its collection comes and goes")
-    except database.errors() as error:
-        translated = database.translate(error)
+    except database.errors.types() as error:
+        translated = database.errors.translate(error)
         if isinstance(translated, UniqueViolated):
             if purged(partial(_step, connection), operation):
                 return run_inside(connection, operation)  # what has expired was in the way
@@ -333,7 +333,7 @@ def _needs_savepoint(
     of ours may end with a read that fails; the caller's own must not. What is written there is more than a
     statement, for it may be recorded at once.
     """
-    poisoned = connection.database.POISONED_BY_ERRORS
+    poisoned = connection.database.errors_abort
     shared = isinstance(connection, SharedConnection)
     if not operation.writes:
         return poisoned and shared
@@ -345,8 +345,8 @@ def translated(database: Database) -> Iterator[None]:
     """Return the context in which the driver's errors are in our words."""
     try:
         yield
-    except database.errors() as error:
-        raise database.translate(error) from error
+    except database.errors.types() as error:
+        raise database.errors.translate(error) from error
 
 
 @contextmanager
@@ -359,8 +359,8 @@ def interruptible(pooled: PooledConnection, job: Job | None) -> Iterator[None]:
     database, driver = connection.database, connection.driver
 
     def stop() -> None:
-        pooled.tainted = not database.SINGLE_WRITER
-        database.interrupt(driver)
+        pooled.tainted = not database.single_writer
+        database.connections.interrupt(driver)
 
     job.running(stop)
     try:
@@ -450,7 +450,7 @@ def _commit_together(connection: Any, jobs: list[Job]) -> list[Job]:
 
 def _steps(connection: Any, jobs: list[Job]) -> Iterator[list[Job]]:
     """Yield jobs in their order: one at a time, or several that one statement does."""
-    if not connection.database.TAKES_LISTS:
+    if not connection.database.takes_lists:
         yield from ([job] for job in jobs)
         return
     for places in puts_together([job.operation for job in jobs]):

@@ -143,7 +143,7 @@ def make_ready(pooled: PooledConnection, options: Options) -> None:
             _persist(pooled.connection, options.busy_timeout)
         if revision is None:
             _settle(pooled, create_or_find(pooled.connection), options)
-    except database.errors() as error:
+    except database.errors.types() as error:
         raise translate(error, pooled.sa.engine, database) from error
 
 
@@ -168,17 +168,17 @@ def _persist(connection: DriverConnection, timeout: float) -> None:
     answer "busy" at once, whatever the busy timeout.
     """
     deadline = time.monotonic() + timeout
-    for words in connection.database.persistent_settings():
+    for words in connection.database.connections.persistent_settings():
         while True:
             try:
                 connection.command(words)
                 break
-            except connection.database.errors() as error:
+            except connection.database.errors.types() as error:
                 if not _may_retry(connection.database, error, deadline):
                     raise
                 time.sleep(RETRY_PAUSE)
 
 
 def _may_retry(database: Database, error: Exception, deadline: float) -> bool:
-    busy = isinstance(database.translate(error), DatabaseBusy)
+    busy = isinstance(database.errors.translate(error), DatabaseBusy)
     return busy and time.monotonic() < deadline

@@ -72,8 +72,8 @@ class PooledConnection:
         """Have the log of a file that was replaced end in that file: the new one's next user would take it for its own."""
         if file.is_replaced and isinstance(self.connection, DriverConnection):
             database = self.connection.database
-            for words in database.flush_log():
-                with suppress(*database.errors()):
+            for words in database.connections.flush_log():
+                with suppress(*database.errors.types()):
                     self.connection.command(words)
 
     def close(self, *, is_broken: bool = False) -> None:
@@ -117,21 +117,21 @@ class Pool(Protocol):
 
 def open_engine(url: sa.URL, database: Database, busy_timeout: float) -> sa.Engine:
     """Return an engine of the store's own."""
-    arguments = database.engine_arguments(busy_timeout=busy_timeout)
-    return sa.create_engine(database.connect_url(url), **arguments)
+    arguments = database.connections.engine_arguments(busy_timeout=busy_timeout)
+    return sa.create_engine(database.urls.connect_url(url), **arguments)
 
 
 def file_of(url: sa.URL, database: Database) -> DatabaseFile | None:
     """Return the file that a URL names, if it is locked while it is open: then it is to be watched."""
-    path = database.file_of(url)
-    if path is None or not database.is_locked(url):
+    path = database.urls.file_of(url)
+    if path is None or not database.urls.is_locked(url):
         return None
-    return DatabaseFile(path, is_created=database.is_created(url))
+    return DatabaseFile(path, is_created=database.urls.is_created(url))
 
 
 def translate(error: Exception, engine: sa.Engine, database: Database) -> CollectionsStoreError:
     """Return a driver's error in our words; one that is about a file names it."""
-    ours, path = database.translate(error), database.file_of(engine.url)
+    ours, path = database.errors.translate(error), database.urls.file_of(engine.url)
     if path is None or type(ours) not in {DatabaseError, DatabaseUnavailable}:
         return ours
     return type(ours)(f"the SQLite file {shortened(path, 400)}: {ours}")
@@ -164,7 +164,7 @@ def _connected(
         driver = connection.connection.driver_connection
         add_functions(driver, database)
         ours = DriverConnection(driver, catalogue)
-        for words in database.settings(
+        for words in database.connections.settings(
             busy_timeout=timeout, durability=options.durability, page_cache=options.page_cache
         ):
             ours.command(words)
@@ -172,7 +172,7 @@ def _connected(
         if connection is not None:  # the error's traceback would keep it open
             connection.invalidate()
             connection.close()
-        if isinstance(error, database.errors()):
+        if isinstance(error, database.errors.types()):
             raise translate(error, engine, database) from error
         raise
     pooled = PooledConnection(connection, ours)
@@ -190,12 +190,12 @@ def _check_file(known: weakref.ref[PooledConnection]) -> None:
 def open_shared_connection(engine: sa.Engine, catalogue: Catalogue) -> PooledConnection:
     """Borrow a connection from the caller's engine."""
     database = catalogue.statements.database
-    path = database.file_of(engine.url)
+    path = database.urls.file_of(engine.url)
     if path is not None:
         refuse(path)
     try:
         connection = engine.connect()
-    except database.errors() as error:
+    except database.errors.types() as error:
         raise translate(error, engine, database) from error
     except sa.exc.TimeoutError as error:
         raise DatabaseBusy(f"the engine's pool has no connection free: {error}") from error

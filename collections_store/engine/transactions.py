@@ -185,7 +185,7 @@ class OpenTransaction:
             raise _again(self._problem)
 
     def _can_go_on(self) -> bool:
-        with suppress(*self._executor.database.errors(), TransactionEnded):
+        with suppress(*self._executor.database.errors.types(), TransactionEnded):
             return self._pooled.connection.can_go_on()
         return False
 
@@ -208,7 +208,7 @@ class OpenTransaction:
             return
         lost, permits = isinstance(error, DatabaseUnavailable), resources.pooled.permits
         try:
-            with suppress(*self._executor.database.errors()):
+            with suppress(*self._executor.database.errors.types()):
                 self._executor.release(resources.pooled, lost, at_rest)
         except BaseException:
             self._executor.release_after_interrupt(resources.pooled, permits)
@@ -224,7 +224,7 @@ class TransactionManager:
         self, executor: Executor, write_queue: GroupCommit | None, permits: TransactionPermits
     ) -> None:
         self._executor, self._permits = executor, permits
-        self._write_queue = write_queue if executor.database.SINGLE_WRITER else None
+        self._write_queue = write_queue if executor.database.single_writer else None
         self._guard = threading.Lock()
         self._open: weakref.WeakSet[OpenTransaction] = weakref.WeakSet()
 

@@ -102,7 +102,7 @@ class Aggregate(Operation[list[Any]]):
         """Let the database tell the different values, and how often each comes; None: it cannot."""
         asked, rest = self.pipeline.filtered()
         paths = rest.fields()
-        if paths is None or not all(map(connection.database.can_order, paths)):
+        if paths is None or not all(map(connection.database.ordering.can_order, paths)):
             return None
         query = connection.collection(self.collection).group(asked, paths)
         if query.residual:
@@ -119,7 +119,7 @@ class Aggregate(Operation[list[Any]]):
         )
 
     def _options(self, connection: Connection) -> dict[str, Any]:
-        ordered = connection.database.ORDERED_KEYS
+        ordered = connection.database.ordered_keys
         return {"memory_limit": self.memory_limit, "ordered": ordered}
 
     @property

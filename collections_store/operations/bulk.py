@@ -95,8 +95,8 @@ class PutBatch(Operation[PutManyResult]):
         self._written.clear()
         self._written.update((each.id, each.text) for each in given)
         sql = writer.statements.by_id
-        [(last,)] = connection.rows(sql.last_place)
-        if connection.changed_many(sql.put_all, _rows(given), life) != len(given):
+        [(last,)] = connection.rows(sql.last_position)
+        if connection.changed_many(sql.put_batch, _rows(given), life) != len(given):
             raise TransactionConflict("others write in this transaction too")
         [(new,)] = connection.rows(sql.count_after, {"seq": last})
         return PutManyResult(new, len(given) - new)
@@ -113,7 +113,7 @@ class PutBatch(Operation[PutManyResult]):
         self, connection: Connection, ids: list[str], writer: Writer, time: int
     ) -> dict[str, Row]:
         """Return version and, if it is asked for, the text of what is there."""
-        listed = {"ids": connection.database.list_parameter(ids), "now": time}
+        listed = {"ids": connection.database.compiler.list_parameter(ids), "now": time}
         sql = writer.statements.by_id
         rows = connection.rows(sql.bodies if writer.keeps_before else sql.versions, listed)
         return {row[0]: row[1:] for row in rows}
@@ -147,7 +147,7 @@ def _replace(
 ) -> None:
     """Write in the places of objects that nobody else changes."""
     sql = writer.statements.by_id
-    if given and connection.changed_many(sql.put_all, _rows(given), life) != len(given):
+    if given and connection.changed_many(sql.put_batch, _rows(given), life) != len(given):
         raise TransactionConflict("some of the objects are gone")
 
 
@@ -160,9 +160,11 @@ def _insert(
     sql = writer.statements.by_id
     if not given:
         return set()
-    if connection.database.TAKES_LISTS:
-        return {id for (id,) in connection.rows(sql.insert_all, {**as_lists(_rows(given)), **life})}
-    if connection.changed_many(sql.insert_silently, _rows(given), life) != len(given):
+    if connection.database.takes_lists:
+        return {
+            id for (id,) in connection.rows(sql.insert_lists, {**as_lists(_rows(given)), **life})
+        }
+    if connection.changed_many(sql.insert_batch, _rows(given), life) != len(given):
         raise TransactionConflict("others write in this transaction too")
     return {each.id for each in given}
 
@@ -234,7 +236,7 @@ class PutListed(Operation[list[int | None]]):
             "body": texts,
             **lifetime(self.puts[0].ttl, writer.statements.options.ttl),
         }
-        versions: dict[str, int] = dict(connection.rows(writer.statements.by_id.put_listed, lists))
+        versions: dict[str, int] = dict(connection.rows(writer.statements.by_id.put_lists, lists))
         return [versions.get(id) for id in ids]
 
 
@@ -274,8 +276,8 @@ class BulkBatch(Operation[BulkWriteResult]):
                     raise _Refused
         except _Refused:
             return None
-        except connection.database.errors() as error:
-            if isinstance(connection.database.translate(error), UniqueViolated):
+        except connection.database.errors.types() as error:
+            if isinstance(connection.database.errors.translate(error), UniqueViolated):
                 return None
             raise
         refused = {each.position for each in done.refused}

@@ -101,7 +101,7 @@ class GetMany(Operation[dict[str, Any]]):
 
     def __call__(self, connection: Connection) -> dict[str, Any]:
         statement = connection.collection(self.collection).by_id.get_many
-        listed = connection.database.list_parameter(self.ids)
+        listed = connection.database.compiler.list_parameter(self.ids)
         texts = dict(connection.rows(statement, {"ids": listed, "now": now()}))
         return {id: body_of(id, texts[id]) for id in self.ids if id in texts}
 
@@ -116,7 +116,7 @@ class LockMany(Operation[set[str]]):
     empty = set
 
     def __call__(self, connection: Connection) -> set[str]:
-        listed = connection.database.list_parameter(self.ids)
+        listed = connection.database.compiler.list_parameter(self.ids)
         sql = connection.collection(self.collection).by_id.versions
         return {row[0] for row in connection.rows(sql, {"ids": listed, "now": now()})}
 
@@ -264,7 +264,7 @@ class Touch(AtomicWrite[bool]):
         sql = connection.collection(self.collection).by_id
         parameters = {"id": self.id, "now": now()}
         if self.ttl == FOREVER:
-            return connection.changed(sql.keep, parameters) > 0
+            return connection.changed(sql.persist, parameters) > 0
         return connection.changed(sql.touch, {**parameters, "ttl": self.ttl}) > 0
 
 
@@ -278,7 +278,7 @@ class TouchMany(AtomicWrite[int]):
     empty = int
 
     def __call__(self, connection: Connection) -> int:
-        ids = connection.database.list_parameter(self.ids)
+        ids = connection.database.compiler.list_parameter(self.ids)
         sql = connection.collection(self.collection).by_id.touch_many
         return connection.changed(sql, {"ids": ids, "now": now(), "ttl": self.ttl or None})
 

@@ -61,11 +61,11 @@ def lock_entry(connection: Connection, collection: str, *, readers: bool = True)
 def jsonb_problem(connection: Connection) -> str | None:
     """Say that the database has no JSONB, if so."""
     database = connection.store.database
-    probe = database.jsonb_probe()
+    probe = database.ddl.jsonb_probe()
     if probe is None:
         return None
     [(version,)] = connection.rows(probe)
-    return database.jsonb_problem(version)
+    return database.ddl.jsonb_problem(version)
 
 
 def check_readable(connection: Connection, collection: str, options: CollectionOptions) -> None:
@@ -79,7 +79,7 @@ def check_readable(connection: Connection, collection: str, options: CollectionO
 def _keep_out(connection: Connection, table: str, *, readers: bool) -> None:
     """Lock a table, unless somebody dropped it by hand."""
     store = connection.store
-    words = store.keep_out(table, readers=readers)
+    words = store.lock_table(table, readers=readers)
     if words is not None and connection.rows(store.has_table, store.find_table(table)):
         connection.changed(words)
 
@@ -212,7 +212,7 @@ class CreateCollection(Operation[bool]):
         options = CollectionOptions(body_index=self.body_index, jsonb=self.jsonb)
         options = self.settings.apply(options)
         row = {"name": self.collection, "now": now(), "options": options.to_text()}
-        entered = connection.rows(store.enter, row)
+        entered = connection.rows(store.insert, row)
         if entered:
             table = _give_table(connection, entered[0][0], self.collection, None)
             _index_anew(connection, table, bodies=self.body_index)
@@ -266,9 +266,9 @@ class Configure(Operation[None]):
         self, connection: Connection, options: CollectionOptions, wanted: CollectionOptions
     ) -> None:
         store = connection.store
-        [(table, _, created)] = connection.rows(store.forget, {"name": self.collection})
+        [(table, _, created)] = connection.rows(store.delete, {"name": self.collection})
         row = {"name": self.collection, "now": created, "options": wanted.to_text()}
-        [(number,)] = connection.rows(store.enter, row)
+        [(number,)] = connection.rows(store.insert, row)
         table = _give_table(connection, number, self.collection, table)
         if options.feed is not None and wanted.feed is None:
             _drop_feed(connection, self.collection, options.feed)
@@ -287,7 +287,7 @@ class DropCollection(Operation[bool]):
     def __call__(self, connection: Connection) -> bool:
         store = connection.store
         lock_entry(connection, self.collection)
-        forgotten = connection.rows(store.forget, {"name": self.collection})
+        forgotten = connection.rows(store.delete, {"name": self.collection})
         for table, text, _ in forgotten:
             options = CollectionOptions.from_text(text)
             for index in options.indexes:
@@ -313,13 +313,13 @@ class Rename(Operation[None]):
     def __call__(self, connection: Connection) -> None:
         store = connection.store
         entry = lock_entry(connection, self.collection)  # what is copied must be the last
-        entered = connection.rows(store.enter_copy, {"name": self.new, "old": self.collection})
+        entered = connection.rows(store.insert_copy, {"name": self.new, "old": self.collection})
         if not entered and connection.rows(store.resolve, {"name": self.new}):
             raise CollectionExists(self.new)
         if not entered:
             raise CollectionNotFound(self.collection)
         number, table = entered[0]
-        if entry is None or not connection.rows(store.forget, {"name": self.collection}):
+        if entry is None or not connection.rows(store.delete, {"name": self.collection}):
             raise CollectionNotFound(self.collection)  # another process was faster
         table = _give_table(connection, number, self.new, table)
         _rename_feed(connection, self.new, table, entry[1])
@@ -355,9 +355,9 @@ class ListCollections(Operation[list[CollectionInfo]]):
         try:
             with connection.savepoint():
                 [(count, size)] = connection.rows(documents.statistics, {"now": now()})
-        except connection.database.errors() as error:
+        except connection.database.errors.types() as error:
             entry = read_entry(connection, name)
-            vanished = isinstance(connection.database.translate(error), TableVanished)
+            vanished = isinstance(connection.database.errors.translate(error), TableVanished)
             if not vanished or (entry is not None and entry[0] == table):
                 raise
             return None
@@ -382,7 +382,7 @@ def _give_table(connection: Connection, number: int, name: str, old: str | None)
     table = store.names.documents(number, name)
     words = store.create_table(table) if old is None else store.rename_table(old, table)
     connection.changed(words)
-    connection.changed(store.assign, {"number": number, "table": table})
+    connection.changed(store.set_table, {"number": number, "table": table})
     return table
 
 
@@ -422,4 +422,4 @@ def _drop_feed(connection: Connection, collection: str, feed: Feed) -> None:
 
 def _keep_options(connection: Connection, collection: str, options: CollectionOptions) -> None:
     row = {"name": collection, "options": options.to_text()}
-    connection.changed(connection.store.keep_options, row)
+    connection.changed(connection.store.set_options, row)

@@ -91,7 +91,7 @@ class ReadChanges(Operation[Changes]):
         rows = connection.rows(feed.after, {"seq": self.place.number, "limit": self.limit})
         if rows and rows[0][1] == PRUNED:
             raise self._lost(ChangePosition(self.place.key, rows[0][0]))
-        return self._read(rows, ordered=connection.database.ORDERED_KEYS)
+        return self._read(rows, ordered=connection.database.ordered_keys)
 
     def absent(self) -> Changes:
         raise self._lost(None)

@@ -96,8 +96,8 @@ def attempt(connection: Connection, operation: Any) -> Any:
         try:
             with connection.savepoint():
                 return operation(connection)
-        except connection.database.errors() as error:
-            violated = connection.database.translate(error)
+        except connection.database.errors.types() as error:
+            violated = connection.database.errors.translate(error)
             if not isinstance(violated, UniqueViolated):
                 raise
             if Purge(operation.collection)(connection):

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from ..errors import DatabaseUnavailable
 from ..options import Isolation
 from ..sql.change_records import FeedStatements
-from ..sql.dialects.protocols import COMMIT, PING, ROLLBACK, Database, back_to, release, savepoint
+from ..sql.dialects.protocols import COMMIT, PING, ROLLBACK, Database
 from ..sql.select import Statements
 from .catalogue import Catalogue
 from .write import PendingChange, Recorder, Savepoint, prunable, prune
@@ -69,7 +69,7 @@ class Connection:
         """Execute a statement for each row of parameters, with those that are the `same` for all, in one call: as lists
         where the database takes them. Return the number of rows that were changed in all.
         """
-        if self.database.TAKES_LISTS:
+        if self.database.takes_lists:
             return self.changed(sql, {**as_lists(rows), **same})
         return self._executed_many(sql, [{**row, **same} for row in rows])
 
@@ -135,7 +135,7 @@ class DriverConnection(Connection):
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
         try:
             rows: list[Row] = self.driver.execute(sql, parameters).fetchall()
-        except self.database.errors() as error:
+        except self.database.errors.types() as error:
             raise_own(self.database, self.driver, error)
             raise
         return rows
@@ -143,7 +143,7 @@ class DriverConnection(Connection):
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
         try:
             count: int = self.driver.execute(sql, parameters).rowcount
-        except self.database.errors() as error:
+        except self.database.errors.types() as error:
             raise_own(self.database, self.driver, error)
             raise
         return count
@@ -152,7 +152,7 @@ class DriverConnection(Connection):
         cursor = self.driver.cursor()
         try:
             cursor.executemany(sql, rows)
-        except self.database.errors() as error:
+        except self.database.errors.types() as error:
             raise_own(self.database, self.driver, error)
             raise
         count: int = cursor.rowcount
@@ -165,24 +165,24 @@ class DriverConnection(Connection):
         """Return whether the database answers."""
         try:
             self.command(PING)
-        except self.database.errors():
+        except self.database.errors.types():
             return False
         return True
 
     def begin(self, *, write: bool, snapshot: bool = True) -> None:
         """Begin the transaction of an operation."""
         self.committing = False
-        self.command(self.database.begin(write=write, snapshot=snapshot))
+        self.command(self.database.transactions.begin(write=write, snapshot=snapshot))
 
     def begin_group(self) -> None:
         """Begin a transaction of statements that do not depend on each other."""
         self.committing, self.grouped = False, True
-        self.command(self.database.begin_group())
+        self.command(self.database.transactions.begin_group())
 
     def begin_transaction(self, isolation: Isolation) -> None:
         """Begin a transaction of the user's, with a catalogue of its own."""
         self.committing, self._depth = False, 0
-        self.command(self.database.begin_block(isolation))
+        self.command(self.database.transactions.begin_isolated(isolation))
         self.catalogue = self.catalogue.for_transaction()
 
     def commit(self) -> None:
@@ -199,12 +199,12 @@ class DriverConnection(Connection):
 
     def _prune(self, feed: FeedStatements) -> None:
         try:
-            self.command(self.database.begin_group())
+            self.command(self.database.transactions.begin_group())
             prune(self, feed)
             self.command(COMMIT)
-        except self.database.errors() as error:
-            self.is_lost = isinstance(self.database.translate(error), DatabaseUnavailable)
-            with suppress(*self.database.errors()):
+        except self.database.errors.types() as error:
+            self.is_lost = isinstance(self.database.errors.translate(error), DatabaseUnavailable)
+            with suppress(*self.database.errors.types()):
                 self.rollback()
 
     def rollback(self) -> None:
@@ -217,39 +217,39 @@ class DriverConnection(Connection):
     def begin_savepoint(self) -> Savepoint:
         self._depth += 1
         point = self.recorder.savepoint(self._depth)
-        self.command(savepoint(point.handle))
+        self.command(self.database.transactions.savepoint(point.handle))
         return point
 
     def release_savepoint(self, savepoint: Savepoint) -> None:
         self._depth = savepoint.handle - 1
-        self.command(release(savepoint.handle))
+        self.command(self.database.transactions.release(savepoint.handle))
 
     def rollback_to(self, savepoint: Savepoint) -> None:
         self.recorder.rollback_to(savepoint)
         self.catalogue.forget_all()
         try:
-            self.command(back_to(savepoint.handle))
+            self.command(self.database.transactions.rollback_to(savepoint.handle))
             self.release_savepoint(savepoint)
-        except self.database.errors():
-            with suppress(*self.database.errors()):
+        except self.database.errors.types():
+            with suppress(*self.database.errors.types()):
                 self.rollback()
 
     def in_transaction(self) -> bool:
         """Return whether a transaction is open, be it a failed one."""
-        return self.database.in_transaction(self.driver)
+        return self.database.transactions.is_open(self.driver)
 
     def can_go_on(self) -> bool:
         """Return whether a transaction is open that has not failed."""
-        return self.database.can_go_on(self.driver)
+        return self.database.transactions.is_usable(self.driver)
 
     def reset(self) -> bool:
         """Roll back whatever an exception left open. Return False if the connection cannot be used again."""
         self.catalogue = self.catalogue.of_store()
         try:
             self.rollback()
-        except self.database.errors():
+        except self.database.errors.types():
             return False
-        return self.database.is_at_rest(self.driver)
+        return self.database.transactions.is_idle(self.driver)
 
     def transaction(self, *, write: bool, snapshot: bool = True) -> AbstractContextManager[object]:
         if self.in_transaction():  # an operation within another is part of it
@@ -282,7 +282,7 @@ class SharedConnection(Connection):
     def _own_errors(self) -> Iterator[None]:
         try:
             yield
-        except self.database.errors() as error:
+        except self.database.errors.types() as error:
             if not self.sa.closed and not self.sa.invalidated:
                 raise_own(self.database, self.sa.connection.dbapi_connection, error)
             raise
@@ -304,13 +304,13 @@ class SharedConnection(Connection):
         if "collections_store" not in pooled.info:
             add_functions(pooled.dbapi_connection, self.database)
             pooled.info["collections_store"] = True
-        sql = self.database.join(pooled.driver_connection, write=write)
+        sql = self.database.transactions.join(pooled.driver_connection, write=write)
         if sql:
             self.command(sql)
 
     def begin_transaction(self, isolation: Isolation) -> None:
         """Begin a transaction of the user's, with a catalogue of its own."""
-        self.sa.execution_options(**self.database.options_for_block(isolation))
+        self.sa.execution_options(**self.database.transactions.isolation_options(isolation))
         self.sa.begin()
         self.prepare(write=True)
         self.catalogue = self.catalogue.for_transaction()
@@ -326,8 +326,8 @@ class SharedConnection(Connection):
         self._publish_recorded()
 
     def _prune(self, feed: FeedStatements) -> None:
-        self.sa.execution_options(**self.database.options_for_callers())
-        with suppress(*self.database.errors()), self.sa.begin():
+        self.sa.execution_options(**self.database.transactions.shared_options())
+        with suppress(*self.database.errors.types()), self.sa.begin():
             self.prepare(write=True)
             prune(self, feed)
 
@@ -338,7 +338,7 @@ class SharedConnection(Connection):
 
     def can_go_on(self) -> bool:
         """Return whether a transaction is open that has not failed."""
-        return is_in_transaction(self.sa, self.database) and self.database.can_go_on(
+        return is_in_transaction(self.sa, self.database) and self.database.transactions.is_usable(
             self.sa.connection.driver_connection
         )
 
@@ -352,7 +352,7 @@ class SharedConnection(Connection):
         self.recorder.rollback_to(savepoint)
         self.catalogue.forget_all()
         ours = savepoint.handle
-        with suppress(*self.database.errors()):
+        with suppress(*self.database.errors.types()):
             while ours.is_active and (inner := self.sa.get_nested_transaction()) is not None:
                 inner.rollback()  # first those within it, in the end itself
 
@@ -426,7 +426,7 @@ def is_in_transaction(connection: sa.Connection, database: Database) -> bool:
     """Return whether a caller's connection is in a transaction of the driver's, be it a failed one."""
     if connection.closed or connection.invalidated or not connection.in_transaction():
         return False
-    return database.in_transaction(connection.connection.driver_connection)
+    return database.transactions.is_open(connection.connection.driver_connection)
 
 
 def as_lists(rows: Sequence[Parameters]) -> dict[str, list[Any]]:
@@ -436,13 +436,13 @@ def as_lists(rows: Sequence[Parameters]) -> dict[str, list[Any]]:
 
 def add_functions(driver: Any, database: Database) -> None:
     """Give a driver's connection our SQL functions."""
-    for name, arguments, function in database.functions():
+    for name, arguments, function in database.connections.functions():
         driver.create_function(name, arguments, function, deterministic=True)
 
 
 def raise_own(database: Database, driver: Any, error: Exception) -> None:
     """Raise what one of our SQL functions raised, if that is why a statement failed."""
-    own = database.raised_within(error)
+    own = database.errors.raised_within(error)
     if own is not None:
         add_functions(driver, database)  # a second signal may have ended one
         raise own from None

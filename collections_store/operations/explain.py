@@ -33,10 +33,10 @@ class Explain(Operation[Explanation]):
     def __call__(self, connection: Connection) -> Explanation:
         statements = connection.collection(self.collection)
         query = statements.select(self.filter, self.sort)
-        arrays = bool(query.doubtful) and self._is_wrong(connection, query)
+        arrays = bool(query.guard) and self._is_wrong(connection, query)
         by_sql = statements.can_order(self.filter, self.sort) and not query.residual and not arrays
         if not by_sql:
-            query = statements.select(self.filter, NATURAL, plain=False)
+            query = statements.select(self.filter, NATURAL, indexed=False)
         return self._explained(connection, statements, query, arrays=arrays, by_sql=by_sql)
 
     def absent(self) -> Explanation:
@@ -61,8 +61,8 @@ class Explain(Operation[Explanation]):
             "limit": NO_LIMIT if self.limit is None else self.limit,
         }
         parameters = query.parameters(self.filter, **window)
-        rows = connection.rows(database.explain(query.sql), parameters)
-        plan: Plan = database.plan(rows, statements.table)
+        rows = connection.rows(database.compiler.explain(query.sql), parameters)
+        plan: Plan = database.compiler.plan(rows, statements.table)
         walked = set(plan.walked) - {physical for _, physical in statements.options.ways}
         ends = by_sql and self.limit is not None and self.filter == Filter() and not plan.sorts
         scans = (plan.scans or bool(walked)) and not ends
@@ -88,11 +88,11 @@ class Explain(Operation[Explanation]):
         """Advise an index of arrays where there are some, and the database has such indexes."""
         existing = statements.options.indexes
         keys = next(indexable_keys(self.filter), None)
-        if keys is not None and connection.database.can_order(keys):
-            some = statements.arrays_at(self.filter, keys)
+        if keys is not None and connection.database.ordering.can_order(keys):
+            some = statements.has_array(self.filter, keys)
             [(found,)] = connection.rows(some.sql, some.parameters(self.filter))
             arrays = arrays or bool(found)
-        if arrays and not connection.database.INDEXES_ARRAYS:
+        if arrays and not connection.database.indexes_arrays:
             return None
         return advise(self.filter, self.sort, existing, arrays=arrays)
 

@@ -133,8 +133,8 @@ class Count(Operation[int]):
             with connection.transaction(write=False):
                 return sum(1 for _ in matching(connection, self.collection, self.filter))
         [row] = connection.rows(query.sql, query.parameters(self.filter))
-        if query.doubtful and row[0]:
-            query = statements.count(self.filter, plain=False)
+        if query.guard and row[0]:
+            query = statements.count(self.filter, indexed=False)
             [row] = connection.rows(query.sql, query.parameters(self.filter))
         return int(row[-1])
 
@@ -149,7 +149,7 @@ class Distinct(Operation[list[Any]]):
     empty = list
 
     def __call__(self, connection: Connection) -> list[Any]:
-        ordered = connection.database.ORDERED_KEYS
+        ordered = connection.database.ordered_keys
         found: dict[Hashable, tuple[int, Any]] = {}
         for seq, value in self._found(connection):
             key = key_of(value, ordered=ordered)
@@ -165,7 +165,7 @@ class Distinct(Operation[list[Any]]):
                 yield seq, metadatum(document, field)
             return
         query = statements.distinct(self.filter, field.keys)
-        if query.residual or not connection.database.can_order(field.keys):
+        if query.residual or not connection.database.ordering.can_order(field.keys):
             for seq, document in matching(connection, self.collection, self.filter):
                 yield from ((seq, value) for value in distinct_values(document.body, field.keys))
             return
@@ -176,7 +176,7 @@ class Distinct(Operation[list[Any]]):
 
     def _opened(self, connection: Connection, keys: tuple[str, ...]) -> Iterator[tuple[int, Any]]:
         """Yield the values of the objects with an array on the way, which are read some at a time."""
-        query = connection.collection(self.collection).with_array(self.filter, keys)
+        query = connection.collection(self.collection).bodies_with_array(self.filter, keys)
         place, limit, more = BEFORE_ALL, FIRST_BATCH, True
         while more:
             window = {"seq": place, "limit": limit}
@@ -220,7 +220,7 @@ class DeleteMatching(Operation[DeleteResult]):
 
     def __call__(self, connection: Connection) -> DeleteResult:
         writer = Writer(connection, self.collection)
-        query = writer.statements.delete(self.filter, plain=not self._is_doubtful(connection))
+        query = writer.statements.delete(self.filter, indexed=not self._is_doubtful(connection))
         if query.residual:
             return DeleteResult(self._by_ids(connection, writer))
         if writer.statements.feed is not None:
@@ -251,7 +251,7 @@ class DeleteMatching(Operation[DeleteResult]):
             place = rows[-1][0]
 
     def _is_doubtful(self, connection: Connection) -> bool:
-        doubt = connection.collection(self.collection).doubt(self.filter)
+        doubt = connection.collection(self.collection).guard(self.filter)
         if doubt is None:
             return False
         [(some,)] = connection.rows(doubt.sql, doubt.parameters(self.filter))

@@ -51,7 +51,7 @@ class CreateIndex(Operation[str]):
 
     def _check(self, database: Database) -> None:
         keys = [*prefixes_of(self.index), *(path.keys for path in self.index.paths)]
-        if not all(map(database.can_order, keys)):
+        if not all(map(database.ordering.can_order, keys)):
             problem = "SQLite 3.40 cannot address a key that holds a double quote"
             raise InvalidIndex(self.index.fields[0][0], problem)
 
@@ -137,7 +137,7 @@ class FindDuplicate(Operation[DuplicateKey | None]):
 
     def _alike(self, connection: Connection, key: Key) -> Any:
         """Return what is equal where the index takes keys for the same."""
-        ordered = connection.database.ORDERED_KEYS
+        ordered = connection.database.ordered_keys
         return tuple(_hashable(value, ordered) for value in key)
 
     def _documents(self, connection: Connection) -> Iterator[Document]:
@@ -189,7 +189,7 @@ class _Indexes:
         there = {way for way, _ in self._options.ways}
         added = [(way, self._next()) for way in prefixes_of(kept) if way not in there]
         for way, physical in added:
-            self._connection.changed(self._statements.create_way(way, physical))
+            self._connection.changed(self._statements.create_prefix_index(way, physical))
         self._keep(indexes=(*self._options.indexes, kept), ways=(*self._options.ways, *added))
 
     def remove(self, index: Index) -> None:
@@ -200,7 +200,7 @@ class _Indexes:
             self._connection.changed(statement)
         for way, physical in self._options.ways:
             if way not in needed:
-                self._connection.changed(self._statements.drop_way(physical))
+                self._connection.changed(self._statements.drop_index(physical))
         ways = tuple(each for each in self._options.ways if each[0] in needed)
         self._keep(indexes=remaining, ways=ways)
 
@@ -212,7 +212,7 @@ class _Indexes:
     def _keep(self, **changed: Any) -> None:
         store: CatalogueStatements = self._connection.store
         text = replace(self._options, **changed).to_text()
-        self._connection.changed(store.keep_options, {"name": self._collection, "options": text})
+        self._connection.changed(store.set_options, {"name": self._collection, "options": text})
         self._connection.catalogue.forget(self._collection)
 
 

@@ -111,7 +111,7 @@ def create_or_find(connection: Connection) -> str | None:
     try:
         with connection.transaction(write=True):
             CreateStore()(connection)
-    except connection.database.errors():
+    except connection.database.errors.types():
         found = ReadRevision()(connection)
         if found is None:
             raise
@@ -120,12 +120,12 @@ def create_or_find(connection: Connection) -> str | None:
 
 
 def _has(connection: Connection, table: sa.Table) -> bool:
-    reference = {"reference": connection.database.reference(table)}
+    reference = {"reference": connection.database.ddl.reference(table)}
     return bool(connection.rows(connection.store.has_table, reference))
 
 
 def _check_encoding(connection: Connection) -> None:
-    probe = connection.database.encoding_probe()
+    probe = connection.database.connections.encoding_probe()
     if probe is None:
         return
     [(encoding,)] = connection.rows(probe)
@@ -139,7 +139,7 @@ def _check_encoding(connection: Connection) -> None:
 def _refuse(
     connection: Connection, table: sa.Table, problem: str, unknown: str = "which schema they are at"
 ) -> str:
-    store, reference = connection.store, connection.database.reference
+    store, reference = connection.store, connection.database.ddl.reference
     revisions, catalogue = reference(store.revisions), reference(store.catalogue)
     prefix = store.names.prefix
     raise SchemaError(

@@ -65,7 +65,7 @@ class ReadBatch(Operation[Batch]):
 
     def __call__(self, connection: Connection) -> Batch:
         statements = connection.collection(self.collection)
-        query = statements.select(self.filter, NATURAL, 0, plain=False)
+        query = statements.select(self.filter, NATURAL, 0, indexed=False)
         window = {"seq": self.after, "skip": 0, "limit": self.limit}
         rows = rows_of(connection, query, self.filter, window)
         after = rows[-1][0] if len(rows) == self.limit else None
@@ -79,7 +79,7 @@ class ReadBatch(Operation[Batch]):
                 documents = (choose(each, self.filter) for each in documents)
             return Batch(objects, documents, after, characters)
         if query.residual:
-            rest, ordered = query.rest(self.filter), connection.database.ORDERED_KEYS
+            rest, ordered = query.rest(self.filter), connection.database.ordered_keys
             objects = (each for each in objects if matches(rest, each[1], ordered=ordered))
         chosen = tuple(projected(connection, objects, self.projection, self.filter))
         return Batch(chosen, [document for _, document in chosen], after, characters)
@@ -129,13 +129,13 @@ def held(
     in the same order.
     """
     database = connection.database
-    if database.SINGLE_WRITER or not found:
+    if database.single_writer or not found:
         return found
-    ids = {"ids": database.list_parameter([each.id for each in found]), "now": now()}
-    rows = connection.rows(connection.collection(collection).by_id.hold_many, ids)
+    ids = {"ids": database.compiler.list_parameter([each.id for each in found]), "now": now()}
+    rows = connection.rows(connection.collection(collection).by_id.lock_many, ids)
     there = {document.id: document for document in map(as_document, rows)}
     same = (there[each.id] for each in found if each.id in there)
-    return [each for each in same if matches(filter, each, ordered=database.ORDERED_KEYS)]
+    return [each for each in same if matches(filter, each, ordered=database.ordered_keys)]
 
 
 def matching(
@@ -158,7 +158,7 @@ def projected(
     """Return the objects with the parts of their bodies that are wanted."""
     if projection is None:
         return objects
-    ordered = connection.database.ORDERED_KEYS
+    ordered = connection.database.ordered_keys
     return ((seq, projection.apply(d, filter, ordered=ordered)) for seq, d in objects)
 
 
@@ -198,11 +198,11 @@ def rows_of(
 ) -> list[Any]:
     """Return the rows of `Statements.select`; raises `Inexact` if they are wrong."""
     rows = connection.rows(query.sql, query.parameters(filter, **window))
-    if not query.doubtful:
+    if not query.guard:
         return rows
     if rows[0][0]:
         raise Inexact
-    if query.doubtful == "before":
+    if query.guard == "row":
         return rows[1:]
     return [row[1:] for row in rows if row[1] is not None]
 

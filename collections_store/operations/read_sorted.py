@@ -1,7 +1,7 @@
 """Reading in an order: what SQL can say of it is one statement, the rest is sorted here.
 
 A window of rows in SQL's order is exact if no matching object has an array on the way to a field
-(`Query.doubtful`), and no row of the window is rough: all comparisons with the others are right, so
+(`Query.guard`), and no row of the window is rough: all comparisons with the others are right, so
 the same rows come before it in both orders. Texts of which SQL knows the beginning only must differ
 from their neighbours in it, those just outside the window included. Objects with such arrays, if there are some, are sorted
 apart and merged. Where a window is rough, or SQL has no words for the order, all that matches is
@@ -87,7 +87,9 @@ class Ordered:
             found = self._exact(query, window)
         except (Inexact, Rough):
             return None
-        if skip and any(map(self._connection.database.is_cut, self._keys_of(found[:1]))):
+        if skip and any(
+            map(self._connection.database.ordering.is_truncated, self._keys_of(found[:1]))
+        ):
             return None  # it may be like the last one that was skipped
         return found[:limit]
 
@@ -98,7 +100,7 @@ class Ordered:
             return list(
                 islice(matching(self._connection, self._collection, self._filter, start), limit)
             )
-        doubtful = self._can_say and self._plain(None).doubtful
+        doubtful = self._can_say and self._plain(None).guard
         if limit is None or not doubtful:
             return self._sorted(after, limit)
         try:
@@ -112,7 +114,7 @@ class Ordered:
         return self._statements.select(self._filter, self._sort, level)
 
     def _apart(self, level: int | None) -> Query:
-        return self._statements.select_apart(self._filter, self._sort, level)
+        return self._statements.select_without_arrays(self._filter, self._sort, level)
 
     def _exact(
         self, query: Query, window: dict[str, Any], after: Position | None = None
@@ -130,9 +132,9 @@ class Ordered:
         database = self._connection.database
         before: tuple[Key, ...] = ()
         for each in keys:
-            if any(map(database.is_rough, each)):
+            if any(map(database.ordering.is_unorderable, each)):
                 raise Rough
-            is_cut = before and any(map(database.is_cut, (*before, *each)))
+            is_cut = before and any(map(database.ordering.is_truncated, (*before, *each)))
             if is_cut and self._is_tied(before, each):
                 raise Rough
             before = each
@@ -140,7 +142,7 @@ class Ordered:
     def _is_tied(self, first: tuple[Key, ...], second: tuple[Key, ...]) -> bool:
         """Do two texts begin alike that differ, and that nothing before them decides?"""
         for one, other in zip(first, second, strict=True):
-            values = map(self._connection.database.sort_values, (one, other))
+            values = map(self._connection.database.ordering.values, (one, other))
             if one != other:
                 return next(values) == next(values)
         return False
@@ -176,7 +178,7 @@ class Ordered:
         """Raise `Rough` unless a place is told from all others: of a text at the end of the order of
         which SQL knows the beginning only, all that begin alike are read.
         """
-        is_cut = self._connection.database.is_cut
+        is_cut = self._connection.database.ordering.is_truncated
         if any(map(is_cut, place.keys[:-1])):
             raise Rough
         if place.keys and is_cut(place.keys[-1]):
@@ -197,12 +199,12 @@ class Ordered:
         """Let the matcher decide where SQL could not."""
         if not query.residual:
             return found
-        rest, ordered = query.rest(self._filter), self._connection.database.ORDERED_KEYS
+        rest, ordered = query.rest(self._filter), self._connection.database.ordered_keys
         return (placed for placed in found if matches(rest, placed[1], ordered=ordered))
 
     def _wrong(self, after: Position | None) -> list[Placed]:
         """Return what has arrays on the way, sorted."""
-        query = self._statements.select_wrong(self._filter, self._sort)
+        query = self._statements.select_with_arrays(self._filter, self._sort)
         rows = rows_of(self._connection, query, self._filter, {})
         return sorted(
             self._after(after, self._decided(query, map(as_placed, rows))), key=self._place
@@ -225,12 +227,12 @@ class Ordered:
         return self._comparable(self._keys(placed)), placed[0]
 
     def _keys(self, placed: Placed) -> tuple[Key, ...]:
-        return self._sort.keys(placed[1], ordered=self._connection.database.ORDERED_KEYS)
+        return self._sort.keys(placed[1], ordered=self._connection.database.ordered_keys)
 
     def _comparable(self, keys: tuple[Key, ...]) -> Any:
-        ordered = self._connection.database.ORDERED_KEYS
+        ordered = self._connection.database.ordered_keys
         return self._sort.comparable(keys, ordered=ordered)
 
     def _is_exact(self, place: Position | None) -> bool:
-        rough = self._connection.database.is_rough
+        rough = self._connection.database.ordering.is_unorderable
         return place is None or not any(map(rough, place.keys))

@@ -121,7 +121,7 @@ class ModifyOne(Operation[Any]):
         return _missed(self) if self.id is None else None
 
     def _modified(self, connection: Connection, writer: Writer) -> Any:
-        ordered = connection.database.ORDERED_KEYS
+        ordered = connection.database.ordered_keys
         for _ in range(MAX_ATTEMPTS):
             found = self._found(connection)
             if found is None and not self.modification.upsert:
@@ -174,7 +174,7 @@ class ModifyOne(Operation[Any]):
         """Insert what an upsert does; None: somebody else was faster."""
         chosen = seed_id(self.filter) if self.id is None else self.id
         id = new_id() if chosen is None else check_id(chosen)
-        ordered = connection.database.ORDERED_KEYS
+        ordered = connection.database.ordered_keys
         text = self.modification.inserted(id, self.filter, ordered=ordered)
         self._check(connection, None, Document(id, None), text)
         self._note(id, text)
@@ -221,7 +221,7 @@ class ModifyMany(Operation[UpdateResult]):
             found = held(
                 connection, self.collection, self.filter, list(reading.took(read(connection)))
             )
-            modified += writer.rewrite_all(self._changed(connection, found))
+            modified += writer.rewrite_batch(self._changed(connection, found))
             matched += len(found)
         if matched or not self.modification.upsert:
             return UpdateResult(matched, modified)
@@ -246,7 +246,7 @@ class ModifyMany(Operation[UpdateResult]):
     ) -> Iterator[tuple[Document, str]]:
         """Yield the objects that change, with the texts of their new bodies."""
         for document in documents:
-            ordered = connection.database.ORDERED_KEYS
+            ordered = connection.database.ordered_keys
             text = self.modification.of(document, self.filter, ordered=ordered)
             if text is not None:
                 yield document, text
@@ -289,7 +289,7 @@ def _projected(
 ) -> Document | None:
     if told is None or wanted is None:
         return told
-    return wanted.apply(told, filter, ordered=connection.database.ORDERED_KEYS)
+    return wanted.apply(told, filter, ordered=connection.database.ordered_keys)
 
 
 NINES: Final = 10**18 - 1
@@ -319,7 +319,7 @@ class Increment(Operation[Any]):
         if self._is_simple(connection, writer):
             sql = writer.statements.by_id.increment(self.path.keys)
             fresh = writer.parameters(self.id, self._fresh(), None)
-            counting = {"by": self.by, "room": self.rules.max_bytes - GROWTH}
+            counting = {"by": self.by, "size": self.rules.max_bytes - GROWTH}
             rows = connection.rows(sql, {**fresh, **counting})
             if rows:
                 return codec.decode(rows[0][0])
@@ -334,7 +334,11 @@ class Increment(Operation[Any]):
         if statements.feed is not None or any(i.unique for i in statements.options.indexes):
             return False
         short = all(isinstance(n, float) or abs(n) <= NINES for n in (self.by, self.initial))
-        return short and type(self.by) is int and connection.database.can_order(self.path.keys)
+        return (
+            short
+            and type(self.by) is int
+            and connection.database.ordering.can_order(self.path.keys)
+        )
 
     def _slowly(self, connection: Connection, writer: Writer) -> Any:
         for _ in range(MAX_ATTEMPTS):

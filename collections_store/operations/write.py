@@ -140,22 +140,22 @@ def prune(connection: Connection, feed: FeedStatements) -> bool:
     committed before it.
     """
     feed.counted = 0
-    if not connection.rows(feed.alone):
+    if not connection.rows(feed.lock_first):
         return False
     upto = beyond(connection, feed)
     if upto:
-        connection.changed(feed.forget, {"seq": upto})
-        connection.changed(feed.mark, {"seq": upto})
+        connection.changed(feed.delete, {"seq": upto})
+        connection.changed(feed.mark_pruned, {"seq": upto})
     return upto > 0
 
 
 def beyond(connection: Connection, feed: FeedStatements) -> int:
     """Return the place up to which changes are too many or too old; 0: there are none."""
     first = connection.rows(feed.first)
-    many = connection.rows(feed.beyond, {"kept": feed.feed.limit})
+    many = connection.rows(feed.over_limit, {"kept": feed.feed.limit})
     upto: int = many[0][0] if many else 0
     if feed.feed.age is not None:
-        [(older,)] = connection.rows(feed.older, {"since": now() - feed.feed.age})
+        [(older,)] = connection.rows(feed.older_than, {"since": now() - feed.feed.age})
         upto = max(upto, older or 0)
     pruned = max((seq for seq, kind in first if kind == PRUNED), default=0)
     return upto if upto > pruned else 0
@@ -190,7 +190,7 @@ class Writer:
     @property
     def knows_what_is_new(self) -> bool:
         """Nobody else puts anything there meanwhile, and nobody wants to be told of each object."""
-        return self._feed is None and self._connection.database.SINGLE_WRITER
+        return self._feed is None and self._connection.database.single_writer
 
     def atomically(self, work: Callable[[], T], *, always: bool = False) -> T:
         """Do work that writes by one statement: in a transaction where changes are recorded with it, or
@@ -198,7 +198,7 @@ class Writer:
         """
         if self._feed is None and not always:
             return work()
-        if self._connection.grouped and not self._connection.database.SINGLE_WRITER:
+        if self._connection.grouped and not self._connection.database.single_writer:
             raise NeedsTransaction(f"collection {self._collection}: this is more than a statement")
         with self._connection.transaction(write=True):
             return work()
@@ -222,7 +222,7 @@ class Writer:
         sql, more = self._sql.insert, dict[str, Any]()
         if beside is not None:
             table = self._connection.collection(beside[0]).table
-            sql, more = self._sql.insert_beside(table), {"beside": beside[1]}
+            sql, more = self._sql.insert_if_exists(table), {"other": beside[1]}
         for _ in range(MAX_ATTEMPTS):
             if self._connection.rows(sql, {**self.parameters(id, text, ttl), **more}):
                 self.note("insert", id, 1, None, text)
@@ -249,14 +249,14 @@ class Writer:
         self._note_rewritten(document, text)
         return True
 
-    def rewrite_all(self, changed: Iterable[Rewritten]) -> int:
+    def rewrite_batch(self, changed: Iterable[Rewritten]) -> int:
         """Change the bodies of objects that nobody else changes, in their order; gives how many. Raises
         `TransactionConflict` if one is gone.
         """
         count = 0
         for some in portions(changed):
             rows = [{"body": text, **_same(document)} for document, text in some]
-            if self._connection.changed_many(self._sql.rewrite_all, rows, {"now": now()}) != len(
+            if self._connection.changed_many(self._sql.rewrite_batch, rows, {"now": now()}) != len(
                 rows
             ):
                 raise TransactionConflict("some of the objects were changed meanwhile")
@@ -274,7 +274,7 @@ class Writer:
         parameters = {"id": id, "now": now()}
         if self._feed is None:
             return self._connection.changed(self._sql.remove, parameters) > 0
-        return self.removed(self._connection.rows(self._sql.remove_told, parameters)) > 0
+        return self.removed(self._connection.rows(self._sql.remove_returning, parameters)) > 0
 
     def remove_version(self, id: str, expected: int) -> bool:
         """Delete an object if it has a version."""
@@ -292,10 +292,10 @@ class Writer:
 
     def remove_many(self, ids: Sequence[str]) -> int:
         """Delete objects; gives how many were there."""
-        parameters = {"ids": self._connection.database.list_parameter(ids), "now": now()}
+        parameters = {"ids": self._connection.database.compiler.list_parameter(ids), "now": now()}
         if self._feed is None:
             return self._connection.changed(self._sql.remove_many, parameters)
-        rows = self._connection.rows(self._sql.remove_many_told, parameters)
+        rows = self._connection.rows(self._sql.remove_many_returning, parameters)
         place = {id: number for number, id in enumerate(ids)}
         return self.removed(sorted(rows, key=lambda row: place[row[0]]))
 
@@ -308,7 +308,7 @@ class Writer:
 
     def purge(self, ids: Sequence[str], time: int | None = None) -> int:
         """Delete those of some objects that have expired, by now or by a `time`; gives how many."""
-        listed = self._connection.database.list_parameter(ids)
+        listed = self._connection.database.compiler.list_parameter(ids)
         rows = self._connection.rows(self._sql.purge, {"ids": listed, "now": time or now()})
         return self.removed(rows, "expire")
 
@@ -339,7 +339,7 @@ class Writer:
         """Return the body that is there, and have nobody change it."""
         if not self.keeps_before:
             return None
-        rows = self._connection.rows(self._sql.hold, {"id": id, "now": now()})
+        rows = self._connection.rows(self._sql.lock, {"id": id, "now": now()})
         return rows[0][1] if rows else None
 
 

@@ -27,12 +27,12 @@ class CatalogueStatements:
 
     @cached_property
     def has_table(self) -> str:
-        """Give a row if there is a table `:reference`."""
-        return self._sql(self.database.has_table())
+        """Select a row if there is a table `:reference`."""
+        return self._sql(self.database.ddl.has_table())
 
     @cached_property
     def revision(self) -> str:
-        """Give the schema's revision."""
+        """Select the schema's revision."""
         return self._sql(sa.select(self.revisions.c.version_num))
 
     @cached_property
@@ -51,28 +51,28 @@ class CatalogueStatements:
 
     @cached_property
     def resolve(self) -> str:
-        """Give the table and the options of the collection `:name`."""
+        """Select the table and the options of the collection `:name`."""
         c = self.catalogue.c
         return self._sql(sa.select(c.table_name, c.options).where(c.name == _bound("name")))
 
     @cached_property
     def tables(self) -> str:
-        """Give the table of every collection, by name; any revision of the schema knows them."""
+        """Select the table of every collection, by name; every revision of the schema has them."""
         c = self.catalogue.c
         return self._sql(sa.select(c.table_name).order_by(c.name))
 
     @cached_property
     def listing(self) -> str:
-        """Give name, table, time and options of every collection, by name."""
+        """Select name, table, time and options of every collection, by name."""
         c = self.catalogue.c
         columns = (c.name, c.table_name, c.created_at, c.options)
         return self._sql(sa.select(*columns).order_by(c.name))
 
     @cached_property
-    def enter(self) -> str:
-        """Enter the collection `:name`; gives its number, or nothing if it was there."""
+    def insert(self) -> str:
+        """Insert the collection `:name`; returns its number, or nothing if it exists."""
         c = self.catalogue.c
-        insert = self.database.insert(self.catalogue).values(
+        insert = self.database.compiler.insert(self.catalogue).values(
             name=_bound("name"),
             table_name=sa.literal_column("''"),
             created_at=_bound("now"),
@@ -81,51 +81,51 @@ class CatalogueStatements:
         return self._sql(insert.on_conflict_do_nothing(index_elements=[c.name]).returning(c.number))
 
     @cached_property
-    def enter_copy(self) -> str:
-        """Enter `:name` with what is known of `:old`; gives the new number, or nothing if there is
-        no `:old`, or `:name` was there.
+    def insert_copy(self) -> str:
+        """Insert `:name` with the entry of `:old`; returns the new number, or nothing if there is no `:old`, or `:name`
+        exists.
         """
         c = self.catalogue.c
         columns = [c.table_name, c.created_at, c.options]
         source = sa.select(sa.cast(_bound("name"), sa.Text), *columns).where(
             c.name == _bound("old")
         )
-        insert = self.database.insert(self.catalogue).from_select(
+        insert = self.database.compiler.insert(self.catalogue).from_select(
             ["name", *(k.name for k in columns)], source
         )
-        entered = insert.on_conflict_do_nothing(index_elements=[c.name])
-        return self._sql(entered.returning(c.number, c.table_name))
+        inserted = insert.on_conflict_do_nothing(index_elements=[c.name])
+        return self._sql(inserted.returning(c.number, c.table_name))
 
     @cached_property
-    def assign(self) -> str:
-        """Give the collection `:number` its table."""
+    def set_table(self) -> str:
+        """Set the table of the collection `:number`."""
         c = self.catalogue.c
         update = sa.update(self.catalogue).where(c.number == _bound("number"))
         return self._sql(update.values(table_name=_bound("table")))
 
     @cached_property
     def lock(self) -> str:
-        """Keep others from changing the entry of `:name` until the transaction ends."""
+        """Lock the entry of `:name` against changes until the transaction ends."""
         c = self.catalogue.c
         update = sa.update(self.catalogue).where(c.name == _bound("name"))
         return self._sql(update.values(options=c.options))
 
     @cached_property
     def hold(self) -> str:
-        """Have others wait who hold the entry of `:name` too, until the transaction ends."""
+        """Lock the entry of `:name` against other `hold`s, until the transaction ends."""
         c = self.catalogue.c
         return self._sql(sa.select(c.number).where(c.name == _bound("name")).with_for_update())
 
     @cached_property
-    def keep_options(self) -> str:
-        """Give the collection `:name` its `:options`."""
+    def set_options(self) -> str:
+        """Set the options of `:name`."""
         c = self.catalogue.c
         update = sa.update(self.catalogue).where(c.name == _bound("name"))
         return self._sql(update.values(options=_bound("options")))
 
     @cached_property
-    def forget(self) -> str:
-        """Delete the entry of `:name`; gives its table, its options and its time."""
+    def delete(self) -> str:
+        """Delete the entry of `:name`; returns its table, its options and its time."""
         c = self.catalogue.c
         delete = sa.delete(self.catalogue).where(c.name == _bound("name"))
         created = sa.type_coerce(c.created_at, sa.BigInteger)
@@ -138,20 +138,20 @@ class CatalogueStatements:
     def find_table(self, table: str) -> dict[str, str]:
         """Return the parameter with which `has_table` looks for a collection's table."""
         found = documents_table(table, self.names, self.database)
-        return {"reference": self.database.reference(found)}
+        return {"reference": self.database.ddl.reference(found)}
 
-    def keep_out(self, table: str, *, readers: bool) -> str | None:
-        """Keep others from a collection's table; None: they are kept out already."""
-        kept = documents_table(table, self.names, self.database)
-        return self.database.keep_out(kept, readers=readers)
+    def lock_table(self, table: str, *, readers: bool) -> str | None:
+        """Lock a collection's table; None: BEGIN did."""
+        locked = documents_table(table, self.names, self.database)
+        return self.database.transactions.lock_table(locked, readers=readers)
 
     def drop_table(self, table: str) -> str:
-        """Drop a collection's table, unless someone did so by hand."""
+        """Drop a collection's table, unless a user did."""
         dropped = documents_table(table, self.names, self.database)
         return self._sql(sa.schema.DropTable(dropped, if_exists=True))
 
     def rename_table(self, old: str, new: str) -> str:
-        """Give a collection's table another name."""
+        """Rename a collection's table."""
         table = documents_table(old, self.names, self.database)
         return self._sql(RenameTable(table, new))
 
@@ -161,9 +161,9 @@ class CatalogueStatements:
 
     def documents(self, table: str, options: CollectionOptions) -> Statements:
         """Return the statements of a collection's table."""
-        made = documents_table(table, self.names, self.database, jsonb=options.jsonb)
+        documents = documents_table(table, self.names, self.database, jsonb=options.jsonb)
         feed = None if options.feed is None else self.feed(options.feed)
-        return Statements(made, options, self.database, feed)
+        return Statements(documents, options, self.database, feed)
 
     def feed(self, feed: Feed) -> FeedStatements:
         """Return the statements of the recorded changes of a collection."""

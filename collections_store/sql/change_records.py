@@ -15,7 +15,7 @@ from ..options import Feed, Names
 from .by_id import compiled
 from .dialects.protocols import Database
 from .elements import BodyFromText, BodyText
-from .schema import feed_table, listed, number
+from .schema import feed_table, integer, listed
 
 PRUNED: Final = "pruned"
 SHORT_LIVED: Final = 1000
@@ -52,9 +52,9 @@ class FeedStatements:
     @cached_property
     def append(self) -> str:
         """Record each change: `:kind`, `:id`, `:version`, `:time`, `:before` and `:after`."""
-        if self._database.TAKES_LISTS:
+        if self._database.takes_lists:
             given = listed(**COLUMNS)
-            chosen = sa.select(*_recorded(dict(given.c)).values()).order_by(given.c.place)
+            chosen = sa.select(*_recorded(dict(given.c)).values()).order_by(given.c.position)
             return self._sql(sa.insert(self._table).from_select(list(COLUMNS), chosen))
         given = {name: sa.bindparam(name, type_=kind) for name, kind in COLUMNS.items()}
         return self._sql(sa.insert(self._table).values(**_recorded(given)))
@@ -68,8 +68,8 @@ class FeedStatements:
             for each in (c.before, c.after)
         ]
         chosen = sa.select(c.seq, c.kind, c.id, c.version, c.time, *bodies)
-        limited = chosen.where(c.seq > number("seq")).order_by(c.seq)
-        return self._sql(limited.limit(number("limit")).offset(_number(0)))
+        limited = chosen.where(c.seq > integer("seq")).order_by(c.seq)
+        return self._sql(limited.limit(integer("limit")).offset(_number(0)))
 
     @cached_property
     def last(self) -> str:
@@ -85,7 +85,7 @@ class FeedStatements:
         )
 
     @cached_property
-    def alone(self) -> str:
+    def lock_first(self) -> str:
         """Hold the first row, unless there is none, or somebody else holds or has just deleted it."""
         c = self._table.c
         first = sa.select(sa.func.min(c.seq)).scalar_subquery()
@@ -93,31 +93,31 @@ class FeedStatements:
         return self._sql(held.with_for_update(skip_locked=True))
 
     @cached_property
-    def beyond(self) -> str:
+    def over_limit(self) -> str:
         """Give the place of the last change that is beyond the limit of `:kept`, if there is one."""
         seq = self._table.c.seq
         chosen = sa.select(seq).order_by(seq.desc()).limit(_number(1))
-        return self._sql(chosen.offset(number("kept")))
+        return self._sql(chosen.offset(integer("kept")))
 
     @cached_property
-    def older(self) -> str:
+    def older_than(self) -> str:
         """Give the place up to which all changes are from before `:since`, or null."""
         c = self._table.c
-        young = sa.select(c.seq).where(sa.type_coerce(c.time, sa.BigInteger) >= number("since"))
+        young = sa.select(c.seq).where(sa.type_coerce(c.time, sa.BigInteger) >= integer("since"))
         first = young.order_by(c.seq).limit(_number(1)).offset(_number(0)).scalar_subquery()
         return self._sql(
             sa.select(sa.func.max(c.seq)).where(c.seq < sa.func.coalesce(first, _number(2**62)))
         )
 
     @cached_property
-    def forget(self) -> str:
+    def delete(self) -> str:
         """Delete the changes before `:seq`."""
-        return self._sql(sa.delete(self._table).where(self._table.c.seq < number("seq")))
+        return self._sql(sa.delete(self._table).where(self._table.c.seq < integer("seq")))
 
     @cached_property
-    def mark(self) -> str:
+    def mark_pruned(self) -> str:
         """Have the change at `:seq` stand for all that were pruned."""
-        update = sa.update(self._table).where(self._table.c.seq == number("seq"))
+        update = sa.update(self._table).where(self._table.c.seq == integer("seq"))
         kind: Any = sa.literal_column(f"'{PRUNED}'")
         return self._sql(update.values(kind=kind, before=sa.null(), after=sa.null()))
 

@@ -1,11 +1,18 @@
-"""Conditions to clauses: what SQL says of a filter's shape, and what is left to the matcher."""
+"""Conditions as clauses of SQL, and what is left to the matcher.
+
+A condition has an *exact form*, which is right for every document, and an *indexed form* over the columns of an index,
+which is right where no array is on the path: MongoDB tests the elements of an array too, and an expression has one
+value for a document. A statement in the indexed form carries an *array guard* (`select`), which reports whether a
+matching document has an array there.
+"""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, TypeAlias
+from itertools import count
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
@@ -21,300 +28,260 @@ from ..query.conditions import (
     OneOf,
     Or,
     Parameter,
+    Value,
 )
 from ..query.filter import Filter, conjuncts
 from ..query.index import implied_by, is_in_arrays, is_indexable, keys_of
 from ..query.path import path_prefixes
-from ..query.shapes import values_of
+from ..query.shapes import values_of, with_sql
 from ..query.values import value_class
-from .dialects.protocols import Database
-from .elements import AnyOf, ArrayAt, ArrayTest, BodyMatches, IsNot, PlainTest
+from .dialects.protocols import Binding, Database, Keys
+from .elements import AnyOf, ArrayAt, ArrayTest, BodyMatches, IndexedTest, IsNot
 from .order import Part
 from .schema import is_live, now
 
 MAX_CONDITIONS: Final = 100
 """More conditions run in the matcher: SQLite's expressions end at a depth of 1,000."""
-MAX_PLAIN: Final = 10
-"""More conditions are not said in words that indexes serve: SQLite's planner takes them in pairs."""
+MAX_INDEXED: Final = 10
+"""More conditions have no indexed form: SQLite's planner considers them in pairs."""
 MAX_MIXED: Final = 2
-"""Deeper combinations of what is asked of the body and of the metadata run in the matcher."""
+"""Deeper combinations of conditions on the body and on metadata run in the matcher."""
 
-Parameters = Mapping[str, Any]
-
-
-Bind: TypeAlias = Callable[[Condition], Mapping[str, Any]]
-"""Makes the parameters of a clause for a condition of the clause's shape."""
-Said: TypeAlias = tuple[sa.ColumnElement[bool], Bind]
+Prefixes: TypeAlias = frozenset[Keys]
+"""Positions in a body at which an array makes the indexed form wrong."""
 
 
-Keys: TypeAlias = tuple[str, ...]
-Ways: TypeAlias = frozenset[Keys]
-"""Places in a body."""
+class Rendered(NamedTuple):
+    """A clause, and its parameters."""
+
+    clause: sa.ColumnElement[bool]
+    bindings: tuple[Binding, ...] = ()
+
+
+Render: TypeAlias = Callable[[Condition, str], Rendered | None]
+"""Renders a condition with parameters of a name; None: SQL does not express it."""
 
 
 @value_class(eq=True)
 class Where:
-    """What SQL says of a shape.
+    """The clauses of a shape.
 
-    A row matches if it is `live` and all holds that is `asked`. `bind` makes the parameters of a
-    filter's values. What the conditions at the places `residual` ask runs in the matcher. The clauses
-    are right as long as no object that matches has an array at one of the `ways`. All rows are alike
-    in the parts that are `pinned`.
+    A row matches if it is `live` and all `tests` hold. The matcher decides the conditions at the positions `residual`.
+    The clauses are right if no matching document has an array at one of the `prefixes`. All rows are the same in the
+    parts `constant`.
     """
 
     live: sa.ColumnElement[bool]
-    asked: tuple[sa.ColumnElement[bool], ...]
-    bind: Bind
+    tests: tuple[sa.ColumnElement[bool], ...]
+    bindings: tuple[Binding, ...]
     residual: tuple[int, ...]
-    ways: Ways = frozenset()
-    pinned: frozenset[Part] = frozenset()
+    prefixes: Prefixes = frozenset()
+    constant: frozenset[Part] = frozenset()
 
     @property
     def clauses(self) -> tuple[sa.ColumnElement[bool], ...]:
         """All that a row must pass."""
-        return (self.live, *self.asked)
+        return (self.live, *self.tests)
 
 
 @value_class(eq=True)
 class Query:
     """A compiled statement over a filter's shape.
 
-    `bind` makes the parameters of a filter's values. What the conditions at the places `residual`
-    ask runs in the matcher. `doubtful`: the first column of the first row tells whether the rest is
-    wrong, because an array is where none was expected; there is such a row always. What was found comes
-    after that row, which is "before" it, or, "beside" it, in the other columns of all rows.
+    The matcher decides the conditions at the positions `residual`. `guard`: the array guard is the first column of the
+    first row, and there always is such a row; if it is true, the rest is wrong. What was found comes after that "row",
+    or is in the other columns of all rows, beside a "column".
     """
 
     sql: str
-    bind: Bind
+    bindings: tuple[Binding, ...] = ()
     residual: tuple[int, ...] = ()
-    doubtful: Literal["", "before", "beside"] = ""
+    guard: Literal["", "row", "column"] = ""
 
     def parameters(self, filter: Filter, **others: Any) -> dict[str, Any]:
         """Return the statement's parameters for the values of `filter`."""
-        return {"now": now(), **others, **self.bind(filter.condition)}
+        parameters = {"now": now(), **others}
+        if self.bindings:
+            values = values_of(filter.condition)
+            for names, positions, convert in self.bindings:
+                if convert is None:
+                    for name, position in zip(names, positions, strict=True):
+                        parameters[name] = values[position].value
+                else:
+                    found = convert(list(map(values.__getitem__, positions)))
+                    parameters.update(zip(names, found, strict=True))
+        return parameters
 
     def rest(self, filter: Filter) -> Filter:
         """Return the part of `filter` that the matcher must decide."""
         conditions = conjuncts(filter.condition)
-        return Filter(And(tuple(conditions[place] for place in self.residual)))
+        return Filter(And(tuple(conditions[position] for position in self.residual)))
 
 
 class Conditions:
-    """What SQL says of conditions on one collection's objects."""
+    """The clauses of conditions on one collection's documents."""
 
     def __init__(self, table: sa.Table, database: Database, arrays: Mapping[Keys, str]) -> None:
-        self.table, self.database = table, database
-        self._arrays = arrays if database.INDEXES_ARRAYS else {}
-        """The names of the indexes of arrays."""
+        """Take the names of the indexes of arrays by field."""
+        self._table, self._compiler = table, database.compiler
+        self._filters, self._form = database.filters, database.indexed_form
+        self._arrays = arrays if database.indexes_arrays else {}
 
     def exact(self, shape: Condition) -> Where:
-        """Say a shape whatever the objects hold."""
-        return self._where(shape, self._say_exactly)
+        """Return the exact form."""
+        return self._where(conjuncts(_numbered(shape)), (), self._exact)
 
-    def plain(self, shape: Condition, indexed: Ways, without: Callable[[Condition], bool]) -> Where:
-        """Say a shape in words that the indexes over the fields `indexed` serve, `without` those
-        conditions that shall not be.
+    def indexed(
+        self, shape: Condition, fields: Prefixes, is_excluded: Callable[[Condition], bool]
+    ) -> Where:
+        """Return the indexed form of the conditions that indexes over `fields` serve and that are not excluded, and the
+        exact form of the others.
         """
-        wanted = (each for each in conjuncts(shape)[:MAX_CONDITIONS] if not without(each))
-        spoken = [each for each in wanted if is_indexable(each, indexed)][:MAX_PLAIN]
-        where = self._where(
-            shape,
-            lambda c, n: (c in spoken and self._plainly(c, n, indexed)) or self._say_exactly(c, n),
-            spoken,
-        )
-        ways = (way for each in spoken for keys in keys_of(each) for way in path_prefixes(keys))
-        return replace(where, ways=frozenset(ways), pinned=frozenset(self._pinned(spoken)))
+        every = conjuncts(_numbered(shape))
+        wanted = (each for each in every[:MAX_CONDITIONS] if not is_excluded(each))
+        chosen = [each for each in wanted if is_indexable(each, fields)][:MAX_INDEXED]
+        where = self._where(every, chosen, self._indexed)
+        prefixes = frozenset(prefix for each in chosen for prefix in _prefixes(each))
+        return replace(where, prefixes=prefixes, constant=frozenset(self._constant(chosen)))
 
-    def _pinned(self, spoken: Iterable[Condition]) -> Iterator[Part]:
-        """Yield the parts of fields in which all rows are alike, by what is said of them."""
-        for each in spoken:
+    def combined(self, shape: Condition, fields: Prefixes) -> Where:
+        """Return a form that is right for every document and that indexes serve: the indexed form, or an array on the
+        path and the exact form.
+        """
+        every = conjuncts(_numbered(shape))
+        chosen = [each for each in every if is_indexable(each, fields)][:MAX_INDEXED]
+        return self._where(every, chosen, self._combined)
+
+    def _constant(self, conditions: Iterable[Condition]) -> Iterator[Part]:
+        for each in conditions:
             match each:
-                case And(conditions):
-                    yield from self._pinned(conditions)
+                case And(inner):
+                    yield from self._constant(inner)
                 case Field(path, test):
-                    yield from ((path.keys, part) for part in self.database.pinned(test))
-
-    def opened(self, shape: Condition, indexed: Ways) -> Where:
-        """Say a shape whatever the objects hold, the indexes' words first."""
-        spoken = [c for c in conjuncts(shape) if is_indexable(c, indexed)][:MAX_PLAIN]
-        return self._where(
-            shape,
-            lambda c, n: self._either(c, n, indexed) if c in spoken else self._say_exactly(c, n),
-            spoken,
-        )
+                    yield from ((path.keys, part) for part in self._form.constant_parts(test))
 
     def _where(
-        self,
-        shape: Condition,
-        say: Callable[[Condition, str], Said | None],
-        spoken: Sequence[Condition] = (),
+        self, every: tuple[Condition, ...], chosen: Sequence[Condition], render: Render
     ) -> Where:
-        """Say each condition, those that are not `spoken` in an index's words several at once."""
-        asked, binds = [], []
-        residual: list[int] = []
-        every = conjuncts(shape)[:MAX_CONDITIONS]
-        for places in self._together(every, spoken):
-            place, *others = places
-            condition = And(tuple(every[n] for n in places)) if others else every[place]
-            said = say(condition, f"p{place}")
-            if said is None:
-                residual.extend(places)
+        """Render the `chosen` conditions one by one, the others in the exact form, some of them as one."""
+        tests: list[sa.ColumnElement[bool]] = []
+        bindings: list[Binding] = []
+        residual = list(range(MAX_CONDITIONS, len(every)))
+        for positions in self._groups(every[:MAX_CONDITIONS], chosen):
+            parts = tuple(every[position] for position in positions)
+            condition = parts[0] if len(parts) == 1 else And(parts)
+            form = render if condition in chosen else self._exact
+            rendered = form(condition, str(positions[0]))
+            if rendered is None:
+                residual.extend(positions)
             else:
-                asked.append(said[0])
-                binds.append((places, said[1]))
-        residual.extend(range(len(every), len(conjuncts(shape))))
+                tests.append(rendered.clause)
+                bindings.extend(rendered.bindings)
+        return Where(is_live(self._table), tuple(tests), tuple(bindings), tuple(sorted(residual)))
 
-        def bind(condition: Condition) -> dict[str, Any]:
-            every = conjuncts(condition)
-            return {k: v for n, bound in binds for k, v in bound(_at(every, n)).items()}
-
-        return Where(is_live(self.table), tuple(asked), bind, tuple(sorted(residual)))
-
-    def _together(
-        self, every: Sequence[Condition], spoken: Sequence[Condition]
+    def _groups(
+        self, every: Sequence[Condition], chosen: Sequence[Condition]
     ) -> list[tuple[int, ...]]:
-        """Return the places of the conditions, in order, those together that are best said as one."""
-        free = [n for n, each in enumerate(every) if each not in spoken]
-        groups = self.database.together([every[n] for n in free])
+        """Return the positions of the conditions, in order, those together that are rendered as one."""
+        free = [n for n, each in enumerate(every) if each not in chosen]
+        groups = self._filters.groups([every[n] for n in free])
         joined = [tuple(free[n] for n in group) for group in groups]
-        taken = {n for group in joined for n in group}
-        return sorted([*joined, *((n,) for n in range(len(every)) if n not in taken)])
+        grouped = {n for group in joined for n in group}
+        return sorted([*joined, *((n,) for n in range(len(every)) if n not in grouped)])
 
-    def _say_exactly(self, condition: Condition, name: str) -> Said | None:
-        said = self._say(condition, name, MAX_MIXED)
-        if said is None or not self._arrays:
-            return said
+    def _exact(self, condition: Condition, name: str) -> Rendered | None:
+        """Render the exact form, behind tests that an index of arrays serves where the condition implies some."""
+        rendered = self._render(condition, f"p{name}", MAX_MIXED)
+        if rendered is None or not self._arrays:
+            return rendered
         for number, implied in enumerate(implied_by(condition)):
             if is_in_arrays(implied, self._arrays):
-                clause, _ = self._array_test(implied, f"{name}_i{number}")
-                said = sa.and_(clause, said[0]), self._with_implied(said[1], name)
-        return said
+                test = self._array_test(implied, f"p{name}_i{number}")
+                rendered = _all_of([test, rendered])
+        return rendered
 
-    def _with_implied(self, bind: Bind, name: str) -> Bind:
-        def bound(actual: Condition) -> dict[str, Any]:
-            values = dict(bind(actual))
-            for number, implied in enumerate(implied_by(actual)):
-                if is_in_arrays(implied, self._arrays):
-                    values.update(self._values(implied, f"{name}_i{number}")[1](implied))
-            return values
+    def _indexed(self, condition: Condition, name: str) -> Rendered | None:
+        rendered = self._render_indexed(condition, f"q{name}", MAX_MIXED)
+        return rendered or self._exact(condition, name)
 
-        return bound
+    def _combined(self, condition: Condition, name: str) -> Rendered | None:
+        exact = self._exact(condition, name)
+        indexed = self._render_indexed(condition, f"q{name}", MAX_MIXED)
+        if exact is None or indexed is None:
+            return exact
+        arrays = (ArrayAt(self._table.c.body, each) for each in sorted(set(_prefixes(condition))))
+        with_arrays = (sa.and_(array, exact.clause) for array in arrays)
+        clause = sa.or_(indexed.clause, *with_arrays)
+        return Rendered(clause, indexed.bindings + exact.bindings)
 
-    def _array_test(self, field: Field, name: str) -> Said:
-        physical, seq = self._arrays[field.path.keys], self.table.c.seq
-        parameters, bind = self._values(field, name)
-        return ArrayTest(seq, field, parameters, physical), bind
-
-    def _either(self, condition: Condition, name: str, indexed: Ways) -> Said | None:
-        said, plain = self._say_exactly(condition, name), self._plainly(condition, name, indexed)
-        if said is None or plain is None:
-            return said
-        ways = sorted({way for keys in keys_of(condition) for way in path_prefixes(keys)})
-        opened = (sa.and_(ArrayAt(self.table.c.body, way), said[0]) for way in ways)
-        return sa.or_(plain[0], *opened), lambda actual: {**plain[1](actual), **said[1](actual)}
-
-    def _plainly(self, condition: Condition, name: str, indexed: Ways) -> Said | None:
-        return (
-            self._plain(condition, name.replace("p", "q"), MAX_MIXED)
-            if is_indexable(condition, indexed)
-            else None
-        )
-
-    def _plain(self, condition: Condition, name: str, depth: int) -> Said | None:
+    def _render_indexed(self, condition: Condition, name: str, depth: int) -> Rendered | None:
         match condition:
             case Field():
-                return self._plain_test(condition, name)
-            case And(conditions) | Or(conditions) if depth and 0 < len(conditions) < MAX_CONDITIONS:
-                return self._join(
-                    condition, conditions, name, lambda c, n: self._plain(c, n, depth - 1)
-                )
+                parameters, bindings = self._indexed_parameters(condition, name)
+                return Rendered(IndexedTest(self._table.c.body, condition, parameters), bindings)
+            case And() | Or() if depth:
+                return _joined(condition, name, depth, self._render_indexed)
         return None
 
-    def _plain_test(self, field: Field, name: str) -> Said:
-        parameters, bind = self._values(field, name)
-        return PlainTest(self.table.c.body, field, parameters), bind
+    def _array_test(self, field: Field, name: str) -> Rendered:
+        parameters, bindings = self._indexed_parameters(field, name)
+        physical = self._arrays[field.path.keys]
+        return Rendered(ArrayTest(self._table.c.seq, field, parameters, physical), bindings)
 
-    def _values(self, field: Field, name: str) -> tuple[list[sa.BindParameter[Any]], Bind]:
-        width, values = self.database.plain_width, self.database.plain_values
-        total = sum(width(slot.kind) for slot in values_of(field))
-        names = [f"{name}_{n}" for n in range(total)]
+    def _indexed_parameters(
+        self, field: Field, name: str
+    ) -> tuple[list[sa.BindParameter[Any]], tuple[Binding, ...]]:
+        width = sum(self._form.width(slot.kind) for slot in values_of(field))
+        names = tuple(f"{name}_{number}" for number in range(width))
+        binding = Binding(names, _positions(field), self._indexed_values)
+        return [_untyped(each) for each in names], (binding,)
 
-        def bind(actual: Condition) -> dict[str, Any]:
-            bound = [each for value in values_of(actual) for each in values(value)]
-            return dict(zip(names, bound, strict=True))
+    def _indexed_values(self, values: list[Value]) -> list[Any]:
+        return [each for value in values for each in self._form.values(value)]
 
-        return [sa.bindparam(each, type_=sa.types.NULLTYPE) for each in names], bind
-
-    def _say(self, condition: Condition, name: str, depth: int) -> Said | None:
-        """Return the clause of a shape, and what makes its parameters; None: SQL has no words."""
+    def _render(self, condition: Condition, name: str, depth: int) -> Rendered | None:
         if isinstance(condition, Metadata):
             return self._metadata(condition, name)
         if isinstance(condition, Field) and is_in_arrays(condition, self._arrays):
             return self._array_test(condition, name)
-        if self.database.can_say(condition):
-            names = [f"{name}_{n}" for n in range(self.database.count_parameters(condition))]
-            parameters = [sa.bindparam(each, type_=sa.types.NULLTYPE) for each in names]
-            clause = BodyMatches(self.table.c.body, condition, parameters)
-            make = self.database.binder(condition)
-            return clause, lambda actual: dict(zip(names, make(actual), strict=True))
+        if self._filters.can_render(condition):
+            binding = self._filters.binding(condition, name, _positions(condition))
+            parameters = [_untyped(each) for each in binding.names]
+            return Rendered(BodyMatches(self._table.c.body, condition, parameters), (binding,))
         match condition:
-            case And(conditions) | Or(conditions) if depth and 0 < len(conditions) < MAX_CONDITIONS:
-                return self._join(
-                    condition, conditions, name, lambda c, n: self._say(c, n, depth - 1)
-                )
+            case And() | Or() if depth:
+                return _joined(condition, name, depth, self._render)
             case Not(inner) if depth:
-                said = self._say(inner, name, depth - 1)
-                return None if said is None else (IsNot(said[0]), _within_not(said[1]))
+                rendered = self._render(inner, name, depth - 1)
+                return rendered and Rendered(IsNot(rendered.clause), rendered.bindings)
         return None
 
-    def _join(
-        self,
-        condition: And | Or,
-        inner: tuple[Condition, ...],
-        name: str,
-        say: Callable[[Condition, str], Said | None],
-    ) -> Said | None:
-        said = [say(each, f"{name}_{place}") for place, each in enumerate(inner)]
-        clauses = [each[0] for each in said if each is not None]
-        if len(clauses) < len(said):
-            return None
-        binds = [each[1] for each in said if each is not None]
-        joined = sa.and_(*clauses) if isinstance(condition, And) else sa.or_(*clauses)
-        return joined, _within_each(binds)
-
-    def _metadata(self, condition: Metadata, name: str) -> Said | None:
-        """Spell a test of a column, which is of one type."""
+    def _metadata(self, condition: Metadata, name: str) -> Rendered | None:
+        """Render a test of a column, which has one type."""
         wanted = "string" if condition.field == "id" else "number"
         # a number is bound as it is: a cast to the column's type would round it
         type = sa.Text() if wanted == "string" else sa.types.NULLTYPE
-        column: sa.ColumnElement[Any] = sa.type_coerce(self.table.c[condition.field], type)
+        column: sa.ColumnElement[Any] = sa.type_coerce(self._table.c[condition.field], type)
+        parameter, positions = sa.bindparam(name, type_=type), _positions(condition)
         match condition.test:
             case Exists():
-                return sa.true(), lambda _: {}
+                return Rendered(sa.true())
             case Equals(Parameter(kind="null")):
-                return column.is_(None), lambda _: {}
+                return Rendered(column.is_(None))
             case Equals(Parameter(kind=kind)) | Compare(_, Parameter(kind=kind)) if kind != wanted:
-                return sa.false(), lambda _: {}
+                return Rendered(sa.false())
             case OneOf((Parameter(kind="strings"),)) if wanted == "string":
-                listed = sa.bindparam(name, type_=sa.types.NULLTYPE)
-                return AnyOf(column, listed), self._listed(name)
+                binding = Binding((name,), positions, self._list_parameter)
+                return Rendered(AnyOf(column, _untyped(name)), (binding,))
             case Equals():
-                return column == sa.bindparam(name, type_=type), _one_value(name)
+                return Rendered(column == parameter, (Binding((name,), positions, None),))
             case Compare(operator):
-                return _COMPARED[operator](column, sa.bindparam(name, type_=type)), _one_value(name)
+                compared = _COMPARED[operator](column, parameter)
+                return Rendered(compared, (Binding((name,), positions, None),))
         return None
 
-    def _listed(self, name: str) -> Bind:
-        make = self.database.list_parameter
-        return lambda condition: {name: make(values_of(condition)[0].value)}
-
-
-def _at(every: Sequence[Condition], places: tuple[int, ...]) -> Condition:
-    """Return the condition at a place, or all of those at several."""
-    if len(places) == 1:
-        return every[places[0]]
-    return And(tuple([every[n] for n in places]))
+    def _list_parameter(self, values: list[Value]) -> tuple[Any]:
+        return (self._compiler.list_parameter(values[0].value),)
 
 
 _COMPARED: Final[Mapping[str, Callable[[Any, Any], sa.ColumnElement[bool]]]] = {
@@ -325,22 +292,44 @@ _COMPARED: Final[Mapping[str, Callable[[Any, Any], sa.ColumnElement[bool]]]] = {
 }
 
 
-def _one_value(name: str) -> Bind:
-    return lambda condition: {name: values_of(condition)[0].value}
+def _numbered(shape: Condition) -> Condition:
+    """Return the shape with its slots numbered, so that each part of it knows the positions of its values."""
+    numbers = count()
+    return with_sql(shape, lambda _: (str(next(numbers)),))
 
 
-def _within_not(bind: Bind) -> Bind:
-    def within(condition: Condition) -> Mapping[str, Any]:
-        assert isinstance(condition, Not)
-        return bind(condition.condition)
-
-    return within
+def _positions(condition: Condition) -> tuple[int, ...]:
+    return tuple(int(slot.sql[0]) for slot in values_of(condition))
 
 
-def _within_each(binds: Sequence[Bind]) -> Bind:
-    def within(condition: Condition) -> Mapping[str, Any]:
-        assert isinstance(condition, And | Or)
-        pairs = zip(binds, condition.conditions, strict=True)
-        return {k: v for bind, inner in pairs for k, v in bind(inner).items()}
+def _prefixes(condition: Condition) -> Iterator[Keys]:
+    return (prefix for keys in keys_of(condition) for prefix in path_prefixes(keys))
 
-    return within
+
+def _untyped(name: str) -> sa.BindParameter[Any]:
+    return sa.bindparam(name, type_=sa.types.NULLTYPE)
+
+
+def _joined(
+    condition: And | Or,
+    name: str,
+    depth: int,
+    render: Callable[[Condition, str, int], Rendered | None],
+) -> Rendered | None:
+    if not 0 < len(condition.conditions) < MAX_CONDITIONS:
+        return None
+    rendered: list[Rendered] = []
+    for number, each in enumerate(condition.conditions):
+        part = render(each, f"{name}_{number}", depth - 1)
+        if part is None:
+            return None
+        rendered.append(part)
+    if isinstance(condition, And):
+        return _all_of(rendered)
+    clause = sa.or_(*(each.clause for each in rendered))
+    return Rendered(clause, tuple(binding for each in rendered for binding in each.bindings))
+
+
+def _all_of(rendered: Sequence[Rendered]) -> Rendered:
+    clause = sa.and_(*(each.clause for each in rendered))
+    return Rendered(clause, tuple(binding for each in rendered for binding in each.bindings))

@@ -1,4 +1,4 @@
-"""The SQL elements SQLAlchemy lacks; `dialects` says how each database spells them."""
+"""SQL elements that SQLAlchemy lacks; `dialects` compiles them for each database."""
 
 from __future__ import annotations
 
@@ -12,55 +12,48 @@ from sqlalchemy.sql.functions import FunctionElement
 from ..query.conditions import Condition, Field, Kind, Test
 from ..query.shapes import test_with_sql
 
+Clause = sa.ColumnElement[Any]
+Keys = tuple[str, ...]
+
 
 class BodyText(FunctionElement[Any]):
-    """A stored body as JSON text, however the database keeps it; `type` says what becomes of the
-    text.
-    """
+    """A stored body as JSON text; `type` decides how the text is read."""
 
     inherit_cache = True
 
-    def __init__(self, body: sa.ColumnElement[Any], type: sa.types.TypeEngine[Any]) -> None:
+    def __init__(self, body: Clause, type: sa.types.TypeEngine[Any]) -> None:
         self.type = type
         super().__init__(body)
 
 
 class BodyFromText(FunctionElement[Any]):
-    """JSON text as the database keeps a body."""
+    """JSON text as the database stores a body."""
 
     inherit_cache = True
     type = sa.Text()
 
-    def __init__(self, text: sa.ColumnElement[Any]) -> None:
-        super().__init__(text)
-
 
 class JsonbText(BodyText):
-    """The same, of a body that SQLite keeps as JSONB where its collection says so."""
+    """`BodyText` of a collection whose bodies SQLite stores as JSONB."""
 
     inherit_cache = True
 
 
 class JsonbFromText(BodyFromText):
-    """The same, where SQLite shall keep JSONB."""
+    """`BodyFromText` of such a collection."""
 
     inherit_cache = True
 
 
 class AnyOf(FunctionElement[bool]):
-    """`column` is one of the texts of a single list parameter, so that a list of any length is one
-    statement.
-    """
+    """A column is one of the strings of a list, which is a single parameter: a list of any length is one statement."""
 
     inherit_cache = True
     type = sa.Boolean()
 
-    def __init__(self, column: sa.ColumnElement[str], texts: sa.BindParameter[Any]) -> None:
-        super().__init__(column, texts)
-
 
 class ListOf(FunctionElement[Any]):
-    """The parameter `name`: a list of texts, or of whole numbers, which is not empty."""
+    """The parameter `name`: a list of strings or of integers that is not empty."""
 
     inherit_cache = False
 
@@ -70,42 +63,35 @@ class ListOf(FunctionElement[Any]):
 
 
 class BodyMatches(FunctionElement[bool]):
-    """A condition on nothing but `body` holds; its values are the `parameters`, in their order.
+    """The exact form of a condition on a body; `matcher` is the reference for its meaning.
 
-    `matcher` holds the exact meaning. What the parameters are differs by database: see
-    `Database.parameters`.
+    What the parameters are is up to the dialect: see `Filters.binding`.
     """
 
     inherit_cache = False
     type = sa.Boolean()
 
     def __init__(
-        self,
-        body: sa.ColumnElement[Any],
-        condition: Condition,
-        parameters: Sequence[sa.BindParameter[Any]],
+        self, body: Clause, condition: Condition, parameters: Sequence[sa.BindParameter[Any]]
     ) -> None:
         super().__init__(body, *parameters)
         self.condition = condition
 
 
 class IsNot(FunctionElement[bool]):
-    """`condition` is false or unknown."""
+    """A condition is false or unknown: NOT alone leaves NULL unknown."""
 
     inherit_cache = True
     type = sa.Boolean()
 
-    def __init__(self, condition: sa.ColumnElement[bool]) -> None:
-        super().__init__(condition)
-
 
 class SortPart(FunctionElement[Any]):
-    """A column by which a field of the body is ordered: one of `Database.SORT_PARTS`, never null."""
+    """A column by which a field of the body is ordered: one of `Ordering.parts`, never null."""
 
     inherit_cache = False
     type = sa.types.NULLTYPE
 
-    def __init__(self, body: sa.ColumnElement[Any], keys: tuple[str, ...], part: str) -> None:
+    def __init__(self, body: Clause, keys: Keys, part: str) -> None:
         super().__init__(body)
         self.keys, self.part = keys, part
 
@@ -116,144 +102,123 @@ class SortValue(FunctionElement[Any]):
     inherit_cache = False
     type = sa.types.NULLTYPE
 
-    def __init__(self, value: sa.ColumnElement[Any], part: str) -> None:
+    def __init__(self, value: Clause, part: str) -> None:
         super().__init__(value)
         self.part = part
 
 
-class ArrayAt(FunctionElement[bool]):
-    """An array is at the end of a path in the body. `apart`: in other words, so that no database takes
-    the condition of a partial index for one that this one implies.
+class _AtPath(FunctionElement[Any]):
+    """Something about the value at the end of keys that only objects have."""
+
+    inherit_cache = False
+    type: sa.types.TypeEngine[Any] = sa.types.NULLTYPE
+
+    def __init__(self, body: Clause, keys: Keys, *others: Clause) -> None:
+        super().__init__(body, *others)
+        self.keys = keys
+
+
+class ArrayAt(_AtPath):
+    """An array is at the end of a path.
+
+    `null_safe`: compare with IS (NOT DISTINCT FROM) in place of =, so that no planner takes the condition of one partial
+    index to be implied by another that holds the same test.
     """
 
     inherit_cache = False
     type = sa.Boolean()
 
-    def __init__(
-        self, body: sa.ColumnElement[Any], keys: tuple[str, ...], *, apart: bool = False
-    ) -> None:
-        super().__init__(body)
-        self.keys, self.apart = keys, apart
+    def __init__(self, body: Clause, keys: Keys, *, null_safe: bool = False) -> None:
+        super().__init__(body, keys)
+        self.null_safe = null_safe
 
 
-class TypeAt(FunctionElement[str]):
-    """The database's name of the type of what is at the end of a path in the body."""
+class TypeAt(_AtPath):
+    """The database's name of the type at the end of a path."""
 
     inherit_cache = False
     type = sa.Text()
 
-    def __init__(self, body: sa.ColumnElement[Any], keys: tuple[str, ...]) -> None:
-        super().__init__(body)
-        self.keys = keys
+
+class ValueText(_AtPath):
+    """The value at the end of a path as JSON text; null where it is missing."""
+
+    inherit_cache = False
 
 
-class ArrayTest(FunctionElement[bool]):
-    """Some scalar that a path reaches passes a test, by way of the index of arrays `physical`. The
-    values of the test are the `parameters`.
-    """
+class HasInteger(_AtPath):
+    """An integer of at most 18 digits is at the end of a path."""
+
+    inherit_cache = False
+    type = sa.Boolean()
+
+
+class Increased(_AtPath):
+    """The body with that integer increased by a parameter of at most 18 digits."""
+
+    inherit_cache = False
+
+
+class _FieldTest(FunctionElement[bool]):
+    """A test of a field with parameters."""
 
     inherit_cache = False
     type = sa.Boolean()
 
     def __init__(
+        self, subject: Clause, field: Field, parameters: Sequence[sa.BindParameter[Any]]
+    ) -> None:
+        super().__init__(subject, *parameters)
+        self.field = field
+
+    def test(self, parameters: Sequence[str], width: Callable[[Kind], int]) -> Test:
+        """Return the test with the parameters, `width` of them for a kind of value, in its slots."""
+        sql = iter(parameters)
+        return test_with_sql(self.field.test, lambda slot: tuple(islice(sql, width(slot.kind))))
+
+
+class IndexedTest(_FieldTest):
+    """The indexed form of a condition on a field: over its `SortPart`s, right where no array is on the path."""
+
+    inherit_cache = False
+
+
+class ArrayTest(_FieldTest):
+    """Some scalar that a path reaches passes a test; the index of arrays `physical` has them."""
+
+    inherit_cache = False
+
+    def __init__(
         self,
-        seq: sa.ColumnElement[int],
+        seq: Clause,
         field: Field,
         parameters: Sequence[sa.BindParameter[Any]],
         physical: str,
     ) -> None:
-        super().__init__(seq, *parameters)
-        self.field, self.physical = field, physical
-
-    def in_words(self, parameters: Sequence[str], width: Callable[[Kind], int]) -> Test:
-        """Return the test with the parameters, `width` of them for a kind of value, in its slots."""
-        return _in_words(self.field, parameters, width)
-
-
-class PlainTest(FunctionElement[bool]):
-    """A condition on a field holds, if no array is on the way to it: in words that an index over the
-    field's `SortPart`s serves. Its values are the `parameters`.
-    """
-
-    inherit_cache = False
-    type = sa.Boolean()
-
-    def __init__(
-        self,
-        body: sa.ColumnElement[Any],
-        field: Field,
-        parameters: Sequence[sa.BindParameter[Any]],
-    ) -> None:
-        super().__init__(body, *parameters)
-        self.field = field
-
-    def in_words(self, parameters: Sequence[str], width: Callable[[Kind], int]) -> Test:
-        """Return the test with the parameters, `width` of them for a kind of value, in its slots."""
-        return _in_words(self.field, parameters, width)
+        super().__init__(seq, field, parameters)
+        self.physical = physical
 
 
 class PartialTest(FunctionElement[bool]):
-    """A condition on a field holds, or an array is on the way to it: in words that the condition of an
-    index may have, with its values as literals.
-    """
+    """A condition of a partial index on a field: its indexed form, with literals."""
 
     inherit_cache = False
     type = sa.Boolean()
 
-    def __init__(self, body: sa.ColumnElement[Any], field: Field) -> None:
+    def __init__(self, body: Clause, field: Field) -> None:
         super().__init__(body)
         self.field = field
 
 
-class ValueText(FunctionElement[Any]):
-    """The value of a field that no array is on the way to, as JSON text; null where it is missing."""
-
-    inherit_cache = False
-    type = sa.types.NULLTYPE
-
-    def __init__(self, body: sa.ColumnElement[Any], keys: tuple[str, ...]) -> None:
-        super().__init__(body)
-        self.keys = keys
-
-
-class HasInteger(FunctionElement[bool]):
-    """An integer of at most 18 digits is at the end of keys that only objects have."""
-
-    inherit_cache = False
-    type = sa.Boolean()
-
-    def __init__(self, body: sa.ColumnElement[Any], keys: tuple[str, ...]) -> None:
-        super().__init__(body)
-        self.keys = keys
-
-
-class Increased(FunctionElement[Any]):
-    """The body with that integer increased by a parameter of at most 18 digits."""
-
-    inherit_cache = False
-    type = sa.types.NULLTYPE
-
-    def __init__(
-        self, body: sa.ColumnElement[Any], keys: tuple[str, ...], by: sa.ColumnElement[int]
-    ) -> None:
-        super().__init__(body, by)
-        self.keys = keys
-
-
 class TextFits(FunctionElement[bool]):
-    """The text of the body has at most as many bytes as a parameter says. It may be taken for longer
-    than it is, but by white space only.
-    """
+    """The text of a body has at most as many bytes as a parameter. It may be counted longer by white space."""
 
     inherit_cache = True
     type = sa.Boolean()
 
-    def __init__(self, body: sa.ColumnElement[Any], room: sa.ColumnElement[int]) -> None:
-        super().__init__(body, room)
-
 
 class TableSize(FunctionElement[int]):
-    """The bytes a table and its indexes take on the disk."""
+    """The bytes of a table and its indexes on disk."""
 
     inherit_cache = False
     type = sa.BigInteger()
@@ -264,14 +229,9 @@ class TableSize(FunctionElement[int]):
 
 
 class RenameTable(sa.schema.ExecutableDDLElement):
-    """Give `table` the name `new`."""
+    """Rename `table` to `new`."""
 
     inherit_cache = False
 
     def __init__(self, table: sa.Table, new: str) -> None:
         self.table, self.new = table, new
-
-
-def _in_words(field: Field, parameters: Sequence[str], width: Callable[[Kind], int]) -> Test:
-    words = iter(parameters)
-    return test_with_sql(field.test, lambda slot: tuple(islice(words, width(slot.kind))))

@@ -1,8 +1,8 @@
-"""The statements that make and drop the indexes of a collection.
+"""Statements that create and drop the indexes of a collection.
 
-An index of ours is several of the database's: one over the fields' `SortPart`s, which serves equality,
-ranges and orders, and for each place on the way to a field a small one of the objects that have an
-array there: the columns do not see into arrays, and that none exists is found out at once.
+An index is several of the database's: one over the fields' `SortPart`s, which serves equality, ranges and orders, and
+for each prefix of a field's path a small one of the documents that have an array there. The columns do not see into
+arrays; the array guard reads the small ones, and costs next to nothing where they are empty.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ..query.conditions import Equals, Field, OneOf, Target, Value, scalars_of
 from ..query.index import Index, partial_conditions
 from ..query.path import path_prefixes
 from .by_id import compiled
-from .dialects.protocols import Database
+from .dialects.protocols import Database, Keys
 from .elements import ArrayAt, PartialTest, SortPart, TypeAt
-from .order import metadatum_column
+from .order import metadata_column
 from .schema import documents_table
 
 
@@ -28,6 +28,7 @@ class IndexStatements:
 
     def __init__(self, table: str, names: Names, database: Database) -> None:
         self._name, self._names, self._database = table, names, database
+        self._table = documents_table(table, names, database)
 
     def physical(self, number: int) -> str:
         """Return a name that no table and no other table's index has, however they are renamed."""
@@ -37,84 +38,81 @@ class IndexStatements:
         """Create an index under its physical name."""
         if index.arrays:
             [path] = index.paths
-            return self._database.create_array_index(self._table(), path.keys, index.physical)
+            return self._database.ddl.create_array_index(self._table, path.keys, index.physical)
         return [self._over_fields(index)]
 
-    def create_way(self, way: tuple[str, ...], physical: str) -> str:
-        """Create the index of the objects that have an array at a place."""
-        table = self._table()
-        only = self._only(ArrayAt(table.c.body, way))
-        return self._created(sa.Index(physical, TypeAt(table.c.body, way), **only))
+    def create_prefix_index(self, prefix: Keys, physical: str) -> str:
+        """Create the index of the documents that have an array at a position."""
+        body = self._table.c.body
+        only = self._only(ArrayAt(body, prefix))
+        return self._sql(sa.schema.CreateIndex(sa.Index(physical, TypeAt(body, prefix), **only)))
 
     def create_over_body(self, number: int) -> Sequence[str]:
-        """Create the index over the whole body, where the database has one."""
-        return self._database.create_body_index(self._table(), self.physical(number))
+        """Create the index over whole bodies, where the database has one."""
+        return self._database.ddl.create_body_index(self._table, self.physical(number))
 
     def create_over_expiry(self) -> str:
-        """Create the index of the objects that expire."""
-        expires = self._table().c.expires_at
+        """Create the index of the documents that expire."""
+        expires = self._table.c.expires_at
         name = self._names.expiry_index(self._name)
-        return self._created(sa.Index(name, expires, **self._only(expires.is_not(None))))
+        index = sa.Index(name, expires, **self._only(expires.is_not(None)))
+        return self._sql(sa.schema.CreateIndex(index))
 
     def drop(self, index: Index) -> Sequence[str]:
         """Drop an index."""
         if index.arrays:
-            return self._database.drop_array_index(self._table(), index.physical)
-        return [self.drop_way(index.physical)]
+            return self._database.ddl.drop_array_index(index.physical)
+        return [self.drop_index(index.physical)]
 
-    def drop_way(self, physical: str) -> str:
-        """Drop what `create_way` made."""
-        index = sa.Index(physical, self._table().c.seq)
-        return compiled(sa.schema.DropIndex(index, if_exists=True), self._database)
+    def drop_index(self, physical: str) -> str:
+        """Drop an index of the database's."""
+        index = sa.Index(physical, self._table.c.seq)
+        return self._sql(sa.schema.DropIndex(index, if_exists=True))
 
     def _over_fields(self, index: Index) -> str:
-        table = self._table()
         columns: list[sa.ColumnElement[Any]] = []
         for field in index.sort.fields:
-            parts = self._parts(table, field.target, unique=index.unique)
+            parts = self._parts(field.target, unique=index.unique)
             columns.extend(part.desc() if field.descending else part for part in parts)
-        if not index.unique and self._database.INDEXES_NAME_SEQ:
-            columns.append(table.c.seq)
-        only = {} if index.where is None else self._only(partial(table, index))
-        return self._created(sa.Index(index.physical, *columns, unique=index.unique, **only))
+        if not index.unique and not self._database.index_ends_in_seq:
+            columns.append(self._table.c.seq)
+        only = {} if index.where is None else self._only(partial_condition(self._table, index))
+        created = sa.Index(index.physical, *columns, unique=index.unique, **only)
+        return self._sql(sa.schema.CreateIndex(created))
 
-    def _parts(
-        self, table: sa.Table, target: Target, *, unique: bool
-    ) -> list[sa.ColumnElement[Any]]:
-        """Return what a field is ordered by."""
+    def _parts(self, target: Target, *, unique: bool) -> list[sa.ColumnElement[Any]]:
+        """Return the columns that a field is ordered by."""
         if isinstance(target, str):
-            return [metadatum_column(table, target)]
-        names = self._database.index_parts(unique=unique)
-        return [SortPart(table.c.body, target.keys, name) for name in names]
+            return [metadata_column(self._table, target)]
+        names = self._database.ordering.index_parts(unique=unique)
+        return [SortPart(self._table.c.body, target.keys, name) for name in names]
 
     def _only(self, condition: sa.ColumnElement[bool]) -> dict[str, Any]:
-        return {f"{self._database.NAME}_where": condition}
+        return {f"{self._database.name}_where": condition}
 
-    def _created(self, index: sa.Index) -> str:
-        return compiled(sa.schema.CreateIndex(index), self._database)
-
-    def _table(self) -> sa.Table:
-        return documents_table(self._name, self._names, self._database)
+    def _sql(self, statement: Any) -> str:
+        return compiled(statement, self._database)
 
 
-def partial(table: sa.Table, index: Index) -> sa.ColumnElement[bool]:
-    """Return the condition of a partial index. An object with an array on the way to one of its
-    fields is in it, whatever the array holds; in a unique one it never is.
+def partial_condition(table: sa.Table, index: Index) -> sa.ColumnElement[bool]:
+    """Return the condition of a partial index. It holds documents with an array on the path of one of its fields,
+    whatever the array holds; a unique one never holds them.
     """
-    parts = partial_conditions(index.where)
-    return sa.and_(*(_limit(table, field, unique=index.unique) for field in parts))
+    fields = partial_conditions(index.where)
+    return sa.and_(*(_limit(table, field, unique=index.unique) for field in fields))
 
 
 def _limit(table: sa.Table, field: Field, *, unique: bool) -> sa.ColumnElement[bool]:
-    body, ways = table.c.body, path_prefixes(field.path.keys)
-    plain = sa.or_(*(PartialTest(body, each) for each in _one_by_one(field)))
+    body = table.c.body
+    test = sa.or_(*(PartialTest(body, each) for each in _one_by_one(field)))
     if unique:
-        return plain
-    return sa.or_(plain, *(ArrayAt(body, way, apart=True) for way in ways))
+        return test
+    prefixes = path_prefixes(field.path.keys)
+    return sa.or_(test, *(ArrayAt(body, prefix, null_safe=True) for prefix in prefixes))
 
 
 def _one_by_one(field: Field) -> list[Field]:
-    """Take a list apart: the condition of an index has no subquery."""
+    """Split a list: the condition of an index has no subquery."""
     match field.test:
         case OneOf(lists):
             values = [Value.of(each) for given in lists for each in scalars_of(given)]

@@ -41,7 +41,7 @@ class Body(sa.types.TypeDecorator[Any]):
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
         """Choose the column's type."""
-        return dialect.type_descriptor(named(dialect.name).body_type())
+        return dialect.type_descriptor(named(dialect.name).ddl.body_type())
 
     def bind_processor(self, dialect: sa.Dialect) -> Any:  # noqa: ARG002
         """Encode, with the default rules for what a body may hold."""
@@ -128,7 +128,7 @@ def documents_table(
     return sa.Table(
         name,
         sa.MetaData(schema=names.schema),
-        *database.document_columns(),
+        *database.ddl.document_columns(),
         sa.Column("body", Body(jsonb=jsonb), nullable=False),
         sa.Column("version", sa.BigInteger, nullable=False, default=1),
         sa.Column("created_at", UtcMicroseconds, nullable=False, default=_utc_now),
@@ -209,24 +209,24 @@ def deleted_columns(
 def is_live(table: sa.Table) -> sa.ColumnElement[bool]:
     """A row has not expired at `:now`."""
     expires: Any = sa.type_coerce(table.c.expires_at, sa.BigInteger)
-    return sa.or_(expires.is_(None), expires > number("now"))
+    return sa.or_(expires.is_(None), expires > integer("now"))
 
 
 def is_expired(table: sa.Table) -> sa.ColumnElement[bool]:
     """A row has expired at `:now`."""
     expires: Any = sa.type_coerce(table.c.expires_at, sa.BigInteger)
-    return sa.and_(expires.is_not(None), expires <= number("now"))
+    return sa.and_(expires.is_not(None), expires <= integer("now"))
 
 
 def listed(**types: type[sa.types.TypeEngine[Any]]) -> Any:
     """Return rows whose columns are parameters of their names, lists of values of these types; and, as
-    `place`, their order. For databases that take lists.
+    `position`, their order. For databases that take lists.
     """
     lists = [ListOf(name, texts=kind is sa.Text) for name, kind in types.items()]
-    valued = sa.func.unnest(*lists).table_valued(*types, with_ordinality="place")
+    valued = sa.func.unnest(*lists).table_valued(*types, with_ordinality="position")
     return valued.render_derived(name="given")
 
 
-def number(name: str) -> sa.BindParameter[Any]:
-    """Return a parameter that is a whole number."""
+def integer(name: str) -> sa.BindParameter[Any]:
+    """Return a parameter that is an integer."""
     return sa.bindparam(name, type_=sa.BigInteger)

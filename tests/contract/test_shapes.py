@@ -4,7 +4,7 @@ import re
 
 from collections_store import Filter, Store
 from collections_store.operations.catalogue import FindTable
-from collections_store.sql.select import SHAPES_KEPT
+from collections_store.sql.select import SHAPES_CACHED
 
 SECRET = "a value that is nobody's business"
 ASKED = {"a": SECRET, "n": {"$gte": 1, "$lt": 5}, "b": {"$in": [SECRET]}, "c": {"$regex": SECRET}}
@@ -17,7 +17,7 @@ def test_filters_that_differ_in_values_share_a_statement() -> None:
         for number in range(40):
             asked = {"n": {"$gte": number, "$lt": number + 5}, "kind": f"kind {number}"}
             assert store["things"].find(asked) == []
-        told = statements._select_cached.cache_info()
+        told = statements._select.cache_info()
         assert (told.currsize, told.misses, told.hits) == (1, 1, 39)
 
 
@@ -25,9 +25,9 @@ def test_there_are_not_more_of_them_than_are_kept() -> None:
     with Store("sqlite://") as store:
         store["things"].put("a", {"n": 1})
         statements = store.run(FindTable("things"))
-        for number in range(SHAPES_KEPT + 50):
+        for number in range(SHAPES_CACHED + 50):
             assert store["things"].find({f"field {number}": 1}) == []
-        assert statements._select_cached.cache_info().currsize == SHAPES_KEPT
+        assert statements._select.cache_info().currsize == SHAPES_CACHED
 
 
 def test_a_shape_holds_no_value() -> None:

@@ -163,7 +163,7 @@ def test_savepoints_of_the_caller(store: Store, engine: sa.Engine) -> None:
 
 
 def test_bind_wants_the_stores_database(store: Store) -> None:
-    other = "postgresql+psycopg://x/y" if store._database.NAME == "sqlite" else "sqlite://"
+    other = "postgresql+psycopg://x/y" if store._database.name == "sqlite" else "sqlite://"
     dialect = sa.create_engine(other).dialect
 
     class Connection:

@@ -1,14 +1,14 @@
-"""What differs between the databases, and nothing else: one module each.
+"""Protocols of a dialect: what each database provides, one object of each protocol.
 
-A module here satisfies `Database`. It spells our SQL elements, names the settings of a connection
-and the words that begin and end a transaction, and turns the driver's errors into ours. It builds
-and decides; it never sees an engine and never executes.
+`Database` is a dialect: its traits, and these objects. A method of a protocol that has a body is the default, which
+fits a database server; a dialect overrides what differs. A dialect builds SQL and decides; it never sees an engine and
+never executes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import sqlalchemy as sa
 
@@ -17,103 +17,76 @@ from ...options import Durability, Isolation
 from ...query.conditions import Condition, Kind, Test, Value
 from ...query.explain import Plan
 from ...query.sort import Key
+from ...query.values import value_class
 
 COMMIT: Final = "COMMIT"
 ROLLBACK: Final = "ROLLBACK"
 PING: Final = "SELECT 1"
+SIGNS: Final = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+"""SQL's comparisons."""
 
+Keys: TypeAlias = tuple[str, ...]
+"""The keys from the top of a body to a position in it."""
 Function: TypeAlias = tuple[str, int, Callable[..., Any]]
+"""An SQL function: name, number of arguments, Python function."""
 
 
 class TableVanished(CollectionsStoreError):
-    """A table the catalogue told of is gone: another process dropped or renamed its collection."""
+    """A table of the catalogue is gone: another process dropped or renamed its collection."""
 
 
 class UniqueViolated(DatabaseError):
-    """The unique index `physical` of the database forbids a write."""
+    """The unique index `physical` of the database rejects a write."""
 
     def __init__(self, physical: str) -> None:
         super().__init__(f"the database's unique index {physical} forbids this")
         self.physical = physical
 
 
-class Database(Protocol):
-    """One database, as the rooms above see it."""
+class Binding(NamedTuple):
+    """Parameters of a statement, computed from values of the filter.
 
-    @property
-    def NAME(self) -> str:
-        """SQLAlchemy's name of the dialect."""
+    `positions` are those of the values in `values_of` the filter, `names` those of the parameters, and `convert`
+    computes the parameters from the values; None: each value is the parameter.
+    """
 
-    @property
-    def DRIVERS(self) -> frozenset[str]:
-        """SQLAlchemy's names of the drivers a caller's engine or connection may have."""
+    names: tuple[str, ...]
+    positions: tuple[int, ...]
+    convert: Callable[[list[Value]], Sequence[Any]] | None
 
-    @property
-    def SINGLE_WRITER(self) -> bool:
-        """Does one transaction at a time write?"""
 
-    @property
-    def POISONED_BY_ERRORS(self) -> bool:
-        """Does a statement that fails end the transaction around it?"""
-
-    @property
-    def COUNTS_IN_INDEX(self) -> bool:
-        """Is counting the entries of an index, those of expired objects too, faster than its rows?"""
-
-    @property
-    def UNITES_IN_ORDER(self) -> bool:
-        """Does UNION ALL give the rows of the one part first, and then those of the other in their order?"""
-
-    @property
-    def ORDERED_KEYS(self) -> bool:
-        """Does a stored object keep the order of its keys?"""
-
-    @property
-    def TAKES_LISTS(self) -> bool:
-        """Does a statement take lists of rows, faster than one row at a time?"""
-
-    @property
-    def HAS_SCHEMAS(self) -> bool:
-        """Can tables be put in a schema?"""
-
-    @property
-    def UPGRADES_ITSELF(self) -> bool:
-        """Is an older database upgraded when it is opened, unless told otherwise?"""
-
-    @property
-    def POOL_SIZE(self) -> int:
-        """How many connections a store opens at most, unless told otherwise."""
-
-    def functions(self) -> Sequence[Function]:
-        """Return the SQL functions a connection must be given: name, number of arguments, function."""
-
-    def raised_within(self, error: Exception) -> BaseException | None:
-        """Return what such a function raised, where that is why a statement failed in this thread."""
-
-    def engine_arguments(self, *, busy_timeout: float) -> dict[str, Any]:
-        """Return what `create_engine` needs for a store's own connections."""
+class Urls(Protocol):
+    """URLs of a database."""
 
     def normal_url(self, url: sa.URL) -> sa.URL:
         """Return the URL with the one driver this library uses; raises `InvalidUrl`."""
 
-    def is_private(self, url: sa.URL) -> bool:
-        """Does the database live in its one connection only?"""
-
-    def file_of(self, url: sa.URL) -> str | None:
-        """Return the path of the file that a URL names; None: there is none, or a server has it."""
-
-    def is_locked(self, url: sa.URL) -> bool:
-        """Are locks on the file taken while it is open?"""
-
-    def is_created(self, url: sa.URL) -> bool:
-        """Is the file created where there is none?"""
-
     def connect_url(self, url: sa.URL) -> sa.URL:
         """Return the URL under which a store's own connections open the database."""
+        return url
 
-    @property
-    def HAS_PAGE_CACHE(self) -> bool:
-        """Does a connection keep pages of the database?"""
+    def is_private(self, url: sa.URL) -> bool:
+        """Return whether the database exists in its one connection only."""
+        return False
+
+    def file_of(self, url: sa.URL) -> str | None:
+        """Return the path of the file that a URL names; None: no file, or the server's."""
+        return None
+
+    def is_locked(self, url: sa.URL) -> bool:
+        """Return whether an open file is locked."""
+        return False
+
+    def is_created(self, url: sa.URL) -> bool:
+        """Return whether opening creates a missing file."""
+        return False
+
+
+class Connections(Protocol):
+    """Settings of connections."""
+
+    def engine_arguments(self, *, busy_timeout: float) -> dict[str, Any]:
+        """Return the arguments of `create_engine` for a store's own connections."""
 
     def settings(
         self, *, busy_timeout: float, durability: Durability, page_cache: int | None
@@ -122,167 +95,268 @@ class Database(Protocol):
 
     def persistent_settings(self) -> Sequence[str]:
         """Return the statements that prepare a database file, once, on its first use."""
+        return ()
 
     def flush_log(self) -> Sequence[str]:
-        """Return the statements that empty the log beside a file into the file."""
+        """Return the statements that move the log beside a file into the file."""
+        return ()
 
-    def compiler(self) -> sa.Dialect:
-        """Return the dialect our statements are compiled with on our own connections."""
-
-    def begin(self, *, write: bool, snapshot: bool = True) -> str:
-        """Return the words that begin a transaction; of a `snapshot` all statements see one moment."""
-
-    def begin_group(self) -> str:
-        """Return the words that begin a transaction of statements that do not depend on each other."""
-
-    def begin_block(self, isolation: Isolation) -> str:
-        """Return the words that begin a transaction of the user's."""
-
-    def options_for_block(self, isolation: Isolation) -> dict[str, Any]:
-        """Return the execution options of such a transaction on a caller's engine."""
-
-    def has_table(self) -> sa.TextClause:
-        """Return the query for a row if there is a table `:reference`."""
+    def functions(self) -> Sequence[Function]:
+        """Return the SQL functions that a connection needs."""
+        return ()
 
     def encoding_probe(self) -> str | None:
-        """Return the query for a database's encoding; None: any text fits into each."""
-
-    def reference(self, table: sa.Table) -> str:
-        """Return the table's name as `has_table` takes it."""
-
-    def in_transaction(self, connection: Any) -> bool:
-        """Is a driver's connection in a transaction, be it a failed one?"""
-
-    def is_at_rest(self, connection: Any) -> bool:
-        """Return whether a driver's connection is open, and in no transaction."""
-
-    def can_go_on(self, connection: Any) -> bool:
-        """Is a driver's connection in a transaction that has not failed?"""
-
-    def join(self, connection: Any, *, write: bool) -> str | None:
-        """Return what a caller's driver connection must hear to be in a transaction that may write;
-        None: it will be in one.
-        """
-
-    def options_for_callers(self) -> dict[str, Any]:
-        """Return the execution options under which a caller's engine has transactions."""
-
-    def lock_table(self, table: sa.Table) -> str | None:
-        """Return the statement that keeps other migrations out; None: `begin` did."""
-
-    def keep_out(self, table: sa.Table, *, readers: bool) -> str | None:
-        """Return the statement that keeps other transactions from writing to a table, and `readers` from
-        reading it, until this one ends; None: `begin` did.
-        """
-
-    def document_columns(self) -> tuple[sa.Column[int], sa.Column[str]]:
-        """Return the columns `seq`, the natural order, and `id`."""
-
-    def insert(self, table: sa.Table) -> Any:
-        """Return an INSERT that knows ON CONFLICT."""
-
-    def can_say(self, condition: Condition) -> bool:
-        """Can `BodyMatches` say exactly what a shape means? Else it runs in the matcher."""
-
-    def together(self, conditions: Sequence[Condition]) -> Sequence[Sequence[int]]:
-        """Tell which conditions of an object, by their places, are best said as one `BodyMatches`."""
-
-    def count_parameters(self, condition: Condition) -> int:
-        """Return how many parameters `BodyMatches` takes for a shape."""
-
-    def binder(self, shape: Condition) -> Callable[[Condition], Sequence[Any]]:
-        """Return what makes these parameters of a condition of that shape."""
-
-    @property
-    def SORT_PARTS(self) -> Sequence[str]:
-        """The columns by which a field of the body is ordered, each a `SortPart`; they order all
-        values that are not `is_rough` as MongoDB does, as long as no array is on the way.
-        """
-
-    def can_order(self, keys: tuple[str, ...]) -> bool:
-        """Can a `SortPart` speak of these keys?"""
-
-    @property
-    def INDEXES_NAME_SEQ(self) -> bool:
-        """Must an index name the column of the natural order to have it?"""
-
-    def index_parts(self, *, unique: bool) -> Sequence[str]:
-        """Return the columns that a field has in an index, each a `SortPart`."""
-
-    def plain_width(self, kind: Kind) -> int:
-        """Return how many parameters a value of that kind takes in a `PlainTest`."""
-
-    def pinned(self, test: Test) -> Sequence[str]:
-        """Return the `SORT_PARTS` in which all values are alike that pass a `PlainTest`."""
-
-    def plain_values(self, value: Value) -> Sequence[Any]:
-        """Return these parameters."""
-
-    def body_type(self) -> sa.types.TypeEngine[Any]:
-        """Return the type of the column of bodies."""
-
-    def jsonb_probe(self) -> str | None:
-        """Return the query for the version of a database that may have no JSONB; None: all have it."""
-
-    def jsonb_problem(self, version: str) -> str | None:
-        """Say that this version has no JSONB; None: it has."""
-
-    def create_body_index(self, table: sa.Table, physical: str) -> Sequence[str]:
-        """Return the statements that make an index over whole bodies, if there is such a thing."""
-
-    @property
-    def INDEXES_ARRAYS(self) -> bool:
-        """Does an index of arrays serve an `ArrayTest`?"""
-
-    def create_array_index(
-        self, table: sa.Table, keys: tuple[str, ...], physical: str
-    ) -> Sequence[str]:
-        """Return the statements that make an index of the values in arrays."""
-
-    def drop_array_index(self, table: sa.Table, physical: str) -> Sequence[str]:
-        """Return the statements that drop it."""
-
-    def sort_values(self, key: Key) -> Sequence[Any]:
-        """Return a key as its `SORT_PARTS`."""
-
-    def sort_varies(self, key: Key) -> Sequence[bool]:
-        """Tell which `SORT_PARTS` differ among keys that are equal to `key` in the parts before."""
-
-    def is_rough(self, key: Key) -> bool:
-        """Do the `SORT_PARTS` say nothing of the order of such keys among each other?"""
-
-    def is_cut(self, key: Key) -> bool:
-        """Do the `SORT_PARTS` know only how the key begins, so that another may have the same?"""
-
-    def explain(self, sql: str) -> str:
-        """Return the statement that gives the plan of a statement."""
-
-    def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
-        """Return what its rows say of a collection's table."""
-
-    def list_parameter(self, texts: Sequence[str]) -> Any:
-        """Return the parameter of `AnyOf`."""
-
-    def errors(self) -> tuple[type[Exception], ...]:
-        """Return the exceptions that the driver and SQLAlchemy raise."""
-
-    def translate(self, error: Exception) -> CollectionsStoreError:
-        """Return the driver's error in our words."""
+        """Return the query for the database's encoding; None: it holds all of Unicode."""
+        return None
 
     def interrupt(self, connection: Any) -> None:
         """Stop the statement that a driver's connection runs; called from another thread."""
 
 
-def savepoint(depth: int) -> str:
-    """Return the words that mark a place in a transaction; places lie within each other."""
-    return f"SAVEPOINT collections_store_{depth:d}"
+class Transactions(Protocol):
+    """Statements of transactions, and their state on a driver's connection."""
+
+    def begin(self, *, write: bool, snapshot: bool = True) -> str:
+        """Return the BEGIN of a transaction; all statements of a `snapshot` see one moment."""
+
+    def begin_group(self) -> str:
+        """Return the BEGIN of a transaction of statements that do not depend on each other."""
+
+    def begin_isolated(self, isolation: Isolation) -> str:
+        """Return the BEGIN of a transaction of the user's."""
+
+    def savepoint(self, depth: int) -> str:
+        """Return the statement that sets a savepoint; savepoints nest."""
+        return f"SAVEPOINT collections_store_{depth:d}"
+
+    def release(self, depth: int) -> str:
+        """Return the statement that removes a savepoint and keeps its changes."""
+        return f"RELEASE SAVEPOINT collections_store_{depth:d}"
+
+    def rollback_to(self, depth: int) -> str:
+        """Return the statement that undoes the changes since a savepoint."""
+        return f"ROLLBACK TO SAVEPOINT collections_store_{depth:d}"
+
+    def isolation_options(self, isolation: Isolation) -> dict[str, Any]:
+        """Return the execution options of a transaction of the user's on a caller's engine."""
+        return {}
+
+    def shared_options(self) -> dict[str, Any]:
+        """Return the execution options under which a caller's engine has transactions."""
+        return {}
+
+    def join(self, connection: Any, *, write: bool) -> str | None:
+        """Return the statement that begins a transaction on a caller's driver connection; None: the driver does."""
+        return None
+
+    def is_open(self, connection: Any) -> bool:
+        """Return whether a driver's connection is in a transaction, including a failed one."""
+
+    def is_usable(self, connection: Any) -> bool:
+        """Return whether a driver's connection is in a transaction that has not failed."""
+
+    def is_idle(self, connection: Any) -> bool:
+        """Return whether a driver's connection is open, and in no transaction."""
+
+    def lock_schema(self, table: sa.Table) -> str | None:
+        """Return the statement that excludes other migrations; None: BEGIN does."""
+        return None
+
+    def lock_table(self, table: sa.Table, *, readers: bool) -> str | None:
+        """Return the statement that excludes writers of a table, and `readers`, until the transaction ends; None:
+        BEGIN does.
+        """
+        return None
 
 
-def release(depth: int) -> str:
-    """Return the words that forget a place, and keep what was done since."""
-    return f"RELEASE SAVEPOINT collections_store_{depth:d}"
+class Errors(Protocol):
+    """Errors of the driver."""
+
+    def types(self) -> tuple[type[Exception], ...]:
+        """Return the exceptions that the driver and SQLAlchemy raise."""
+
+    def translate(self, error: Exception) -> CollectionsStoreError:
+        """Return the driver's error as one of this library."""
+
+    def raised_within(self, error: Exception) -> BaseException | None:
+        """Return what an SQL function raised, where that failed a statement of this thread."""
+        return None
 
 
-def back_to(depth: int) -> str:
-    """Return the words that undo what was done since a place."""
-    return f"ROLLBACK TO SAVEPOINT collections_store_{depth:d}"
+class StatementCompiler(Protocol):
+    """Compilation of SQLAlchemy's statements, and their plans.
+
+    The folder of the dialect also registers how each class of `sql.elements` is compiled.
+    """
+
+    dialect: sa.Dialect
+    """SQLAlchemy's, for statements on the store's own connections."""
+
+    def insert(self, table: sa.Table) -> Any:
+        """Return an INSERT with ON CONFLICT."""
+
+    def list_parameter(self, texts: Sequence[str]) -> Any:
+        """Return the parameter of `AnyOf`."""
+
+    def explain(self, sql: str) -> str:
+        """Return the statement that explains a statement."""
+
+    def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
+        """Read the rows of such a statement on a collection's table."""
+
+
+class DDL(Protocol):
+    """Tables and indexes."""
+
+    def has_table(self) -> sa.TextClause:
+        """Return the query for a row if there is a table `:reference`."""
+
+    def reference(self, table: sa.Table) -> str:
+        """Return the table's name as `has_table` takes it."""
+
+    def document_columns(self) -> tuple[sa.Column[int], sa.Column[str]]:
+        """Return the columns `seq`, the natural order, and `id`."""
+
+    def body_type(self) -> sa.types.TypeEngine[Any]:
+        """Return the type of the column of bodies."""
+
+    def jsonb_probe(self) -> str | None:
+        """Return the query for the version of a database that may lack JSONB; None: none lacks it."""
+        return None
+
+    def jsonb_problem(self, version: str) -> str | None:
+        """Return why this version has no JSONB; None: it has."""
+        return None
+
+    def create_body_index(self, table: sa.Table, physical: str) -> Sequence[str]:
+        """Return the statements that create an index over whole bodies, if the database has one."""
+        return ()
+
+    def create_array_index(self, table: sa.Table, keys: Keys, physical: str) -> Sequence[str]:
+        """Return the statements that create an index of the values in arrays, if `indexes_arrays`."""
+        return ()
+
+    def drop_array_index(self, physical: str) -> Sequence[str]:
+        """Return the statements that drop it."""
+        return ()
+
+
+class Filters(Protocol):
+    """The exact form of conditions on a body: right for every document."""
+
+    def can_render(self, condition: Condition) -> bool:
+        """Return whether SQL expresses a shape exactly. Where it does not, the matcher decides."""
+
+    def groups(self, conditions: Sequence[Condition]) -> Sequence[Sequence[int]]:
+        """Return the positions of conditions that are faster as one `BodyMatches` each group."""
+        return ()
+
+    def binding(self, shape: Condition, name: str, positions: tuple[int, ...]) -> Binding:
+        """Return the parameters of `BodyMatches` for a shape; their names begin with `name`."""
+
+
+class Ordering(Protocol):
+    """Columns by which a field of the body is ordered, each a `SortPart`, never null.
+
+    They order all values that are not `is_unorderable` as MongoDB does, where no array is on the path.
+    """
+
+    parts: tuple[str, ...]
+
+    def index_parts(self, *, unique: bool) -> Sequence[str]:
+        """Return the columns of a field in an index."""
+        return self.parts
+
+    def can_order(self, keys: Keys) -> bool:
+        """Return whether a `SortPart` can address these keys."""
+        return True
+
+    def values(self, key: Key) -> Sequence[Any]:
+        """Return a key as values of the `parts`."""
+
+    def varies(self, key: Key) -> Sequence[bool]:
+        """Return which parts differ among keys that equal `key` in the parts before."""
+
+    def is_unorderable(self, key: Key) -> bool:
+        """Return whether the parts do not order such keys: objects, and arrays within arrays."""
+        return isinstance(key[1], dict | list)
+
+    def is_truncated(self, key: Key) -> bool:
+        """Return whether the parts hold only the beginning of a key, so that another may have the same."""
+        return False
+
+    def part(self, body: str, keys: Keys, name: str) -> str:
+        """Render a `SortPart`."""
+
+    def parameter(self, parameter: str, name: str) -> str:
+        """Render a `SortValue`."""
+        return parameter
+
+
+class IndexedForm(Protocol):
+    """The indexed form of conditions: over the columns of `Ordering`, right where no array is on the path."""
+
+    def width(self, kind: Kind) -> int:
+        """Return how many parameters a value takes."""
+
+    def values(self, value: Value) -> Sequence[Any]:
+        """Return these parameters."""
+
+    def constant_parts(self, test: Test) -> Sequence[str]:
+        """Return the parts of `Ordering` that are the same for all values that pass a test."""
+
+    def test(self, body: str, keys: Keys, test: Test) -> str:
+        """Render an `IndexedTest`; the slots of the test hold the SQL of its parameters."""
+
+    def partial_test(self, body: str, keys: Keys, test: Test) -> str:
+        """Render a `PartialTest`."""
+
+    def type_at(self, body: str, keys: Keys) -> str:
+        """Render `TypeAt`."""
+
+    def array_at(self, body: str, keys: Keys, *, null_safe: bool = False) -> str:
+        """Render `ArrayAt`."""
+
+
+@value_class
+class Database:
+    """A dialect: the traits of a database, and an object of each protocol."""
+
+    name: str
+    """SQLAlchemy's name of the dialect."""
+    drivers: frozenset[str]
+    """SQLAlchemy's names of the drivers that a caller's engine or connection may have."""
+    pool_size: int
+    """Connections that a store opens by default."""
+    urls: Urls
+    connections: Connections
+    transactions: Transactions
+    errors: Errors
+    compiler: StatementCompiler
+    ddl: DDL
+    filters: Filters
+    ordering: Ordering
+    indexed_form: IndexedForm
+
+    single_writer: bool = False
+    """One transaction at a time writes."""
+    errors_abort: bool = True
+    """A statement that fails aborts its transaction."""
+    ordered_keys: bool = False
+    """A stored object keeps the order of its keys."""
+    takes_lists: bool = True
+    """One statement with lists of rows is faster than one row at a time."""
+    has_schemas: bool = True
+    """Tables can be in a schema."""
+    has_page_cache: bool = False
+    """A connection has a cache of pages."""
+    upgrades_on_open: bool = False
+    """Opening an older database upgrades it by default."""
+    indexes_arrays: bool = False
+    """An index of arrays serves an `ArrayTest`."""
+    index_ends_in_seq: bool = False
+    """A row of an index ends in the natural order without naming it."""
+    counts_in_index: bool = False
+    """Counting the entries of indexes, those of expired documents too, is faster than reading the rows."""
+    orders_union_all: bool = False
+    """UNION ALL returns the rows of its first part, then those of its second part in their order."""

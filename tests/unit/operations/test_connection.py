@@ -12,7 +12,7 @@ from collections_store.operations.by_id import Put
 from collections_store.operations.catalogue import Configure
 from collections_store.operations.connection import DriverConnection
 from collections_store.options import Settings
-from collections_store.sql.dialects.sqlite import sql_functions as sqlite_functions
+from collections_store.sql.dialects.sqlite import functions as sqlite_functions
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ Which conditions PostgreSQL is asked as one jsonpath, and how that is spelled on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import count
 from typing import Any, Final, TypeAlias
 
@@ -44,6 +45,7 @@ from ....query.conditions import (
 )
 from ....query.path import is_index
 from ....query.shapes import values_of, with_values
+from ..protocols import SIGNS, Binding, Filters
 
 Keys: TypeAlias = tuple[str | int, ...]
 Leaf: TypeAlias = Callable[[str], str]
@@ -52,7 +54,6 @@ MAX_INDEXES: Final = 3
 """More keys that are numbers run in the matcher: the jsonpath more than doubles with each."""
 MAX_KEYS: Final = 20
 _COMPOSITES: Final = frozenset({"array", "object"})
-_SIGNS: Final = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 _TYPES: Final = {
     "string": "string",
     "object": "object",
@@ -61,6 +62,7 @@ _TYPES: Final = {
     "null": "null",
     "number": "number",
 }
+_SCALARS: Final[frozenset[Kind]] = frozenset({"null", "boolean", "number", "string"})
 _FLAT: Final = 100
 _TRUE: Final = "1 == 1"
 _FALSE: Final = "1 == 0"
@@ -94,20 +96,101 @@ def _holds_long(condition: Condition) -> bool:
     return is_long(condition)
 
 
-def can_say(condition: Condition) -> bool:
-    """Return whether there are words for a shape."""
-    if not _is_short(condition):
-        return False
-    if _holds_long(condition):
-        return isinstance(condition, Field)  # what joins it with others is said part by part
-    if is_composite(condition):
-        return True
-    if isinstance(condition, Field) and not condition.path.keys:
-        # a filter opens an array at the root: what sees it as a whole cannot be said
-        return not isinstance(condition.test, (*WHOLE_ARRAY_TESTS, HasType)) and _can_test(
-            condition.test
+class PostgresFilters(Filters):
+    """jsonpath predicates."""
+
+    def can_render(self, condition: Condition) -> bool:
+        if not _is_short(condition):
+            return False
+        if _holds_long(condition):
+            return isinstance(
+                condition, Field
+            )  # what joins it with others is rendered part by part
+        if is_composite(condition):
+            return True
+        if isinstance(condition, Field) and not condition.path.keys:
+            # a filter opens an array at the root: a test of the array as a whole has no jsonpath
+            whole = isinstance(condition.test, (*WHOLE_ARRAY_TESTS, HasType))
+            return not whole and _can_test(condition.test)
+        return _can_path(condition)
+
+    def groups(self, conditions: Sequence[Condition]) -> Sequence[Sequence[int]]:
+        """Join what the index over bodies serves, and the rest. The planner takes each of several conditions to match
+        one of a hundred documents, and a scan of that index to cost less than any other.
+        """
+        joined = [n for n, each in enumerate(conditions) if self._can_join(each)]
+        groups = (
+            [n for n in joined if is_served(conditions[n]) is served] for served in (True, False)
         )
-    return _can_path(condition)
+        return [group for group in groups if len(group) > 1]
+
+    def _can_join(self, condition: Condition) -> bool:
+        """Return whether a shape can be a part of a jsonpath: a test of the whole body stands alone."""
+        whole = isinstance(condition, Field) and not condition.path.keys
+        alone = whole or is_composite(condition) or is_long(condition)
+        return not alone and self.can_render(condition)
+
+    def binding(self, shape: Condition, name: str, positions: tuple[int, ...]) -> Binding:
+        """One parameter holds all values. Where they are scalars, the jsonpath is rendered once, with marks in their
+        positions.
+        """
+        if not {slot.kind for slot in values_of(shape)} <= _SCALARS:
+            return Binding((name,), positions, partial(_parameter_with, shape))
+        numbers = count()
+        marked = with_values(shape, lambda slot: Value(slot.kind, f"\0{next(numbers)}\0", None))
+        pieces = parameter(marked).split("\0")
+        order = list(map(int, pieces[1::2]))
+        return Binding((name,), positions, partial(_filled, pieces, order))
+
+
+def _filled(pieces: list[str], order: list[int], values: list[Value]) -> tuple[str]:
+    """Return a jsonpath with texts of values between its pieces."""
+    filled = pieces.copy()
+    filled[1::2] = [values[number].text for number in order]
+    return ("".join(filled),)
+
+
+def _parameter_with(shape: Condition, values: list[Value]) -> tuple[str]:
+    given = iter(values)
+    return (parameter(with_values(shape, lambda _: next(given))),)
+
+
+def rendered(body: str, condition: Condition, parameter: str) -> str:
+    """Return the SQL of a shape; `parameter` holds what `binding` binds."""
+    if is_long(condition) and isinstance(condition, Field):
+        return _among(body, condition, parameter)
+    if is_composite(condition) and isinstance(condition, Field):
+        return _equals_whole(body, condition, parameter)
+    matches = f"{body} @? CAST({parameter} AS jsonpath)"
+    if not is_served(condition):
+        # for `@?` the planner would cost a scan of the index over bodies that returns every row
+        matches = f"jsonb_path_exists({body}, CAST({parameter} AS jsonpath), '{{}}', true)"
+    if isinstance(condition, Field) and not condition.path.keys:
+        return matches
+    if takes_scalars(condition):
+        return f"(jsonb_typeof({body}) <> 'object' OR {matches})"
+    return f"({matches} AND jsonb_typeof({body}) = 'object')"
+
+
+def _among(body: str, condition: Field, parameter: str) -> str:
+    """Look each value of a document up by its hash: a jsonpath would try all that the filter lists."""
+    path = f"{path_literal(condition.path.keys)}[*]"
+    listed = f"SELECT * FROM jsonb_array_elements(CAST({parameter} AS JSONB))"
+    return (
+        f"(EXISTS (SELECT 1 FROM jsonb_path_query({body}, '{path}') AS found(value) "
+        f"WHERE (found.value IN ({listed})) IS TRUE) AND jsonb_typeof({body}) = 'object')"
+    )
+
+
+def _equals_whole(body: str, condition: Field, parameter: str) -> str:
+    path = path_literal(condition.path.keys)
+    tests = (
+        f"EXISTS (SELECT 1 FROM jsonb_path_query({body}, {found}) AS found(value) "
+        f"WHERE found.value = CAST({parameter} AS JSONB))"
+        for found in (f"'{path}'", f"'{path}[*]'")
+    )
+    equals = f"({' OR '.join(tests)})"
+    return f"({equals} AND jsonb_typeof({body}) = 'object')" if condition.path.keys else equals
 
 
 def parameter(condition: Condition) -> str:
@@ -122,17 +205,17 @@ def parameter(condition: Condition) -> str:
     return f"$ ? ({_predicate(condition)})"
 
 
-def on_no_object(condition: Condition) -> bool:
+def takes_scalars(condition: Condition) -> bool:
     """Return whether a shape holds for a body that has no fields."""
     match condition:
         case Field(_, test):
             return takes_missing(test)
         case And(conditions):
-            return all(map(on_no_object, conditions))
+            return all(map(takes_scalars, conditions))
         case Or(conditions):
-            return any(map(on_no_object, conditions))
+            return any(map(takes_scalars, conditions))
         case Not(inner):
-            return not on_no_object(inner)
+            return not takes_scalars(inner)
     raise AssertionError(condition)
 
 
@@ -308,7 +391,7 @@ def _whole(value: str, test: Test) -> str:
             return f'({value}.type() == "array" && exists({value} ? ({inside})))'
         case HasObject(condition):
             ways = [f'(@.type() == "object" && {_predicate(condition)})']
-            if on_no_object(condition) or _names_positions(condition):
+            if takes_scalars(condition) or _names_positions(condition):
                 as_array = _predicate(condition, as_array=True)
                 ways.append(f'(@.type() == "array" && {as_array})')
             return f'({value}.type() == "array" && exists({value} ? ({" || ".join(ways)})))'
@@ -323,7 +406,7 @@ def _test(test: Test) -> str:
         case OneOf(lists):
             return _joined(" || ", (_is(each) for one in lists for each in scalars_of(one)))
         case Compare(operator, value):
-            return _compares(_SIGNS[operator], value)
+            return _compares(SIGNS[operator], value)
         case HasType(types):
             return _joined(" || ", (f'@.type() == "{_TYPES[name]}"' for name in types))
         case Matches(Value(value=pattern)):
@@ -374,47 +457,6 @@ def _joined(word: str, parts: Iterable[str]) -> str:
         return f"({word.join(every)})"
     half = len(every) // 2  # PostgreSQL's stack ends at a long chain
     return f"({_joined(word, every[:half])}{word}{_joined(word, every[half:])})"
-
-
-_SCALARS: Final[frozenset[Kind]] = frozenset({"null", "boolean", "number", "string"})
-
-
-def together(conditions: Sequence[Condition]) -> Sequence[Sequence[int]]:
-    """Those that the index over bodies serves, for the planner takes each of several to let through one
-    of a hundred objects, and them for less than any other index finds; and the rest.
-    """
-    served = [is_served(each) for each in conditions]
-    groups = [[n for n, each in enumerate(served) if each is wanted] for wanted in (True, False)]
-    each_said = ([n for n in group if _can_join(conditions[n])] for group in groups)
-    return [group for group in each_said if len(group) > 1]
-
-
-def _can_join(condition: Condition) -> bool:
-    """Return whether a shape can be a part of a jsonpath: what asks for the whole body is one by itself."""
-    whole = isinstance(condition, Field) and not condition.path.keys
-    apart = whole or is_composite(condition) or is_long(condition)
-    return not apart and can_say(condition)
-
-
-def binder(shape: Condition) -> Callable[[Condition], tuple[str]]:
-    """Return what makes the parameter of a condition of that shape. Where all values are scalars, the jsonpath
-    is spelled once, with marks in their places.
-    """
-    if not {slot.kind for slot in values_of(shape)} <= _SCALARS:
-        return lambda condition: (parameter(condition),)
-    numbers = count()
-    marked = with_values(shape, lambda slot: Value(slot.kind, f"\0{next(numbers)}\0", None))
-    pieces = parameter(marked).split("\0")
-    places = [(2 * n + 1, int(number)) for n, number in enumerate(pieces[1::2])]
-
-    def bind(condition: Condition) -> tuple[str]:
-        texts = [value.text for value in values_of(condition)]
-        spelled = pieces.copy()
-        for place, number in places:
-            spelled[place] = texts[number]
-        return ("".join(spelled),)
-
-    return bind
 
 
 def is_served(condition: Condition) -> bool:

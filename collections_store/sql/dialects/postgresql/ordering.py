@@ -1,40 +1,25 @@
-"""Orders and indexed tests in PostgreSQL's words: the rank of a value's type, a number, and the
-beginning of a text.
+"""Orders and the indexed form in PostgreSQL: the rank of a value's type, a number, and the beginning of a string.
 
-`jsonb` has an order of its own, by the database's collation; numbers as `numeric` and text by code
-point have MongoDB's. A row of an index ends at 2,704 bytes, hence the beginning: two texts that are
-longer and begin alike are not told apart, and objects are not at all. A unique index also has a digest of what is
-rough.
+`jsonb` has an order of its own, with strings by the database's collation. Numbers as `numeric`, and strings COLLATE "C",
+which is by code point, have MongoDB's. A cast stands in a CASE: the planner may run it before a condition that guards it.
+
+A row of an index ends at 2,704 bytes, so a column holds the beginning of a string only. Two longer strings that begin
+alike are not told apart by the columns, and objects never are. A unique index also has a digest of such values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from .... import codec
-from ....query.conditions import (
-    Compare,
-    Equals,
-    Exists,
-    HasType,
-    Kind,
-    Matches,
-    OneOf,
-    Operand,
-    Parameter,
-    Test,
-    Value,
-    prefix_range,
-)
-from ....query.path import path_prefixes
-from ....query.shapes import test_with_sql
+from ....query.conditions import Operand, Parameter, Value, prefix_range
 from ....query.sort import FALSE, NULL, NUMBER, STRING, TRUE, Key
+from ..indexed_form import RankedForm, open_prefixes
+from ..protocols import Keys, Ordering
 
-SORT_PARTS: Final = ("rank", "number", "text")
-INDEXES_NAME_SEQ: Final = True
 BEGINNING: Final = 100
-"""Characters of a text that are told apart."""
+"""Characters of a string that are told apart."""
 _PARTS: Final = {
     "rank": (
         "(CASE jsonb_typeof({value}) WHEN 'number' THEN 2 WHEN 'string' THEN 3 WHEN 'object' THEN 4 "
@@ -53,218 +38,172 @@ _PARTS: Final = {
     ),
 }
 _CASTS: Final = {"rank": "INTEGER", "number": "NUMERIC", "text": "TEXT"}
-_TYPES: Final = {"bool": "boolean"}
-_SIGNS: Final = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 
 
-def can_order(keys: tuple[str, ...]) -> bool:  # noqa: ARG001
-    """Every key can be said."""
-    return True
+class PostgresOrdering(Ordering):
+    """Rank, number, and the beginning of a string."""
+
+    parts = ("rank", "number", "text")
+
+    def index_parts(self, *, unique: bool) -> Sequence[str]:
+        return (*self.parts, "digest") if unique else self.parts
+
+    def values(self, key: Key) -> Sequence[Any]:
+        rank, value = key
+        number = codec.spell(value) if rank == NUMBER else "0"
+        return rank, number, _beginning(value) if rank == STRING else ""
+
+    def varies(self, key: Key) -> Sequence[bool]:
+        return True, key[0] == NUMBER, key[0] == STRING
+
+    def is_truncated(self, key: Key) -> bool:
+        rank, value = key
+        return rank == STRING and len(value) > BEGINNING
+
+    def part(self, body: str, keys: Keys, name: str) -> str:
+        return _PARTS[name].format(value=value_at(body, keys))
+
+    def parameter(self, parameter: str, name: str) -> str:
+        return f"CAST({parameter} AS {_CASTS[name]})"
 
 
-def index_parts(*, unique: bool) -> Sequence[str]:
-    """Return the columns of a field in an index."""
-    return (*SORT_PARTS, "digest") if unique else SORT_PARTS
+class PostgresIndexedForm(RankedForm[str]):
+    """The indexed form; its columns are computed from the SQL of the value.
+
+    Every comparison names the columns before the one it is about, too: a scan of an index continues only past columns
+    that are equal. A string is compared by its column and, beyond its beginning, as a whole.
+    """
+
+    ordering = PostgresOrdering()
+    WIDTHS = {"null": 0, "string": 2, "strings": 2, "prefix regex": 3}
+    CONSTANT = {
+        "number": ("rank",),
+        "string": ("rank", "number"),
+        "prefix regex": ("rank", "number"),
+        "plain regex": ("rank", "number"),
+    }
+
+    def values(self, value: Value) -> Sequence[Any]:
+        """A string is its beginning and itself, a prefix its beginning, the first string that has it and the first
+        past it.
+        """
+        match value.kind:
+            case "null":
+                return ()
+            case "boolean":
+                return (str(TRUE if value.value else FALSE),)
+            case "booleans":
+                return ([str(TRUE if each else FALSE) for each in value.value],)
+            case "numbers":
+                return ([codec.spell(each) for each in value.value],)
+            case "strings":
+                return [_beginning(each) for each in value.value], value.value
+            case "string":
+                return _beginning(value.value), value.value
+            case "prefix regex":
+                first, past = prefix_range(value)
+                return _beginning(first), first, past
+        return (value.text,)
+
+    def columns(self, body: str, keys: Keys) -> str:
+        return value_at(body, keys)
+
+    def rank(self, columns: str) -> str:
+        return _part(columns, "rank")
+
+    def compared(self, columns: str, sign: str, given: Operand) -> str:
+        assert isinstance(given, Parameter)
+        rank, parameter = _part(columns, "rank"), given.sql[0]
+        if given.kind == "boolean" and sign == "=":
+            is_equal = f"{rank} = CAST({parameter} AS INTEGER)"
+            return f"({is_equal} AND {_no_number(columns)} AND {_no_string(columns)})"
+        if given.kind == "boolean":
+            return f"{rank} {sign} CAST({parameter} AS INTEGER)"
+        if given.kind == "number":
+            number = f"{_part(columns, 'number')} {sign} CAST({parameter} AS NUMERIC)"
+            compared = f"{rank} = {NUMBER} AND {number}"
+            return f"({compared} AND {_no_string(columns)})" if sign == "=" else f"({compared})"
+        near = sign if sign in {"=", ">=", "<="} else f"{sign}="
+        beginning = f"{_part(columns, 'text')} {near} CAST({parameter} AS TEXT)"
+        return (
+            f"({rank} = {STRING} AND {_no_number(columns)} AND {beginning} "
+            f"AND {_string(columns)} {sign} CAST({given.sql[1]} AS TEXT))"
+        )
+
+    def begins(self, columns: str, given: Operand) -> str:
+        assert isinstance(given, Parameter)
+        rank, text, string = _part(columns, "rank"), _part(columns, "text"), _string(columns)
+        near, first, past = (f"CAST({parameter} AS TEXT)" for parameter in given.sql)
+        return (
+            f"({rank} = {STRING} AND {_no_number(columns)} AND {text} >= {near} AND {text} < {past} "
+            f"AND {string} >= {first} AND {string} < {past})"
+        )
+
+    def among(self, columns: str, given: Operand) -> str:
+        assert isinstance(given, Parameter)
+        rank, number, text = (_part(columns, name) for name in self.ordering.parts)
+        match given.kind:
+            case "booleans":
+                return f"{rank} = ANY (CAST({given.sql[0]} AS INTEGER[]))"
+            case "numbers":
+                one_of = f"{number} = ANY (CAST({given.sql[0]} AS NUMERIC[]))"
+                return f"({rank} = {NUMBER} AND {one_of})"
+        return (
+            f"({rank} = {STRING} AND {text} = ANY (CAST({given.sql[0]} AS TEXT[])) "
+            f"AND {columns} #>> '{{}}' = ANY (CAST({given.sql[1]} AS TEXT[])))"
+        )
+
+    def null(self, body: str, keys: Keys) -> Iterator[str]:
+        value = value_at(body, keys)
+        yield f"{_part(value, 'rank')} = {NULL}"
+        yield _no_number(value)
+        yield _no_string(value)
+        for prefix in open_prefixes(keys):
+            yield f"({self.array_at(body, prefix)} IS NOT TRUE)"
+
+    def exists(self, body: str, keys: Keys) -> str:
+        return f"{value_at(body, keys)} IS NOT NULL"
+
+    def types(self, body: str, keys: Keys, names: Sequence[str]) -> Iterable[str]:
+        listed = ", ".join("'boolean'" if name == "bool" else f"'{name}'" for name in names)
+        return [f"{self.type_at(body, keys)} IN ({listed})"]
+
+    def literal(self, value: Any) -> str:
+        return literal(value)
+
+    def type_at(self, body: str, keys: Keys) -> str:
+        return f"jsonb_typeof({value_at(body, keys)})"
+
+    def array_at(self, body: str, keys: Keys, *, null_safe: bool = False) -> str:
+        sign = "IS NOT DISTINCT FROM" if null_safe else "="
+        return f"({self.type_at(body, keys)} {sign} 'array')"
 
 
-def sort_values(key: Key) -> Sequence[Any]:
-    """Return rank, number, and the beginning of a text."""
-    rank, value = key
-    number = codec.spell(value) if rank == NUMBER else "0"
-    return rank, number, _beginning(value) if rank == STRING else ""
-
-
-def sort_varies(key: Key) -> Sequence[bool]:
-    """Numbers vary in the number, texts in the text."""
-    return True, key[0] == NUMBER, key[0] == STRING
-
-
-def is_rough(key: Key) -> bool:
-    """Objects, and arrays within arrays."""
-    return isinstance(key[1], dict | list)
-
-
-def is_cut(key: Key) -> bool:
-    """Long texts."""
-    rank, value = key
-    return rank == STRING and len(value) > BEGINNING
-
-
-def part(body: str, keys: tuple[str, ...], name: str) -> str:
-    """Spell a `SortPart`."""
-    return _PARTS[name].format(value=value_at(body, keys))
-
-
-def place(parameter: str, name: str) -> str:
-    """Spell a `SortValue`."""
-    return f"CAST({parameter} AS {_CASTS[name]})"
-
-
-def array_at(body: str, keys: tuple[str, ...], *, apart: bool = False) -> str:
-    """Spell `ArrayAt`."""
-    sign = "IS NOT DISTINCT FROM" if apart else "="
-    return f"({type_at(body, keys)} {sign} 'array')"
-
-
-def type_at(body: str, keys: tuple[str, ...]) -> str:
-    """Spell `TypeAt`."""
-    return f"jsonb_typeof({value_at(body, keys)})"
-
-
-def value_at(body: str, keys: tuple[str, ...]) -> str:
+def value_at(body: str, keys: Keys) -> str:
     """Return the JSON at the end of keys that only objects have: `->` with text opens no array."""
     return f"({' -> '.join([body, *map(literal, keys)])})"
 
 
 def literal(text: str) -> str:
-    """Return an SQL literal. What a driver might take for a parameter is escaped."""
+    """Return an SQL literal, without a percent sign: the driver would take it for a parameter."""
     quoted = text.replace("\\", "\\\\").replace("'", "''").replace("%", "\\x25")
     return f"E'{quoted}'"
 
 
-# -- tests that an index serves ------------------------------------------------------------------
-
-
-def plain_width(kind: Kind) -> int:
-    """Return how many parameters a value takes: of a text, its beginning too; of a prefix, the
-    beginning, the first text that has it, and the first that is past it.
-    """
-    return {"null": 0, "string": 2, "strings": 2, "prefix regex": 3}.get(kind, 1)
-
-
-def pinned(test: Test) -> Sequence[str]:
-    """Return the parts in which all values are alike that pass a test of scalars."""
-    match test:
-        case Equals():
-            return SORT_PARTS
-        case Compare(_, given) if given.kind == "number":
-            return ("rank",)
-        case Compare(_, given) if given.kind == "string":
-            return "rank", "number"
-        case Matches():
-            return "rank", "number"
-    return ()
-
-
-def plain_values(value: Value) -> Sequence[Any]:
-    """Return the parameters of a value."""
-    match value.kind:
-        case "null":
-            return ()
-        case "boolean":
-            return (str(TRUE if value.value else FALSE),)
-        case "booleans":
-            return ([str(TRUE if each else FALSE) for each in value.value],)
-        case "numbers":
-            return ([codec.spell(each) for each in value.value],)
-        case "strings":
-            return [_beginning(each) for each in value.value], value.value
-        case "string":
-            return _beginning(value.value), value.value
-        case "prefix regex":
-            first, past = prefix_range(value)
-            return _beginning(first), first, past
-    return (value.text,)
-
-
-def plain_test(body: str, keys: tuple[str, ...], test: Test) -> str:
-    """Spell a `PlainTest`; the slots of the test hold its words."""
-    return f"({' OR '.join(_plain(body, keys, test))})"
-
-
-def partial_test(body: str, keys: tuple[str, ...], test: Test) -> str:
-    """Spell a `PartialTest` without its arrays."""
-    return plain_test(
-        body, keys, test_with_sql(test, lambda v: tuple(map(literal, plain_values(v))))
-    )
-
-
-def _plain(body: str, keys: tuple[str, ...], test: Test) -> Iterator[str]:
-    value = value_at(body, keys)
-    rank = _PARTS["rank"].format(value=value)
-    null = [f"{rank} = {NULL}", _no_number(value), _no_text(value)]
-    none = f"({' AND '.join([*null, *_not_opened(body, keys)])})"
-    match test:
-        case Equals(Parameter(kind="null")):
-            yield none
-        case Equals(given):
-            yield _compared(value, "=", given)
-        case Compare(operator, Parameter(kind="boolean") as slot):
-            yield f"({_compared(value, _SIGNS[operator], slot)} AND {rank} >= {FALSE})"
-        case Compare(operator, given):
-            yield _compared(value, _SIGNS[operator], given)
-        case OneOf(lists):
-            yield from (none if g.kind == "null" else _among(value, g) for g in lists)
-        case Matches(given):
-            yield _begins(value, _words(given))
-        case Exists():
-            yield f"{value} IS NOT NULL"
-        case HasType(types):
-            listed = ", ".join(f"'{_TYPES.get(name, name)}'" for name in types)
-            yield f"jsonb_typeof({value}) IN ({listed})"
-
-
-def _not_opened(body: str, keys: tuple[str, ...]) -> Iterator[str]:
-    """An array before the end hides what is missing in it."""
-    for way in path_prefixes(keys)[:-1]:
-        yield f"({array_at(body, way)} IS NOT TRUE)"
-
-
-def _compared(value: str, sign: str, given: Operand) -> str:
-    rank, number, text = (_PARTS[name].format(value=value) for name in SORT_PARTS)
-    words = _words(given)
-    match given.kind:
-        case "boolean" if sign == "=":
-            is_it = f"{rank} = CAST({words[0]} AS INTEGER)"
-            return f"({is_it} AND {_no_number(value)} AND {_no_text(value)})"
-        case "boolean":
-            return f"{rank} {sign} CAST({words[0]} AS INTEGER)"
-        case "number":
-            told = f"{rank} = {NUMBER} AND {number} {sign} CAST({words[0]} AS NUMERIC)"
-            return f"({told} AND {_no_text(value)})" if sign == "=" else f"({told})"
-    near = sign if sign in {"=", ">=", "<="} else f"{sign}="
-    return (
-        f"({rank} = {STRING} AND {_no_number(value)} AND {text} {near} CAST({words[0]} AS TEXT) "
-        f"AND ({value} #>> '{{}}') COLLATE \"C\" {sign} CAST({words[1]} AS TEXT))"
-    )
-
-
-def _begins(value: str, words: tuple[str, ...]) -> str:
-    rank, text = (_PARTS[name].format(value=value) for name in ("rank", "text"))
-    near, first, past = (f"CAST({word} AS TEXT)" for word in words)
-    whole = f"({value} #>> '{{}}') COLLATE \"C\""
-    return (
-        f"({rank} = {STRING} AND {_no_number(value)} AND {text} >= {near} AND {text} < {past} "
-        f"AND {whole} >= {first} AND {whole} < {past})"
-    )
+def _part(value: str, name: str) -> str:
+    return _PARTS[name].format(value=value)
 
 
 def _no_number(value: str) -> str:
-    """Name the column all the same: an index goes on only past columns that are equal."""
-    return f"{_PARTS['number'].format(value=value)} = 0"
+    return f"{_part(value, 'number')} = 0"
 
 
-def _no_text(value: str) -> str:
-    return f"{_PARTS['text'].format(value=value)} = ''"
+def _no_string(value: str) -> str:
+    return f"{_part(value, 'text')} = ''"
 
 
-def _among(value: str, given: Operand) -> str:
-    rank, number, text = (_PARTS[name].format(value=value) for name in SORT_PARTS)
-    words = _words(given)
-    match given.kind:
-        case "booleans":
-            return f"{rank} = ANY (CAST({words[0]} AS INTEGER[]))"
-        case "numbers":
-            return f"({rank} = {NUMBER} AND {number} = ANY (CAST({words[0]} AS NUMERIC[])))"
-    return (
-        f"({rank} = {STRING} AND {text} = ANY (CAST({words[0]} AS TEXT[])) "
-        f"AND {value} #>> '{{}}' = ANY (CAST({words[1]} AS TEXT[])))"
-    )
-
-
-def _words(given: Operand) -> tuple[str, ...]:
-    assert isinstance(given, Parameter)
-    return given.sql
+def _string(value: str) -> str:
+    return f"({value} #>> '{{}}') COLLATE \"C\""
 
 
 def _beginning(text: str) -> str:

@@ -8,7 +8,7 @@ or on T, is found by.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Any, Final, TypeAlias
 
@@ -45,7 +45,8 @@ from ....query.conditions import (
 )
 from ....query.path import is_index
 from ....query.shapes import values_of, with_sql
-from .sql_functions import packed
+from ..protocols import SIGNS, Binding, Filters
+from .functions import packed
 
 Steps: TypeAlias = tuple[str | int, ...]
 
@@ -60,7 +61,6 @@ MAX_NESTING: Final = 15
 _LITERAL: Final = re.compile(r"'(?:[^']|'')*'")
 _NUMBERS: Final = "IN ('integer', 'real')"
 _AS_THEY_ARE: Final[frozenset[Kind]] = frozenset({"null", "number", "string"})
-_SIGNS: Final = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 TYPES: Final = {
     "double": "{T} = 'real'",
     "string": "{T} = 'text'",
@@ -80,25 +80,33 @@ _BITS: Final = {
 }
 
 
-def can_say(condition: Condition) -> bool:
-    """Return whether there are words for a shape, and SQLite's parser can read them."""
-    if not _has_words(condition, MAX_WALK) or len(values_of(condition)) > MAX_VALUES:
-        return False
-    return (
-        _nesting(spelled("body", condition, (f":p{number}" for number in count()))) <= MAX_NESTING
-    )
+class SqliteFilters(Filters):
+    """Tests of `json_type` and `json_extract`."""
+
+    def can_render(self, condition: Condition) -> bool:
+        """SQLite's parser must be able to read it, too."""
+        if not _is_renderable(condition, MAX_WALK) or len(values_of(condition)) > MAX_VALUES:
+            return False
+        sql = rendered("body", condition, (f":p{number}" for number in count()))
+        return _nesting(sql) <= MAX_NESTING
+
+    def binding(self, shape: Condition, name: str, positions: tuple[int, ...]) -> Binding:
+        """Each value is a parameter."""
+        names = tuple(f"{name}_{number}" for number in range(len(positions)))
+        as_they_are = {slot.kind for slot in values_of(shape)} <= _AS_THEY_ARE
+        return Binding(names, positions, None if as_they_are else _converted)
 
 
-def _has_words(condition: Condition, walk: int) -> bool:
+def _is_renderable(condition: Condition, walk: int) -> bool:
     match condition:
         case Field(path, test):
             walk -= len(path.keys)
             # SQLite 3.40 cannot address a key that holds a double quote
             return walk >= 0 and not any('"' in k for k in path.keys) and _can_test(test, walk)
         case And(conditions) | Or(conditions):
-            return all(_has_words(each, walk) for each in conditions)
+            return all(_is_renderable(each, walk) for each in conditions)
         case Not(inner):
-            return _has_words(inner, walk)
+            return _is_renderable(inner, walk)
         case Metadata() | FitsSchema() | Expression():
             return False
 
@@ -106,7 +114,7 @@ def _has_words(condition: Condition, walk: int) -> bool:
 def _can_test(test: Test, walk: int) -> bool:
     match test:
         case HasObject(condition):
-            return _has_words(condition, walk)
+            return _is_renderable(condition, walk)
         case HasElement(tests) | Fails(tests) | Passes(tests):
             return all(_can_test(each, walk) for each in tests)
     return True
@@ -124,28 +132,19 @@ def _nesting(sql: str) -> int:
     return deepest
 
 
-def count_parameters(condition: Condition) -> int:
-    """Return how many parameters a shape takes."""
-    return sum(1 for _ in values_of(condition))
-
-
-def binder(shape: Condition) -> Callable[[Condition], list[Any]]:
-    """Return what makes the parameters of a condition of that shape, in the order of its values."""
-    if {slot.kind for slot in values_of(shape)} <= _AS_THEY_ARE:
-        return lambda condition: [value.value for value in values_of(condition)]
-    return lambda condition: [_bound(value) for value in values_of(condition)]
-
-
-def spelled(body: str, condition: Condition, words: Iterator[str]) -> str:
-    """Return the SQL of a shape over the JSON text `body`; `words` are its parameters."""
-    shape = with_sql(condition, lambda _: (next(words),))
-    return _Writer().condition(body, shape)
+def rendered(body: str, condition: Condition, parameters: Iterator[str]) -> str:
+    """Return the SQL of a shape over the JSON text `body`."""
+    return _Writer().condition(body, with_sql(condition, lambda _: (next(parameters),)))
 
 
 def path_literal(steps: Steps) -> str:
     """Return a JSON path as an SQL literal: a string names a key, a number an array's element."""
     text = "".join(f"[{s}]" if isinstance(s, int) else f".{codec.spell(s)}" for s in steps)
     return "'$" + text.replace("'", "''") + "'"
+
+
+def _converted(values: list[Value]) -> list[Any]:
+    return [_bound(value) for value in values]
 
 
 def _bound(value: Value) -> Any:
@@ -238,7 +237,7 @@ class _Writer:
             case OneOf(lists):
                 return _one_of(T, V, lists)
             case Compare(operator, value):
-                return _compares(T, V, _SIGNS[operator], value)
+                return _compares(T, V, SIGNS[operator], value)
             case HasType(types):
                 return _joined(" OR ", (TYPES[name].format(T=T, V=V) for name in types))
             case Matches(pattern):

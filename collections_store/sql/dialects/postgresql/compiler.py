@@ -1,0 +1,155 @@
+"""Compilation of the elements of `sql.elements` for PostgreSQL, and PostgreSQL's plans.
+
+An equality is one jsonpath predicate, bound as a parameter: a GIN index over the body serves `body @? $1` at any depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.compiler import compiles
+
+from ....query.explain import Plan
+from ...elements import (
+    AnyOf,
+    BodyFromText,
+    BodyMatches,
+    BodyText,
+    HasInteger,
+    Increased,
+    JsonbFromText,
+    JsonbText,
+    ListOf,
+    TableSize,
+    TextFits,
+    ValueText,
+)
+from ..protocols import StatementCompiler
+from . import filters
+from .ddl import DIALECT
+from .ordering import literal, value_at
+
+
+class PostgresCompiler(StatementCompiler):
+    """SQLAlchemy's dialect for psycopg, and EXPLAIN."""
+
+    dialect = DIALECT
+
+    def insert(self, table: sa.Table) -> Any:
+        return insert(table)
+
+    def list_parameter(self, texts: Sequence[str]) -> list[str]:
+        """Psycopg adapts lists."""
+        return list(texts)
+
+    def explain(self, sql: str) -> str:
+        return f"EXPLAIN (FORMAT JSON, COSTS OFF) {sql}"
+
+    def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
+        """Read the plan: a tree of steps. Those of the array guard use indexes of their own."""
+        steps = list(_steps(rows[0][0][0]["Plan"], 0))
+        main = [step for _, step in _steps(rows[0][0][0]["Plan"], 0, guard=False)]
+        used = [step["Index Name"] for step in main if "Index Name" in step]
+        natural = f"{table.name}_seq_key"
+        return Plan(
+            lines=tuple(_line(depth, step) for depth, step in steps),
+            indexes=tuple(_known(name, table) for name in used if name != natural),
+            walked=tuple(
+                step["Index Name"]
+                for step in main
+                if "Index Name" in step and "Index Cond" not in step
+            ),
+            scans=any(_reads_all(step, str(table.name), natural) for _, step in steps),
+            sorts=any(step["Node Type"] == "Sort" for step in main),
+        )
+
+
+def _steps(step: Any, depth: int, *, guard: bool = True) -> Iterator[tuple[int, Any]]:
+    if guard or step.get("Parent Relationship") != "InitPlan":
+        yield depth, step
+        for below in step.get("Plans", ()):
+            yield from _steps(below, depth + 1, guard=guard)
+
+
+def _reads_all(step: Any, table: str, natural: str) -> bool:
+    if step.get("Index Name") == natural:
+        return "Index Cond" not in step
+    return bool(step["Node Type"] == "Seq Scan" and step["Relation Name"] == table)
+
+
+def _line(depth: int, step: Any) -> str:
+    using = f" using {step['Index Name']}" if "Index Name" in step else ""
+    on = f" on {step['Relation Name']}" if "Relation Name" in step else ""
+    return f"{'  ' * depth}{step['Node Type']}{using}{on}"
+
+
+def _known(name: str, table: sa.Table) -> str:
+    if name == f"{table.name}_pkey":
+        return "$id"
+    own = {"$i0": "$body", "$x": "$expires_at"}
+    return next((own[end] for end in own if name.endswith(end)), name)
+
+
+@compiles(BodyText, "postgresql")
+@compiles(JsonbText, "postgresql")
+def _body_text(element: BodyText, compiler: Any, **kw: Any) -> str:
+    return f"CAST({compiler.process(element.clauses, **kw)} AS TEXT)"
+
+
+@compiles(BodyFromText, "postgresql")
+@compiles(JsonbFromText, "postgresql")
+def _body_from_text(element: BodyFromText, compiler: Any, **kw: Any) -> str:
+    return f"CAST({compiler.process(element.clauses, **kw)} AS JSONB)"
+
+
+@compiles(AnyOf, "postgresql")
+def _any_of(element: AnyOf, compiler: Any, **kw: Any) -> str:
+    column, texts = (compiler.process(clause, **kw) for clause in element.clauses)
+    return f"{column} = ANY (CAST({texts} AS TEXT[]))"
+
+
+@compiles(ListOf, "postgresql")
+def _list_of(element: ListOf, compiler: Any, **kw: Any) -> str:  # noqa: ARG001
+    """Render a list in the driver's binary format: in text, psycopg escapes each quotation mark in Python."""
+    return f"CAST(%({element.parameter})b AS {'TEXT' if element.texts else 'BIGINT'}[])"
+
+
+@compiles(TableSize, "postgresql")
+def _table_size(element: TableSize, compiler: Any, **kw: Any) -> str:  # noqa: ARG001
+    name = compiler.preparer.format_table(element.table).replace("'", "''")
+    return f"pg_total_relation_size('{name}')"
+
+
+@compiles(BodyMatches, "postgresql")
+def _body_matches(element: BodyMatches, compiler: Any, **kw: Any) -> str:
+    body, parameter = (compiler.process(clause, **kw) for clause in element.clauses)
+    return filters.rendered(body, element.condition, parameter)
+
+
+@compiles(ValueText, "postgresql")
+def _value_text(element: ValueText, compiler: Any, **kw: Any) -> str:
+    return f"CAST({value_at(compiler.process(element.clauses, **kw), element.keys)} AS TEXT)"
+
+
+@compiles(HasInteger, "postgresql")
+def _has_integer(element: HasInteger, compiler: Any, **kw: Any) -> str:
+    value = value_at(compiler.process(element.clauses, **kw), element.keys)
+    digits = f"CAST({value} AS TEXT) ~ '^-?[0-9]{{1,18}}$'"
+    return f"(jsonb_typeof({value}) = 'number' AND {digits})"
+
+
+@compiles(TextFits, "postgresql")
+def _text_fits(element: TextFits, compiler: Any, **kw: Any) -> str:
+    body, size = (compiler.process(clause, **kw) for clause in element.clauses)
+    return f"octet_length(CAST({body} AS TEXT)) <= {size}"
+
+
+@compiles(Increased, "postgresql")
+def _increased(element: Increased, compiler: Any, **kw: Any) -> str:
+    body, by = (compiler.process(clause, **kw) for clause in element.clauses)
+    path = f"ARRAY[{', '.join(map(literal, element.keys))}]"
+    number = f"CAST(CAST({value_at(body, element.keys)} AS TEXT) AS BIGINT)"
+    return f"jsonb_set({body}, {path}, to_jsonb({number} + {by}))"

@@ -1,0 +1,110 @@
+"""URLs, connections and transactions of PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.pool import NullPool
+
+from ....errors import InvalidUrl, MissingExtra
+from ....options import Durability, Isolation
+from ..protocols import Connections, Transactions, Urls
+from .ddl import table_name
+
+_IDLE: Final = 0
+"""PQTRANS_IDLE of libpq's `PQtransactionStatus`."""
+_IN_TRANSACTION: Final = 2
+"""PQTRANS_INTRANS: in a transaction, and nothing has failed."""
+
+
+class PostgresUrls(Urls):
+    """URLs of a server; psycopg 3 is the driver."""
+
+    def normal_url(self, url: sa.URL) -> sa.URL:
+        """Raise `MissingExtra` where psycopg is not installed."""
+        if url.drivername not in {"postgresql", "postgresql+psycopg"}:
+            raise InvalidUrl(
+                f"{url.drivername!r} is no driver of this library: use postgresql:// (psycopg 3)"
+            )
+        try:
+            import psycopg  # noqa: F401
+        except ImportError as error:
+            raise MissingExtra("psycopg", "postgresql") from error
+        return url.set(drivername="postgresql+psycopg")
+
+
+class PostgresConnections(Connections):
+    """Settings of a session."""
+
+    def engine_arguments(self, *, busy_timeout: float) -> dict[str, Any]:
+        """Return the driver's autocommit mode, and no pool: the store has its own."""
+        connect = {"client_encoding": "utf8"}
+        return {"isolation_level": "AUTOCOMMIT", "connect_args": connect, "poolclass": NullPool}
+
+    def settings(
+        self, *, busy_timeout: float, durability: Durability, page_cache: int | None
+    ) -> Sequence[str]:
+        """`full` waits for the server's disk at least; `normal` does not."""
+        lock = f"SET lock_timeout = {int(busy_timeout * 1000)}"
+        if durability == "normal":
+            return [f"{lock}; SET synchronous_commit = off"]
+        waits = "set_config('synchronous_commit', 'on', false)"
+        return [f"{lock}; SELECT {waits} WHERE current_setting('synchronous_commit') = 'off'"]
+
+    def encoding_probe(self) -> str:
+        """LATIN1 lacks most characters, and SQL_ASCII returns bytes."""
+        return "SELECT current_setting('server_encoding')"
+
+    def interrupt(self, connection: Any) -> None:
+        """Request that the server cancels the statement."""
+        connection.cancel_safe(timeout=5.0)
+
+
+class PostgresTransactions(Transactions):
+    """REPEATABLE READ for what reads and then writes.
+
+    A writer that meets a change made since its snapshot fails with 40001 and is run again: under READ COMMITTED, two
+    that read and then write would lose one update. READ WRITE is never set: the server decides whether a session may
+    write.
+    """
+
+    def begin(self, *, write: bool, snapshot: bool = True) -> str:
+        level = "REPEATABLE READ" if snapshot else "READ COMMITTED"
+        return f"BEGIN ISOLATION LEVEL {level}{'' if write else ' READ ONLY'}"
+
+    def begin_group(self) -> str:
+        """Each statement sees what was committed before it."""
+        return self.begin(write=True, snapshot=False)
+
+    def begin_isolated(self, isolation: Isolation) -> str:
+        return f"BEGIN ISOLATION LEVEL {isolation.upper()}"
+
+    def isolation_options(self, isolation: Isolation) -> dict[str, Any]:
+        return {"isolation_level": isolation.upper()}
+
+    def shared_options(self) -> dict[str, Any]:
+        """An engine in AUTOCOMMIT would split an operation of several statements."""
+        return {"isolation_level": "READ COMMITTED"}
+
+    def is_open(self, connection: Any) -> bool:
+        """A failed transaction stays open until it is rolled back; a lost connection has none."""
+        return not connection.closed and connection.info.transaction_status != _IDLE
+
+    def is_usable(self, connection: Any) -> bool:
+        """After an error only a ROLLBACK is possible, to a savepoint or of the transaction."""
+        return not connection.closed and connection.info.transaction_status == _IN_TRANSACTION
+
+    def is_idle(self, connection: Any) -> bool:
+        return not connection.closed and connection.info.transaction_status == _IDLE
+
+    def lock_schema(self, table: sa.Table) -> str:
+        """Readers continue."""
+        return f"LOCK TABLE {table_name(table)} IN EXCLUSIVE MODE"
+
+    def lock_table(self, table: sa.Table, *, readers: bool) -> str:
+        """SHARE is the lock of CREATE INDEX."""
+        return (
+            f"LOCK TABLE {table_name(table)} IN {'ACCESS EXCLUSIVE' if readers else 'SHARE'} MODE"
+        )

@@ -1,0 +1,181 @@
+"""URLs, connections and transactions of SQLite."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlsplit
+
+import sqlalchemy as sa
+from sqlalchemy.pool import NullPool
+
+from ....errors import InvalidUrl
+from ....options import Durability, Isolation
+from ..protocols import Connections, Function, Transactions, Urls
+from .functions import functions
+
+PAGE_CACHE: Final = 16 * 2**20
+"""Bytes, by default. With SQLite's own 2 MB, repeated gets of some hundred among a million documents take twice as
+long (measured)."""
+MAX_KIBIBYTES: Final = 2**31 - 1
+"""SQLite takes a larger number for 0, and caches next to nothing."""
+BUSY_SLICE: Final = 0.25
+"""Seconds that SQLite waits for a lock at once: between two waits the caller's timeout is checked."""
+_TRUE: Final = ("1", "true", "yes", "on")
+_SWITCH: Final = (*_TRUE, "0", "false", "no", "off")
+_URL_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
+    "cache": ("shared", "private"),
+    "immutable": _SWITCH,
+    "mode": ("ro", "rw", "rwc", "memory"),
+    "nolock": _SWITCH,
+    "psow": _SWITCH,
+    "uri": _SWITCH,
+    "vfs": (),
+}
+"""SQLite's options, each with its values, and SQLAlchemy's `uri`."""
+
+
+class SqliteUrls(Urls):
+    """SQLite's URLs: files, URIs, and databases in memory."""
+
+    def normal_url(self, url: sa.URL) -> sa.URL:
+        """Accept SQLAlchemy's URLs and AEA's `sqlite://./file.db`."""
+        if url.drivername not in {"sqlite", "sqlite+pysqlite"}:
+            raise InvalidUrl(f"{url.drivername!r} is no driver of this library: use sqlite:///…")
+        if url.host == "." and url.database:
+            url = sa.URL.create("sqlite", database=url.database, query=url.query)
+        if url.host:
+            raise InvalidUrl(
+                f"{url.render_as_string()!r}: an SQLite file has no host: write "
+                f"sqlite:///{url.host}{'/' + url.database if url.database else ''} (relative) or "
+                "sqlite:////folder/file.db (absolute)"
+            )
+        if "\0" in (url.database or ""):
+            raise InvalidUrl("the path of an SQLite file must not contain NUL characters")
+        for option, value in url.query.items():
+            _check_option(option, value)
+        return url.set(drivername="sqlite+pysqlite")
+
+    def connect_url(self, url: sa.URL) -> sa.URL:
+        """Return an SQLite URI, for its options. It creates no file: the store has done so by then."""
+        path = self.file_of(url)
+        options = {**url.query, "uri": "true"}
+        if path is None:
+            if "mode" in url.query and not _is_on(url, "uri"):
+                name = quote(str(url.database).removeprefix("file:"))
+                return url.set(database=f"file:{name}", query=options)
+            return url
+        if self.is_created(url):
+            options["mode"] = "rw"
+        elif _is_on(url, "immutable"):
+            options["mode"] = "ro"
+        return url.set(database=Path(path).as_uri(), query=options)
+
+    def is_private(self, url: sa.URL) -> bool:
+        """A database in memory ends with its connection."""
+        name = url.database or ":memory:"
+        return ":memory:" in name or name == "file:" or url.query.get("mode") == "memory"
+
+    def file_of(self, url: sa.URL) -> str | None:
+        """Return the absolute path."""
+        if self.is_private(url):
+            return None
+        name = str(url.database)
+        if _is_on(url, "uri") and name.startswith("file:"):
+            name = unquote(urlsplit(name).path)
+        return os.path.abspath(name)  # noqa: PTH100 - SQLite resolves links itself
+
+    def is_locked(self, url: sa.URL) -> bool:
+        return not (_is_on(url, "immutable") or _is_on(url, "nolock"))
+
+    def is_created(self, url: sa.URL) -> bool:
+        """`mode` decides; a VFS has files of its own."""
+        mode = url.query.get("mode", "rwc")
+        return mode == "rwc" and self.is_locked(url) and "vfs" not in url.query
+
+
+def _check_option(option: str, value: object) -> None:
+    if option not in _URL_OPTIONS:
+        known = ", ".join(sorted(_URL_OPTIONS))
+        raise InvalidUrl(
+            f"an SQLite URL takes the options {known}, got {option!r}; others, such as busy_timeout, are arguments "
+            "of the store"
+        )
+    values = _URL_OPTIONS[option]
+    if not isinstance(value, str) or (values and value.lower() not in values):
+        must = f"one of {', '.join(values)}" if values else "given once"
+        raise InvalidUrl(f"the option {option!r} of an SQLite URL must be {must}, got {value!r}")
+
+
+def _is_on(url: sa.URL, option: str) -> bool:
+    return str(url.query.get(option, "")).lower() in _TRUE
+
+
+class SqliteConnections(Connections):
+    """Pragmas, and SQL functions in Python."""
+
+    def engine_arguments(self, *, busy_timeout: float) -> dict[str, Any]:
+        """Return the driver's autocommit mode, and no pool: the store has its own."""
+        timeout = min(busy_timeout, BUSY_SLICE)
+        connect = {"check_same_thread": False, "isolation_level": None, "timeout": timeout}
+        return {"connect_args": connect, "poolclass": NullPool}
+
+    def settings(
+        self, *, busy_timeout: float, durability: Durability, page_cache: int | None
+    ) -> Sequence[str]:
+        """FULL: what was acknowledged survives a power cut. NORMAL: the last moments may be lost."""
+        kibibytes = -(-(PAGE_CACHE if page_cache is None else page_cache) // 1024)
+        return (
+            f"PRAGMA cache_size = -{min(kibibytes, MAX_KIBIBYTES)}",
+            f"PRAGMA busy_timeout = {int(min(busy_timeout, BUSY_SLICE) * 1000)}",
+            f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}",
+        )
+
+    def persistent_settings(self) -> Sequence[str]:
+        """WAL: readers do not wait for the writer."""
+        return ("PRAGMA journal_mode = WAL",)
+
+    def flush_log(self) -> Sequence[str]:
+        """A checkpoint cannot run within a transaction."""
+        return ("ROLLBACK", "PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def functions(self) -> Sequence[Function]:
+        return functions()
+
+    def interrupt(self, connection: Any) -> None:
+        """Harmless if no statement runs."""
+        connection.interrupt()
+
+
+class SqliteTransactions(Transactions):
+    """One writer at a time: BEGIN IMMEDIATE takes the write lock.
+
+    Two deferred transactions that read and then write would lose one of them. A transaction that writes is alone, and
+    one that reads sees one moment: this is serializable at every isolation level.
+    """
+
+    def begin(self, *, write: bool, snapshot: bool = True) -> str:
+        return "BEGIN IMMEDIATE" if write else "BEGIN"
+
+    def begin_group(self) -> str:
+        return "BEGIN IMMEDIATE"
+
+    def begin_isolated(self, isolation: Isolation) -> str:
+        return "BEGIN IMMEDIATE"
+
+    def join(self, connection: Any, *, write: bool) -> str | None:
+        """The driver begins a transaction no sooner than at an INSERT; a savepoint needs it before."""
+        return None if connection.in_transaction or not write else "BEGIN IMMEDIATE"
+
+    def is_open(self, connection: Any) -> bool:
+        """Some errors end a transaction: a full disk, an interrupt."""
+        return bool(connection.in_transaction)
+
+    def is_usable(self, connection: Any) -> bool:
+        """A transaction that failed is rolled back at once."""
+        return bool(connection.in_transaction)
+
+    def is_idle(self, connection: Any) -> bool:
+        return not connection.in_transaction
