@@ -81,13 +81,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--whole-matrix",
         action="store_true",
-        help="run each test on each backend both sync and async, which a run of everything does in turns",
+        help="run each test on each backend both sync and async, where a run of everything takes turns",
     )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a run of everything, run each test on each backend, and sync and async by turns: the other half repeats what is
-    above the backend. Whatever is chosen by `-k` or by its id runs.
+    """In a run of everything, take turns: each test on each backend runs either sync or async (or with one value of its
+    other parameter of two), and one in four in memory. Whatever is chosen by `-k` or by its id runs.
     """
     chosen = config.option.keyword or any("::" in argument for argument in config.args)
     if chosen or config.getoption("--whole-matrix"):
@@ -100,11 +100,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _has_its_turn(item: pytest.Item) -> bool:
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     backend = parameters.get("place") or parameters.get("shared_place")
-    kind = parameters.get("open_store")
-    if backend not in BACKENDS or kind not in KINDS:
+    kind = parameters.get("open_store", KINDS[parameters.get("changes") is True])
+    if backend not in BACKENDS or kind not in KINDS or not {"open_store", "changes"} & {*parameters}:
         return True
-    name = item.nodeid.partition("[")[0]
-    return (BACKENDS.index(backend) + KINDS.index(kind) + crc32(name.encode())) % 2 == 0
+    turn = crc32(item.nodeid.partition("[")[0].encode())
+    if backend == "sqlite-memory" and turn // 2 % 4:
+        return False
+    return (BACKENDS.index(backend) + KINDS.index(kind) + turn) % 2 == 0
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -23,9 +23,7 @@ COMPILED = ("orjson", "hypothesis")
 PART = [
     "tests/unit/test_errors.py",
     "tests/unit/test_codec.py",
-    "tests/cli/test_cli_transfer.py",
     "tests/contract/test_values.py",
-    "tests/contract/test_aggregate.py",
 ]
 OTHERS = [version for version in PYTHONS if version != ".".join(map(str, sys.version_info[:2]))]
 

@@ -641,7 +641,7 @@ def run(opener: Opener, clock: Clock, examples: int, steps: int) -> None:
 @pytest.mark.timeout(600)
 def test_a_store_is_a_dict(open_store: Opener, clock: Clock) -> None:
     quick = open_store.place.is_private and open_store.colour == "sync"
-    run(open_store, clock, 50 if quick else 20, 30)
+    run(open_store, clock, 20 if quick else 8, 30)
 
 
 @pytest.mark.soak
