@@ -1,4 +1,4 @@
-"""What AEA's command line loads of this package: so it gets to know our storage, and `aea collections-store`."""
+"""Plug-in of AEA's command line: it registers the storage and adds `aea collections-store`."""
 
 from __future__ import annotations
 

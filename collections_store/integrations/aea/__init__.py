@@ -1,6 +1,7 @@
-"""AEA's storage and dialogues, kept in a store: those of `open-aea`, and of fetchai's `aea`.
+"""AEA's storage and dialogues in a store, for `open-aea` and fetchai's `aea`.
 
-Only `import_aea` does without either of them.
+The package knows AEA and the public API. Begin with `attaching`: it registers `storage` and its `backend` with AEA, and
+puts `dialogues` behind an agent's `Dialogues`, with `codec` for its messages. Only `import_aea` works without AEA.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = [
     "import_aea",
     "register",
 ]
-_ROOMS: Final = {
+_MODULES: Final = {
     "CollectionsBackend": "backend",
     "Storage": "storage",
     "SyncCollection": "storage",
@@ -36,8 +37,8 @@ _ROOMS: Final = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import AEA when it is needed; raises `MissingExtra`."""
-    if name not in _ROOMS:
+    """Import a public name when it is used first; raises `MissingExtra`."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import_module(".backend", __name__)  # which tells what to install
-    return getattr(import_module(f".{_ROOMS[name]}", __name__), name)
+    import_module(".backend", __name__)  # whose error says what to install
+    return getattr(import_module(f".{_MODULES[name]}", __name__), name)

@@ -1,4 +1,15 @@
-"""What AEA's storage stands on: a backend over a store."""
+"""The backend of AEA's storage, over a store.
+
+Rules:
+
+1. Nothing is opened before `connect`, `open` or the first call. `connect` may come again, from another event loop.
+2. `disconnect` waits for the calls that run in its event loop; then it returns. Later calls raise `StoreClosed`.
+3. Signals are handled in the main thread, between any two steps of Python. In a callback of a weak reference, of which
+   SQLAlchemy makes many when it compiles a statement or connects, Python prints a KeyboardInterrupt and forgets it: the
+   agent would not end. So the operations of skills, which run in the main thread, run in a `Worker`.
+4. A `Worker` takes requests and answers by `SimpleQueue`, whose lock is C code: a signal that raises within an executor or
+   a future of Python's would leave a lock locked.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +20,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from ... import AsyncStore, Collection, InvalidUrl, MissingExtra, Store, StoreClosed
 from .encoding import decoded, encoded, filter_of, is_name, name_of, text_of
-from .off_main_thread import StoreOffMainThread, Worker
 
 try:
     from aea.helpers.storage.backends.base import AbstractStorageBackend
@@ -22,29 +33,34 @@ except ImportError as error:
     raise MissingExtra("open-aea", "aea") from error
 
 SCHEMES: Final = ("collections", "collections+sqlite", "collections+postgresql")
-"""The schemes of `storage_uri`: AEA reads them with `urlparse`, to which an underscore belongs to none."""
-PATIENCE: Final = 30.0
-"""How many seconds a call waits for AEA's own storage, which is about to connect."""
+"""The schemes of `storage_uri`: AEA reads them with `urlparse`, which accepts no underscore."""
+CONNECT_TIMEOUT: Final = 30.0
+"""Seconds that a call waits for AEA's own storage to connect."""
+POLL_INTERVAL: Final = 0.25
+"""Seconds after which the main thread checks whether its worker has ended."""
+_STOPPED: Final = "the storage is not running: it was stopped, or not started"
+
+# -- URIs -----------------------------------------------------------------------------------------
 
 _URI: Final = re.compile(
     r"collections[+:](?!//)(?P<scheme>[a-z]*)(?P<rest>.+)", re.IGNORECASE | re.DOTALL
 )
-_MADE: Final = "attach"
+_ATTACH: Final = "attach"
 _OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
     **dict.fromkeys(("durability", "nul", "prefix", "schema", "upgrade"), str),
     **dict.fromkeys(("max_body", "page_cache", "pool_size"), int),
     **dict.fromkeys(("busy_timeout", "sweep_interval"), float),
 }
-"""The options of a store that a `storage_uri` may give, and what reads each."""
+"""The options of a store that a `storage_uri` may have, and their types."""
 
 
 def is_ours(uri: object) -> bool:
-    """Is it the URI of a storage of ours?"""
+    """Return whether a `storage_uri` is for this package."""
     return isinstance(uri, str) and uri.partition(":")[0].lower() in SCHEMES
 
 
 class Uri(NamedTuple):
-    """What a `storage_uri` says: the store's URL and options, and whether dialogues are kept as they go."""
+    """The parts of a `storage_uri`: the store's URL and options, and whether to attach to the agent's dialogues."""
 
     url: str
     attached: bool
@@ -52,7 +68,7 @@ class Uri(NamedTuple):
 
 
 def read_uri(uri: str) -> Uri:
-    """Return what a `storage_uri` says; raises `InvalidUrl`.
+    """Return the parts of a `storage_uri`; raises `InvalidUrl`.
 
     >>> read_uri("collections+sqlite:///agent.db?attach=dialogues&busy_timeout=5")
     Uri(url='sqlite:///agent.db', attached=True, options={'busy_timeout': 5.0})
@@ -60,16 +76,16 @@ def read_uri(uri: str) -> Uri:
     found = _URI.fullmatch(uri)
     if found is None or not is_ours(uri):
         raise InvalidUrl(
-            "storage_uri: write collections+sqlite:///file.db, or collections+postgresql://…"
+            "storage_uri: must be collections+sqlite:///file.db or collections+postgresql://…"
         )
     rest, _, query = found["rest"].partition("?")
     url = found["scheme"].lower() + rest
     given = parse_qsl(query, keep_blank_values=True)
-    attached = [value for name, value in given if name == _MADE]
+    attached = [value for name, value in given if name == _ATTACH]
     if attached not in ([], ["dialogues"]):
-        raise InvalidUrl(f"storage_uri: {_MADE} is {attached}, and can only be 'dialogues', once")
+        raise InvalidUrl(f"storage_uri: {_ATTACH} must be 'dialogues', once, got {attached}")
     options = {name: _option(name, value) for name, value in given if name in _OPTIONS}
-    others = urlencode([each for each in given if each[0] != _MADE and each[0] not in _OPTIONS])
+    others = urlencode([each for each in given if each[0] != _ATTACH and each[0] not in _OPTIONS])
     return Uri(url + (f"?{others}" if others else ""), bool(attached), options)
 
 
@@ -80,15 +96,81 @@ def _option(name: str, value: str) -> Any:
         raise InvalidUrl(f"storage_uri: {name} must be a number, got {value[:80]!r}") from None
 
 
-class CollectionsBackend(AbstractStorageBackend):
-    """A backend of AEA's storage, over a store of its own, or over one that is given.
+# -- the worker of the main thread ----------------------------------------------------------------
 
-    Nothing is opened before `connect`, `open`, or the first call. What comes after `disconnect` waits `patience` seconds for
-    the next `connect`, and then raises `StoreClosed`; at once if it comes from the loop that is about to end. It is used by
-    any number of threads and loops.
+
+class Worker:
+    """A thread that runs the requests of the main thread, one at a time."""
+
+    def __init__(self) -> None:
+        self._requests: SimpleQueue[tuple[Callable[[Any], Any], Any, SimpleQueue[Any]] | None] = (
+            SimpleQueue()
+        )
+        self._has_ended = False
+        threading.Thread(target=self._work, name="collections_store-aea", daemon=True).start()
+
+    def run(self, function: Callable[[Any], Any], argument: Any) -> Any:
+        """Return what the function returns; it runs in this thread once the worker has ended."""
+        answer: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        self._requests.put((function, argument, answer))
+        while True:
+            try:
+                result, error = answer.get(timeout=POLL_INTERVAL)
+            except Empty:
+                if self._has_ended and answer.empty():
+                    return function(argument)
+            else:
+                break
+        if error is not None:
+            raise error
+        return result
+
+    def stop(self) -> None:
+        """Let the thread end after its requests."""
+        self._requests.put(None)
+
+    def _work(self) -> None:
+        while (request := self._requests.get()) is not None:
+            function, argument, answer = request
+            try:
+                answer.put((function(argument), None))
+            except BaseException as error:  # noqa: BLE001 - the requesting thread raises it
+                answer.put((None, error))
+        self._has_ended = True
+
+
+class StoreOffMainThread(Store):
+    """A store whose operations run in a worker when the main thread calls them."""
+
+    __slots__ = ("_original", "_worker")
+
+    def __init__(self, store: Store, worker: Worker) -> None:
+        self.__dict__ = store.__dict__  # it is the same store, open or closed
+        self._original, self._worker = store, worker
+
+    def run(self, operation: Any) -> Any:
+        """Return the operation's result."""
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and not self._permits.has_own_transaction():  # transactions belong to threads
+            return self._worker.run(self._original.run, operation)
+        return self._original.run(operation)
+
+    def _open(self) -> Any:
+        return self._original._open()  # whose finalizer closes the connections
+
+
+# -- the backend ----------------------------------------------------------------------------------
+
+
+class CollectionsBackend(AbstractStorageBackend):
+    """A backend of AEA's storage, over a store of its own, or over a given one.
+
+    Nothing is opened before `connect`, `open`, or the first call. After `disconnect`, a call waits `patience` seconds for
+    the next `connect`, and then raises `StoreClosed`; at once if it comes from the event loop that is ending. Any number
+    of threads and event loops may use it.
     """
 
-    def __init__(self, uri: str | Store | AsyncStore, *, patience: float = PATIENCE) -> None:
+    def __init__(self, uri: str | Store | AsyncStore, *, patience: float = CONNECT_TIMEOUT) -> None:
         super().__init__(uri if isinstance(uri, str) else "collections:")
         self._given = None if isinstance(uri, str) else uri
         self._url, _, self._options = read_uri(uri) if isinstance(uri, str) else Uri("", False, {})
@@ -102,18 +184,18 @@ class CollectionsBackend(AbstractStorageBackend):
             self._check()
 
     def _check(self) -> None:
-        """Open nothing, and refuse a bad URL now."""
+        """Raise `InvalidUrl` for a bad URL, without opening anything."""
         try:
             Store(self._url, **self._options).close()
         except InvalidUrl as error:
-            known = ", ".join(sorted((_MADE, *_OPTIONS)))
+            known = ", ".join(sorted((_ATTACH, *_OPTIONS)))
             raise InvalidUrl(f"storage_uri: {error}; it also takes {known}") from error
 
     def __repr__(self) -> str:
         return repr(self._store if self._store is not None else Store(self._url, **self._options))
 
     def open(self) -> Store | AsyncStore:
-        """Return the store, which may be used at once."""
+        """Return the store, ready for use."""
         with self._lock:
             if self._store is None:
                 self._store = self._given or AsyncStore(self._url, **self._options)
@@ -121,15 +203,19 @@ class CollectionsBackend(AbstractStorageBackend):
 
     async def connect(self) -> None:
         """Open the database; raises what the store does."""
+        store = self.open()
         try:
-            await _looked_at(self.open())
+            if isinstance(store, AsyncStore):
+                await store["aea"].exists("")
+            else:
+                await asyncio.to_thread(store["aea"].exists, "")
         except BaseException:
             await self.disconnect()
             raise
         self._ended = None
 
     async def disconnect(self) -> None:
-        """End: wait for the calls that run, and close a store of its own. Doing so again does nothing."""
+        """Wait for the calls that run, and close a store of its own. A second call does nothing."""
         with self._lock:
             store, self._store = self._store, None
             worker, self._worker = self._worker, None
@@ -138,58 +224,58 @@ class CollectionsBackend(AbstractStorageBackend):
             worker.stop()
         if isinstance(store, AsyncStore) and store is not self._given:
             await store.aclose()
-        await self._drained()
+        await self._drain()
 
     async def ensure_collection(self, collection_name: str) -> None:
-        """Refuse a name that no collection can have; a collection comes into being by its first object."""
+        """Raise `ValueError` for a name that no collection can have; the first document creates a collection."""
         self._check_collection_name(collection_name)
         async with self._collection(collection_name):
             pass
 
     async def put(self, collection_name: str, object_id: str, object_body: Any) -> None:
-        """Store an object."""
+        """Store a document."""
         id, body = text_of(object_id), encoded(object_body)
         async with self._collection(collection_name) as collection:
             await collection.put(id, body)
 
     async def get(self, collection_name: str, object_id: str) -> Any:
-        """Return an object, or None."""
+        """Return a document's body, or None."""
         id = text_of(object_id)
         async with self._collection(collection_name) as collection:
             return decoded(await collection.get(id))
 
     async def remove(self, collection_name: str, object_id: str) -> None:
-        """Remove an object, if there is one."""
+        """Remove a document, if there is one."""
         id = text_of(object_id)
         async with self._collection(collection_name) as collection:
             await collection.remove(id)
 
     async def find(self, collection_name: str, field: str, equals: Any) -> list[tuple[str, Any]]:
-        """Return the objects whose field has the value, with their ids."""
-        asked = filter_of(field, equals)
+        """Return the ids and bodies of the documents whose field has a value."""
+        filter = filter_of(field, equals)
         async with self._collection(collection_name) as collection:
-            return [(id, decoded(body)) for id, body in await collection.find(asked)]
+            return [(id, decoded(body)) for id, body in await collection.find(filter)]
 
     async def list(self, collection_name: str) -> list[tuple[str, Any]]:
-        """Return all objects with their ids."""
+        """Return the ids and bodies of all documents."""
         async with self._collection(collection_name) as collection:
             return [(id, decoded(body)) for id, body in await collection.list()]
 
     def sync_store(self) -> Store:
-        """Return the store for skills, which touches no event loop; raises `StoreClosed`."""
+        """Return the store for skills, which needs no event loop; raises `StoreClosed`."""
         with self._lock:
             if self._store is None:
-                raise StoreClosed("the storage is not running: it was stopped, or not started")
+                raise StoreClosed(_STOPPED)
             if self._worker is None:
                 self._worker = Worker()
-            return StoreOffMainThread(_synchronous(self._store), self._worker)
+            return StoreOffMainThread(_sync(self._store), self._worker)
 
     def is_over(self, store: Store) -> bool:
-        """Return whether that is the store, which is opened."""
-        return _synchronous(self.open()) is store
+        """Return whether `store` is the backend's, which this opens."""
+        return _sync(self.open()) is store
 
     def sync_collection(self, name: str) -> Collection:
-        """Return a handle that touches no event loop; raises `StoreClosed`."""
+        """Return a collection that needs no event loop; raises `StoreClosed`."""
         self._check_collection_name(name)
         return self.sync_store().get_sync_collection(name_of(name))
 
@@ -203,57 +289,46 @@ class CollectionsBackend(AbstractStorageBackend):
     @asynccontextmanager
     async def _collection(self, name: str) -> AsyncIterator[Any]:
         self._check_collection_name(name)
-        store, loop = await self._ready(), asyncio.get_running_loop()
+        store, loop = await self._running_store(), asyncio.get_running_loop()
+        collection = store[name_of(name)]
         self._calls[loop] += 1
         try:
-            yield _awaited(store, name_of(name))
+            yield collection if isinstance(store, AsyncStore) else _ThreadCollection(collection)
         finally:
             self._calls[loop] -= 1
             if not self._calls[loop]:
                 del self._calls[loop]
 
-    async def _ready(self) -> Store | AsyncStore:
+    async def _running_store(self) -> Store | AsyncStore:
+        """Return the store: opened before the first start, waited for after a stop."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._patience
-        while (store := self._running()) is None:
+        while True:
+            with self._lock:
+                store = self.open() if self._ended is None else self._store
+            if store is not None:
+                return store
             if self._ended is loop or loop.time() >= until:
-                raise StoreClosed("the storage is not running: it was stopped, or not started")
+                raise StoreClosed(_STOPPED)
             await asyncio.sleep(0.01)
-        return store
 
-    def _running(self) -> Store | AsyncStore | None:
-        """Return the store, which is opened before the first start, and not after a stop."""
-        with self._lock:
-            return self.open() if self._ended is None else self._store
-
-    async def _drained(self) -> None:
-        """Let the calls that run here end, and those that are about to begin be refused."""
+    async def _drain(self) -> None:
+        """Let the calls that run in this loop end, and those that are about to begin be refused."""
         rounds, loop = 0, asyncio.get_running_loop()
         while rounds < 5 or loop in self._calls:
             await asyncio.sleep(0 if rounds < 100 else 0.001)
             rounds += 1
 
 
-class _Threaded:
-    """An awaitable collection over a synchronous one."""
+class _ThreadCollection:
+    """A sync collection whose methods are awaited, each in a thread."""
 
-    def __init__(self, collection: Collection) -> None:
+    def __init__(self, collection: Any) -> None:
         self._collection = collection
 
-    def __getattr__(self, verb: str) -> Callable[..., Any]:
-        return partial(asyncio.to_thread, getattr(self._collection, verb))
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        return partial(asyncio.to_thread, getattr(self._collection, method))
 
 
-def _synchronous(store: Store | AsyncStore) -> Store:
+def _sync(store: Store | AsyncStore) -> Store:
     return store._store if isinstance(store, AsyncStore) else store
-
-
-def _awaited(store: Store | AsyncStore, name: str) -> Any:
-    return store[name] if isinstance(store, AsyncStore) else _Threaded(store[name])
-
-
-async def _looked_at(store: Store | AsyncStore) -> None:
-    if isinstance(store, AsyncStore):
-        await store["aea"].exists("")
-    else:
-        await asyncio.to_thread(store["aea"].exists, "")

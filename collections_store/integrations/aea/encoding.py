@@ -1,7 +1,8 @@
-"""AEA's fields and bodies in ours: paths as SQLite writes them, and values that JSON cannot hold.
+"""AEA's fields and bodies: paths in SQLite's syntax, and values that JSON in 64 bit cannot hold.
 
-AEA writes whatever `json.dumps` does: whole numbers of any size (amounts in wei are beyond 64 bit), NaN, texts with a
-NUL. Each of these lies in an object with one key, `__aea__`, and its kind; an object that has that key lies in one, too.
+AEA stores whatever `json.dumps` accepts: integers of any size (amounts in wei exceed 64 bit), NaN, strings with NUL. Each
+of these is stored as an object with the one key `__aea__`, whose value is a pair of its type and its spelling; so is an
+object that has this key.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from typing import Any, Final, TypeAlias
 from ... import Filter, InvalidFilter, InvalidId, Path
 
 Step: TypeAlias = str | int
-"""A key or, if it is a number, a place in an array counted from its end: -1 is the last."""
+"""A key; an integer is a position from the end of an array: -1 is the last."""
 
 _STEP: Final = re.compile(r'\.(?:"([^"]*)"|([^.\["][^.\[]*))|\[(\d+)\]|\[#-([1-9]\d*)\]')
 
 
 def filter_of(field: Any, equals: Any) -> Filter:
-    """Return what `find(field, equals)` asks; raises `InvalidFilter`.
+    """Return the filter of `find(field, equals)`; raises `InvalidFilter`.
 
-    It takes AEA's spellings: `a.b`, `$.a.b`, `"a.b".c` with a key in quotes, `list[0]`, and `list[#-1]`, the last. What it
-    finds is what the store finds: 1 is not true, and a list matches by each of its elements, too.
+    The field has AEA's syntax: `a.b`, `$.a.b`, `"a.b".c` with a quoted key, `list[0]`, and `list[#-1]`, the last. The
+    filter has the store's meaning: 1 is not true, and a list matches by each of its elements, too.
 
     >>> print(filter_of("$.address.city", "Berlin"))
     {'address.city': 'Berlin'}
@@ -36,7 +37,7 @@ def filter_of(field: Any, equals: Any) -> Filter:
         return Filter.parse({Path(*map(str, steps)): {"$eq": value}})
     found: Any = "$$ROOT"
     for step in steps:
-        found = _key(found, step) if isinstance(step, str) else _from_end(found, step)
+        found = _by_key(found, step) if isinstance(step, str) else _from_end(found, step)
     return Filter.parse({"$expr": {"$eq": [found, {"$literal": value}]}})
 
 
@@ -47,22 +48,22 @@ def read_field(field: Any) -> list[Step]:
     ['offers', '0', 'a.b', -1]
     """
     if not isinstance(field, str):
-        raise InvalidFilter(repr(field), "a field is a text, such as 'address.city'")
+        raise InvalidFilter(repr(field), "a field must be a string, such as 'address.city'")
     text = field[1:] if field.startswith("$.") else f".{field}"
     steps: list[Step] = []
-    place = 0
-    while place < len(text):
-        found = _STEP.match(text, place)
+    position = 0
+    while position < len(text):
+        found = _STEP.match(text, position)
         if found is None:
-            raise InvalidFilter(field, f"{text[place:]!r} is no key, no [0] and no [#-1]")
+            raise InvalidFilter(field, f"{text[position:]!r} must be a key, [0] or [#-1]")
         quoted, key, index, back = found.groups()
         steps.append(-int(back) if back is not None else quoted or key or index or "")
-        place = found.end()
+        position = found.end()
     return steps
 
 
-def _key(found: Any, key: str) -> Any:
-    if key.isdecimal():  # a key, or a place in an array
+def _by_key(found: Any, key: str) -> Any:
+    if key.isdecimal():  # a key, or a position in an array
         is_array = {"$isArray": [found]}
         return {"$cond": [is_array, {"$arrayElemAt": [found, int(key)]}, _field(found, key)]}
     return _field(found, key)
@@ -72,19 +73,19 @@ def _field(found: Any, key: str) -> Any:
     return {"$getField": {"field": {"$literal": key}, "input": found}}
 
 
-def _from_end(found: Any, back: int) -> Any:
-    return {"$cond": [{"$isArray": [found]}, {"$arrayElemAt": [found, back]}, "$$REMOVE"]}
+def _from_end(found: Any, position: int) -> Any:
+    return {"$cond": [{"$isArray": [found]}, {"$arrayElemAt": [found, position]}, "$$REMOVE"]}
 
 
 MARK: Final = "__aea__"
-_LONGEST: Final = 200
+_MAX_NAME: Final = 200
 """Characters of a collection's name."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9_]+", re.ASCII)
-_SMALLEST, _GREATEST = -(2**63), 2**63 - 1
+_MIN, _MAX = -(2**63), 2**63 - 1
 
 
 def encoded(value: Any) -> Any:
-    """Return a body for what AEA is given; raises what `json.dumps` raises: `TypeError`, `ValueError`.
+    """Return the body that is stored for AEA's; raises what `json.dumps` raises: `TypeError`, `ValueError`.
 
     >>> encoded({"wei": 10**19, 1: (True, "a")})
     {'wei': {'__aea__': ['int', '10000000000000000000']}, '1': [True, 'a']}
@@ -93,7 +94,7 @@ def encoded(value: Any) -> Any:
 
 
 def decoded(body: Any) -> Any:
-    """Return what AEA was given. Equal texts are one object: fetchai's `is_self_initiated` compares addresses
+    """Return AEA's body of a stored one. Equal strings are one object: fetchai's `is_self_initiated` compares addresses
     with `is not`.
 
     >>> decoded(encoded({"wei": 10**19, "rate": float("inf")}))
@@ -106,25 +107,25 @@ def decoded(body: Any) -> Any:
     if not isinstance(body, dict):
         return body
     if body.keys() == {MARK}:
-        with suppress(ValueError, TypeError):  # somebody else wrote it
+        with suppress(ValueError, TypeError):  # anybody may write such an object
             return _marked(*body[MARK])
     return {sys.intern(key): decoded(value) for key, value in body.items()}
 
 
 def is_name(name: str) -> bool:
-    """May AEA have a collection of that name?"""
+    """Return whether AEA allows a collection's name."""
     return _NAME.fullmatch(name) is not None
 
 
 def name_of(name: str) -> str:
-    """Return the name of the collection in the store: AEA's may be longer than ours."""
-    if len(name) <= _LONGEST:
+    """Return the name of the collection in the store, where names are shorter than AEA's may be."""
+    if len(name) <= _MAX_NAME:
         return name
     return f"{name[:130]}_{hashlib.sha256(name.encode()).hexdigest()}"
 
 
 def text_of(id: Any) -> str:
-    """Return an id as AEA's own backend keeps it; raises `InvalidId`.
+    """Return an id as AEA's own backend stores it; raises `InvalidId`.
 
     >>> text_of(1), text_of(True), text_of("1")
     ('1', '1', '1')
@@ -143,7 +144,7 @@ def _encoded(value: Any) -> Any:
         case str():
             return value if is_plain(value) else {MARK: ["text", json.dumps(value)]}
         case int():
-            return value if _SMALLEST <= value <= _GREATEST else {MARK: ["int", str(value)]}
+            return value if _MIN <= value <= _MAX else {MARK: ["int", str(value)]}
         case float():
             return value if math.isfinite(value) else {MARK: ["float", repr(value)]}
         case list():
@@ -154,21 +155,21 @@ def _encoded(value: Any) -> Any:
     return {key: _encoded(each) for key, each in value.items()}
 
 
-def _marked(kind: str, what: Any) -> Any:
+def _marked(kind: str, value: Any) -> Any:
     match kind:
         case "int":
-            return int(what)
+            return int(value)
         case "float":
-            return float(what)
+            return float(value)
         case "text":
-            return json.loads(what)
+            return json.loads(value)
         case "object":
-            return {decoded(key): decoded(value) for key, value in what}
+            return {decoded(key): decoded(each) for key, each in value}
     raise ValueError(kind)
 
 
 def is_plain(text: str) -> bool:
-    """May a body hold the text?"""
+    """Return whether a body may hold a string."""
     if "\0" in text:
         return False
     try:

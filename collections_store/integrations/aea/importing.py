@@ -1,4 +1,4 @@
-"""What AEA's own SQLite backend wrote, into collections."""
+"""Import of files that AEA's own SQLite backend wrote."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ _COLUMNS: Final = ("object_id", "object_body")
 def import_aea(
     store: Store, file: File, *, on_error: Callable[[InvalidBody], object] | None = None
 ) -> dict[str, int]:
-    """Copy the collections of an SQLite file that AEA wrote into a store, in one transaction; returns how many objects of
-    each.
+    """Copy the collections of an SQLite file that AEA wrote into a store, in one transaction; returns the number of
+    documents of each.
 
-    What is under the same ids is overwritten; the file stays as it is. It brings bodies that are numbers, which AEA
-    writes and cannot read: as SQLite has them, which took 12.0 for 12, and what is beyond 64 bit for a float (within an object
-    numbers are what they were). Objects without an id, which AEA finds no more, are left out. Raises `DatabaseUnavailable` where
-    there is no such file, `InvalidOption` where AEA did not write it, and `InvalidBody` where an object is no JSON, or too large. `on_error` is called
-    with the error of each such object, which is then left out; without it the first one is raised, and nothing is imported.
+    Documents with the same ids are overwritten; the file does not change. Bodies that are numbers, which AEA writes and
+    cannot read, are imported as SQLite stored them: 12.0 as 12, and beyond 64 bit as a float (numbers within an object are
+    exact). Objects without an id, which AEA cannot find, are not imported.
+
+    Raises `DatabaseUnavailable` if there is no such file, `InvalidOption` if AEA did not write it, and `InvalidBody` if an
+    object is not JSON, or too large; then nothing is imported. `on_error` is called with each such error instead, and the
+    object is skipped.
 
     >>> with Store("sqlite://") as store:
     ...     import_aea(store, "agent.db")
@@ -45,7 +47,7 @@ def _read(foreign: Foreign, file: File) -> dict[str, list[tuple[Any, ...]]]:
     found = [each for each in tables if is_name(each) and foreign.columns(each) == set(_COLUMNS)]
     if not found:
         names = ", ".join(map(repr, sorted(tables))) or "none"
-        problem = f"{str(file)!r} has no tables of AEA's; its tables are: {names}"
+        problem = f"{str(file)!r} must have tables of AEA; its tables are: {names}"
         raise InvalidOption("file", problem)
     return {name: foreign.rows(name, *_COLUMNS) for name in found}
 
@@ -56,7 +58,7 @@ def _objects(
     check: Callable[[Any], object] | None,
     on_error: Callable[[InvalidBody], object] | None,
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the objects of rows, but for those that `on_error` is told of."""
+    """Yield the objects of rows, except those with an error for `on_error`."""
     for id, text in rows:
         if id is None:
             continue
@@ -74,10 +76,10 @@ def _objects(
 
 
 def _body(table: str, id: str, text: Any) -> Any:
-    """Return a body: SQLite took for a number what looks like one."""
+    """Return a body; SQLite stored as a number what looks like one."""
     if isinstance(text, int | float):
         return text
     try:
         return json.loads(text)
     except (ValueError, TypeError, RecursionError) as error:
-        raise InvalidBody(f"{table}.{id}", f"the object is no JSON: {error}") from error
+        raise InvalidBody(f"{table}.{id}", f"the object must be JSON: {error}") from error

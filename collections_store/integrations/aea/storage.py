@@ -1,4 +1,4 @@
-"""AEA's storage: it never keeps a caller waiting for what does not come."""
+"""AEA's storage, whose calls end when it stops: no caller waits for ever."""
 
 from __future__ import annotations
 
@@ -9,52 +9,50 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any
 
-from aea.helpers.storage import generic_storage  # isort: skip - `backend` tells if it is missing
+from aea.helpers.storage import generic_storage  # isort: skip - after `backend`, whose error says what to install
 from ... import AsyncStore, Collection, Store, StoreClosed
 from .backend import CollectionsBackend
 from .encoding import decoded, encoded, filter_of, text_of
 
 
 class SyncCollection(generic_storage.SyncCollection):
-    """A collection for skills. Its calls run in the thread that makes them: no event loop takes part, so none can keep
-    them waiting. It outlives a restart of its storage.
-    """
+    """A collection for skills. Its calls run without an event loop, and survive a restart of the storage."""
 
     def __init__(self, backend: CollectionsBackend, name: str) -> None:
         self._backend, self._name = backend, name
-        self._collection  # noqa: B018 - refuses a bad name, and a storage that does not run
+        self._collection  # noqa: B018 - raises for a bad name, and if the storage does not run
 
     @property
     def _collection(self) -> Collection:
         return self._backend.sync_collection(self._name)
 
     def put(self, object_id: str, object_body: Any) -> None:
-        """Store an object."""
+        """Store a document."""
         self._collection.put(text_of(object_id), encoded(object_body))
 
     def get(self, object_id: str) -> Any:
-        """Return an object, or None."""
+        """Return a document's body, or None."""
         return decoded(self._collection.get(text_of(object_id)))
 
     def remove(self, object_id: str) -> None:
-        """Remove an object, if there is one."""
+        """Remove a document, if there is one."""
         self._collection.remove(text_of(object_id))
 
     def find(self, field: str, equals: Any) -> list[tuple[str, Any]]:
-        """Return the objects whose field has the value, with their ids."""
+        """Return the ids and bodies of the documents whose field has a value."""
         found = self._collection.find(filter_of(field, equals))
         return [(id, decoded(body)) for id, body in found]
 
     def list(self) -> list[tuple[str, Any]]:
-        """Return all objects with their ids."""
+        """Return the ids and bodies of all documents."""
         return [(id, decoded(body)) for id, body in self._collection.list()]
 
 
 class Storage(generic_storage.Storage):
-    """AEA's storage over a store: over one of its own by a URI, `collections+sqlite:///file.db`, or over one that is
-    given, which stays open when it stops.
+    """AEA's storage over a store: over one of its own by a URI, `collections+sqlite:///file.db`, or over a given one,
+    which stays open when the storage stops.
 
-    A collection can be had as soon as `start` has returned. What is called when it has stopped raises `StoreClosed`.
+    Collections can be used as soon as `start` has returned. Calls after the stop raise `StoreClosed`.
     """
 
     _backend: CollectionsBackend
@@ -80,12 +78,12 @@ class Storage(generic_storage.Storage):
         return self._backend.sync_store()
 
     def open(self) -> Store:
-        """Return the store even if the storage has not been started yet."""
+        """Return the store, also before the storage is started."""
         self._backend.open()
         return self.store
 
     def before_connected(self, act: Callable[[], object]) -> None:
-        """Have something done whenever the storage connects, before anybody is told."""
+        """Call a function whenever the storage connects, before it counts as connected."""
         self._before.append(act)
 
     def get_sync_collection(self, collection_name: str) -> SyncCollection:
@@ -95,7 +93,7 @@ class Storage(generic_storage.Storage):
         return SyncCollection(self._backend, collection_name)
 
     async def run(self) -> None:
-        """Connect, and stay so until it is stopped."""
+        """Connect, and stay connected until the storage is stopped."""
         opened = self._opened
         try:
             await self._backend.connect()
@@ -114,21 +112,21 @@ class Storage(generic_storage.Storage):
             await self._disconnect()
 
     async def wait_connected(self) -> None:
-        """Wait for the storage to be connected; raises why it cannot be, or `StoreClosed` if it has stopped."""
+        """Wait until the storage is connected; raises what `connect` raised, or `StoreClosed` after a stop."""
         try:
             await asyncio.shield(asyncio.wrap_future(self._opened))
         except Exception:
-            self._got_result = True  # told once: the runtime's stop goes on
+            self._got_result = True  # raised once: the runtime then stops
             raise
 
     def stop(self, force: bool = False) -> None:
-        """Stop; the calls that run come to their end."""
+        """Stop, after the calls that run."""
         with suppress(RuntimeError):  # its loop has just ended
             super().stop(force)
 
     @classmethod
     def _get_backend_instance(cls, uri: Any) -> CollectionsBackend:
-        return CollectionsBackend(uri, patience=0)  # `start` opens it: nobody comes too early
+        return CollectionsBackend(uri, patience=0)  # `start` opens it: no call is too early
 
     def _set_task(self) -> None:
         self._backend.open()
@@ -155,14 +153,14 @@ class Storage(generic_storage.Storage):
             _fail(over, failed) if failed else _succeed(over)
 
     def _wait_async(self, timeout: float | None = None) -> Awaitable[Any]:
-        """Wait for the end, in any loop: AEA's own asks the task, which is another thread's."""
+        """Wait for the end, in any loop: AEA's own method awaits a task of another thread."""
         return self._wait_over() if self._threaded else super()._wait_async(timeout)
 
     async def _wait_over(self) -> None:
         over = self._over
         try:
             await asyncio.shield(asyncio.wrap_future(over))
-        finally:  # a runtime that is stopped cancels one wait, and then waits again
+        finally:  # a stopping runtime cancels one wait, and then waits again
             self._got_result = over.done()
 
 
