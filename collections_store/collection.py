@@ -55,7 +55,7 @@ from .operations.find import (
     FindPage,
     check_page,
     check_window,
-    read_doomed,
+    parse_required,
     read_projection,
 )
 from .operations.indexes import CreateIndex, DropIndex, ListIndexes
@@ -78,7 +78,7 @@ from .operations.procedures import (
     purge,
     update_of,
 )
-from .operations.stream import reading_of
+from .operations.stream import batches_of
 from .operations.update import Increment, read_increment
 from .options import check_flag
 from .query.change import ChangeFilter, ChangeKind
@@ -630,7 +630,7 @@ class Collection:
         ...     store["cities"].delete_one("country", "de")
         DeleteResult(deleted_count=0)
         """
-        return self._run(DeleteFirst(self.name, read_doomed(filter, equals, self._codec)))
+        return self._run(DeleteFirst(self.name, parse_required(filter, equals, self._codec)))
 
     def delete_many(self, filter: Any, equals: Any = ...) -> DeleteResult:
         """Delete the objects that match, all of them or, where an error is raised, none; `{}` matches
@@ -640,7 +640,7 @@ class Collection:
         ...     store["cities"].delete_many({"country": "de"})
         DeleteResult(deleted_count=0)
         """
-        return self._run(DeleteMatching(self.name, read_doomed(filter, equals, self._codec)))
+        return self._run(DeleteMatching(self.name, parse_required(filter, equals, self._codec)))
 
     def create_index(
         self,
@@ -764,9 +764,9 @@ class Collection:
         499500
         """
         asked = Filter.parse(filter, equals, self._codec)
-        reading = reading_of(self.name, asked, sort, projection, self._codec)
-        while (page := reading.next()) is not None:
-            yield from reading.took(self._run(page))
+        batches = batches_of(self.name, asked, sort, projection, self._codec)
+        while (page := batches.next()) is not None:
+            yield from batches.advance(self._run(page))
 
     def watch(
         self,

@@ -101,7 +101,11 @@ def _has_its_turn(item: pytest.Item) -> bool:
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     backend = parameters.get("place") or parameters.get("shared_place")
     kind = parameters.get("open_store", KINDS[parameters.get("changes") is True])
-    if backend not in BACKENDS or kind not in KINDS or not {"open_store", "changes"} & {*parameters}:
+    if (
+        backend not in BACKENDS
+        or kind not in KINDS
+        or not {"open_store", "changes"} & {*parameters}
+    ):
         return True
     turn = crc32(item.nodeid.partition("[")[0].encode())
     if backend == "sqlite-memory" and turn // 2 % 4:

@@ -54,7 +54,7 @@ from ..operations.find import (
     FindPage,
     check_page,
     check_window,
-    read_doomed,
+    parse_required,
     read_projection,
 )
 from ..operations.indexes import CreateIndex, DropIndex, ListIndexes
@@ -77,7 +77,7 @@ from ..operations.procedures import (
     purge,
     update_of,
 )
-from ..operations.stream import reading_of
+from ..operations.stream import batches_of
 from ..operations.update import Increment, read_increment
 from ..options import check_flag
 from ..query.change import ChangeFilter, ChangeKind
@@ -394,11 +394,13 @@ class AsyncCollection:
 
     async def delete_one(self, filter: Any, equals: Any = ...) -> DeleteResult:
         """Async counterpart of `Collection.delete_one`."""
-        return await self._run(DeleteFirst(self.name, read_doomed(filter, equals, self._codec)))
+        return await self._run(DeleteFirst(self.name, parse_required(filter, equals, self._codec)))
 
     async def delete_many(self, filter: Any, equals: Any = ...) -> DeleteResult:
         """Async counterpart of `Collection.delete_many`."""
-        return await self._run(DeleteMatching(self.name, read_doomed(filter, equals, self._codec)))
+        return await self._run(
+            DeleteMatching(self.name, parse_required(filter, equals, self._codec))
+        )
 
     async def create_index(
         self,
@@ -455,9 +457,9 @@ class AsyncCollection:
         `async for document in cities.stream()`.
         """
         asked = Filter.parse(filter, equals, self._codec)
-        reading = reading_of(self.name, asked, sort, projection, self._codec)
-        while (page := reading.next()) is not None:
-            for document in reading.took(await self._run(page)):
+        batches = batches_of(self.name, asked, sort, projection, self._codec)
+        while (page := batches.next()) is not None:
+            for document in batches.advance(await self._run(page)):
                 yield document
 
     def watch(

@@ -21,7 +21,7 @@ from ..operations.by_id import (
     Replace,
 )
 from ..operations.find import Count, DeleteMatching, Find
-from ..operations.read import Reading
+from ..operations.read import NaturalBatches
 from ..query.filter import Filter
 from ..query.sort import Sort
 from .model import DialogueLabel
@@ -136,9 +136,9 @@ class StoredDialogues:
 
     def stream(self, collection: str, filter: Filter) -> Iterator[Document]:
         """Yield the records of a collection that match."""
-        reading = Reading(collection, filter)
-        while (batch := reading.next()) is not None:
-            yield from reading.took(self.run(batch))
+        stream = NaturalBatches(collection, filter)
+        while (batch := stream.next()) is not None:
+            yield from stream.advance(self.run(batch))
 
     def _headers(self, is_terminal: bool) -> str:
         return self.names.headers(is_terminal=is_terminal)

@@ -1,13 +1,14 @@
-"""The verbs by filter."""
+"""Operations by filter: reading, counting and deleting what matches; checks of their arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import codec
 from ..aggregation.expressions.operands import key_of, sort_key
+from ..codec import Codec, decode
 from ..document import DeleteResult, Document, Page, metadatum
 from ..errors import InvalidFilter, TransactionConflict, shortened
 from ..query.conditions import Target
@@ -24,27 +25,30 @@ from .read import (
     FIRST_BATCH,
     NATURAL,
     NO_LIMIT,
-    each_let_go,
-    held,
-    in_natural_order,
+    Inexact,
+    document_of,
+    documents_of,
+    locked,
     matching,
     next_limit,
+    popped,
     projected,
+    rows_of,
 )
-from .read_sorted import Ordered
+from .read_sorted import SortedReader
 from .write import MAX_ATTEMPTS, Writer
 
 if TYPE_CHECKING:
     from .connection import Connection
 
 
-DELETED_AT_ONCE: Final = 1000
-"""Objects that must be told of, or that the matcher found."""
+DELETE_BATCH: Final = 1000
+"""Documents that are deleted at once where each is recorded, or found by the matcher."""
 
 
 @value_class
 class Find(Operation[list[Document]]):
-    """Read the objects that match, in order."""
+    """Read the documents that match, in order."""
 
     collection: str
     filter: Filter
@@ -57,19 +61,26 @@ class Find(Operation[list[Document]]):
 
     def __call__(self, connection: Connection) -> list[Document]:
         if not self.sort.fields:
-            asked = (self.collection, self.filter, self.skip, self.limit)
-            found = in_natural_order(connection, *asked, projection=self.projection)
-            if found is not None:
-                return found
-        ordered = Ordered(connection, self.collection, self.filter, self.sort)
-        placed = ordered.window(self.skip, self.limit)
-        parts = projected(connection, placed, self.projection, self.filter)
-        return [document for _, document in parts]
+            query = connection.collection(self.collection).select(self.filter)
+            limit = NO_LIMIT if self.limit is None else self.limit
+            with suppress(Inexact):
+                if not query.residual:
+                    window = {"skip": self.skip, "limit": limit}
+                    rows = rows_of(connection, query, self.filter, window)
+                    if self.projection is None:
+                        return documents_of(rows)
+                    return self._projected(connection, map(document_of, popped(rows)))
+        reader = SortedReader(connection, self.collection, self.filter, self.sort)
+        found = reader.window(self.skip, self.limit)
+        return self._projected(connection, (document for _, document in found))
+
+    def _projected(self, connection: Connection, documents: Iterable[Document]) -> list[Document]:
+        return list(projected(connection, documents, self.projection, self.filter))
 
 
 @value_class
 class FindPage(Operation[Page]):
-    """Read up to `limit` objects in order, after the place of a cursor."""
+    """Read up to `limit` documents in order, after the position of a cursor."""
 
     collection: str
     filter: Filter
@@ -80,16 +91,15 @@ class FindPage(Operation[Page]):
 
     def __call__(self, connection: Connection) -> Page:
         key = connection.collection(self.collection).options.cursor_key
-        place = None if self.after is None else unseal(self.after, key, self.filter, self.sort)
-        ordered = Ordered(connection, self.collection, self.filter, self.sort)
-        found = ordered.following(place, self.limit + 1)
+        after = None if self.after is None else unseal(self.after, key, self.filter, self.sort)
+        reader = SortedReader(connection, self.collection, self.filter, self.sort)
+        found = reader.page(after, self.limit + 1)
         page = found[: self.limit]
-        parts = projected(connection, page, self.projection, self.filter)
-        documents = tuple(document for _, document in parts)
+        documents = (document for _, document in page)
+        parts = tuple(projected(connection, documents, self.projection, self.filter))
         if len(found) <= self.limit:
-            return Page(documents)
-        last = ordered.position(page[-1])
-        return Page(documents, seal(last, key, self.filter, self.sort))
+            return Page(parts)
+        return Page(parts, seal(reader.position(page[-1]), key, self.filter, self.sort))
 
     def absent(self) -> Page:
         return Page(())
@@ -97,7 +107,7 @@ class FindPage(Operation[Page]):
 
 @value_class
 class FindIds(Operation[list[str]]):
-    """Read the ids of the objects that match, in their order, and no body that is not asked for."""
+    """Read the ids of the documents that match, in their order, and no body that the filter does not need."""
 
     collection: str
     filter: Filter
@@ -112,14 +122,13 @@ class FindIds(Operation[list[str]]):
                 found = matching(connection, self.collection, self.filter)
                 return sorted(document.id for _, document in found)[: self.limit]
         limit = NO_LIMIT if self.limit is None else self.limit
-        return [
-            id for (id,) in connection.rows(query.sql, query.parameters(self.filter, limit=limit))
-        ]
+        rows = connection.rows(query.sql, query.parameters(self.filter, limit=limit))
+        return [id for (id,) in rows]
 
 
 @value_class
 class Count(Operation[int]):
-    """Tell how many objects match."""
+    """Return how many documents match."""
 
     collection: str
     filter: Filter
@@ -141,7 +150,7 @@ class Count(Operation[int]):
 
 @value_class
 class Distinct(Operation[list[Any]]):
-    """Read the values that a field has in the objects that match, in MongoDB's order."""
+    """Read the values that a field has in the documents that match, in MongoDB's order."""
 
     collection: str
     field: Target
@@ -158,53 +167,56 @@ class Distinct(Operation[list[Any]]):
         return sorted((value for _, value in found.values()), key=sort_key(ordered))
 
     def _found(self, connection: Connection) -> Iterator[tuple[int, Any]]:
-        """Yield values, each with the place of the object it is from."""
-        statements, field = connection.collection(self.collection), self.field
+        """Yield values, each behind the position of the document it is from."""
+        field = self.field
         if isinstance(field, str):
             for seq, document in matching(connection, self.collection, self.filter):
                 yield seq, metadatum(document, field)
             return
-        query = statements.distinct(self.filter, field.keys)
+        query = connection.collection(self.collection).distinct(self.filter, field.keys)
         if query.residual or not connection.database.ordering.can_order(field.keys):
             for seq, document in matching(connection, self.collection, self.filter):
-                yield from ((seq, value) for value in distinct_values(document.body, field.keys))
+                yield from ((seq, each) for each in distinct_values(document.body, field.keys))
             return
-        parameters = query.parameters(self.filter)
-        for seq, text in each_let_go(connection.rows(query.sql, parameters)):
-            yield seq, codec.decode(text)
-        yield from self._opened(connection, field.keys)
+        for seq, text in popped(connection.rows(query.sql, query.parameters(self.filter))):
+            yield seq, decode(text)
+        yield from self._within_arrays(connection, field.keys)
 
-    def _opened(self, connection: Connection, keys: tuple[str, ...]) -> Iterator[tuple[int, Any]]:
-        """Yield the values of the objects with an array on the way, which are read some at a time."""
+    def _within_arrays(
+        self, connection: Connection, keys: tuple[str, ...]
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the values of the documents with an array on the way to the field, which are read in batches."""
         query = connection.collection(self.collection).bodies_with_array(self.filter, keys)
-        place, limit, more = BEFORE_ALL, FIRST_BATCH, True
+        after, limit, more = BEFORE_ALL, FIRST_BATCH, True
         while more:
-            window = {"seq": place, "limit": limit}
-            rows = connection.rows(query.sql, query.parameters(self.filter, **window))
+            parameters = query.parameters(self.filter, seq=after, limit=limit)
+            rows = connection.rows(query.sql, parameters)
             for seq, text in rows:
-                yield from ((seq, value) for value in distinct_values(codec.decode(text), keys))
+                yield from ((seq, each) for each in distinct_values(decode(text), keys))
             more = len(rows) == limit
             if more:
-                place = rows[-1][0]
+                after = rows[-1][0]
                 limit = next_limit(limit, sum(len(text) for _, text in rows))
 
 
 @value_class
 class DeleteFirst(Operation[DeleteResult]):
-    """Delete the first object in natural order that matches."""
+    """Delete the first document in natural order that matches."""
 
     collection: str
     filter: Filter
     writes = True
 
     def __call__(self, connection: Connection) -> DeleteResult:
-        writer = Writer(connection, self.collection)
-        asked = Find(self.collection, self.filter, limit=1)
+        writer, find = (
+            Writer(connection, self.collection),
+            Find(self.collection, self.filter, limit=1),
+        )
         for _ in range(MAX_ATTEMPTS):
-            found = asked(connection)
+            found = find(connection)
             if not found or writer.remove_document(found[0]):
                 return DeleteResult(len(found))
-        raise TransactionConflict(f"{self!r}: the object is changed by others again and again")
+        raise changed_by_others(self)
 
     def absent(self) -> DeleteResult:
         return DeleteResult(0)
@@ -212,7 +224,7 @@ class DeleteFirst(Operation[DeleteResult]):
 
 @value_class
 class DeleteMatching(Operation[DeleteResult]):
-    """Delete the objects that match."""
+    """Delete the documents that match."""
 
     collection: str
     filter: Filter
@@ -220,73 +232,79 @@ class DeleteMatching(Operation[DeleteResult]):
 
     def __call__(self, connection: Connection) -> DeleteResult:
         writer = Writer(connection, self.collection)
-        query = writer.statements.delete(self.filter, indexed=not self._is_doubtful(connection))
+        query = writer.statements.delete(self.filter, indexed=not self._has_arrays(connection))
         if query.residual:
             return DeleteResult(self._by_ids(connection, writer))
         if writer.statements.feed is not None:
-            return DeleteResult(self._told(connection, writer, query))
+            return DeleteResult(self._recorded(connection, writer, query))
         return DeleteResult(connection.changed(query.sql, query.parameters(self.filter)))
 
     def absent(self) -> DeleteResult:
         return DeleteResult(0)
 
+    def _has_arrays(self, connection: Connection) -> bool:
+        """Return whether the statement would be wrong in the indexed form."""
+        guard = connection.collection(self.collection).guard(self.filter)
+        if guard is None:
+            return False
+        [(some,)] = connection.rows(guard.sql, guard.parameters(self.filter))
+        return bool(some)
+
     def _by_ids(self, connection: Connection, writer: Writer) -> int:
-        """Delete what the matcher finds, some at a time."""
+        """Delete what the matcher finds, in batches."""
         found = (document for _, document in matching(connection, self.collection, self.filter))
         total = 0
-        while batch := list(islice(found, DELETED_AT_ONCE)):
-            doomed = held(connection, self.collection, self.filter, batch)
-            total += writer.remove_many([each.id for each in doomed]) if doomed else 0
+        while batch := list(islice(found, DELETE_BATCH)):
+            ours = locked(connection, self.collection, self.filter, batch)
+            total += writer.remove_many([each.id for each in ours]) if ours else 0
         return total
 
-    def _told(self, connection: Connection, writer: Writer, query: Query) -> int:
-        """Delete what must be recorded, some at a time."""
-        total, place = 0, BEFORE_ALL
+    def _recorded(self, connection: Connection, writer: Writer, query: Query) -> int:
+        """Delete what must be recorded, in batches."""
+        total, after = 0, BEFORE_ALL
         while True:
-            window = {"seq": place, "limit": DELETED_AT_ONCE}
-            rows = sorted(connection.rows(query.sql, query.parameters(self.filter, **window)))
+            parameters = query.parameters(self.filter, seq=after, limit=DELETE_BATCH)
+            rows = sorted(connection.rows(query.sql, parameters))
             total += writer.removed(row[1:] for row in rows)
-            if len(rows) < DELETED_AT_ONCE:
+            if len(rows) < DELETE_BATCH:
                 return total
-            place = rows[-1][0]
+            after = rows[-1][0]
 
-    def _is_doubtful(self, connection: Connection) -> bool:
-        doubt = connection.collection(self.collection).guard(self.filter)
-        if doubt is None:
-            return False
-        [(some,)] = connection.rows(doubt.sql, doubt.parameters(self.filter))
-        return bool(some)
+
+def changed_by_others(operation: Operation[Any]) -> TransactionConflict:
+    """Return the error of an operation whose every attempt lost against another write."""
+    return TransactionConflict(
+        f"{operation!r}: others changed the document in each of {MAX_ATTEMPTS} attempts"
+    )
 
 
 def check_window(skip: Any, limit: Any) -> tuple[int, int | None]:
-    """Return `skip` and `limit` if they are whole numbers from 0 on; raises `InvalidFilter`."""
+    """Return `skip` and `limit` if they are integers from 0 on; raises `InvalidFilter`."""
     for name, value in (("skip", skip), ("limit", 0 if limit is None else limit)):
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < NO_LIMIT:
-            raise InvalidFilter(name, f"{shortened(value)} is not a whole number from 0 on")
+            raise InvalidFilter(name, f"must be an integer from 0 on, got {shortened(value)}")
     return skip, limit
 
 
-def read_doomed(filter: Any, equals: Any, rules: codec.Codec) -> Filter:
-    """Read what is to be changed or deleted: all of it must be asked for by `{}`, not by None."""
-    if filter is None:
-        raise InvalidFilter("", "which objects? {} asks for all of them")
-    return Filter.parse(filter, equals, rules)
-
-
-def read_projection(what: Any, filter: Filter, rules: codec.Codec) -> Projection | None:
-    """Return the projection that a caller asks for, if it goes with the filter; raises
-    `InvalidProjection`.
-    """
-    if what is None:
-        return None
-    projection = Projection.parse(what, rules)
-    projection.check(filter)
-    return projection
-
-
 def check_page(limit: Any) -> int:
-    """Return `limit` if it is a whole number from 1 on; raises `InvalidFilter`."""
+    """Return `limit` if it is an integer from 1 on; raises `InvalidFilter`."""
     _, checked = check_window(0, limit)
     if not checked:
-        raise InvalidFilter("limit", f"{shortened(limit)} is not a whole number from 1 on")
+        raise InvalidFilter("limit", f"must be an integer from 1 on, got {shortened(limit)}")
     return checked
+
+
+def parse_required(filter: Any, equals: Any, codec: Codec) -> Filter:
+    """Parse the filter of a write: all documents are `{}`, never None. Raises `InvalidFilter`."""
+    if filter is None:
+        raise InvalidFilter("", "must be given, got None: {} matches all documents")
+    return Filter.parse(filter, equals, codec)
+
+
+def read_projection(projection: Any, filter: Filter, codec: Codec) -> Projection | None:
+    """Return a parsed projection if it goes with the filter; raises `InvalidProjection`."""
+    if projection is None:
+        return None
+    parsed = Projection.parse(projection, codec)
+    parsed.check(filter)
+    return parsed

@@ -59,7 +59,7 @@ from ..update import Update, read_replacement
 from .bulk import BulkBatch, Given, Mode, PutBatch, batches
 from .by_id import GetDocument, Insert, Purge, Rewrite, check_version
 from .combine import Steps, Together
-from .find import DeleteFirst, DeleteMatching, read_doomed, read_projection
+from .find import DeleteFirst, DeleteMatching, parse_required, read_projection
 from .maintenance import HasPrunable, Prune
 from .operation import Operation
 from .update import Answer, FindAndDelete, Modification, ModifyMany, ModifyOne, Replacement
@@ -115,9 +115,9 @@ def operation_of(collection: str, rules: Codec, request: Request) -> Operation[A
         case UpdateOne() | UpdateMany() | ReplaceOne():
             return update_of(collection, rules, request)
         case requests.DeleteOne(filter):
-            return DeleteFirst(collection, read_doomed(filter, ..., rules))
+            return DeleteFirst(collection, parse_required(filter, ..., rules))
         case requests.DeleteMany(filter):
-            return DeleteMatching(collection, read_doomed(filter, ..., rules))
+            return DeleteMatching(collection, parse_required(filter, ..., rules))
     raise InvalidOption("requests", f"{shortened(request)} is no request: InsertOne, UpdateOne, …")
 
 
@@ -126,7 +126,7 @@ def update_of(
 ) -> Operation[UpdateResult]:
     """Return the operation that changes one object, or many."""
     if isinstance(request, UpdateMany):
-        asked = read_doomed(request.filter, ..., rules)
+        asked = parse_required(request.filter, ..., rules)
         return ModifyMany(collection, modification_of(rules, request), asked)
     return _one(collection, rules, request)
 
@@ -173,7 +173,7 @@ def find_and_delete(
     collection: str, rules: Codec, filter: Any, *, sort: Any, projection: Any
 ) -> FindAndDelete:
     """Return the operation of `find_one_and_delete`."""
-    asked = read_doomed(filter, ..., rules)
+    asked = parse_required(filter, ..., rules)
     parts = read_projection(projection, asked, rules)
     return FindAndDelete(collection, asked, Sort.parse(sort), parts)
 
@@ -187,7 +187,7 @@ def _one(
     projection: Any = None,
     expected: int | None = None,
 ) -> ModifyOne:
-    asked: Filter = read_doomed(request.filter, ..., rules)
+    asked: Filter = parse_required(request.filter, ..., rules)
     parts = read_projection(projection, asked, rules)
     options: dict[str, Any] = {"answer": answer, "projection": parts, "expected": expected}
     modification, sort = modification_of(rules, request), Sort.parse(request.sort)

@@ -1,11 +1,17 @@
-"""Reading in an order: what SQL can say of it is one statement, the rest is sorted here.
+"""Reading in an order: one statement where SQL can express it, else sorting in Python.
 
-A window of rows in SQL's order is exact if no matching object has an array on the way to a field
-(`Query.guard`), and no row of the window is rough: all comparisons with the others are right, so
-the same rows come before it in both orders. Texts of which SQL knows the beginning only must differ
-from their neighbours in it, those just outside the window included. Objects with such arrays, if there are some, are sorted
-apart and merged. Where a window is rough, or SQL has no words for the order, all that matches is
-sorted here.
+SQL's order of a window of rows is exact if no matching document has an array on the way to a field of the sort
+(`Query.guard`), and no row is unorderable: then all comparisons with other rows are right, so the same rows come before
+the window in both orders. Truncated strings, of which an index has the beginning only, must differ from their neighbours
+in that beginning, also from the neighbours just outside the window.
+
+There are three ways, each a fallback of the one before:
+
+1. The window of SQL's order, if it is exact (`SortedReader.window`, `.page`).
+2. If documents have arrays on the way: those without arrays from SQL in order, merged with those that have some, which
+   Python sorts (`heapq.merge`).
+3. If rows are unorderable, or SQL cannot express the order: Python sorts all that matches; with a limit it holds no more
+   than that many (`heapq.nsmallest`).
 """
 
 from __future__ import annotations
@@ -21,35 +27,35 @@ from ..query.filter import Filter
 from ..query.matcher import matches
 from ..query.sort import Key, Sort
 from ..sql.conditions import Query
-from ..sql.order import Order
-from .read import BEFORE_ALL, NO_LIMIT, Inexact, Placed, as_placed, each_let_go, matching, rows_of
+from .read import BEFORE_ALL, NO_LIMIT, Inexact, Positioned, document_of, matching, popped, rows_of
 
 if TYPE_CHECKING:
     from .connection import Connection
 
 
 Select: TypeAlias = Callable[[int | None], Query]
-"""Gives the statement of a level of the order."""
+"""Returns the statement of a level of the order."""
 MIN_BATCH: Final = 100
-"""What is read at once for the matcher."""
+"""Rows that are read at once for the matcher."""
 
 
-class Rough(Exception):
-    """SQL's order of what was read may not be the right one."""
+class Unorderable(Exception):
+    """SQL's order of the rows may not be the right one."""
 
 
-class Ordered:
-    """The objects of a collection that match, in an order."""
+class SortedReader:
+    """Reads the documents of a collection that match, in an order."""
 
     def __init__(self, connection: Connection, collection: str, filter: Filter, sort: Sort) -> None:
         self._connection, self._collection = connection, collection
         self._filter, self._sort = filter, sort
+        self._database = connection.database
         self._statements = connection.collection(collection)
-        self._order: Order = self._statements.order(sort)
-        self._can_say = self._statements.can_order(filter, sort)
+        self._order = self._statements.order(sort)
+        self._in_sql = self._statements.can_order(filter, sort)
 
-    def window(self, skip: int, limit: int | None) -> list[Placed]:
-        """Return `limit` objects after the first `skip`."""
+    def window(self, skip: int, limit: int | None) -> list[Positioned]:
+        """Return `limit` documents after the first `skip`."""
         found = self._selected(skip, limit)
         if found is None:
             with self._connection.transaction(write=False):
@@ -57,182 +63,172 @@ class Ordered:
                 found = self._first(None, stop)[skip:]
         return found
 
-    def following(self, after: Position | None, limit: int) -> list[Placed]:
-        """Return `limit` objects after a place, within a transaction."""
+    def page(self, after: Position | None, limit: int) -> list[Positioned]:
+        """Return `limit` documents after a position, within a transaction."""
         try:
-            return list(islice(self._walk(self._plain, after, limit), limit))
-        except (Inexact, Rough):
+            return list(islice(self._walk(self._indexed, after, limit), limit))
+        except (Inexact, Unorderable):
             return self._first(after, limit)
 
-    def position(self, placed: Placed) -> Position:
-        """Return the place of an object."""
-        return Position(self._keys(placed), placed[0])
+    def position(self, found: Positioned) -> Position:
+        """Return the position of a document in the order."""
+        return Position(self._keys(found), found[0])
 
     def has_index(self) -> bool:
         """Return whether the database reads in this order without sorting."""
-        return self._can_say and self._statements.has_index(self._sort)
+        return self._in_sql and self._statements.has_index(self._sort)
 
     def ids(self) -> list[str]:
-        """Return the ids of all that match, sorted here: no body is held."""
+        """Return the ids of all that match, sorted in Python: no body is kept."""
         found = matching(self._connection, self._collection, self._filter)
-        places = sorted((self._place(placed), placed[1].id) for placed in found)
-        return [id for _, id in places]
+        return [id for _, id in sorted((self._comparable(each), each[1].id) for each in found)]
 
-    def _selected(self, skip: int, limit: int | None) -> list[Placed] | None:
-        """Ask SQL for the window; None: it cannot tell."""
-        if not self._can_say or (query := self._plain(None)).residual:
+    def _selected(self, skip: int, limit: int | None) -> list[Positioned] | None:
+        """Return the window of SQL's order; None: it is not exact."""
+        if not self._in_sql or (query := self._indexed(None)).residual:
             return None
         window = {"skip": skip, "limit": NO_LIMIT if limit is None else min(limit + 1, NO_LIMIT)}
         try:
             found = self._exact(query, window)
-        except (Inexact, Rough):
+        except (Inexact, Unorderable):
             return None
-        if skip and any(
-            map(self._connection.database.ordering.is_truncated, self._keys_of(found[:1]))
-        ):
-            return None  # it may be like the last one that was skipped
+        if skip and found and any(map(self._database.ordering.is_truncated, self._keys(found[0]))):
+            return None  # it may tie with the last one that was skipped
         return found[:limit]
 
-    def _first(self, after: Position | None, limit: int | None) -> list[Placed]:
-        """Return the first objects after a place, wherever arrays are."""
+    def _first(self, after: Position | None, limit: int | None) -> list[Positioned]:
+        """Return the first documents after a position, whatever they hold."""
         if not self._sort.fields:
-            start = None if after is None else after.seq
-            return list(
-                islice(matching(self._connection, self._collection, self._filter, start), limit)
-            )
-        doubtful = self._can_say and self._plain(None).guard
-        if limit is None or not doubtful:
+            start = BEFORE_ALL if after is None else after.seq
+            found = matching(self._connection, self._collection, self._filter, start)
+            return list(islice(found, limit))
+        has_arrays = self._in_sql and self._indexed(None).guard
+        if limit is None or not has_arrays:
             return self._sorted(after, limit)
         try:
-            walk = self._walk(self._apart, after, limit)
-            merged = heapq.merge(walk, self._wrong(after), key=self._place)
+            merged = heapq.merge(
+                self._walk(self._without_arrays, after, limit),
+                self._with_arrays(after),
+                key=self._comparable,
+            )
             return list(islice(merged, limit))
-        except Rough:
+        except Unorderable:
             return self._sorted(after, limit)
 
-    def _plain(self, level: int | None) -> Query:
+    def _indexed(self, level: int | None) -> Query:
         return self._statements.select(self._filter, self._sort, level)
 
-    def _apart(self, level: int | None) -> Query:
+    def _without_arrays(self, level: int | None) -> Query:
         return self._statements.select_without_arrays(self._filter, self._sort, level)
+
+    def _with_arrays(self, after: Position | None) -> list[Positioned]:
+        """Return the documents that have arrays on the way, sorted."""
+        query = self._statements.select_with_arrays(self._filter, self._sort)
+        rows = rows_of(self._connection, query, self._filter, {})
+        found = self._decided(query, ((row[0], document_of(row)) for row in rows))
+        return sorted(self._after(after, found), key=self._comparable)
+
+    def _sorted(self, after: Position | None, limit: int | None) -> list[Positioned]:
+        """Return what matches after a position, sorted in Python."""
+        found = self._after(after, matching(self._connection, self._collection, self._filter))
+        if limit is None:
+            return sorted(found, key=self._comparable)
+        return heapq.nsmallest(limit, found, key=self._comparable)
 
     def _exact(
         self, query: Query, window: dict[str, Any], after: Position | None = None
-    ) -> list[Placed]:
-        """Return what SQL finds, one more than is wanted; raises `Inexact` and `Rough`."""
+    ) -> list[Positioned]:
+        """Return what SQL finds, one more than is wanted; raises `Inexact` and `Unorderable`."""
         rows = rows_of(self._connection, query, self._filter, window)
-        found = list(map(as_placed, each_let_go(rows)))
+        found = [(row[0], document_of(row)) for row in popped(rows)]
         if self._sort.fields:
             keys = map(self._keys, found)
             self._check(keys if after is None else chain([after.keys], keys))
         return found
 
     def _check(self, keys: Iterable[tuple[Key, ...]]) -> None:
-        """Raise `Rough` unless SQL told all neighbours apart."""
-        database = self._connection.database
+        """Raise `Unorderable` unless SQL can tell all neighbours apart."""
+        is_unorderable, is_truncated = (
+            self._database.ordering.is_unorderable,
+            self._database.ordering.is_truncated,
+        )
         before: tuple[Key, ...] = ()
         for each in keys:
-            if any(map(database.ordering.is_unorderable, each)):
-                raise Rough
-            is_cut = before and any(map(database.ordering.is_truncated, (*before, *each)))
-            if is_cut and self._is_tied(before, each):
-                raise Rough
+            if any(map(is_unorderable, each)):
+                raise Unorderable
+            if before and any(map(is_truncated, (*before, *each))) and self._tie(before, each):
+                raise Unorderable
             before = each
 
-    def _is_tied(self, first: tuple[Key, ...], second: tuple[Key, ...]) -> bool:
-        """Do two texts begin alike that differ, and that nothing before them decides?"""
+    def _tie(self, first: tuple[Key, ...], second: tuple[Key, ...]) -> bool:
+        """Return whether the first keys in which two rows differ are equal as far as SQL sees them."""
         for one, other in zip(first, second, strict=True):
-            values = map(self._connection.database.ordering.values, (one, other))
             if one != other:
-                return next(values) == next(values)
+                return self._database.ordering.values(one) == self._database.ordering.values(other)
         return False
 
-    def _keys_of(self, found: list[Placed]) -> Iterator[Key]:
-        for each in found:
-            yield from self._keys(each)
-
-    def _walk(self, select: Select, after: Position | None, limit: int) -> Iterator[Placed]:
-        """Yield what comes after a place, level by level, batch by batch. What the matcher must decide
-        takes more than one batch, which is for orders that an index has.
+    def _walk(self, select: Select, after: Position | None, limit: int) -> Iterator[Positioned]:
+        """Yield what comes after a position, level by level, batch by batch. What the matcher must decide may take many
+        batches, so that is for orders that an index has.
         """
-        if not self._can_say or not self._is_exact(after):
-            raise Rough
-        if select(None).residual and not self._statements.has_index(self._sort):
-            raise Rough
+        if not self._in_sql:
+            raise Unorderable
+        residual = select(None).residual
+        if residual and not self._statements.has_index(self._sort):
+            raise Unorderable
         if after is not None:
-            self._check_place(select, after)
-        place, batch = after, max(limit, MIN_BATCH) if select(None).residual else limit
+            self._check_position(select, after)
+        batch = max(limit, MIN_BATCH) if residual else limit
+        position = after
         while True:
-            for level in self._levels(place):
+            for level in [None] if position is None else self._order.levels(position.keys):
                 query = select(level)
-                read = self._level(query, place, batch)
+                read = self._level(query, position, batch)
                 found = read[:batch]
                 yield from self._decided(query, found)
                 if len(read) > batch:
-                    place = self.position(found[-1])
+                    position = self.position(found[-1])
                     break
             else:
                 return
 
-    def _check_place(self, select: Select, place: Position) -> None:
-        """Raise `Rough` unless a place is told from all others: of a text at the end of the order of
-        which SQL knows the beginning only, all that begin alike are read.
+    def _check_position(self, select: Select, position: Position) -> None:
+        """Raise `Unorderable` unless SQL can tell a position from all others. If it ends with a truncated string, all that
+        begin alike are read.
         """
-        is_cut = self._connection.database.ordering.is_truncated
-        if any(map(is_cut, place.keys[:-1])):
-            raise Rough
-        if place.keys and is_cut(place.keys[-1]):
-            query = select(self._order.levels(place.keys)[0])
-            values = self._order.values(place.keys, BEFORE_ALL)
-            alike = self._exact(query, {**values, "skip": 0, "limit": MIN_BATCH}, place)
+        keys, is_truncated = position.keys, self._database.ordering.is_truncated
+        if any(map(self._database.ordering.is_unorderable, keys)) or any(
+            map(is_truncated, keys[:-1])
+        ):
+            raise Unorderable
+        if keys and is_truncated(keys[-1]):
+            query = select(self._order.levels(keys)[0])
+            values = self._order.values(keys, BEFORE_ALL)
+            alike = self._exact(query, {**values, "skip": 0, "limit": MIN_BATCH}, position)
             if len(alike) == MIN_BATCH:
-                raise Rough
+                raise Unorderable
 
-    def _levels(self, place: Position | None) -> list[int | None]:
-        return [None] if place is None else [*self._order.levels(place.keys)]
+    def _level(self, query: Query, after: Position | None, batch: int) -> list[Positioned]:
+        values = {} if after is None else self._order.values(after.keys, after.seq)
+        return self._exact(query, {**values, "skip": 0, "limit": batch + 1}, after)
 
-    def _level(self, query: Query, place: Position | None, batch: int) -> list[Placed]:
-        values = {} if place is None else self._order.values(place.keys, place.seq)
-        return self._exact(query, {**values, "skip": 0, "limit": batch + 1}, place)
-
-    def _decided(self, query: Query, found: Iterable[Placed]) -> Iterable[Placed]:
-        """Let the matcher decide where SQL could not."""
+    def _decided(self, query: Query, found: Iterable[Positioned]) -> Iterable[Positioned]:
+        """Return what the matcher keeps of what SQL could not decide."""
         if not query.residual:
             return found
-        rest, ordered = query.rest(self._filter), self._connection.database.ordered_keys
-        return (placed for placed in found if matches(rest, placed[1], ordered=ordered))
+        rest, ordered = query.rest(self._filter), self._database.ordered_keys
+        return (each for each in found if matches(rest, each[1], ordered=ordered))
 
-    def _wrong(self, after: Position | None) -> list[Placed]:
-        """Return what has arrays on the way, sorted."""
-        query = self._statements.select_with_arrays(self._filter, self._sort)
-        rows = rows_of(self._connection, query, self._filter, {})
-        return sorted(
-            self._after(after, self._decided(query, map(as_placed, rows))), key=self._place
-        )
-
-    def _sorted(self, after: Position | None, limit: int | None) -> list[Placed]:
-        found = matching(self._connection, self._collection, self._filter)
-        rest = self._after(after, found)
-        if limit is None:
-            return sorted(rest, key=self._place)
-        return heapq.nsmallest(limit, rest, key=self._place)
-
-    def _after(self, after: Position | None, found: Iterable[Placed]) -> Iterable[Placed]:
+    def _after(self, after: Position | None, found: Iterable[Positioned]) -> Iterable[Positioned]:
         if after is None:
             return found
-        place = (self._comparable(after.keys), after.seq)
-        return (placed for placed in found if self._place(placed) > place)
+        ordered = self._database.ordered_keys
+        position = self._sort.comparable(after.keys, ordered=ordered), after.seq
+        return (each for each in found if self._comparable(each) > position)
 
-    def _place(self, placed: Placed) -> Any:
-        return self._comparable(self._keys(placed)), placed[0]
+    def _keys(self, found: Positioned) -> tuple[Key, ...]:
+        return self._sort.keys(found[1], ordered=self._database.ordered_keys)
 
-    def _keys(self, placed: Placed) -> tuple[Key, ...]:
-        return self._sort.keys(placed[1], ordered=self._connection.database.ordered_keys)
-
-    def _comparable(self, keys: tuple[Key, ...]) -> Any:
-        ordered = self._connection.database.ordered_keys
-        return self._sort.comparable(keys, ordered=ordered)
-
-    def _is_exact(self, place: Position | None) -> bool:
-        rough = self._connection.database.ordering.is_unorderable
-        return place is None or not any(map(rough, place.keys))
+    def _comparable(self, found: Positioned) -> Any:
+        ordered = self._database.ordered_keys
+        return self._sort.comparable(self._keys(found), ordered=ordered), found[0]

@@ -1,14 +1,14 @@
-"""Reading in an order, some documents at a time.
+"""Streams of documents in an order, in batches.
 
-Where an index has the order, each batch is read behind the last one. Elsewhere the ids are sorted at first,
-and the documents under them are read as they are needed: what is sorted by takes memory, bodies do not.
+Where an index has the order, each batch is read behind the last one. Elsewhere all ids are sorted first, and the documents
+under them are read as they are needed: the sort keys take memory, bodies do not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..aggregation.expressions.operands import size_of
 from ..codec import Codec
@@ -20,8 +20,8 @@ from ..query.sort import Sort
 from ..query.values import value_class
 from .find import Find, read_projection
 from .operation import Operation
-from .read import FIRST_BATCH, MAX_BATCH, Reading, projected
-from .read_sorted import Ordered
+from .read import FIRST_BATCH, MAX_BATCH, NaturalBatches, projected
+from .read_sorted import SortedReader
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -32,10 +32,30 @@ BATCH_SIZE: Final = 4 * 2**20
 _SAMPLE: Final = 10
 
 
+class Batches(Protocol):
+    """The batches of a stream: each operation that `next` returns is run, and its result given to `advance`."""
+
+    def next(self) -> Any:
+        """Return the operation that reads the next batch; None: there is none."""
+
+    def advance(self, batch: Any) -> Iterable[Document]:
+        """Go on after a batch; returns its documents."""
+
+
+def batches_of(
+    collection: str, filter: Filter, sort: Any, projection: Any, codec: Codec
+) -> Batches:
+    """Return the batches of a stream; raises `InvalidSort` and `InvalidProjection`."""
+    parsed, order = read_projection(projection, filter, codec), Sort.parse(sort)
+    if not order:
+        return NaturalBatches(collection, filter, parsed)
+    return SortedBatches(collection, filter, order, parsed)
+
+
 @value_class
 class SortedBatch:
-    """Some documents in order and the place of the last one, None: there are no more. `ids`: no index has the
-    order, and these are all that match.
+    """Some documents in order and the position of the last one, None if there are no more. `ids`: no index has the order,
+    and these are all that match.
     """
 
     documents: list[Document]
@@ -45,7 +65,7 @@ class SortedBatch:
 
 @value_class
 class ReadSorted(Operation[SortedBatch]):
-    """Read up to `limit` documents in order after a place, or the ids of all."""
+    """Read up to `limit` documents in order after a position, or the ids of all."""
 
     collection: str
     filter: Filter
@@ -55,42 +75,20 @@ class ReadSorted(Operation[SortedBatch]):
     limit: int
 
     def __call__(self, connection: Connection) -> SortedBatch:
-        ordered = Ordered(connection, self.collection, self.filter, self.sort)
-        if self.after is None and not ordered.has_index():
-            return SortedBatch([], None, ordered.ids())
-        found = ordered.following(self.after, self.limit)
-        after = ordered.position(found[-1]) if len(found) == self.limit else None
-        parts = projected(connection, found, self.projection, self.filter)
-        return SortedBatch([document for _, document in parts], after)
+        reader = SortedReader(connection, self.collection, self.filter, self.sort)
+        if self.after is None and not reader.has_index():
+            return SortedBatch([], ids=reader.ids())
+        found = reader.page(self.after, self.limit)
+        after = reader.position(found[-1]) if len(found) == self.limit else None
+        documents = (document for _, document in found)
+        parts = projected(connection, documents, self.projection, self.filter)
+        return SortedBatch(list(parts), after)
 
     def absent(self) -> SortedBatch:
         return SortedBatch([])
 
 
-Step: TypeAlias = ReadSorted | Find
-
-
-class Batches(Protocol):
-    """What a stream reads, batch by batch."""
-
-    def next(self) -> Any:
-        """Return the operation that reads the next batch; None: that was all."""
-
-    def took(self, batch: Any) -> Iterable[Document]:
-        """Go on after a batch; returns its documents."""
-
-
-def reading_of(
-    collection: str, filter: Filter, sort: Any, projection: Any, rules: Codec
-) -> Batches:
-    """Return what a stream reads; raises `InvalidSort` and `InvalidProjection`."""
-    parts, order = read_projection(projection, filter, rules), Sort.parse(sort)
-    if not order:
-        return Reading(collection, filter, parts)
-    return SortedReading(collection, filter, order, parts)
-
-
-class SortedReading:
+class SortedBatches:
     """The batches of a stream in an order."""
 
     def __init__(
@@ -103,8 +101,8 @@ class SortedReading:
         self._batch: list[str] = []
         self._limit, self._ended = FIRST_BATCH, False
 
-    def next(self) -> Step | None:
-        """Return the operation that reads the next batch; None: that was all."""
+    def next(self) -> ReadSorted | Find | None:
+        """Return the operation that reads the next batch; None: there is none."""
         if self._ended:
             return None
         where = (self._collection, self._filter)
@@ -116,11 +114,11 @@ class SortedReading:
         these = self._filter & Filter.parse({"$id": {"$in": self._batch}})
         return Find(self._collection, these, projection=self._projection)
 
-    def took(self, batch: SortedBatch | list[Document]) -> Iterable[Document]:
+    def advance(self, batch: SortedBatch | list[Document]) -> Iterable[Document]:
         """Go on after a batch; returns its documents."""
         if isinstance(batch, list):
-            there = {document.id: document for document in batch}
-            documents = [there[id] for id in self._batch if id in there]
+            found = {document.id: document for document in batch}
+            documents = [found[id] for id in self._batch if id in found]
         else:
             documents, self._after = batch.documents, batch.after
             if batch.ids is not None:
@@ -131,6 +129,7 @@ class SortedReading:
         return documents
 
     def _adapt(self, documents: list[Document]) -> None:
+        """Set the limit of the next batch, by the size of some documents."""
         some = documents[:_SAMPLE]
         if some:
             size = sum(size_of(each.body, BATCH_SIZE) for each in some)

@@ -33,7 +33,7 @@ from ..update.upsert import seed, seed_id
 from .by_id import GetDocument, id_taken
 from .find import Find
 from .operation import Operation, Written
-from .read import NATURAL, Reading, held, matching
+from .read import NATURAL, NaturalBatches, locked, matching
 from .write import MAX_ATTEMPTS, Writer
 
 if TYPE_CHECKING:
@@ -216,10 +216,10 @@ class ModifyMany(Operation[UpdateResult]):
         self._inserted.clear()
         writer = Writer(connection, self.collection)
         matched = modified = 0
-        reading = Reading(self.collection, self.filter)
-        while (read := reading.next()) is not None:
-            found = held(
-                connection, self.collection, self.filter, list(reading.took(read(connection)))
+        batches = NaturalBatches(self.collection, self.filter)
+        while (read := batches.next()) is not None:
+            found = locked(
+                connection, self.collection, self.filter, list(batches.advance(read(connection)))
             )
             modified += writer.rewrite_batch(self._changed(connection, found))
             matched += len(found)
