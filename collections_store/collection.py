@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
-from .aggregation.expressions.operands import MEMORY_LIMIT
+from .aggregation.expressions.scope import MEMORY_LIMIT
 from .changes.notify import ChangeNotifier
 from .changes.watch import ChangeReader, ChangeStream, check_notifier
 from .codec import Codec

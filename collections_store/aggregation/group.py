@@ -8,10 +8,9 @@ from typing import Any, ClassVar, Final, Protocol
 from ..document import Anonymous
 from ..errors import InvalidOperand
 from ..query.values import MISSING, is_number
-from .expressions.evaluate import evaluate
-from .expressions.nodes import Meta, Reference, nodes_of
+from .expressions.nodes import Meta, Reference, evaluate, nodes_of
 from .expressions.numbers import Total
-from .expressions.operands import Unfit, is_null, key_of, order
+from .expressions.operands import OperandError, is_null, key_of, order
 from .rows import Context, Row, StageMemory, having, placed
 from .stages import AccumulatorName, Group, Keys
 
@@ -190,7 +189,7 @@ def _states(stage: Group, memory: StageMemory, context: Context) -> list[State]:
 def _guarded(operator: str, function: Callable[..., Any], *operands: Any) -> Any:
     try:
         return function(*operands)
-    except Unfit as error:
+    except OperandError as error:
         raise InvalidOperand(operator, error.problem, error.found) from None
 
 
@@ -205,8 +204,8 @@ def paths_of(stage: Group) -> tuple[Keys, ...] | None:
     if any(each.operator in _IN_ORDER for _, each in stage.fields):
         return None
     found = set()
-    for formula in (stage.key, *(each.operand for _, each in stage.fields)):
-        for node in nodes_of(formula):
+    for expression in (stage.key, *(each.operand for _, each in stage.fields)):
+        for node in nodes_of(expression):
             match node:
                 case Meta() | Reference("CURRENT" | "ROOT", ()):
                     return None

@@ -22,9 +22,8 @@ from ..query.parser import FilterParser as FilterParser
 from ..query.parser import check_nesting
 from ..query.path import MAX_KEYS, Path
 from ..query.sort import Sort
-from .expressions.nodes import Constant, Formula
+from .expressions.nodes import Constant, Node
 from .expressions.parser import ExpressionParser
-from .expressions.parser import ExpressionParser as FormulaParser
 from .stages import (
     Accumulator,
     AccumulatorName,
@@ -49,7 +48,7 @@ from .stages import (
     Unwind,
 )
 
-Leaf = bool | Formula
+Leaf = bool | Node
 Leaves = list[tuple[Keys, Leaf, str]]
 
 
@@ -76,9 +75,9 @@ def side(dotted: Any, place: str) -> Side:
     return target.keys if isinstance(target, Path) else target
 
 
-def project(operand: Any, place: str, formulas: ExpressionParser) -> Project | LeaveOut:
+def project(operand: Any, place: str, expressions: ExpressionParser) -> Project | LeaveOut:
     """Read `$project`: either fields that stay and computed ones, or fields that are left out."""
-    leaves = list(_leaves(_document(operand, place), (), place, formulas, flags=True))
+    leaves = list(_leaves(_document(operand, place), (), place, expressions, flags=True))
     others = [each for each in leaves if each[0] != ("_id",)]
     id_leaf = next((leaf for keys, leaf, _ in leaves if keys == ("_id",)), None)
     keeps = others[0][1] is not False if others else id_leaf is not False
@@ -97,11 +96,11 @@ def project(operand: Any, place: str, formulas: ExpressionParser) -> Project | L
     return Project(tree(named))
 
 
-def add_fields(operand: Any, place: str, formulas: ExpressionParser) -> AddFields:
+def add_fields(operand: Any, place: str, expressions: ExpressionParser) -> AddFields:
     """Read `$addFields`: every field is computed."""
     if operand == {}:
         return AddFields(Tree(()))
-    leaves = _leaves(_document(operand, place), (), place, formulas, flags=False)
+    leaves = _leaves(_document(operand, place), (), place, expressions, flags=False)
     return AddFields(tree(list(leaves)))
 
 
@@ -122,7 +121,7 @@ def _document(operand: Any, place: str) -> dict[str, Any]:
 
 
 def _leaves(
-    document: dict[str, Any], above: Keys, place: str, formulas: ExpressionParser, *, flags: bool
+    document: dict[str, Any], above: Keys, place: str, expressions: ExpressionParser, *, flags: bool
 ) -> Iterator[tuple[Keys, Any, str]]:
     """Yield the fields and what is said of each; `flags`: do numbers tell whether they stay?"""
     for key, value in document.items():
@@ -133,11 +132,11 @@ def _leaves(
                 raise InvalidPipeline(
                     here, "an empty object says nothing of the field: use $literal"
                 )
-            yield from _leaves(value, keys, here, formulas, flags=flags)
+            yield from _leaves(value, keys, here, expressions, flags=flags)
         elif flags and isinstance(value, bool | int | float):
             yield keys, bool(value), here
         else:
-            yield keys, formulas.formula(value, here), here
+            yield keys, expressions.parse(value, here), here
 
 
 def tree(leaves: list[tuple[Keys, Entry, str]]) -> Tree:
@@ -225,7 +224,7 @@ class PipelineParser:
         self, rules: Codec, variables: frozenset[str] = frozenset(), depth: int = 0
     ) -> None:
         self._rules, self._variables, self._depth = rules, variables, depth
-        self._formulas = FormulaParser(InvalidPipeline, variables)
+        self._expressions = ExpressionParser(InvalidPipeline, variables)
         self._left = MAX_STAGES
 
     def steps(self, stages: Any, place: str = "") -> tuple[PlacedStage, ...]:
@@ -263,11 +262,11 @@ class PipelineParser:
         except InvalidBody as error:
             where = f"{place}.{error.path}" if error.path else place
             raise InvalidPipeline(where, error.problem) from error
-        self._formulas.check_nesting(plain, place)
+        self._expressions.check_nesting(plain, place)
         return plain
 
-    def _formula(self, what: Any, place: str) -> Formula:
-        return self._formulas.formula(what, place)
+    def _expression(self, what: Any, place: str) -> Node:
+        return self._expressions.parse(what, place)
 
     def _match(self, operand: Any, place: str) -> list[Stage]:
         if isinstance(operand, Filter):
@@ -280,10 +279,10 @@ class PipelineParser:
             raise _moved(error, place) from error
 
     def _project(self, operand: Any, place: str) -> list[Stage]:
-        return [project(operand, place, self._formulas)]
+        return [project(operand, place, self._expressions)]
 
     def _add_fields(self, operand: Any, place: str) -> list[Stage]:
-        return [add_fields(operand, place, self._formulas)]
+        return [add_fields(operand, place, self._expressions)]
 
     def _unset(self, operand: Any, place: str) -> list[Stage]:
         return [unset(operand, place)]
@@ -316,13 +315,13 @@ class PipelineParser:
         ]
         return [Group(self._group_key(operand["_id"], f"{place}._id"), tuple(found))]
 
-    def _group_key(self, what: Any, place: str) -> Formula:
+    def _group_key(self, what: Any, place: str) -> Node:
         """Read `_id`: in MongoDB a number or boolean in it would look as if a field was chosen."""
         for name, each in what.items() if isinstance(what, dict) else ():
             if isinstance(each, bool | int | float) and not name.startswith("$"):
                 problem = f"{shortened(each)} does not choose a field: name it ('${name}'), or use $literal"
                 raise InvalidPipeline(f"{place}.{name}", problem)
-        return self._formula(what, place)
+        return self._expression(what, place)
 
     def _accumulator(self, operand: Any, place: str) -> Accumulator:
         if not isinstance(operand, dict) or len(operand) != 1:
@@ -339,7 +338,7 @@ class PipelineParser:
             raise InvalidPipeline(here, problem)
         if isinstance(value, list):
             raise InvalidPipeline(here, "takes one operand, not a list")
-        return Accumulator(name, self._formula(value, here))
+        return Accumulator(name, self._expression(value, here))
 
     def _unwind(self, operand: Any, place: str) -> list[Stage]:
         given = operand if isinstance(operand, dict) else {"path": operand}
@@ -361,7 +360,7 @@ class PipelineParser:
             isinstance(operand, dict) and str(next(iter(operand), "")).startswith("$")
         ):
             raise InvalidPipeline(place, "needs a path that begins with $, or an operator")
-        key = self._formula(operand, place)
+        key = self._expression(operand, place)
         fields = (("count", Accumulator("$sum", Constant.of(1))),)
         return [Group(key, fields), SortRows(Sort.parse({"count": -1}))]
 
@@ -371,7 +370,7 @@ class PipelineParser:
         return self._replace_with(operand["newRoot"], f"{place}.newRoot")
 
     def _replace_with(self, operand: Any, place: str) -> list[Stage]:
-        return [ReplaceRoot(self._formula(operand, place))]
+        return [ReplaceRoot(self._expression(operand, place))]
 
     def _lookup(self, operand: Any, place: str) -> list[Stage]:
         optional = {"localField", "foreignField", "let", "pipeline"}
@@ -388,7 +387,7 @@ class PipelineParser:
         if "let" in operand and "pipeline" not in operand:
             raise InvalidPipeline(f"{place}.let", "goes with pipeline")
         given = self._plain(operand.get("let", {}), f"{place}.let")
-        variables = self._formulas.variables(given, f"{place}.let")
+        variables = self._expressions.variables(given, f"{place}.let")
         if "CURRENT" in given:
             raise InvalidPipeline(f"{place}.let.CURRENT", "is what the stages within look at")
         into = path(operand["as"], f"{place}.as")
@@ -399,7 +398,7 @@ class PipelineParser:
         return side(operand[name], f"{place}.{name}") if name in operand else None
 
     def _within(
-        self, stages: Any, variables: tuple[tuple[str, Formula], ...], place: str
+        self, stages: Any, variables: tuple[tuple[str, Node], ...], place: str
     ) -> tuple[PlacedStage, ...]:
         if self._depth == MAX_LOOKUPS:
             raise InvalidPipeline(place, f"more than {MAX_LOOKUPS} $lookup within each other")

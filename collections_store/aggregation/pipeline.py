@@ -15,7 +15,7 @@ from typing import Any
 from ..codec import Codec
 from ..query.filter import Filter
 from ..query.sort import Sort
-from .expressions.operands import MEMORY_LIMIT
+from .expressions.scope import MEMORY_LIMIT
 from .group import counted, paths_of
 from .parser import PipelineParser
 from .rows import Context, Nowhere, Row, Source
@@ -101,7 +101,7 @@ class Pipeline:
         return asked, Pipeline(self.steps[len(filters) :])
 
     def asking(self) -> str | None:
-        """Return the place of the first of the stages in `filtered` that has a formula."""
+        """Return the place of the first of the stages in `filtered` that has an expression."""
         first = takewhile(lambda step: isinstance(step.stage, Match), self.steps)
         return next(
             (s.place for s in first if isinstance(s.stage, Match) and s.stage.computes()), None

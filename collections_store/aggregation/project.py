@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..query.values import MISSING
-from .expressions.evaluate import Variables
+from .expressions.scope import Scope
 from .rows import computed
 from .stages import Named, Tree
 
 
-def kept(tree: Tree, value: Any, scope: Variables) -> Any:
+def kept(tree: Tree, value: Any, scope: Scope) -> Any:
     """Return a value with the named fields and the computed ones; `MISSING`: it has none of them."""
     if isinstance(value, list):
         found = [kept(tree, each, scope) for each in value]
@@ -32,7 +32,7 @@ def kept(tree: Tree, value: Any, scope: Variables) -> Any:
     return result
 
 
-def _named(tree: Tree, value: dict[str, Any], scope: Variables) -> dict[str, Any]:
+def _named(tree: Tree, value: dict[str, Any], scope: Scope) -> dict[str, Any]:
     entries, result = dict(tree.entries), {}
     for key, each in value.items():
         match entries.get(key):
@@ -61,7 +61,7 @@ def left(tree: Tree, value: Any) -> Any:
     return result
 
 
-def with_fields(tree: Tree, value: Any, scope: Variables) -> Any:
+def with_fields(tree: Tree, value: Any, scope: Scope) -> Any:
     """Return a value with the computed fields; one that is missing takes away what was there."""
     if isinstance(value, list):
         return [with_fields(tree, each, scope) for each in value]

@@ -1,8 +1,8 @@
 """Rows, which go from stage to stage, and the memory that stages hold.
 
 A row is a body. As long as it stems from one object of the collection it is that `Document` with
-its present body, so that `$id` and `{"$meta": "version"}` still have an answer; what a `$group` made
-is an `Anonymous` body.
+its present body, so that `$id` and `{"$meta": "version"}` still have an answer; what a `$group`
+creates is an `Anonymous` body.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import Any, Protocol, TypeAlias
 
-from ..document import Anonymous, Document
+from ..document import Anonymous, Document, new_document
 from ..errors import InvalidOperand, MemoryLimitExceeded
 from ..query.filter import Filter
 from ..query.values import MISSING, value_class
-from .expressions.evaluate import Variables, evaluate
-from .expressions.nodes import Formula
-from .expressions.operands import MEMORY_LIMIT, Unfit, checked, size_of
+from .expressions.nodes import Node, evaluate
+from .expressions.operands import OperandError
+from .expressions.scope import MEMORY_LIMIT, Scope, checked, size_of
 from .stages import Keys
 
 
@@ -41,7 +41,7 @@ class StageMemory:
         """Return the bytes that a value takes in memory; raises `MemoryLimitExceeded` if it alone is too much."""
         try:
             weight = size_of(value, self._limit)
-        except Unfit as error:
+        except OperandError as error:
             raise InvalidOperand(self._stage, error.problem) from None
         if weight > self._limit:
             raise self._exceeded()
@@ -96,10 +96,10 @@ class Context:
     ordered: bool = True
     variables: Mapping[str, Any] = field(default_factory=dict)
 
-    def scope(self, row: Row) -> Variables:
-        """Return what a formula can see at a row."""
-        options: dict[str, Any] = {"ordered": self.ordered, "memory_limit": self.memory_limit}
-        return Variables.of(row, self.variables, **options)
+    def scope(self, row: Row) -> Scope:
+        """Return what an expression can see at a row."""
+        limit = self.memory_limit
+        return Scope(row, self.variables, ordered=self.ordered, memory_limit=limit)
 
     def memory(self, place: str) -> StageMemory:
         """Return the memory of the stage at a place."""
@@ -124,19 +124,22 @@ def placed(place: str | None) -> Iterator[None]:
 
 def with_body(row: Row, body: Any) -> Row:
     """Return the row with another body."""
-    return replace(row, body=body)
+    if isinstance(row, Anonymous):
+        return Anonymous(body)
+    return new_document(row.id, body, row.version, row.created_us, row.updated_us, row.expires_us)
 
 
-def computed(formula: Formula, scope: Variables) -> Any:
-    """Return what a formula gives, if it is not too large to be handed on."""
-    value = evaluate(formula, scope)
+def computed(expression: Node, scope: Scope) -> Any:
+    """Return what an expression gives, if it is not too large to be handed on."""
+    value = evaluate(expression, scope)
     if not isinstance(value, list | dict):
         return value
-    scope.space.live.append(value)  # with the other fields of the document
     try:
         return checked(value)
-    except Unfit as error:
-        raise InvalidOperand(str(getattr(formula, "operator", "a field")), error.problem) from None
+    except OperandError as error:
+        raise InvalidOperand(
+            str(getattr(expression, "operator", "a field")), error.problem
+        ) from None
 
 
 def within(body: Any, keys: Keys) -> Any:

@@ -14,7 +14,7 @@ from ..query.budget import spend
 from ..query.matcher import matches
 from ..query.sort import Sort
 from ..query.values import MISSING
-from .expressions.evaluate import Variables
+from .expressions.scope import Scope
 from .group import grouped
 from .lookup import joined
 from .project import kept, left, with_fields
@@ -37,7 +37,7 @@ from .stages import (
 
 _Change: TypeAlias = Project | LeaveOut | AddFields | ReplaceRoot
 _PART = 64
-"""A row is weighed if its formulas hold more than this part of the limit."""
+"""A row is weighed if its expressions hold more than this part of the limit."""
 _ROW = 400
 """Bytes that a sorted row takes besides its body."""
 _SLACK = 100
@@ -93,12 +93,12 @@ def _each_changed(
             spend()
             scope = context.scope(row)
             body = _changed(stage, row, scope, place)
-            if scope.space.held > context.memory_limit // _PART:
+            if scope.held > context.memory_limit // _PART:
                 memory.weigh(body)
             yield with_body(row, body)
 
 
-def _changed(stage: _Change, row: Row, scope: Variables, place: str) -> Any:
+def _changed(stage: _Change, row: Row, scope: Scope, place: str) -> Any:
     match stage:
         case Project(fields):
             found = kept(fields, _fields_of(row), scope)
@@ -107,12 +107,12 @@ def _changed(stage: _Change, row: Row, scope: Variables, place: str) -> Any:
             return left(fields, row.body) if isinstance(row.body, dict) else row.body
         case AddFields(fields):
             return with_fields(fields, _fields_of(row), scope)
-        case ReplaceRoot(formula):
-            found = computed(formula, scope)
+        case ReplaceRoot(expression):
+            found = computed(expression, scope)
             if not isinstance(found, dict):
-                problem = "nothing" if found is MISSING else shortened(found)
+                problem = "a missing value" if found is MISSING else shortened(found)
                 name = place.rsplit(".", 1)[-1]
-                raise InvalidOperand(name, f"needs an object, not {problem}", found)
+                raise InvalidOperand(name, f"requires an object, got {problem}", found)
             return found
 
 

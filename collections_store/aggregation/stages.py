@@ -1,4 +1,4 @@
-"""The values a pipeline is made of: one for each stage, frozen, parsed from MongoDB's documents.
+"""The values a pipeline is made of: one for each stage, immutable, parsed from MongoDB's documents.
 
 Some stages are others in disguise: `$set` is `$addFields`, `$unset` a `$project` that leaves out,
 `$sortByCount` a `$group` and a `$sort`, `{"$count": {}}` in a `$group` is `{"$sum": 1}`.
@@ -13,7 +13,7 @@ from ..query.filter import Filter
 from ..query.shapes import values_of
 from ..query.sort import Sort
 from ..query.values import value_class
-from .expressions.nodes import Formula
+from .expressions.nodes import Node
 
 Keys: TypeAlias = tuple[str, ...]
 Side: TypeAlias = Keys | MetadataField
@@ -35,7 +35,7 @@ class Tree:
     entries: tuple[tuple[str, Entry], ...]
 
 
-Entry: TypeAlias = Tree | Named | Formula
+Entry: TypeAlias = Tree | Named | Node
 
 
 @value_class(eq=True)
@@ -45,7 +45,7 @@ class Match:
     filter: Filter
 
     def computes(self) -> bool:
-        """Return whether there is a formula in the filter (`$expr`)."""
+        """Return whether there is an expression in the filter (`$expr`)."""
         return any(each.kind == "expression" for each in values_of(self.filter.condition))
 
 
@@ -100,17 +100,17 @@ class CountRows:
 
 @value_class(eq=True)
 class Accumulator:
-    """What becomes of the values of one formula in a group."""
+    """What becomes of the values of one expression in a group."""
 
     operator: AccumulatorName
-    operand: Formula
+    operand: Node
 
 
 @value_class(eq=True)
 class Group:
     """One object for each value of `key` (`$group`)."""
 
-    key: Formula
+    key: Node
     fields: tuple[tuple[str, Accumulator], ...]
 
 
@@ -127,7 +127,7 @@ class Unwind:
 class ReplaceRoot:
     """Another object in the place of each (`$replaceRoot`, `$replaceWith`)."""
 
-    body: Formula
+    body: Node
 
 
 @value_class(eq=True)
@@ -142,7 +142,7 @@ class Lookup:
     into: Keys
     local: Side | None = None
     foreign: Side | None = None
-    variables: tuple[tuple[str, Formula], ...] = ()
+    variables: tuple[tuple[str, Node], ...] = ()
     steps: tuple[PlacedStage, ...] = ()
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from ..aggregation.expressions.operands import MEMORY_LIMIT
+from ..aggregation.expressions.scope import MEMORY_LIMIT
 from ..changes.notify import ChangeNotifier
 from ..changes.watch import ChangeReader, check_notifier
 from ..codec import Codec

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import codec
-from ..aggregation.expressions.operands import MEMORY_LIMIT
+from ..aggregation.expressions.scope import MEMORY_LIMIT
 from ..aggregation.group import slim
 from ..aggregation.pipeline import Leading, Pipeline
 from ..aggregation.rows import Row, StageMemory, placed

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..aggregation.expressions.operands import size_of
+from ..aggregation.expressions.scope import size_of
 from ..codec import Codec
 from ..document import Document
 from ..query.cursor import Position

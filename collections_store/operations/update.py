@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from .. import codec
-from ..aggregation.expressions.operands import Unfit
+from ..aggregation.expressions.operands import OperandError
 from ..codec import Codec, decode
 from ..document import Document, UpdateResult, check_id, new_id
 from ..errors import (
@@ -375,7 +375,7 @@ class Increment(Operation[Any]):
         """Return the number that comes to where there is none."""
         try:
             return added(self.initial, self.by)
-        except Unfit as error:
+        except OperandError as error:
             raise UpdateRefused(self.id, str(self.path), error.problem) from None
 
     def _value(self, body: Any) -> Any:

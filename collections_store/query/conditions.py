@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from .. import codec
-from ..aggregation.expressions.nodes import Formula
+from ..aggregation.expressions import nodes
 from ..aggregation.expressions.operands import key_of
 from ..codec import MAX_INTEGER, MIN_INTEGER, Codec
 from ..errors import cut, shortened
@@ -95,9 +95,9 @@ class Value:
         return cls(_regex_kind(pattern), f"/{pattern.pattern}/{pattern.flags}", pattern)
 
     @classmethod
-    def of_formula(cls, text: str, formula: Formula) -> Value:
-        """Take a formula and its JSON."""
-        return cls("expression", text, formula)
+    def of_expression(cls, text: str, expression: nodes.Node) -> Value:
+        """Take an aggregation expression and its JSON."""
+        return cls("expression", text, expression)
 
     @classmethod
     def of_list(cls, kind: Kind, values: list[Value]) -> Value:

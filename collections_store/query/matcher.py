@@ -15,7 +15,7 @@ suites check them:
 5. A body that is no object has no fields: every path is MISSING. `$body` (the empty path) reaches
    the body itself, by rule 3.
 6. What is negated (`$ne`, `$nin`, `$not`, `$nor`) holds exactly where the rest does not.
-7. `$expr` holds where its formula gives what counts as true (see `formula.evaluation`).
+7. `$expr` holds where the value of its expression counts as true (`operands.truthy`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
-from ..aggregation.expressions.evaluate import NO_VARIABLES, Variables, evaluate
+from ..aggregation.expressions.nodes import evaluate
 from ..aggregation.expressions.operands import key_of, truthy
+from ..aggregation.expressions.scope import NO_VARIABLES, Scope
 from ..document import Anonymous, Document, metadatum
 from .budget import spend
 from .conditions import (
@@ -112,9 +113,9 @@ def holds(
             return not inner_holds(inner)
         case FitsSchema(schema):
             return bool(_asked(schema).fits(document.body))
-        case Expression(formula):
-            scope = Variables.of(document, variables, ordered=ordered)
-            return truthy(evaluate(_asked(formula), scope))
+        case Expression(expression):
+            scope = Scope(document, variables, ordered=ordered)
+            return truthy(evaluate(_asked(expression), scope))
 
 
 def _has_all(asked: Equalities, document: Document | Anonymous, ordered: bool) -> bool:

@@ -335,7 +335,7 @@ class FilterParser:
     ) -> None:
         self._rules, self._within = rules, within
         """`within` an array: what the store knows of objects has no place there."""
-        self._formulas = ExpressionParser(InvalidFilter, variables)
+        self._expressions = ExpressionParser(InvalidFilter, variables)
 
     def document(self, document: Any, place: str = "") -> Condition:
         """Read a filter document: every entry must hold."""
@@ -414,8 +414,8 @@ class FilterParser:
             raise InvalidFilter(place, _TOP)
         text = self._checked(self._rules.encode, what, place)
         plain = codec.decode(text)
-        self._formulas.check_nesting(plain, place)
-        return Expression(Value.of_formula(text, self._formulas.formula(plain, place)))
+        self._expressions.check_nesting(plain, place)
+        return Expression(Value.of_expression(text, self._expressions.parse(plain, place)))
 
     def _entry(self, key: str | Path, value: Any, place: str) -> Condition:
         if key in _LATER:

@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from ..aggregation.expressions.operands import MEMORY_LIMIT, Unfit
+from ..aggregation.expressions.operands import OperandError
+from ..aggregation.expressions.scope import MEMORY_LIMIT
 from ..aggregation.parser import PipelineParser
 from ..aggregation.pipeline import Pipeline
 from ..aggregation.rows import Context, Nowhere
@@ -359,7 +360,7 @@ def _acted(change: FieldChange, value: Any, keys: Keys, the: Application) -> Any
     """Return what the action makes of a value: itself, if that is spelled alike."""
     try:
         found = _result(change, value, keys, the)
-    except Unfit as error:
+    except OperandError as error:
         raise the.refuse(keys, error.problem) from None
     if identical(found, value):
         return value

@@ -9,7 +9,7 @@ import math
 from functools import cmp_to_key, partial
 from typing import Any
 
-from ..aggregation.expressions.operands import Unfit, key_of
+from ..aggregation.expressions.operands import OperandError, key_of
 from ..codec import MAX_INTEGER, MIN_INTEGER
 from ..document import Anonymous, moment
 from ..errors import shortened
@@ -58,7 +58,7 @@ def combined(action: Bitwise, value: Any) -> int:
     if value is MISSING:
         value = 0
     if type(value) is not int:
-        raise Unfit(f"$bit takes a whole number, not {shortened(value)}")
+        raise OperandError(f"$bit takes a whole number, not {shortened(value)}")
     for operator, mask in action.steps:
         value = _with_bits(value, operator, mask)
     return int(value)
@@ -88,15 +88,15 @@ def _with_bits(value: int, operator: BitOperator, mask: int) -> int:
 
 def _number(value: Any, operator: str) -> Any:
     if not is_number(value):
-        raise Unfit(f"{operator} takes a number, not {shortened(value)}")
+        raise OperandError(f"{operator} takes a number, not {shortened(value)}")
     return value
 
 
 def _checked(number: Any) -> Any:
     if isinstance(number, int) and not MIN_INTEGER <= number <= MAX_INTEGER:
-        raise Unfit(f"{number} would be an integer beyond 64 bit")
+        raise OperandError(f"{number} would be an integer beyond 64 bit")
     if not math.isfinite(number):
-        raise Unfit(f"the result would be {number}, which is not JSON")
+        raise OperandError(f"the result would be {number}, which is not JSON")
     return number
 
 
@@ -159,7 +159,7 @@ def _array(operator: str, value: Any) -> list[Any]:
     if value is MISSING:
         return []
     if not isinstance(value, list):
-        raise Unfit(f"{operator} takes an array, not {shortened(value)}")
+        raise OperandError(f"{operator} takes an array, not {shortened(value)}")
     return value
 
 

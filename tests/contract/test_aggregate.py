@@ -212,7 +212,7 @@ def test_sums_are_alike_wherever_they_run(things: Any) -> None:
 def test_errors(filled: Any) -> None:
     with pytest.raises(InvalidPipeline, match=r"'0\.\$foo': no such stage"):
         filled.aggregate([{"$foo": 1}])
-    with pytest.raises(InvalidOperand, match=r"\$add needs a number, not 'de'"):
+    with pytest.raises(InvalidOperand, match=r"\$add requires a number, got 'de'"):
         filled.aggregate([{"$project": {"x": {"$add": ["$in", 1]}}}])
     bad = {"$expr": {"$add": ["$in", 1]}}
     for stages, place in [

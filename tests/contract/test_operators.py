@@ -395,7 +395,7 @@ def test_what_makes_no_sense_is_refused_by_place(asked: dict[str, Any], where: s
 
 def test_a_formula_that_cannot_be_computed_is_an_error(filled: Any) -> None:
     for verb in (filled.find, filled.count, lambda asked: list(filled.stream(asked))):
-        with pytest.raises(InvalidOperand, match=r"\$add needs a number, not 'apple'"):
+        with pytest.raises(InvalidOperand, match=r"\$add requires a number, got 'apple'"):
             verb({"$expr": {"$gt": [{"$add": ["$s", 1]}, 1]}})
     assert filled.count({"n": 1}) == 2
 

@@ -1,7 +1,8 @@
 """MongoDB's aggregation expressions: parsed once, evaluated for each document.
 
-Pure: knows JSON values only. Must not know filters, pipelines or a database. Begin with `nodes` (what an expression
-consists of), then `parser` and `evaluate`; `operators` lists the operators, the other modules hold what they compute.
+Pure: knows JSON values only. Must not know filters, pipelines or a database. Begin with `operators` (the
+table of operators) and `nodes` (what an expression consists of, and how it is evaluated), then `parser`; `scope` limits
+the memory. `numbers`, `strings`, `arrays` and `objects` are the functions of the operators.
 """
 
 from __future__ import annotations

@@ -1,24 +1,63 @@
-"""The values a formula is made of: MongoDB's aggregation expressions, parsed.
+"""The nodes of an expression: MongoDB's aggregation expressions, parsed. Each evaluates itself.
 
-All are frozen, compare and hash. What an operator needs no more for than the values of its operands
-is a `OperatorCall`; those that decide what is evaluated at all, or name variables, are values of their own.
+All are immutable, compare and hash. An operator that needs no more than the values of its operands is an
+`OperatorCall`; those that decide what is evaluated, or name variables, are nodes of their own. The rules:
+
+1. `$a.b` walks objects by key. An array on the way gives the array of what its objects give; a number in a
+   path is a key, never an index. A body that is not an object has no fields.
+2. A path without a value gives `MISSING`, which is not null: it comes before null in the order of types, a
+   missing field is left out, a missing element becomes null.
+3. Most operators give null for null and missing. A value that an operator cannot take is an `InvalidOperand`
+   when it is evaluated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import field, fields, is_dataclass
-from typing import Any, Final, Literal, TypeAlias, get_args
+from functools import lru_cache
+from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from ... import codec
-from ...query.values import value_class
+from ...document import Document, metadatum
+from ...errors import InvalidOperand
+from ...query.values import MISSING, value_class
+from . import arrays, objects
+from .operands import OperandError, array, integer, is_null, key_of, truthy
+from .operators import OPERATORS
+from .scope import ARRAY, NUMBER, POINTER, Scope, checked
 
 MetadataField: TypeAlias = Literal["id", "version", "created_at", "updated_at", "expires_at"]
 METADATA: Final[tuple[MetadataField, ...]] = get_args(MetadataField)
+IN_PLACE: Final[Mapping[str, Callable[[Scope, Any, list[Any]], Any]]] = {
+    "$concatArrays": arrays.extended,
+    "$mergeObjects": objects.updated,
+}
+"""Operators by which a `$reduce` adds to its result."""
+_COPY: Final = 24
+"""Bytes that a character of a constant's JSON takes in memory, at most: `[]` takes 56."""
+
+
+class Node:
+    """Base class of the nodes."""
+
+    __slots__ = ()
+
+    def evaluate(self, scope: Scope) -> Any:
+        """Return the value, or `MISSING`; raises `InvalidOperand` and `OperandError`."""
+        raise NotImplementedError
+
+
+def evaluate(expression: Node, scope: Scope) -> Any:
+    """Return the value of an expression, or `MISSING`; raises `InvalidOperand`."""
+    try:
+        return expression.evaluate(scope)
+    except OperandError as error:  # outside of any operator
+        raise InvalidOperand("the expression", error.problem, error.found) from None
 
 
 @value_class(eq=True)
-class Constant:
+class Constant(Node):
     """A JSON value; `text` makes it comparable and keeps 1, 1.0 and true apart."""
 
     text: str
@@ -29,146 +68,344 @@ class Constant:
         """Take a JSON value as `codec` decodes it."""
         return cls(codec.spell(value), value)
 
+    def evaluate(self, scope: Scope) -> Any:
+        if not isinstance(self.value, list | dict):
+            return self.value
+        scope.hold(_COPY * len(self.text))
+        return _copied(self.value)
+
+
+def _copied(value: Any) -> Any:
+    """Copy a constant, so that nobody changes the expression through its result."""
+    if isinstance(value, list):
+        return [_copied(each) for each in value]
+    return {k: _copied(v) for k, v in value.items()} if isinstance(value, dict) else value
+
 
 @value_class(eq=True)
-class Reference:
-    """What `keys` lead to in a variable: `$a.b` is in `CURRENT`, `$$each.b` in `each`."""
+class Reference(Node):
+    """The path `keys` in a variable: `$a.b` is in `CURRENT`, `$$each.b` in `each`."""
 
     variable: str
     keys: tuple[str, ...] = ()
 
+    def evaluate(self, scope: Scope) -> Any:
+        value = scope.variables[self.variable]
+        if not self.keys:
+            return value
+        if value is scope.row.body and not isinstance(value, dict):
+            return MISSING
+        return _follow(value, self.keys, scope)
+
+
+def _follow(value: Any, keys: tuple[str, ...], scope: Scope) -> Any:
+    for depth, key in enumerate(keys):
+        if isinstance(value, dict):
+            value = value.get(key, MISSING)
+        elif isinstance(value, list):
+            inner = (_follow(each, keys[depth:], scope) for each in value if isinstance(each, dict))
+            found = [each for each in inner if each is not MISSING]
+            scope.hold(ARRAY + POINTER * len(found))
+            return found
+        else:
+            return MISSING
+    return value
+
 
 @value_class(eq=True)
-class Absent:
-    """Nothing: `$$REMOVE`, or an optional operand that was not given."""
+class NoValue(Node):
+    """No value (`$$REMOVE`)."""
 
-    given: bool = False
+    def evaluate(self, scope: Scope) -> Any:  # noqa: ARG002
+        return MISSING
 
 
 @value_class(eq=True)
-class Meta:
-    """What the store knows of the object (`$meta`)."""
+class Meta(Node):
+    """Metadata of the document (`$meta`)."""
 
     field: MetadataField
 
+    def evaluate(self, scope: Scope) -> Any:
+        row = scope.row
+        return metadatum(row, self.field) if isinstance(row, Document) else MISSING
+
 
 @value_class(eq=True)
-class ArrayOf:
+class ArrayOf(Node):
     """An array; an element that is missing becomes null."""
 
-    elements: tuple[Formula, ...]
+    elements: tuple[Node, ...]
+
+    def evaluate(self, scope: Scope) -> Any:
+        before = scope.held
+        values = [each.evaluate(scope) for each in self.elements]
+        found = checked([None if each is MISSING else each for each in values])
+        scope.held += NUMBER * len(found)
+        scope.settle(before, found)
+        return found
 
 
 @value_class(eq=True)
-class ObjectOf:
+class ObjectOf(Node):
     """An object; a field that is missing is left out."""
 
-    fields: tuple[tuple[str, Formula], ...]
+    fields: tuple[tuple[str, Node], ...]
+
+    def evaluate(self, scope: Scope) -> Any:
+        before, found = scope.held, {}
+        for name, each in self.fields:
+            value = each.evaluate(scope)
+            if value is not MISSING:
+                found[name] = value
+        scope.held += NUMBER * len(checked(found))
+        scope.settle(before, found)
+        return found
 
 
 @value_class(eq=True)
-class OperatorCall:
+class OperatorCall(Node):
     """An operator on the values of its operands."""
 
     operator: str
-    operands: tuple[Formula, ...]
+    operands: tuple[Node, ...]
+
+    def evaluate(self, scope: Scope) -> Any:
+        before = scope.held
+        try:
+            values = [each.evaluate(scope) for each in self.operands]
+            found = OPERATORS[self.operator].call(values, scope)
+            scope.settle(before, found)
+        except OperandError as error:
+            raise InvalidOperand(self.operator, error.problem, error.found) from None
+        return found
 
 
 @value_class(eq=True)
-class Logic:
+class InConstant(Node):
+    """Whether a constant array has a value (`$in`): looked up, not searched."""
+
+    value: Node
+    array: Constant
+
+    def evaluate(self, scope: Scope) -> Any:
+        key = key_of(self.value.evaluate(scope), ordered=scope.ordered)
+        return key in _keys(self.array, scope.ordered)
+
+
+@lru_cache(maxsize=64)
+def _keys(array: Constant, ordered: bool) -> frozenset[Hashable]:
+    return frozenset(key_of(each, ordered=ordered) for each in array.value)
+
+
+@value_class(eq=True)
+class Logic(Node):
     """`$and` or `$or`: evaluated up to the operand that decides."""
 
     operator: Literal["$and", "$or"]
-    operands: tuple[Formula, ...]
+    operands: tuple[Node, ...]
+
+    def evaluate(self, scope: Scope) -> Any:
+        before = scope.held
+        decides = any if self.operator == "$or" else all
+        found = decides(truthy(each.evaluate(scope)) for each in self.operands)
+        scope.held = before
+        return found
 
 
 @value_class(eq=True)
-class Choice:
-    """The value behind the first case that is true (`$cond`, `$switch`); None: there must be one."""
+class Switch(Node):
+    """The value of the first branch whose case is true (`$cond`, `$switch`); None: no default."""
 
-    branches: tuple[tuple[Formula, Formula], ...]
-    otherwise: Formula | None
+    branches: tuple[tuple[Node, Node], ...]
+    default: Node | None
+
+    def evaluate(self, scope: Scope) -> Any:
+        for case, then in self.branches:
+            if truthy(case.evaluate(scope)):
+                return then.evaluate(scope)
+        if self.default is None:
+            raise InvalidOperand("$switch", "has no branch that is true, and no default")
+        return self.default.evaluate(scope)
 
 
 @value_class(eq=True)
-class FirstThere:
-    """The first operand that is neither null nor missing, else the last one (`$ifNull`)."""
+class IfNull(Node):
+    """The first operand that is neither null nor missing, else the last (`$ifNull`)."""
 
-    operands: tuple[Formula, ...]
+    operands: tuple[Node, ...]
+
+    def evaluate(self, scope: Scope) -> Any:
+        found: Any = None
+        for each in self.operands:
+            if not is_null(found := each.evaluate(scope)):
+                break
+        return found
 
 
 @value_class(eq=True)
-class Let:
+class Let(Node):
     """`inside`, with variables (`$let`)."""
 
-    variables: tuple[tuple[str, Formula], ...]
-    inside: Formula
+    variables: tuple[tuple[str, Node], ...]
+    inside: Node
+
+    def evaluate(self, scope: Scope) -> Any:
+        before, outer = scope.held, scope.variables
+        inner = {name: each.evaluate(scope) for name, each in self.variables}
+        scope.variables = {**outer, **inner}
+        try:
+            found = self.inside.evaluate(scope)
+        finally:
+            scope.variables = outer
+        scope.settle(before, found)
+        return found
+
+
+class _ForEach(Node):
+    """Base class of the nodes that evaluate something for each element of `input`."""
+
+    __slots__ = ()
+    NAME: ClassVar[str]
+    input: Node
+
+    def evaluate(self, scope: Scope) -> Any:
+        before, outer = scope.held, scope.variables
+        try:
+            values = self.input.evaluate(scope)
+            if is_null(values):
+                return None
+            scope.variables = dict(outer)
+            found = self._run(array(values), scope)
+            scope.settle(before, found)
+        except OperandError as error:
+            raise InvalidOperand(self.NAME, error.problem, error.found) from None
+        finally:
+            scope.variables = outer
+        return found
+
+    def _run(self, values: list[Any], scope: Scope) -> Any:
+        raise NotImplementedError
 
 
 @value_class(eq=True)
-class Map:
+class Map(_ForEach):
     """`inside` for each element (`$map`)."""
 
-    input: Formula
+    NAME: ClassVar = "$map"
+    input: Node
     variable: str
-    inside: Formula
+    inside: Node
+
+    def _run(self, values: list[Any], scope: Scope) -> Any:
+        results: list[Any] = []
+        for each in scope.each(values, results):
+            scope.variables[self.variable] = each
+            found = self.inside.evaluate(scope)
+            results.append(None if found is MISSING else found)
+            scope.held += POINTER + NUMBER
+        return checked(results)
 
 
 @value_class(eq=True)
-class Select:
+class FilterElements(_ForEach):
     """The elements for which a condition is true, up to `limit` of them (`$filter`)."""
 
-    input: Formula
+    NAME: ClassVar = "$filter"
+    input: Node
     variable: str
-    condition: Formula
-    limit: Formula
+    condition: Node
+    limit: Node | None
+
+    def _run(self, values: list[Any], scope: Scope) -> Any:
+        limit = None if self.limit is None else self.limit.evaluate(scope)
+        most = len(values) if is_null(limit) else integer(limit, 1)
+        results: list[Any] = []
+        for each in scope.each(values, results):
+            scope.variables[self.variable] = each
+            if truthy(self.condition.evaluate(scope)):
+                results.append(each)
+                if len(results) == most:
+                    break
+        return results
 
 
 @value_class(eq=True)
-class Fold:
-    """`inside` for each element, `$$value` being what it gave for those before (`$reduce`)."""
+class Reduce(_ForEach):
+    """`inside` for each element, where `$$value` is the result so far (`$reduce`).
 
-    input: Formula
-    initial: Formula
-    inside: Formula
+    `in_place`: `inside` is one of `IN_PLACE` and adds to `$$value`, which it needs for nothing else.
+    """
+
+    NAME: ClassVar = "$reduce"
+    input: Node
+    initial: Node
+    inside: Node
+    in_place: bool
+
+    def _run(self, values: list[Any], scope: Scope) -> Any:
+        results = [self.initial.evaluate(scope)]
+        if self.in_place and isinstance(self.inside, OperatorCall):
+            self._add(self.inside, values, results, scope)
+            return results[0]
+        for each in scope.each(values, results):
+            scope.variables.update(this=each, value=results[0])
+            results[0] = self.inside.evaluate(scope)
+        return results[0]
+
+    def _add(self, call: OperatorCall, values: list[Any], results: list[Any], scope: Scope) -> None:
+        """Add to the result, which is not copied for each element. The first sum is a copy of the initial value."""
+        copied = False
+        for each in scope.each(values, results):
+            scope.variables["this"] = each
+            more = [operand.evaluate(scope) for operand in call.operands[1:]]
+            try:
+                if copied:
+                    results[0] = IN_PLACE[call.operator](scope, results[0], more)
+                else:
+                    results[0] = OPERATORS[call.operator].call([results[0], *more], scope)
+            except OperandError as error:
+                raise InvalidOperand(call.operator, error.problem, error.found) from None
+            copied = True
 
 
 @value_class(eq=True)
-class Convert:
+class Convert(Node):
     """The input in another type (`$convert`, `$toInt` …)."""
 
     operator: str
-    input: Formula
-    to: Formula
-    on_error: Formula | None = None
-    on_null: Formula | None = None
+    input: Node
+    to: Node
+    on_error: Node | None = None
+    on_null: Node | None = None
+
+    def evaluate(self, scope: Scope) -> Any:
+        before, value = scope.held, self.input.evaluate(scope)
+        try:
+            to = self.to.evaluate(scope)
+            name = None if is_null(to) else objects.type_named(to)  # refused, onError or not
+            if is_null(value):
+                return None if self.on_null is None else self.on_null.evaluate(scope)
+            if name is None:
+                return None
+            try:
+                found = objects.convert(value, name)
+            except OperandError:
+                if self.on_error is None:
+                    raise
+                return self.on_error.evaluate(scope)
+        except OperandError as error:
+            raise InvalidOperand(self.operator, error.problem, error.found) from None
+        scope.settle(before, found)
+        return found
 
 
-Formula: TypeAlias = (
-    Constant
-    | Reference
-    | Absent
-    | Meta
-    | ArrayOf
-    | ObjectOf
-    | OperatorCall
-    | Logic
-    | Choice
-    | FirstThere
-    | Let
-    | Map
-    | Select
-    | Fold
-    | Convert
-)
-
-
-def nodes_of(formula: Any) -> Iterator[Any]:
-    """Yield the values that a formula is made of, itself first."""
-    if isinstance(formula, tuple):
-        for each in formula:
+def nodes_of(expression: Any) -> Iterator[Any]:
+    """Yield the nodes of an expression, itself first."""
+    if isinstance(expression, tuple):
+        for each in expression:
             yield from nodes_of(each)
-    elif is_dataclass(formula):
-        yield formula
-        for each in fields(formula):
-            yield from nodes_of(getattr(formula, each.name))
+    elif is_dataclass(expression):
+        yield expression
+        for each in fields(expression):
+            yield from nodes_of(getattr(expression, each.name))

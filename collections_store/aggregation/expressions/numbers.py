@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ...codec import MAX_INTEGER, MIN_INTEGER
 from ...query.values import is_number
-from .operands import Unfit, is_null, null_for_null, number, result, whole
+from .operands import OperandError, is_null, number, result
 
 _EXACT: Final = Context(prec=800)
 
@@ -59,7 +59,7 @@ class Total:
                 return math.fsum([*self._partials, *_halves(self._integers)])
             return float(sum(map(Fraction, self._partials), self._fractions + self._integers))
         except OverflowError:
-            raise Unfit("gives a number that JSON cannot hold", None) from None
+            raise OperandError("gives a number that JSON cannot hold") from None
 
 
 def _partials(partials: list[float], value: float) -> list[float] | None:
@@ -84,7 +84,7 @@ def _halves(value: int) -> tuple[float, float]:
 
 
 def add(*operands: Any) -> Any:
-    """`$add`."""
+    """Return the sum; null, if an operand is null."""
     total: float = 0
     for each in operands:
         if is_null(each):
@@ -94,7 +94,7 @@ def add(*operands: Any) -> Any:
 
 
 def multiply(*operands: Any) -> Any:
-    """`$multiply`."""
+    """Return the product; null, if an operand is null."""
     product: float = 1
     for each in operands:
         if is_null(each):
@@ -103,147 +103,130 @@ def multiply(*operands: Any) -> Any:
     return product
 
 
-@null_for_null
 def subtract(left: Any, right: Any) -> Any:
-    """`$subtract`."""
-    return result(number(left) - number(right))
+    """Return the difference."""
+    return result(left - right)
 
 
-@null_for_null
 def divide(left: Any, right: Any) -> Any:
-    """`$divide`: always a float."""
-    if number(right) == 0:
-        raise Unfit("cannot divide by 0", right)
-    return result(float(number(left)) / float(right))
+    """Return the quotient, always a float."""
+    if right == 0:
+        raise OperandError("cannot divide by 0", right)
+    return result(float(left) / float(right))
 
 
-@null_for_null
 def modulo(left: Any, right: Any) -> Any:
-    """`$mod`: with the sign of what is divided; an integer of an integer and a whole number."""
-    if number(right) == 0:
-        raise Unfit("cannot divide by 0", right)
-    if isinstance(number(left), int) and right == right // 1:
+    """Return the remainder with the sign of the dividend; an integer of an integer and an integral number."""
+    if right == 0:
+        raise OperandError("cannot divide by 0", right)
+    if isinstance(left, int) and right == right // 1:
         remainder = abs(left) % abs(int(right))
         return -remainder if left < 0 else remainder
     return math.fmod(left, right)
 
 
-@null_for_null
 def absolute(value: Any) -> Any:
-    """`$abs`."""
+    """Return the absolute value."""
     if isinstance(value, int) and value == MIN_INTEGER:
-        raise Unfit(f"gives an integer beyond 64 bit: {value}", value)
-    return result(abs(number(value)))
+        raise OperandError(f"gives an integer beyond 64 bit: {value}", value)
+    return result(abs(value))
 
 
-@null_for_null
 def ceiling(value: Any) -> Any:
-    """`$ceil`."""
-    return value if isinstance(number(value), int) else float(math.ceil(value))
+    """Return the next integral number above."""
+    return value if isinstance(value, int) else float(math.ceil(value))
 
 
-@null_for_null
 def floor(value: Any) -> Any:
-    """`$floor`."""
-    return value if isinstance(number(value), int) else float(math.floor(value))
+    """Return the next integral number below."""
+    return value if isinstance(value, int) else float(math.floor(value))
 
 
-@null_for_null
-def rounded(value: Any, place: Any = 0) -> Any:
-    """`$round`: half to even, as Python rounds."""
-    digits = whole(place, -20, 100)
-    return _still_whole(round(number(value), digits))
+def rounded(value: Any, digits: int = 0) -> Any:
+    """Return the number with so many digits behind the point; half goes to even."""
+    found = round(value, digits)
+    if isinstance(found, int) and not MIN_INTEGER <= found <= MAX_INTEGER:
+        raise OperandError(f"gives {found}, an integer beyond 64 bit", found)
+    return found
 
 
-@null_for_null
-def truncated(value: Any, place: Any = 0) -> Any:
-    """`$trunc`: toward 0."""
-    digits = whole(place, -20, 100)
-    if isinstance(number(value), int) and digits >= 0:
+def truncated(value: Any, digits: int = 0) -> Any:
+    """Return the number without what is behind so many digits."""
+    if isinstance(value, int) and digits >= 0:
         return value
     step = Decimal(1).scaleb(-digits)
-    cut = Decimal(value).quantize(step, ROUND_DOWN, context=_EXACT)
-    return int(cut) if isinstance(value, int) else float(cut)
+    found = Decimal(value).quantize(step, ROUND_DOWN, context=_EXACT)
+    return int(found) if isinstance(value, int) else float(found)
 
 
-@null_for_null
 def power(base: Any, exponent: Any) -> Any:
-    """`$pow`."""
-    base, exponent = number(base), number(exponent)
+    """Return the power."""
     if base == 0 and exponent < 0:
-        raise Unfit("cannot raise 0 to a negative power", exponent)
+        raise OperandError("cannot raise 0 to a negative power", exponent)
     small = abs(base) <= 1 or 0 <= exponent <= 64
     try:
         if isinstance(base, int) and isinstance(exponent, int) and small:
             return result(base ** abs(exponent))
         return result(math.pow(base, exponent))
     except (OverflowError, ValueError):
-        raise Unfit(f"gives no number that JSON can hold: {base} ** {exponent}", base) from None
+        problem = f"gives no number that JSON can hold: {base} ** {exponent}"
+        raise OperandError(problem, base) from None
 
 
-@null_for_null
 def square_root(value: Any) -> Any:
-    """`$sqrt`."""
-    if number(value) < 0:
-        raise Unfit(f"needs a number from 0 on, not {value}", value)
+    """Return the square root."""
+    if value < 0:
+        raise OperandError(f"requires a number from 0 on, got {value}", value)
     return math.sqrt(value)
 
 
-@null_for_null
 def exponential(value: Any) -> Any:
-    """`$exp`."""
+    """Return e to a power."""
     try:
-        return math.exp(number(value))
+        return math.exp(value)
     except OverflowError:
-        raise Unfit(f"gives no number that JSON can hold: e ** {value}", value) from None
+        problem = f"gives no number that JSON can hold: e ** {value}"
+        raise OperandError(problem, value) from None
 
 
-@null_for_null
 def logarithm(value: Any, base: Any = math.e) -> Any:
-    """`$log` and `$ln`."""
-    _positive(value)
+    """Return the logarithm."""
     if _positive(base) == 1:
-        raise Unfit("needs a base other than 1", base)
-    return math.log(value) if base == math.e else result(math.log(value) / math.log(base))
+        raise OperandError("requires a base other than 1", base)
+    found = math.log(_positive(value))
+    return found if base == math.e else result(found / math.log(base))
 
 
-@null_for_null
 def logarithm_10(value: Any) -> Any:
-    """`$log10`."""
+    """Return the logarithm to base 10."""
     return math.log10(_positive(value))
 
 
-def _still_whole(value: Any) -> Any:
-    if isinstance(value, int) and not MIN_INTEGER <= value <= MAX_INTEGER:
-        raise Unfit(f"gives {value}, an integer beyond 64 bit", value)
-    return value
-
-
 def _positive(value: Any) -> Any:
-    if number(value) <= 0:
-        raise Unfit(f"needs a number above 0, not {value}", value)
+    if value <= 0:
+        raise OperandError(f"requires a number above 0, got {value}", value)
     return value
 
 
-def total_of(*operands: Any) -> Any:
-    """`$sum` of operands, or of the elements of a single one; what is no number counts nothing."""
+def total(*operands: Any) -> Any:
+    """Return the sum of the numbers among the operands, or among the elements of a single one."""
     return _total(operands).total()
 
 
-def average_of(*operands: Any) -> Any:
-    """`$avg`, in the same manner; null without numbers."""
+def average(*operands: Any) -> Any:
+    """Return the average of these numbers; null without any."""
     return _total(operands).average()
 
 
 def _total(operands: tuple[Any, ...]) -> Total:
     total = Total()
-    for each in opened(operands):
+    for each in operands_or_elements(operands):
         if is_number(each):
             total.add(each)
     return total
 
 
-def opened(operands: tuple[Any, ...]) -> Iterable[Any]:
+def operands_or_elements(operands: tuple[Any, ...]) -> Iterable[Any]:
     """Return the operands, or the elements of a single one that is an array."""
     single = len(operands) == 1 and isinstance(operands[0], list)
     return operands[0] if single else operands

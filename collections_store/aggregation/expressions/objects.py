@@ -1,4 +1,4 @@
-"""Objects, and what a value's type is."""
+"""Objects, and the types of values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from ...query.values import MISSING, is_number
-from .operands import PAIR, POINTER, Unfit, array, is_null, mapping, named, null_for_null, text
+from .operands import OperandError, is_null, mapping, named, string
+from .scope import PAIR, POINTER, Scope, checked
 from .strings import in_words
 
 _INT: Final = (-(2**31), 2**31 - 1)
@@ -27,7 +28,7 @@ _NAMES: Final[dict[type, str]] = {
 
 
 def merge(*operands: Any) -> dict[str, Any]:
-    """`$mergeObjects`: of a single array, its elements."""
+    """Return one object, of a single array that of its elements; of fields that come twice, the last."""
     single = len(operands) == 1 and isinstance(operands[0], list)
     merged: dict[str, Any] = {}
     for each in operands[0] if single else operands:
@@ -36,64 +37,58 @@ def merge(*operands: Any) -> dict[str, Any]:
     return merged
 
 
-def merged_into(value: Any, more: list[Any], *, fresh: bool, hold: Callable[[int], None]) -> Any:
-    """Return an object with the fields of others: itself, unless it is a `fresh` one that others may hold."""
-    if fresh:
-        return merge(value, *more)
+def updated(scope: Scope, value: dict[str, Any], more: list[Any]) -> dict[str, Any]:
+    """Add the fields of objects to an object."""
     for each in more:
         if not is_null(each):
-            hold(PAIR // 2 * len(mapping(each)))
+            scope.hold(PAIR // 2 * len(mapping(each)))
             value.update(each)
     return value
 
 
-def get_field(name: Any, value: Any) -> Any:
-    """`$getField`: dots and dollars in the name mean nothing."""
-    key = text(name)
+def get_field(name: str, value: Any) -> Any:
+    """Return a field; dots and dollars in the name mean nothing."""
     if value is None:
         return None
-    return value.get(key, MISSING) if isinstance(value, dict) else MISSING
+    return value.get(name, MISSING) if isinstance(value, dict) else MISSING
 
 
-def set_field(name: Any, value: Any, field: Any) -> Any:
-    """`$setField`; what is missing takes the field away."""
-    key = text(name)
+def set_field(name: str, value: Any, field: Any) -> Any:
+    """Return the object with a field; a missing value removes the field."""
     if is_null(value):
         return None
     if field is not MISSING:
-        return {**mapping(value), key: field}
-    return {k: v for k, v in mapping(value).items() if k != key}
+        return checked({**mapping(value), name: field})
+    return {k: v for k, v in mapping(value).items() if k != name}
 
 
-def unset_field(name: Any, value: Any) -> Any:
-    """`$unsetField`."""
+def unset_field(name: str, value: Any) -> Any:
+    """Return the object without a field."""
     return set_field(name, value, MISSING)
 
 
-@null_for_null
-def to_object(values: Any) -> dict[str, Any]:
-    """`$arrayToObject`: of pairs, or of objects of `k` and `v`; the last of one name stays."""
-    as_pairs = isinstance(next(iter(array(values)), None), list)
-    return dict(_pair(each, as_pairs) for each in values)
+def to_object(values: list[Any]) -> dict[str, Any]:
+    """Return the object of pairs, or of objects of `k` and `v`; of equal names the last counts."""
+    as_pairs = isinstance(next(iter(values), None), list)
+    return checked(dict(_pair(each, as_pairs) for each in values))  # type: ignore[no-any-return]
 
 
 def _pair(value: Any, as_pairs: bool) -> tuple[str, Any]:
     if as_pairs and isinstance(value, list) and len(value) == 2:
-        return text(value[0]), value[1]
+        return string(value[0]), value[1]
     if not as_pairs and isinstance(value, dict) and value.keys() == {"k", "v"}:
-        return text(value["k"]), value["v"]
-    raise Unfit(f"needs pairs, or objects of k and v, and no mixture: {named(value)}", value)
+        return string(value["k"]), value["v"]
+    raise OperandError(f"requires all pairs, or all objects of k and v, got {named(value)}", value)
 
 
-@null_for_null
-def to_array(value: Any, *, hold: Callable[[int], None]) -> list[dict[str, Any]]:
-    """`$objectToArray`."""
-    hold((POINTER + PAIR) * len(mapping(value)))
-    return [{"k": key, "v": each} for key, each in mapping(value).items()]
+def to_array(scope: Scope, value: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return an object of `k` and `v` for each field."""
+    scope.hold((POINTER + PAIR) * len(value))
+    return checked([{"k": key, "v": each} for key, each in value.items()])  # type: ignore[no-any-return]
 
 
 def type_of(value: Any) -> str:
-    """`$type`: MongoDB's name, "missing" included."""
+    """Return MongoDB's name of the type, or "missing"."""
     if value is MISSING:
         return "missing"
     if type(value) is int:
@@ -105,46 +100,32 @@ def type_of(value: Any) -> str:
 
 
 def type_named(wanted: Any) -> str:
-    """Return the name of a type that is given by name or number; raises `Unfit`."""
+    """Return the type that a name or a number stands for; raises `OperandError`."""
     name = None if isinstance(wanted, bool | list | dict) else TYPES.get(wanted)
     if name is None:
-        raise Unfit(f"knows the types {', '.join(sorted(set(TYPES.values())))}: {named(wanted)}")
+        known = ", ".join(sorted(set(TYPES.values())))
+        raise OperandError(f"requires a type of {known}, got {named(wanted)}")
     return name
 
 
 def convert(value: Any, name: str) -> Any:
-    """Return a value that is not null in the type of a name; raises `Unfit`."""
+    """Return a value that is not null in another type; raises `OperandError`."""
     if isinstance(value, list | dict) and name != "bool":
-        raise Unfit(f"cannot make {name} of {named(value)}", value)
-    return _CONVERSIONS[name](value)
+        raise OperandError(f"cannot convert {named(value)} to {name}", value)
+    match name:
+        case "bool":
+            return bool(value) if isinstance(value, bool | int | float) else True
+        case "string":
+            return str(value).lower() if isinstance(value, bool) else in_words(value)
+        case "double":
+            return float(_parsed(value, float, "eE.+-") if isinstance(value, str) else value)
+    return _integer(value, *(_INT if name == "int" else _LONG))
 
 
-def _to_bool(value: Any) -> bool:
-    return bool(value) if isinstance(value, bool | int | float) else True
-
-
-def _to_string(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else in_words(value)
-
-
-def _to_double(value: Any) -> float:
-    if isinstance(value, str):
-        return float(_parsed(value, float, "eE.+-"))
-    return float(value)
-
-
-def _to_int(value: Any) -> int:
-    return _within(value, *_INT)
-
-
-def _to_long(value: Any) -> int:
-    return _within(value, *_LONG)
-
-
-def _within(value: Any, low: int, high: int) -> int:
+def _integer(value: Any, low: int, high: int) -> int:
     number = _parsed(value, int, "+-") if isinstance(value, str) else value
     if not low <= number < high + 1:
-        raise Unfit(f"gives no integer from {low} to {high}: {named(value)}", value)
+        raise OperandError(f"gives no integer from {low} to {high}: {named(value)}", value)
     return int(number)
 
 
@@ -156,13 +137,4 @@ def _parsed(value: str, make: Callable[[str], Any], besides: str) -> Any:
                 return found
     except ValueError:
         pass
-    raise Unfit(f"cannot read {named(value)} as a number", value) from None
-
-
-_CONVERSIONS: Final[dict[str, Callable[[Any], Any]]] = {
-    "bool": _to_bool,
-    "string": _to_string,
-    "double": _to_double,
-    "int": _to_int,
-    "long": _to_long,
-}
+    raise OperandError(f"cannot read {named(value)} as a number", value) from None

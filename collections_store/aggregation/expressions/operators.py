@@ -1,164 +1,193 @@
-"""The operators that need no more than the values of their operands, and how many they take."""
+"""The operators that need no more than the values of their operands.
+
+To add one, write a plain function in `numbers`, `strings`, `arrays` or `objects`, and its row here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import repeat
 from typing import Any, Final
 
-from ...query.values import is_number, value_class
-from . import arrays, objects, strings
-from . import numbers as arithmetic
-from . import strings as patterns
-from .operands import is_null, order, sort_key, truthy
+from ...query.values import MISSING, is_number
+from . import arrays, numbers, objects, strings
+from .operands import array, integer, is_null, mapping, number, order, sort_key, string, truthy
+from .scope import Scope
+
+TYPES: Final[dict[str, Callable[[Any], Any] | None]] = {
+    "any": None,
+    "number": number,
+    "integer": integer,
+    "int": partial(integer, low=-(2**31), high=2**31 - 1),
+    "position": partial(integer, low=0, high=2**31 - 1),
+    "count": partial(integer, low=1),
+    "digits": partial(integer, low=-20, high=100),
+    "string": string,
+    "array": array,
+    "object": mapping,
+}
+"""The types of operands. Each is checked before the function is called; an integer may be given as 2.0."""
+ALL: Final = 100
 
 
-@value_class(eq=True)
 class Operator:
-    """An operator. It takes `least` to `most` operands (None: any number), or, where there are
-    `names`, a document of those, the first `least` of which must be there. A function that
-    compares wants to know whether the order of keys counts; one that `grows` says what it will hold before
-    it makes it; what one that `nests` gives may be nested deeper than its operands.
+    """An operator: its function, and the types of its operands, such as `"array, int?"`.
+
+    `?` marks an operand that may be left out, `*` one that comes any number of times. Operands that are named,
+    as in `"input: string, chars: string?"`, are written as a document. The result is null where one of the first
+    `null` operands is null or missing. A `scoped` function takes the `Scope` first: it compares
+    (`scope.ordered`), or makes something large (`scope.hold`).
     """
 
-    function: Callable[..., Any]
-    least: int = 1
-    most: int | None = 1
-    names: tuple[str, ...] = ()
-    compares: bool = False
-    grows: bool = False
-    nests: bool = False
+    __slots__ = ("_checks", "_null", "_scoped", "function", "least", "most", "names")
+
+    def __init__(
+        self, function: Callable[..., Any], operands: str, *, null: int = 0, scoped: bool = False
+    ) -> None:
+        each = [operand.rpartition(": ") for operand in operands.split(", ")]
+        types = [kind for *_, kind in each]
+        checks = [TYPES[kind.rstrip("?*")] for kind in types]
+        repeated = types[-1].endswith("*")
+        self.function, self._null, self._scoped = function, null, scoped
+        self.names = tuple(name for name, *_ in each if name)
+        self.least = sum(kind.isalpha() for kind in types)
+        self.most = None if repeated else len(types)
+        self._checks: Iterable[Any] = ()
+        if any(checks):
+            self._checks = repeat(checks[-1]) if repeated else checks
+
+    def call(self, values: list[Any], scope: Scope) -> Any:
+        """Return the result; raises `OperandError`."""
+        if self._null:
+            first = values[: self._null]
+            if None in first or MISSING in first:
+                return None
+        if self._checks:
+            pairs = zip(self._checks, values, strict=False)
+            values = [each if check is None else check(each) for check, each in pairs]
+        return self.function(scope, *values) if self._scoped else self.function(*values)
 
 
-def _compared(decides: Callable[[int], Any]) -> Operator:
-    def function(left: Any, right: Any, *, ordered: bool) -> Any:
-        return decides(order(left, right, ordered=ordered))
-
-    return Operator(function, 2, 2, compares=True)
+def _compare(holds: Callable[[int, int], bool], scope: Scope, left: Any, right: Any) -> bool:
+    return holds(order(left, right, ordered=scope.ordered), 0)
 
 
-def _extreme(values: tuple[Any, ...], ordered: bool, pick: Callable[..., Any]) -> Any:
-    there = [each for each in arithmetic.opened(values) if not is_null(each)]
-    return pick(there, key=sort_key(ordered), default=None)
+def _extreme(pick: Callable[..., Any], scope: Scope, *values: Any) -> Any:
+    some = [each for each in numbers.operands_or_elements(values) if not is_null(each)]
+    return pick(some, key=sort_key(scope.ordered), default=None)
 
 
-def _least(*values: Any, ordered: bool) -> Any:
-    return _extreme(values, ordered, min)
+def _comparison(holds: Callable[[int, int], bool]) -> Operator:
+    return Operator(partial(_compare, holds), "any, any", scoped=True)
 
 
-def _greatest(*values: Any, ordered: bool) -> Any:
-    return _extreme(values, ordered, max)
-
-
-def _one(function: Callable[..., Any]) -> Operator:
-    return Operator(function)
-
-
-def _two(function: Callable[..., Any]) -> Operator:
-    return Operator(function, 2, 2)
-
-
-def _any(function: Callable[..., Any]) -> Operator:
-    return Operator(function, 0, None)
-
-
-_COMPARISON: Final = {
-    "$cmp": _compared(lambda found: found),
-    "$eq": _compared(lambda found: found == 0),
-    "$ne": _compared(lambda found: found != 0),
-    "$gt": _compared(lambda found: found > 0),
-    "$gte": _compared(lambda found: found >= 0),
-    "$lt": _compared(lambda found: found < 0),
-    "$lte": _compared(lambda found: found <= 0),
-    "$not": _one(lambda value: not truthy(value)),
-    "$min": Operator(_least, 0, None, compares=True),
-    "$max": Operator(_greatest, 0, None, compares=True),
-}
-
-_ARITHMETIC: Final = {
-    "$add": _any(arithmetic.add),
-    "$multiply": _any(arithmetic.multiply),
-    "$sum": _any(arithmetic.total_of),
-    "$avg": _any(arithmetic.average_of),
-    "$subtract": _two(arithmetic.subtract),
-    "$divide": _two(arithmetic.divide),
-    "$mod": _two(arithmetic.modulo),
-    "$pow": _two(arithmetic.power),
-    "$abs": _one(arithmetic.absolute),
-    "$ceil": _one(arithmetic.ceiling),
-    "$floor": _one(arithmetic.floor),
-    "$round": Operator(arithmetic.rounded, 1, 2),
-    "$trunc": Operator(arithmetic.truncated, 1, 2),
-    "$sqrt": _one(arithmetic.square_root),
-    "$exp": _one(arithmetic.exponential),
-    "$ln": _one(arithmetic.logarithm),
-    "$log": _two(arithmetic.logarithm),
-    "$log10": _one(arithmetic.logarithm_10),
-}
-
-_STRINGS: Final = {
-    "$concat": Operator(strings.concatenate, 0, None, grows=True),
-    "$toLower": _one(strings.lower),
-    "$toUpper": _one(strings.upper),
-    "$strcasecmp": _two(strings.compare_case),
-    "$substr": Operator(strings.part_of_bytes, 3, 3),
-    "$substrBytes": Operator(strings.part_of_bytes, 3, 3),
-    "$substrCP": Operator(strings.part_of_characters, 3, 3),
-    "$strLenBytes": _one(strings.count_bytes),
-    "$strLenCP": _one(strings.count_characters),
-    "$split": Operator(strings.split, 2, 2, grows=True),
-    "$trim": Operator(strings.trim, names=("input", "chars")),
-    "$ltrim": Operator(strings.trim_left, names=("input", "chars")),
-    "$rtrim": Operator(strings.trim_right, names=("input", "chars")),
-    "$indexOfBytes": Operator(strings.index_of_bytes, 2, 4),
-    "$indexOfCP": Operator(strings.index_of_characters, 2, 4),
-    "$replaceOne": Operator(strings.replace_one, 3, names=("input", "find", "replacement")),
-    "$replaceAll": Operator(
-        strings.replace_all, 3, names=("input", "find", "replacement"), grows=True
+_REGEX: Final = "input: any, regex: any, options: any?"
+OPERATORS: Final = {
+    # comparison
+    "$cmp": Operator(partial(_compare, operator.sub), "any, any", scoped=True),
+    "$eq": _comparison(operator.eq),
+    "$ne": _comparison(operator.ne),
+    "$gt": _comparison(operator.gt),
+    "$gte": _comparison(operator.ge),
+    "$lt": _comparison(operator.lt),
+    "$lte": _comparison(operator.le),
+    "$not": Operator(lambda value: not truthy(value), "any"),
+    "$min": Operator(partial(_extreme, min), "any*", scoped=True),
+    "$max": Operator(partial(_extreme, max), "any*", scoped=True),
+    # numbers
+    "$add": Operator(numbers.add, "any*"),
+    "$multiply": Operator(numbers.multiply, "any*"),
+    "$sum": Operator(numbers.total, "any*"),
+    "$avg": Operator(numbers.average, "any*"),
+    "$subtract": Operator(numbers.subtract, "number, number", null=ALL),
+    "$divide": Operator(numbers.divide, "number, number", null=ALL),
+    "$mod": Operator(numbers.modulo, "number, number", null=ALL),
+    "$pow": Operator(numbers.power, "number, number", null=ALL),
+    "$abs": Operator(numbers.absolute, "number", null=ALL),
+    "$ceil": Operator(numbers.ceiling, "number", null=ALL),
+    "$floor": Operator(numbers.floor, "number", null=ALL),
+    "$round": Operator(numbers.rounded, "number, digits?", null=ALL),
+    "$trunc": Operator(numbers.truncated, "number, digits?", null=ALL),
+    "$sqrt": Operator(numbers.square_root, "number", null=ALL),
+    "$exp": Operator(numbers.exponential, "number", null=ALL),
+    "$ln": Operator(numbers.logarithm, "number", null=ALL),
+    "$log": Operator(numbers.logarithm, "number, number", null=ALL),
+    "$log10": Operator(numbers.logarithm_10, "number", null=ALL),
+    # strings
+    "$concat": Operator(strings.concatenate, "any*", scoped=True),
+    "$toLower": Operator(strings.lower, "any"),
+    "$toUpper": Operator(strings.upper, "any"),
+    "$strcasecmp": Operator(strings.compare_case, "any, any"),
+    "$substr": Operator(strings.part_of_bytes, "any, number, number"),
+    "$substrBytes": Operator(strings.part_of_bytes, "any, number, number"),
+    "$substrCP": Operator(strings.part_of_characters, "any, position, position"),
+    "$strLenBytes": Operator(lambda value: len(value.encode()), "string"),
+    "$strLenCP": Operator(len, "string"),
+    "$split": Operator(strings.split, "string, string", null=ALL, scoped=True),
+    "$trim": Operator(strings.trim, "input: string, chars: string?", null=ALL),
+    "$ltrim": Operator(strings.trim_left, "input: string, chars: string?", null=ALL),
+    "$rtrim": Operator(strings.trim_right, "input: string, chars: string?", null=ALL),
+    "$indexOfBytes": Operator(
+        strings.index_of_bytes, "string, string, position?, position?", null=1
     ),
-    "$regexMatch": Operator(patterns.is_found, 2, names=("input", "regex", "options")),
-    "$regexFind": Operator(patterns.find, 2, names=("input", "regex", "options")),
-    "$regexFindAll": Operator(patterns.find_all, 2, names=("input", "regex", "options")),
-}
-
-_ARRAYS: Final = {
-    "$arrayElemAt": _two(arrays.element_at),
-    "$first": _one(arrays.first),
-    "$last": _one(arrays.last),
-    "$firstN": Operator(arrays.first_some, 2, names=("input", "n")),
-    "$lastN": Operator(arrays.last_some, 2, names=("input", "n")),
-    "$minN": Operator(arrays.least_some, 2, names=("input", "n"), compares=True),
-    "$maxN": Operator(arrays.greatest_some, 2, names=("input", "n"), compares=True),
-    "$concatArrays": Operator(arrays.concatenate, 0, None, grows=True),
-    "$in": Operator(arrays.contains, 2, 2, compares=True),
-    "$indexOfArray": Operator(arrays.index_of, 2, 4, compares=True),
-    "$isArray": _one(arrays.is_array),
-    "$range": Operator(arrays.numbers, 2, 3, grows=True),
-    "$reverseArray": _one(arrays.reverse),
-    "$size": _one(arrays.size),
-    "$slice": Operator(arrays.part, 2, 3),
-    "$allElementsTrue": _one(arrays.all_true),
-    "$anyElementTrue": _one(arrays.any_true),
-    "$setEquals": Operator(arrays.equal_sets, 2, None, compares=True, grows=True),
-    "$setIntersection": Operator(arrays.intersection, 0, None, compares=True, grows=True),
-    "$setUnion": Operator(arrays.union, 0, None, compares=True, grows=True),
-    "$setDifference": Operator(arrays.difference, 2, 2, compares=True, grows=True),
-    "$setIsSubset": Operator(arrays.is_subset, 2, 2, compares=True, grows=True),
-}
-
-_OBJECTS: Final = {
-    "$mergeObjects": _any(objects.merge),
-    "$arrayToObject": Operator(objects.to_object, nests=True),
-    "$objectToArray": Operator(objects.to_array, grows=True, nests=True),
-    "$type": _one(objects.type_of),
-    "$isNumber": _one(is_number),
-}
-
-_READ_APART: Final = {
-    "$getField": Operator(objects.get_field, 2, 2),
-    "$setField": Operator(objects.set_field, 3, 3, nests=True),
-    "$unsetField": Operator(objects.unset_field, 2, 2),
-    "$sortArray": Operator(arrays.sort_values, 2, 2, compares=True),
-    "$zip": Operator(arrays.transposed, 3, 3, grows=True, nests=True),
+    "$indexOfCP": Operator(
+        strings.index_of_characters, "string, string, position?, position?", null=1
+    ),
+    "$replaceOne": Operator(
+        strings.replace_one, "input: string, find: string, replacement: string", null=ALL
+    ),
+    "$replaceAll": Operator(
+        strings.replace_all,
+        "input: string, find: string, replacement: string",
+        null=ALL,
+        scoped=True,
+    ),
+    "$regexMatch": Operator(strings.is_found, _REGEX),
+    "$regexFind": Operator(strings.find, _REGEX),
+    "$regexFindAll": Operator(strings.find_all, _REGEX),
+    # arrays
+    "$arrayElemAt": Operator(arrays.element_at, "array, int", null=ALL),
+    "$first": Operator(lambda values: arrays.element_at(values, 0), "array", null=ALL),
+    "$last": Operator(lambda values: arrays.element_at(values, -1), "array", null=ALL),
+    "$firstN": Operator(lambda values, n: values[:n], "input: array, n: count"),
+    "$lastN": Operator(lambda values, n: values[-n:], "input: array, n: count"),
+    "$minN": Operator(arrays.least, "input: array, n: count", scoped=True),
+    "$maxN": Operator(arrays.greatest, "input: array, n: count", scoped=True),
+    "$concatArrays": Operator(arrays.concatenate, "array*", null=ALL, scoped=True),
+    "$in": Operator(arrays.contains, "any, array", scoped=True),
+    "$indexOfArray": Operator(
+        arrays.index_of, "array, any, position?, position?", null=1, scoped=True
+    ),
+    "$isArray": Operator(lambda value: isinstance(value, list), "any"),
+    "$range": Operator(arrays.integers, "int, int, int?", scoped=True),
+    "$reverseArray": Operator(lambda values: values[::-1], "array", null=ALL),
+    "$size": Operator(len, "array"),
+    "$slice": Operator(arrays.part, "array, int, int?", null=ALL),
+    "$allElementsTrue": Operator(lambda values: all(map(truthy, values)), "array"),
+    "$anyElementTrue": Operator(lambda values: any(map(truthy, values)), "array"),
+    "$sortArray": Operator(arrays.sort_values, "input: array, sortBy: any", null=ALL, scoped=True),
+    "$zip": Operator(
+        arrays.transposed,
+        "inputs: any, useLongestLength: any?, defaults: any?",
+        scoped=True,
+    ),
+    # sets
+    "$setEquals": Operator(arrays.equal_sets, "array, array, array*", scoped=True),
+    "$setIntersection": Operator(arrays.intersection, "array*", null=ALL, scoped=True),
+    "$setUnion": Operator(arrays.union, "array*", null=ALL, scoped=True),
+    "$setDifference": Operator(arrays.difference, "array, array", null=ALL, scoped=True),
+    "$setIsSubset": Operator(arrays.is_subset, "array, array", scoped=True),
+    # objects and types
+    "$mergeObjects": Operator(objects.merge, "any*"),
+    "$arrayToObject": Operator(objects.to_object, "array", null=ALL),
+    "$objectToArray": Operator(objects.to_array, "object", null=ALL, scoped=True),
+    "$getField": Operator(objects.get_field, "field: string, input: any?"),
+    "$setField": Operator(objects.set_field, "field: string, input: any, value: any"),
+    "$unsetField": Operator(objects.unset_field, "field: string, input: any"),
+    "$type": Operator(objects.type_of, "any"),
+    "$isNumber": Operator(is_number, "any"),
 }
 
 UNSUPPORTED: Final = frozenset(
@@ -223,6 +252,3 @@ UNSUPPORTED: Final = frozenset(
     ]
 )
 """Operators that MongoDB has besides."""
-OPERATORS: Final = {**_COMPARISON, **_ARITHMETIC, **_STRINGS, **_ARRAYS, **_OBJECTS}
-FUNCTIONS: Final = {**OPERATORS, **_READ_APART}
-"""Every operator of a `OperatorCall`: those whose operands the parser reads in a way of their own, too."""

@@ -1,41 +1,42 @@
-"""Aggregation expressions, read: what MongoDB's server accepts, and an error that names the place
-for whatever it does not.
-"""
+"""Node parser: what MongoDB's server accepts. An error names the path of everything else."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Literal, NoReturn
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NoReturn
 
 from ...errors import InvalidFilter, shortened
 from ...query.path import MAX_KEYS, Path
 from .nodes import (
+    IN_PLACE,
     METADATA,
-    Absent,
     ArrayOf,
-    Choice,
     Constant,
     Convert,
-    FirstThere,
-    Fold,
-    Formula,
+    FilterElements,
+    IfNull,
+    InConstant,
     Let,
     Logic,
     Map,
     Meta,
+    Node,
+    NoValue,
     ObjectOf,
     OperatorCall,
+    Reduce,
     Reference,
-    Select,
+    Switch,
+    nodes_of,
 )
 from .objects import type_named
-from .operands import Unfit
+from .operands import OperandError
 from .operators import OPERATORS, UNSUPPORTED, Operator
-from .strings import read
+from .strings import regex
 
 MAX_NESTING: Final = 100
-"""How deep a formula's JSON may be nested; evaluating takes a few calls for each level."""
+"""How deep an expression's JSON may be nested; evaluating takes a few calls for each level."""
 MAX_SORTED: Final = 32
 """Fields that `$sortArray` sorts by: as many as `$sort` does."""
 SYSTEM_VARIABLES: Final = frozenset({"ROOT", "CURRENT", "REMOVE"})
@@ -48,22 +49,23 @@ _CONVERSIONS: Final = {
     "$toBool": "bool",
 }
 ErrorMaker = Callable[[str, str], Exception]
+Names = tuple[str, ...]
 
 
 class ExpressionParser:
-    """Reads formulas of plain JSON; `error` makes the error of a place and a problem."""
+    """Parser of expressions in plain JSON; `error` makes the error of a place and a problem."""
 
     def __init__(self, error: ErrorMaker, variables: frozenset[str] = frozenset()) -> None:
         self._error, self._variables = error, variables
 
-    def formula(self, what: Any, place: str) -> Formula:
-        """Read an expression; it must not be nested too deep (`check_nesting`)."""
+    def parse(self, what: Any, place: str) -> Node:
+        """Parse an expression that is not nested too deep (`check_nesting`)."""
         match what:
             case str() if what.startswith("$"):
                 return self._reference(what, place)
             case list():
-                elements = self._every(what, place)
-                return _constant([*elements]) or ArrayOf(elements)
+                elements = self._each(what, place)
+                return _constant(elements) or ArrayOf(elements)
             case dict():
                 return self._object(what, place)
         return Constant.of(what)
@@ -77,237 +79,229 @@ class ExpressionParser:
                 return
         self._refuse(place, f"nested deeper than {MAX_NESTING} levels")
 
+    def variables(self, given: Any, place: str) -> tuple[tuple[str, Node], ...]:
+        """Parse a document of variables and their values."""
+        if not isinstance(given, dict):
+            self._refuse(place, f"must be a document of variables, got {shortened(given)}")
+        names = [self._variable(name, f"{place}.{name}") for name in given]
+        return tuple([(name, self._field(given, name, place)) for name in names])
+
     def _refuse(self, place: str, problem: str) -> NoReturn:
         raise self._error(place, problem)
 
     def _with(self, *names: str) -> ExpressionParser:
         return ExpressionParser(self._error, self._variables | set(names))
 
-    def _every(self, operands: list[Any], place: str) -> tuple[Formula, ...]:
-        return tuple([self.formula(each, f"{place}.{i}") for i, each in enumerate(operands)])
+    def _each(self, operands: list[Any], place: str) -> tuple[Node, ...]:
+        return tuple([self.parse(each, f"{place}.{i}") for i, each in enumerate(operands)])
 
-    def _reference(self, text: str, place: str) -> Formula:
+    def _field(self, given: Mapping[str, Any], name: str, place: str) -> Node:
+        return self.parse(given[name], f"{place}.{name}")
+
+    def _reference(self, text: str, place: str) -> Node:
         dotted = text[2:] if text.startswith("$$") else f"CURRENT.{text[1:]}"
         variable, *keys = dotted.split(".")
         if any(not key or key.startswith("$") or "\0" in key for key in keys):
-            self._refuse(place, f"{shortened(text)} is no path: a key is empty, or begins with $")
+            problem = f"must be a path without empty keys and keys that begin with $, got {shortened(text)}"
+            self._refuse(place, problem)
         if len(keys) > MAX_KEYS:
             self._refuse(place, f"a path has at most {MAX_KEYS} keys")
         if variable not in self._variables | SYSTEM_VARIABLES:
             self._refuse(place, f"there is no variable {shortened(variable)}")
-        return Absent(given=True) if variable == "REMOVE" else Reference(variable, tuple(keys))
+        return NoValue() if variable == "REMOVE" else Reference(variable, tuple(keys))
 
-    def _object(self, what: dict[str, Any], place: str) -> Formula:
+    def _object(self, what: dict[str, Any], place: str) -> Node:
         first = next(iter(what), "")
         if first.startswith("$"):
             if len(what) > 1:
-                self._refuse(
-                    place, f"{first} must stand alone, not beside {shortened(list(what)[1])}"
-                )
+                problem = f"{first} must be the only key, got {shortened(list(what)[1])} beside it"
+                self._refuse(place, problem)
             return self._operator(first, what[first], f"{place}.{first}")
         for key in what:
             if key.startswith("$") or "." in key or not key:
-                self._refuse(
-                    f"{place}.{key}", "a field's name is not empty, has no dot, and no $ in front"
-                )
-        fields = [(key, self.formula(each, f"{place}.{key}")) for key, each in what.items()]
+                problem = "the name of a field must not be empty, hold a dot, or begin with $"
+                self._refuse(f"{place}.{key}", problem)
+        fields = [(key, self._field(what, key, place)) for key in what]
         constant = _constant([each for _, each in fields])
         if constant is not None:
             return Constant.of(dict(zip(what, constant.value, strict=True)))
         return ObjectOf(tuple(fields))
 
-    def _operator(self, name: str, operand: Any, place: str) -> Formula:
-        reader = _READERS.get(name)
-        if reader is not None:
-            return reader(self, name, operand, place)
+    def _operator(self, name: str, operand: Any, place: str) -> Node:
+        if name in READERS:
+            return READERS[name](self, name, operand, place)
         operator = OPERATORS.get(name)
         if operator is None:
-            there = name in UNSUPPORTED
-            self._refuse(place, "this operator is not supported" if there else "no such operator")
+            known = name in UNSUPPORTED
+            self._refuse(place, "this operator is not supported" if known else "no such operator")
         if operator.names:
-            return self._of_names(name, operator, operand, place)
+            return OperatorCall(name, self._by_name(operator, operand, place))
         return OperatorCall(name, self._operands(operator.least, operator.most, operand, place))
 
-    def _operands(
-        self, least: int, most: int | None, operand: Any, place: str
-    ) -> tuple[Formula, ...]:
-        if not isinstance(operand, list):
-            found: tuple[Formula, ...] = (self.formula(operand, place),)
-        else:
-            found = self._every(operand, place)
+    def _operands(self, least: int, most: int | None, operand: Any, place: str) -> tuple[Node, ...]:
+        """Parse a list of operands, or the only one."""
+        found = (
+            self._each(operand, place)
+            if isinstance(operand, list)
+            else (self.parse(operand, place),)
+        )
         if not least <= len(found) <= (len(found) if most is None else most):
-            self._refuse(place, f"takes {_number(least, most)}, not {len(found)}")
+            self._refuse(place, f"takes {_number(least, most)}, got {len(found)}")
         return found
 
-    def _of_names(self, name: str, operator: Operator, operand: Any, place: str) -> Formula:
-        required, optional = operator.names[: operator.least], operator.names[operator.least :]
-        given = self._named(operand, place, required, optional)
-        operands = [
-            self.formula(given[each], f"{place}.{each}") if each in given else Absent()
-            for each in operator.names
-        ]
+    def _by_name(self, operator: Operator, operand: Any, place: str) -> tuple[Node, ...]:
+        """Parse a document of operands. Optional ones come last."""
+        names = operator.names
+        given = self._named(operand, place, names[: operator.least], names[operator.least :])
         if "regex" in given:
-            self._check_pattern(given, place)
-        return OperatorCall(name, tuple(operands))
+            self._check_pattern(given["regex"], given.get("options") or "", f"{place}.regex")
+        return tuple([self._field(given, name, place) for name in names if name in given])
 
     def _named(
-        self, operand: Any, place: str, required: tuple[str, ...], optional: tuple[str, ...] = ()
+        self, operand: Any, place: str, required: Names, optional: Names = ()
     ) -> Mapping[str, Any]:
+        known = ", ".join((*required, *optional))
         if not isinstance(operand, dict):
-            self._refuse(place, f"needs a document of {', '.join((*required, *optional))}")
+            self._refuse(place, f"must be a document of {known}, got {shortened(operand)}")
         for name in required:
             if name not in operand:
-                self._refuse(place, f"needs {name}")
+                self._refuse(place, f"requires {name}")
         for name in operand:
             if name not in required and name not in optional:
-                known = ", ".join((*required, *optional))
-                self._refuse(f"{place}.{name}", f"is not one of {known}")
+                self._refuse(f"{place}.{name}", f"must be one of {known}")
         return operand
 
-    def _check_pattern(self, given: Mapping[str, Any], place: str) -> None:
-        pattern, options = given["regex"], given.get("options") or ""
+    def _check_pattern(self, pattern: Any, options: Any, place: str) -> None:
         if all(isinstance(each, str) and not each.startswith("$") for each in (pattern, options)):
-            try:
-                read(pattern, options)
-            except Unfit as error:
-                self._refuse(f"{place}.regex", error.problem)
+            self._check(regex, pattern, options, place=place)
+
+    def _check(self, function: Callable[..., Any], *operands: Any, place: str) -> None:
+        """Refuse constants that a function does not take."""
+        try:
+            function(*operands)
+        except OperandError as error:
+            self._refuse(place, error.problem)
 
     def _variable(self, name: Any, place: str) -> str:
         if name != "CURRENT" and not (isinstance(name, str) and _VARIABLE.fullmatch(name)):
-            self._refuse(place, f"a variable begins with a small letter: {shortened(name)}")
+            problem = f"a variable must begin with a lower-case letter, got {shortened(name)}"
+            self._refuse(place, problem)
         return str(name)
 
-    # -- operators that read their operands in a way of their own ------------------------------
+    # -- operators with a syntax of their own ------------------------------------------------------
 
-    def _literal(self, name: str, operand: Any, place: str) -> Formula:  # noqa: ARG002
+    def _literal(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
         return Constant.of(operand)
 
-    def _meta(self, name: str, operand: Any, place: str) -> Formula:  # noqa: ARG002
+    def _meta(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
         if operand not in METADATA:
-            self._refuse(place, f"{shortened(operand)} is not one of {', '.join(METADATA)}")
+            known = ", ".join(METADATA)
+            self._refuse(place, f"must be one of {known}, got {shortened(operand)}")
         return Meta(operand)
 
-    def _logic(self, name: Any, operand: Any, place: str) -> Formula:
-        operator: Literal["$and", "$or"] = name
-        return Logic(operator, self._operands(0, None, operand, place))
+    def _logic(self, name: Any, operand: Any, place: str) -> Node:
+        return Logic(name, self._operands(0, None, operand, place))
 
-    def _if_null(self, name: str, operand: Any, place: str) -> Formula:  # noqa: ARG002
-        return FirstThere(self._operands(2, None, operand, place))
+    def _in(self, name: str, operand: Any, place: str) -> Node:
+        value, array = operands = self._operands(2, 2, operand, place)
+        if isinstance(array, Constant) and isinstance(array.value, list):
+            return InConstant(value, array)
+        return OperatorCall(name, operands)
 
-    def _cond(self, name: str, operand: Any, place: str) -> Formula:  # noqa: ARG002
+    def _if_null(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
+        return IfNull(self._operands(2, None, operand, place))
+
+    def _cond(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
         if isinstance(operand, list):
-            case, then, otherwise = self._operands(3, 3, operand, place)
+            case, then, default = self._operands(3, 3, operand, place)
         else:
-            names = ("if", "then", "else")
-            given = self._named(operand, place, names)
-            case, then, otherwise = (self.formula(given[n], f"{place}.{n}") for n in names)
-        return Choice(((case, then),), otherwise)
+            given = self._named(operand, place, ("if", "then", "else"))
+            case, then, default = (self._field(given, n, place) for n in ("if", "then", "else"))
+        return Switch(((case, then),), default)
 
-    def _switch(self, name: str, operand: Any, place: str) -> Formula:  # noqa: ARG002
+    def _switch(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
         given = self._named(operand, place, ("branches",), ("default",))
         branches = given["branches"]
         if not isinstance(branches, list) or not branches:
-            self._refuse(f"{place}.branches", "needs a list of branches, with one at least")
-        read = tuple(
-            [self._branch(each, f"{place}.branches.{i}") for i, each in enumerate(branches)]
-        )
-        default = self.formula(given["default"], f"{place}.default") if "default" in given else None
-        return Choice(read, default)
+            self._refuse(f"{place}.branches", "must be a list of at least one branch")
+        pairs = [self._branch(each, f"{place}.branches.{i}") for i, each in enumerate(branches)]
+        default = self._field(given, "default", place) if "default" in given else None
+        return Switch(tuple(pairs), default)
 
-    def _branch(self, branch: Any, place: str) -> tuple[Formula, Formula]:
+    def _branch(self, branch: Any, place: str) -> tuple[Node, Node]:
         given = self._named(branch, place, ("case", "then"))
-        return self.formula(given["case"], f"{place}.case"), self.formula(
-            given["then"], f"{place}.then"
-        )
+        return self._field(given, "case", place), self._field(given, "then", place)
 
-    def _let(self, name: str, operand: Any, place: str) -> Formula:  # noqa: ARG002
+    def _let(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
         given = self._named(operand, place, ("vars", "in"))
         variables = self.variables(given["vars"], f"{place}.vars")
-        inside = self._with(*(each for each, _ in variables))
-        return Let(variables, inside.formula(given["in"], f"{place}.in"))
+        inner = self._with(*(each for each, _ in variables))
+        return Let(variables, inner._field(given, "in", place))
 
-    def variables(self, given: Any, place: str) -> tuple[tuple[str, Formula], ...]:
-        """Read a document of variables and what they are."""
-        if not isinstance(given, dict):
-            self._refuse(place, "needs a document of variables")
-        pairs = [
-            (self._variable(name, f"{place}.{name}"), self.formula(each, f"{place}.{name}"))
-            for name, each in given.items()
-        ]
-        return tuple(pairs)
-
-    def _map(self, name: str, operand: Any, place: str) -> Formula:  # noqa: ARG002
+    def _map(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
         given = self._named(operand, place, ("input", "in"), ("as",))
         variable = self._variable(given.get("as", "this"), f"{place}.as")
-        inside = self._with(variable).formula(given["in"], f"{place}.in")
-        return Map(self.formula(given["input"], f"{place}.input"), variable, inside)
+        inside = self._with(variable)._field(given, "in", place)
+        return Map(self._field(given, "input", place), variable, inside)
 
-    def _filter(self, name: str, operand: Any, place: str) -> Formula:  # noqa: ARG002
+    def _filter(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
         given = self._named(operand, place, ("input", "cond"), ("as", "limit"))
         variable = self._variable(given.get("as", "this"), f"{place}.as")
-        condition = self._with(variable).formula(given["cond"], f"{place}.cond")
-        limit = self.formula(given["limit"], f"{place}.limit") if "limit" in given else Absent()
-        return Select(self.formula(given["input"], f"{place}.input"), variable, condition, limit)
+        condition = self._with(variable)._field(given, "cond", place)
+        limit = self._field(given, "limit", place) if "limit" in given else None
+        return FilterElements(self._field(given, "input", place), variable, condition, limit)
 
-    def _reduce(self, name: str, operand: Any, place: str) -> Formula:  # noqa: ARG002
+    def _reduce(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
         given = self._named(operand, place, ("input", "initialValue", "in"))
-        inside = self._with("value", "this").formula(given["in"], f"{place}.in")
-        initial = self.formula(given["initialValue"], f"{place}.initialValue")
-        return Fold(self.formula(given["input"], f"{place}.input"), initial, inside)
+        inside = self._with("value", "this")._field(given, "in", place)
+        initial = self._field(given, "initialValue", place)
+        return Reduce(self._field(given, "input", place), initial, inside, _only_adds(inside))
 
-    def _convert(self, name: str, operand: Any, place: str) -> Formula:
+    def _convert(self, name: str, operand: Any, place: str) -> Node:
         given = self._named(operand, place, ("input", "to"), ("onError", "onNull"))
-        read = {each: self.formula(given[each], f"{place}.{each}") for each in given}
-        self._check_type(read["to"], f"{place}.to")
-        return Convert(name, read["input"], read["to"], read.get("onError"), read.get("onNull"))
+        parsed = {each: self._field(given, each, place) for each in given}
+        to = parsed["to"]
+        if isinstance(to, Constant) and to.value is not None:
+            self._check(type_named, to.value, place=f"{place}.to")
+        return Convert(name, parsed["input"], to, parsed.get("onError"), parsed.get("onNull"))
 
-    def _check_type(self, wanted: Formula, place: str) -> None:
-        try:
-            if isinstance(wanted, Constant) and wanted.value is not None:
-                type_named(wanted.value)
-        except Unfit as error:
-            self._refuse(place, error.problem)
-
-    def _convert_to(self, name: str, operand: Any, place: str) -> Formula:
+    def _convert_to(self, name: str, operand: Any, place: str) -> Node:
         (value,) = self._operands(1, 1, operand, place)
         return Convert(name, value, Constant.of(_CONVERSIONS[name]))
 
-    def _get_field(self, name: str, operand: Any, place: str) -> Formula:
-        current: Formula = Reference("CURRENT")
+    def _get_field(self, name: str, operand: Any, place: str) -> Node:
+        current: Node = Reference("CURRENT")
         if isinstance(operand, dict) and not str(next(iter(operand), "")).startswith("$"):
             given = self._named(operand, place, ("field",), ("input",))
-            operand, place = given["field"], f"{place}.field"
             if "input" in given:
-                current = self.formula(given["input"], f"{place.removesuffix('.field')}.input")
-        return OperatorCall(name, (self._field_name(operand, place, computed=True), current))
+                current = self._field(given, "input", place)
+            operand, place = given["field"], f"{place}.field"
+        field = self.parse(operand, place)
+        if isinstance(field, Constant):
+            self._check_name(field, place)
+        return OperatorCall(name, (field, current))
 
-    def _set_field(self, name: str, operand: Any, place: str) -> Formula:
-        names = ("field", "input", "value") if name == "$setField" else ("field", "input")
-        given = self._named(operand, place, names)
-        field = self._field_name(given["field"], f"{place}.field")
-        return OperatorCall(
-            name, (field, *(self.formula(given[n], f"{place}.{n}") for n in names[1:]))
-        )
+    def _set_field(self, name: str, operand: Any, place: str) -> Node:
+        found = self._by_name(OPERATORS[name], operand, place)
+        self._check_name(found[0], f"{place}.field")
+        return OperatorCall(name, found)
 
-    def _field_name(self, what: Any, place: str, *, computed: bool = False) -> Formula:
-        found = self.formula(what, place)
-        if computed and not isinstance(found, Constant):
-            return found
-        if not isinstance(found, Constant) or not isinstance(found.value, str):
-            self._refuse(place, "needs the name of a field; one that begins with $ in $literal")
-        return found
+    def _check_name(self, field: Node, place: str) -> None:
+        if not isinstance(field, Constant) or not isinstance(field.value, str):
+            problem = "must be the name of a field; one that begins with $ goes in $literal"
+            self._refuse(place, problem)
 
-    def _sort_array(self, name: str, operand: Any, place: str) -> Formula:
+    def _sort_array(self, name: str, operand: Any, place: str) -> Node:
         given = self._named(operand, place, ("input", "sortBy"))
-        by = given["sortBy"]
+        by, place_of_by = given["sortBy"], f"{place}.sortBy"
         directions = by.values() if isinstance(by, dict) else [by]
         if not directions or any(each not in (1, -1) or each is True for each in directions):
-            self._refuse(f"{place}.sortBy", "needs 1, -1, or a document of fields and these")
+            self._refuse(place_of_by, "must be 1, -1, or a document of fields and these")
         if len(directions) > MAX_SORTED:
-            self._refuse(f"{place}.sortBy", f"more than {MAX_SORTED} fields")
+            self._refuse(place_of_by, f"must be at most {MAX_SORTED} fields")
         for path in by if isinstance(by, dict) else ():
-            self._check_path(path, f"{place}.sortBy.{path}")
-        return OperatorCall(name, (self.formula(given["input"], f"{place}.input"), Constant.of(by)))
+            self._check_path(path, f"{place_of_by}.{path}")
+        return OperatorCall(name, (self._field(given, "input", place), Constant.of(by)))
 
     def _check_path(self, dotted: str, place: str) -> None:
         if dotted.startswith("$"):
@@ -317,36 +311,43 @@ class ExpressionParser:
         except InvalidFilter as error:
             self._refuse(place, error.problem)
 
-    def _zip(self, name: str, operand: Any, place: str) -> Formula:
+    def _zip(self, name: str, operand: Any, place: str) -> Node:
         given = self._named(operand, place, ("inputs",), ("useLongestLength", "defaults"))
         inputs, longest = given["inputs"], given.get("useLongestLength", False)
         defaults = given.get("defaults")
         if not isinstance(inputs, list) or not inputs:
-            self._refuse(f"{place}.inputs", "needs a list of arrays, with one at least")
+            self._refuse(f"{place}.inputs", "must be a list of at least one array")
         if not isinstance(longest, bool):
-            self._refuse(f"{place}.useLongestLength", "needs true or false")
-        if defaults is not None and (not isinstance(defaults, list) or not longest):
-            self._refuse(f"{place}.defaults", "needs a list, and useLongestLength")
-        if defaults is not None and len(defaults) != len(inputs):
-            self._refuse(f"{place}.defaults", "needs as many as there are inputs")
-        fill = Absent() if defaults is None else self.formula(defaults, f"{place}.defaults")
-        every = self.formula(inputs, f"{place}.inputs")
-        return OperatorCall(name, (every, Constant.of(longest), fill))
+            problem = f"must be true or false, got {shortened(longest)}"
+            self._refuse(f"{place}.useLongestLength", problem)
+        operands = (self._field(given, "inputs", place), Constant.of(longest))
+        if defaults is None:
+            return OperatorCall(name, operands)
+        if not isinstance(defaults, list) or not longest or len(defaults) != len(inputs):
+            problem = "must be a list as long as inputs, with useLongestLength"
+            self._refuse(f"{place}.defaults", problem)
+        return OperatorCall(name, (*operands, self._field(given, "defaults", place)))
 
 
-def _constant(formulas: list[Formula]) -> Constant | None:
+def _constant(expressions: Sequence[Node]) -> Constant | None:
     """Return an array of constants as one; None: something is computed."""
-    values = [each.value for each in formulas if isinstance(each, Constant)]
-    return Constant.of(values) if len(values) == len(formulas) else None
+    values = [each.value for each in expressions if isinstance(each, Constant)]
+    return Constant.of(values) if len(values) == len(expressions) else None
+
+
+def _only_adds(inside: Node) -> bool:
+    """Return whether a `$reduce` adds to `$$value` and needs it for nothing else."""
+    if not isinstance(inside, OperatorCall) or inside.operator not in IN_PLACE:
+        return False
+    first, *others = inside.operands or (None,)
+    uses = (isinstance(n, Reference) and n.variable == "value" for n in nodes_of((*others,)))
+    return first == Reference("value") and len(others) > 0 and not any(uses)
 
 
 def _below(value: Any) -> Iterable[Any]:
-    match value:
-        case dict():
-            return value.values()
-        case list():
-            return value
-    return ()
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _number(least: int, most: int | None) -> str:
@@ -357,11 +358,12 @@ def _number(least: int, most: int | None) -> str:
     return f"{least} to {most} operands"
 
 
-_READERS: Final[Mapping[str, Callable[[ExpressionParser, Any, Any, str], Formula]]] = {
+READERS: Final[Mapping[str, Callable[[ExpressionParser, Any, Any, str], Node]]] = {
     "$literal": ExpressionParser._literal,
     "$meta": ExpressionParser._meta,
     "$and": ExpressionParser._logic,
     "$or": ExpressionParser._logic,
+    "$in": ExpressionParser._in,
     "$ifNull": ExpressionParser._if_null,
     "$cond": ExpressionParser._cond,
     "$switch": ExpressionParser._switch,
@@ -377,3 +379,4 @@ _READERS: Final[Mapping[str, Callable[[ExpressionParser, Any, Any, str], Formula
     "$sortArray": ExpressionParser._sort_array,
     "$zip": ExpressionParser._zip,
 }
+"""Operators with a syntax of their own; all others are read by their row in `OPERATORS`."""

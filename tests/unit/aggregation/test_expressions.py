@@ -1,4 +1,4 @@
-"""What formulas give, operator by operator, as MongoDB's server answers over JSON values."""
+"""What expressions give, operator by operator, as MongoDB's server answers over JSON values."""
 
 import tracemalloc
 from typing import Any
@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from collections_store import Document, InvalidFilter, InvalidOperand
-from collections_store.aggregation.expressions.evaluate import Variables, evaluate
-from collections_store.aggregation.expressions.operators import FUNCTIONS, UNSUPPORTED
-from collections_store.aggregation.expressions.parser import _READERS, ExpressionParser
+from collections_store.aggregation.expressions.nodes import evaluate
+from collections_store.aggregation.expressions.operators import OPERATORS, UNSUPPORTED
+from collections_store.aggregation.expressions.parser import READERS, ExpressionParser
+from collections_store.aggregation.expressions.scope import Scope
 from collections_store.document import Anonymous
 from collections_store.query.values import MISSING
 
@@ -30,11 +31,11 @@ BODY: dict[str, Any] = {
 }
 
 
-def give(formula: Any, body: Any = BODY, **options: Any) -> Any:
+def give(expression: Any, body: Any = BODY, **options: Any) -> Any:
     parser = ExpressionParser(InvalidFilter)
-    parser.check_nesting(formula, "$expr")
+    parser.check_nesting(expression, "$expr")
     row = options.pop("row", Anonymous(body))
-    return evaluate(parser.formula(formula, "$expr"), Variables.of(row, **options))
+    return evaluate(parser.parse(expression, "$expr"), Scope(row, **options))
 
 
 CASES: list[tuple[Any, Any]] = [
@@ -362,15 +363,15 @@ CASES: list[tuple[Any, Any]] = [
 
 def test_what_operators_give() -> None:
     wrong = {}
-    for formula, expected in CASES:
-        found = give(formula)
+    for expression, expected in CASES:
+        found = give(expression)
         if found != expected or type(found) is not type(expected):
-            wrong[str(formula)] = (found, expected)
+            wrong[str(expression)] = (found, expected)
     assert not wrong
 
 
 ERRORS: list[tuple[Any, str]] = [
-    ({"$add": ["$n", "$s"]}, r"\$add needs a number, not 'Straße'"),
+    ({"$add": ["$n", "$s"]}, r"\$add requires a number, got 'Straße'"),
     ({"$add": [1e308, 1e308]}, r"\$add gives inf"),
     ({"$multiply": [1e308, 10]}, r"\$multiply gives inf"),
     ({"$multiply": [True]}, r"\$multiply"),
@@ -391,11 +392,11 @@ ERRORS: list[tuple[Any, str]] = [
     ({"$toLower": "$a"}, r"\$toLower"),
     ({"$substrBytes": ["$s", 0, 5]}, r"\$substrBytes"),
     ({"$substrCP": ["a", -1, 1]}, r"\$substrCP"),
-    ({"$substrCP": ["a", 0.5, 1]}, r"\$substrCP needs a whole number"),
-    ({"$substrBytes": ["a", -1, 1]}, r"\$substrBytes needs a whole number from 0"),
-    ({"$substrBytes": ["a", "0", 1]}, r"\$substrBytes needs a number"),
+    ({"$substrCP": ["a", 0.5, 1]}, r"\$substrCP requires an integer"),
+    ({"$substrBytes": ["a", -1, 1]}, r"\$substrBytes requires an integer from 0"),
+    ({"$substrBytes": ["a", "0", 1]}, r"\$substrBytes requires a number"),
     ({"$abs": -(2**63)}, r"\$abs gives an integer beyond 64 bit"),
-    ({"$strLenCP": "$none"}, r"\$strLenCP needs a string, not what is missing"),
+    ({"$strLenCP": "$none"}, r"\$strLenCP requires a string, got a missing value"),
     ({"$split": ["a", ""]}, r"\$split"),
     ({"$regexMatch": {"input": 5, "regex": "x"}}, r"\$regexMatch"),
     (
@@ -410,12 +411,21 @@ ERRORS: list[tuple[Any, str]] = [
     ({"$toDouble": "inf"}, r"\$toDouble"),
     ({"$toDouble": "1e999"}, r"\$toDouble"),
     ({"$toString": "$a"}, r"\$toString"),
-    ({"$convert": {"input": 1, "to": "$s", "onError": 1}}, r"\$convert knows the types"),
-    ({"$convert": {"input": None, "to": "$s", "onNull": 1}}, r"\$convert knows the types"),
-    ({"$convert": {"input": 1, "to": "$a", "onError": 1}}, r"\$convert knows the types"),
-    ({"$arrayElemAt": ["$n", 0]}, r"\$arrayElemAt needs an array, not 7"),
+    (
+        {"$convert": {"input": 1, "to": "$s", "onError": 1}},
+        r"\$convert requires a type of bool, double",
+    ),
+    (
+        {"$convert": {"input": None, "to": "$s", "onNull": 1}},
+        r"\$convert requires a type of bool, double",
+    ),
+    (
+        {"$convert": {"input": 1, "to": "$a", "onError": 1}},
+        r"\$convert requires a type of bool, double",
+    ),
+    ({"$arrayElemAt": ["$n", 0]}, r"\$arrayElemAt requires an array, got 7"),
     ({"$arrayElemAt": ["$a", 1.5]}, r"\$arrayElemAt"),
-    ({"$size": "$none"}, r"\$size needs an array, not what is missing"),
+    ({"$size": "$none"}, r"\$size requires an array, got a missing value"),
     ({"$size": None}, r"\$size"),
     ({"$in": [1, "$n"]}, r"\$in "),
     ({"$filter": {"input": 1, "cond": True}}, r"\$filter"),
@@ -433,17 +443,20 @@ ERRORS: list[tuple[Any, str]] = [
     ({"$mergeObjects": ["$n"]}, r"\$mergeObjects"),
     ({"$setEquals": ["$a", None]}, r"\$setEquals"),
     ({"$setField": {"field": "a", "input": 1, "value": 1}}, r"\$setField"),
-    ({"$getField": "$a"}, r"\$getField needs a string, not \[3, 1, 2\]"),
-    ({"$getField": {"field": "$none", "input": None}}, r"\$getField needs a string, not what is m"),
+    ({"$getField": "$a"}, r"\$getField requires a string, got \[3, 1, 2\]"),
+    (
+        {"$getField": {"field": "$none", "input": None}},
+        r"\$getField requires a string, got a missing v",
+    ),
     ({"$switch": {"branches": [{"case": 0, "then": 1}]}}, r"\$switch has no branch"),
     ({"$allElementsTrue": None}, r"\$allElementsTrue"),
 ]
 
 
-@pytest.mark.parametrize(("formula", "message"), ERRORS, ids=lambda each: str(each)[:60])
-def test_what_operators_cannot_take(formula: Any, message: str) -> None:
+@pytest.mark.parametrize(("expression", "message"), ERRORS, ids=lambda each: str(each)[:60])
+def test_what_operators_cannot_take(expression: Any, message: str) -> None:
     with pytest.raises(InvalidOperand, match=message):
-        give(formula)
+        give(expression)
 
 
 def test_an_error_carries_its_facts() -> None:
@@ -459,29 +472,32 @@ REFUSED: list[tuple[Any, str]] = [
     ({"$bsonSize": 1}, "not supported"),
     ({"$toDecimal": 1}, "not supported"),
     ({"$dateToString": {"date": 1}}, "not supported"),
-    ({"$gt": ["$a"]}, r"'\$expr\.\$gt': takes 2 operands, not 1"),
-    ({"$size": [1, 2]}, r"\$size': takes 1 operand, not 2"),
-    ({"$round": [1, 2, 3]}, r"\$round': takes 1 to 2 operands, not 3"),
+    ({"$gt": ["$a"]}, r"'\$expr\.\$gt': takes 2 operands, got 1"),
+    ({"$size": [1, 2]}, r"\$size': takes 1 operand, got 2"),
+    ({"$round": [1, 2, 3]}, r"\$round': takes 1 to 2 operands, got 3"),
     ({"$ifNull": [1]}, r"at least 2"),
-    ({"$gt": [{"$add": 1, "$sum": 2}, 1]}, r"'\$expr\.\$gt\.0': \$add must stand alone"),
+    (
+        {"$gt": [{"$add": 1, "$sum": 2}, 1]},
+        r"'\$expr\.\$gt\.0': \$add must be the only key, got '\$sum'",
+    ),
     ({"a": 1, "$add": 2}, r"\$expr\.\$add"),
     ({"a.b": 1}, r"\$expr\.a\.b"),
-    ({"": 1}, "not empty"),
-    ("$", "no path"),
-    ("$a..b", "no path"),
-    ("$a.", "no path"),
-    ("$a.$b", "no path"),
+    ({"": 1}, "must not be empty, hold a dot"),
+    ("$", "must be a path without empty keys"),
+    ("$a..b", "must be a path without empty keys"),
+    ("$a.", "must be a path without empty keys"),
+    ("$a.$b", "must be a path without empty keys"),
     ("$$x", "no variable 'x'"),
     ("$$NOW", "no variable 'NOW'"),
     ({"$map": {"input": [], "as": "Up", "in": 1}}, r"\$map\.as"),
-    ({"$map": {"input": []}}, r"\$map': needs in"),
+    ({"$map": {"input": []}}, r"\$map': requires in"),
     ({"$map": {"input": [], "in": 1, "im": 2}}, r"\$map\.im"),
-    ({"$map": []}, r"\$map': needs a document"),
+    ({"$map": []}, r"\$map': must be a document"),
     ({"$let": {"vars": [], "in": 1}}, r"\$let\.vars"),
     ({"$let": {"vars": {"x": 1, "y": "$$x"}, "in": 1}}, r"\$let\.vars\.y"),
     ({"$switch": {"branches": []}}, r"\$switch\.branches"),
-    ({"$switch": {"branches": [{"case": 1}]}}, r"\$switch\.branches\.0': needs then"),
-    ({"$cond": {"if": 1, "then": 2}}, r"\$cond': needs else"),
+    ({"$switch": {"branches": [{"case": 1}]}}, r"\$switch\.branches\.0': requires then"),
+    ({"$cond": {"if": 1, "then": 2}}, r"\$cond': requires else"),
     ({"$zip": {"inputs": "$a"}}, r"\$zip\.inputs"),
     ({"$zip": {"inputs": ["$a"], "defaults": [1]}}, r"\$zip\.defaults"),
     (
@@ -493,15 +509,18 @@ REFUSED: list[tuple[Any, str]] = [
     ({"$sortArray": {"input": [], "sortBy": {"$id": 1}}}, r"\$sortArray\.sortBy\.\$id': an elem"),
     ({"$sortArray": {"input": [], "sortBy": {"a\0": 1}}}, r"no key of a stored body holds a NUL"),
     ({"$sortArray": {"input": [], "sortBy": {".".join("a" * 201): 1}}}, "200 keys"),
-    ({"$sortArray": {"input": [], "sortBy": {f"a{n}": 1 for n in range(33)}}}, "more than 32"),
+    (
+        {"$sortArray": {"input": [], "sortBy": {f"a{n}": 1 for n in range(33)}}},
+        "must be at most 32 fields",
+    ),
     ({"$regexMatch": {"input": "", "regex": "("}}, r"\$regexMatch\.regex"),
     ({"$regexMatch": {"input": "", "regex": "a", "options": "g"}}, "must be of i, m, s, x, u, got"),
-    ({"$convert": {"input": 1, "to": "date"}}, r"\$convert\.to': knows the types"),
+    ({"$convert": {"input": 1, "to": "date"}}, r"\$convert\.to': requires a type of bool, double"),
     ({"$convert": {"input": None, "to": "foo", "onError": 1, "onNull": 1}}, r"\$convert\.to"),
     ({"$convert": {"input": 1, "to": True, "onError": 1}}, r"\$convert\.to"),
     ({"$convert": {"input": 1, "to": {"$literal": [1]}, "onError": 1}}, r"\$convert\.to"),
     ({"$meta": "textScore"}, r"\$meta"),
-    ({"$getField": 5}, r"\$getField': needs the name of a field"),
+    ({"$getField": 5}, r"\$getField': must be the name of a field"),
     ({"$getField": {"field": None, "input": {}}}, r"\$getField\.field"),
     ({"$setField": {"field": {"$concat": ["a"]}, "input": {}, "value": 1}}, r"\$setField\.field"),
     ({"$setField": {"field": 1, "input": {}, "value": 1}}, r"\$setField\.field"),
@@ -509,14 +528,14 @@ REFUSED: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("formula", "message"), REFUSED, ids=lambda each: str(each)[:60])
-def test_what_makes_no_sense_is_refused_by_place(formula: Any, message: str) -> None:
+@pytest.mark.parametrize(("expression", "message"), REFUSED, ids=lambda each: str(each)[:60])
+def test_what_makes_no_sense_is_refused_by_place(expression: Any, message: str) -> None:
     with pytest.raises(InvalidFilter, match=message):
-        give(formula)
+        give(expression)
 
 
 def test_what_is_not_supported_is_not_there() -> None:
-    assert not UNSUPPORTED & {*FUNCTIONS, *_READERS}
+    assert not UNSUPPORTED & {*OPERATORS, *READERS}
 
 
 def test_what_the_store_knows() -> None:
@@ -537,16 +556,16 @@ def test_a_body_that_is_no_object_has_no_fields() -> None:
 
 
 def test_the_order_of_keys_counts_where_the_database_keeps_it() -> None:
-    formula = {"$eq": ["$o", {"$literal": {"b": 1, "a": 2}}]}
+    expression = {"$eq": ["$o", {"$literal": {"b": 1, "a": 2}}]}
     body = {"o": {"a": 2, "b": 1}}
-    assert give(formula, body) is False
-    assert give(formula, body, ordered=False) is True
+    assert give(expression, body) is False
+    assert give(expression, body, ordered=False) is True
     sets = {"$setUnion": [["$o"], [{"$literal": {"b": 1, "a": 2}}]]}
     assert len(give(sets, body)) == 2
     assert len(give(sets, body, ordered=False)) == 1
 
 
-# -- no formula eats the memory, or the stack ------------------------------------------------------
+# -- no expression eats the memory, or the stack ------------------------------------------------------
 
 NOUGHTS = {"$range": [0, 1000]}
 GREEDY: list[Any] = [
@@ -566,11 +585,11 @@ GREEDY: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("formula", GREEDY, ids=lambda each: str(each)[:100])
-def test_a_value_is_not_too_large(formula: Any) -> None:
+@pytest.mark.parametrize("expression", GREEDY, ids=lambda each: str(each)[:100])
+def test_a_value_is_not_too_large(expression: Any) -> None:
     message = r"more than (16,777,216 characters|16,777,216 bytes)|nested deeper than 200 levels"
     with pytest.raises(InvalidOperand, match=message):
-        give(formula, memory_limit=16 * 2**20)
+        give(expression, memory_limit=16 * 2**20)
 
 
 ROOM = 2**18
@@ -609,12 +628,12 @@ HELD: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("formula", HELD, ids=lambda each: str(each)[:80])
-def test_formulas_hold_no_more_than_the_limit(formula: Any) -> None:
+@pytest.mark.parametrize("expression", HELD, ids=lambda each: str(each)[:80])
+def test_expressions_hold_no_more_than_the_limit(expression: Any) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(InvalidOperand, match="takes more than 262,144 bytes of memory"):
-            give(formula, memory_limit=ROOM)
+            give(expression, memory_limit=ROOM)
         assert tracemalloc.get_traced_memory()[1] < 3 * ROOM
     finally:
         tracemalloc.stop()
@@ -630,21 +649,21 @@ LET_GO: list[tuple[Any, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("formula", "expected"), LET_GO, ids=lambda each: str(each)[:80])
-def test_what_formulas_need_no_more_does_not_count(formula: Any, expected: Any) -> None:
-    assert give(formula, memory_limit=ROOM) == expected
+@pytest.mark.parametrize(("expression", "expected"), LET_GO, ids=lambda each: str(each)[:80])
+def test_what_expressions_need_no_more_does_not_count(expression: Any, expected: Any) -> None:
+    assert give(expression, memory_limit=ROOM) == expected
 
 
-def test_a_large_document_leaves_room_for_formulas() -> None:
+def test_a_large_document_leaves_memory_for_expressions() -> None:
     body = {"a": [[n, n, n, n] for n in range(5_000)]}
     assert give({"$size": {"$concatArrays": ["$a", LONG]}}, body, memory_limit=ROOM) == 8_000
 
 
 def nested(levels: int) -> Any:
-    formula: Any = True
+    expression: Any = True
     for _ in range(levels // 2):
-        formula = {"$and": [formula]}
-    return formula
+        expression = {"$and": [expression]}
+    return expression
 
 
 def test_nesting_has_a_limit() -> None:
@@ -653,9 +672,9 @@ def test_nesting_has_a_limit() -> None:
         give(nested(102))
 
 
-def test_formulas_are_values() -> None:
-    def parsed(formula: Any) -> Any:
-        return ExpressionParser(InvalidFilter).formula(formula, "")
+def test_expressions_are_values() -> None:
+    def parsed(expression: Any) -> Any:
+        return ExpressionParser(InvalidFilter).parse(expression, "")
 
     one = {"$map": {"input": "$a", "in": {"$add": ["$$this", 1]}}}
     assert parsed(one) == parsed(one)

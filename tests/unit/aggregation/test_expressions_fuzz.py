@@ -1,4 +1,4 @@
-"""Whatever a formula says: it is refused, it cannot be computed, or it gives JSON."""
+"""Whatever an expression says: it is refused, it cannot be computed, or it gives JSON."""
 
 from typing import Any
 
@@ -6,10 +6,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collections_store import InvalidFilter, InvalidOperand
-from collections_store.aggregation.expressions.evaluate import Variables, evaluate
+from collections_store.aggregation.expressions.nodes import evaluate
 from collections_store.aggregation.expressions.operands import key_of, order, sort_key
 from collections_store.aggregation.expressions.operators import OPERATORS
-from collections_store.aggregation.expressions.parser import _READERS, ExpressionParser
+from collections_store.aggregation.expressions.parser import READERS, ExpressionParser
+from collections_store.aggregation.expressions.scope import Scope
 from collections_store.codec import Codec
 from collections_store.document import Anonymous
 from collections_store.query.values import MISSING, equal
@@ -42,11 +43,11 @@ NAMED: dict[str, tuple[str, ...]] = {
     "$getField": ("field", "input"),
     "$sortArray": ("input", "sortBy"),
 }
-PLAIN = sorted({*OPERATORS, *_READERS} - NAMED.keys() - {"$let", "$switch", "$zip", "$meta"})
+PLAIN = sorted({*OPERATORS, *READERS} - NAMED.keys() - {"$let", "$switch", "$zip", "$meta"})
 
 
 def calls(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Draw operators on formulas."""
+    """Draw operators on expressions."""
     plain = st.sampled_from(PLAIN).flatmap(
         lambda name: st.builds(lambda operands: {name: operands}, operands_of(name, inner))
     )
@@ -71,16 +72,16 @@ PROFILE: dict[str, Any] = {"deadline": None, "suppress_health_check": list(Healt
 
 
 @settings(max_examples=1500, **PROFILE)
-@given(formula=FORMULAS, body=BODIES)
-def test_any_formula(formula: Any, body: Any) -> None:
+@given(expression=FORMULAS, body=BODIES)
+def test_any_expression(expression: Any, body: Any) -> None:
     try:
-        parsed = ExpressionParser(InvalidFilter).formula(formula, "$expr")
+        parsed = ExpressionParser(InvalidFilter).parse(expression, "$expr")
     except InvalidFilter:
         return
-    assert hash(parsed) == hash(ExpressionParser(InvalidFilter).formula(formula, "$expr"))
+    assert hash(parsed) == hash(ExpressionParser(InvalidFilter).parse(expression, "$expr"))
     before = Codec().encode(body)
     try:
-        found = evaluate(parsed, Variables.of(Anonymous(body)))
+        found = evaluate(parsed, Scope(Anonymous(body)))
     except InvalidOperand as error:
         assert error.operator in str(error)
     else:

@@ -1,4 +1,4 @@
-"""How the steps of filters, updates and formulas grow: with what they are given, not with its square."""
+"""How the steps of filters, updates and expressions grow: with what they are given, not with its square."""
 
 import sys
 from collections.abc import Callable
@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from collections_store import Document, Filter, InvalidFilter, Projection, Update
-from collections_store.aggregation.expressions.evaluate import Variables, evaluate
+from collections_store.aggregation.expressions.nodes import evaluate
 from collections_store.aggregation.expressions.parser import ExpressionParser
+from collections_store.aggregation.expressions.scope import Scope
 from collections_store.document import Anonymous
 from collections_store.query.matcher import matches
 from collections_store.query.shapes import values_of
@@ -41,9 +42,9 @@ def found(filter: dict[str, Any], body: Any, *, ordered: bool = True) -> bool:
     return matches(Filter.parse(filter), Document("1", body), ordered=ordered)
 
 
-def given(formula: Any, body: Any) -> Any:
-    parsed = ExpressionParser(InvalidFilter).formula(formula, "")
-    return evaluate(parsed, Variables.of(Anonymous(body)))
+def given(expression: Any, body: Any) -> Any:
+    parsed = ExpressionParser(InvalidFilter).parse(expression, "")
+    return evaluate(parsed, Scope(Anonymous(body)))
 
 
 def changed(update: Any, body: Any) -> Any:
@@ -102,7 +103,7 @@ GROWING: dict[str, Callable[[int], Any]] = {
     ),
     "$mergeObjects": lambda n: merged(n, "$$value", "$$this"),
     "$concatArrays": joined,
-    "$in of a formula": lambda n: given(
+    "$in of an expression": lambda n: given(
         {"$filter": {"input": "$a", "cond": {"$in": ["$$this", objects(n)]}}}, {"a": objects(n)}
     ),
     "$setUnion": lambda n: given(

@@ -239,7 +239,7 @@ def test_replace_root() -> None:
     merged = {"$mergeObjects": [{"x": 0, "y": 0}, "$$ROOT"]}
     assert give([{"x": 1}], {"$replaceWith": merged}) == [{"x": 1, "y": 0}]
     for body in ({"a": 1}, {}):
-        with pytest.raises(InvalidOperand, match=r"\$replaceRoot needs an object"):
+        with pytest.raises(InvalidOperand, match=r"\$replaceRoot requires an object"):
             give([body], {"$replaceRoot": {"newRoot": "$a"}})
 
 
@@ -757,7 +757,7 @@ def test_an_error_names_the_stage(pipeline: list[Any], place: str, operator: str
     again = pickle.loads(pickle.dumps(caught.value))
     for error in (caught.value, again):
         assert (error.place, error.operator) == (place, operator)
-        assert str(error).startswith(f"pipeline, at {place!r}: {operator} needs ")
+        assert str(error).startswith(f"pipeline, at {place!r}: {operator} requires ")
 
 
 def test_added_fields_may_be_none_or_empty() -> None:

@@ -50,9 +50,9 @@ def test_what_stays_the_same_is_the_same() -> None:
 @pytest.mark.parametrize(
     ("stages", "place", "problem"),
     [
-        ([{"$set": {"n": {"$add": ["$s", 1]}}}], "0.$set", "$add needs a number"),
-        ([{"$unset": "q"}, {"$replaceWith": "$n"}], "1.$replaceWith", "needs an object, not 2"),
-        ([{"$replaceWith": "$none"}], "0.$replaceWith", "needs an object, not nothing"),
+        ([{"$set": {"n": {"$add": ["$s", 1]}}}], "0.$set", "$add requires a number"),
+        ([{"$unset": "q"}, {"$replaceWith": "$n"}], "1.$replaceWith", "requires an object, got 2"),
+        ([{"$replaceWith": "$none"}], "0.$replaceWith", "requires an object, got a missing value"),
         ([{"$set": {"n": {"$divide": ["$n", 0]}}}], "0.$set", "$divide"),
     ],
     ids=repr,

@@ -1,0 +1,180 @@
+"""What an expression sees, and the memory that it holds while it is evaluated.
+
+A short expression can fill a machine: `$range` to a billion, or an array that holds another twice, which holds
+another twice, and so on. The latter takes little memory before it is written, so there are two limits: on the
+bytes of memory, and on the characters of JSON of one computed value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from sys import getsizeof
+from typing import Any, Final
+
+from ...codec import MAX_DEPTH
+from ...document import Anonymous, Document
+from ...query.budget import spend
+from .operands import OperandError
+
+MEMORY_LIMIT: Final = 100 * 2**20
+"""Bytes that each stage of a pipeline, and the expressions of one document, may hold by default."""
+MAX_WEIGHT: Final = 16 * 2**20
+"""Characters of JSON that one computed value may have: as many as a body, by default."""
+SCALAR: Final = 8
+"""The weight of a value besides its characters."""
+POINTER: Final = 8
+"""Bytes of memory for an element of an array, besides its value."""
+NUMBER: Final = 32
+"""Bytes of memory for a number."""
+STRING: Final = 57
+"""Bytes of memory for a string, besides its characters."""
+ARRAY: Final = 56
+"""Bytes of memory for an array, besides its elements."""
+PAIR: Final = 232
+"""Bytes of memory for an object of two fields, besides their values."""
+EVERY: Final = 32
+"""Elements that are counted as steps at once: to count each takes 7 % of an evaluation (measured)."""
+NO_VARIABLES: Final[Mapping[str, Any]] = {}
+_SHARED: Final = 4
+"""Arrays and objects with fewer elements are counted each time, even if values share them."""
+_EXACT_PART: Final = 64
+"""Charges below this part of the limit are not replaced by the exact size."""
+
+
+class Scope:
+    """The document, the variables, and the memory that the expressions of one document hold, in bytes.
+
+    `held` counts what is made, and is never too small by more than small values. It counts what is dropped,
+    too, until `settle` replaces the charges for a value by the value's exact size. `ordered`: the order of an
+    object's keys counts.
+    """
+
+    __slots__ = ("_most", "_unsettled", "held", "limit", "ordered", "row", "variables")
+
+    def __init__(
+        self,
+        row: Document | Anonymous,
+        variables: Mapping[str, Any] = NO_VARIABLES,
+        *,
+        ordered: bool = True,
+        memory_limit: int = MEMORY_LIMIT,
+    ) -> None:
+        self.row, self.ordered = row, ordered
+        self.variables: dict[str, Any] = {"ROOT": row.body, "CURRENT": row.body, **variables}
+        self.held, self.limit, self._most = 0, memory_limit, memory_limit
+        self._unsettled = memory_limit // _EXACT_PART
+
+    def hold(self, size: int) -> None:
+        """Charge so many bytes, before they are taken; raises `OperandError` beyond the limit."""
+        self.held += size
+        if self.held > self._most:
+            self._check()
+
+    def settle(self, before: int, value: Any) -> None:
+        """Charge a value that was made while `held` grew from `before`: everything else that was charged is gone."""
+        kind = type(value)
+        if kind is list or kind is dict:
+            self.held += getsizeof(value)
+            if self.held - before > self._unsettled:
+                self._settle(before, value)
+        else:
+            self.held = before + getsizeof(value) if kind is str else before
+
+    def each(self, values: list[Any], results: list[Any]) -> Iterator[Any]:
+        """Yield values; `results` is all that is still needed of what is made for those before.
+
+        The exact size is computed again when the charges have grown by a quarter, so that it costs less than
+        to make the values.
+        """
+        before, mark = self.held, self.held + self._unsettled
+        for number, value in enumerate(values):
+            if not number % EVERY:
+                spend(EVERY)
+            yield value
+            if self.held > mark or self.held > self._most:
+                self._settle(before, results)
+                mark = self.held + (self.held - before) // 4 + self._unsettled
+
+    def _settle(self, before: int, value: Any) -> None:
+        charged = self.held - before
+        self.held = before + min(charged, size_of(value, charged, set()))
+        if self.held > self._most:
+            self._check()
+
+    def _check(self) -> None:
+        """Raise `OperandError` beyond the limit. The body may be a part of the sizes, so it comes on top."""
+        if self._most == self.limit:
+            self._most += size_of(self.row.body, 2**63)
+        if self.held > self._most:
+            raise OperandError(f"takes more than {self.limit:,} bytes of memory")
+
+
+def size_of(value: Any, enough: int, seen: set[int] | None = None) -> int:
+    """Return the bytes of memory that a value takes; the count ends where it exceeds `enough`.
+
+    `seen` holds the ids of arrays and objects that are counted already, as long as these exist: values that
+    are shared count once. Raises `OperandError` for a value nested deeper than a body may be.
+    """
+    total, level = 0, [value]
+    for _ in range(MAX_DEPTH + 3):
+        total += sum(map(getsizeof, level))
+        below: list[Any] = []
+        for each in level:
+            if isinstance(each, list | dict):
+                if seen is not None and len(each) >= _SHARED:
+                    if id(each) in seen:
+                        total -= getsizeof(each)
+                        continue
+                    seen.add(id(each))
+                below.extend(each if isinstance(each, list) else each.values())
+        if not below or total > enough:
+            return total
+        level = below
+    raise _too_deep()
+
+
+def weight_of(value: Any) -> int:
+    """Return about the characters of a value's JSON; the count ends where it exceeds `MAX_WEIGHT`.
+
+    Raises `OperandError` for a value nested deeper than a body may be.
+    """
+    total, level = 0, [value]
+    for _ in range(MAX_DEPTH + 1):
+        total += SCALAR * len(level)
+        below: list[Any] = []
+        for each in level:
+            kind = type(each)
+            if kind is str:
+                total += len(each)
+            elif kind is list:
+                below += each
+            elif kind is dict:
+                total += sum(map(len, each))
+                below += each.values()
+            if len(below) * SCALAR > MAX_WEIGHT:
+                return MAX_WEIGHT + 1
+        if not below or total > MAX_WEIGHT:
+            return total
+        level = below
+    raise _too_deep()
+
+
+def checked(value: Any) -> Any:
+    """Return a computed value; raises `OperandError` if it is too large."""
+    check_weight(weight_of(value))
+    return value
+
+
+def check_weight(weight: int) -> None:
+    """Raise `OperandError` if a value of this weight is too large."""
+    if weight > MAX_WEIGHT:
+        raise OperandError(f"gives a value of more than {MAX_WEIGHT:,} characters")
+
+
+def check_length(elements: int) -> None:
+    """Raise `OperandError` if an array of so many elements is too large."""
+    check_weight(elements * SCALAR)
+
+
+def _too_deep() -> OperandError:
+    return OperandError(f"gives a value nested deeper than {MAX_DEPTH} levels")
