@@ -183,14 +183,14 @@ def whole(talk: Talk) -> Document:
 
 
 @pytest.mark.timeout(600)
-@settings(max_examples=100, **PROFILE)
+@settings(max_examples=40, **PROFILE)
 @given(batch=batches())
 def test_on_sqlite(sqlite_store: Store, batch: tuple[list[Talk], list[dict[str, Any]]]) -> None:
     assert not disagreements(sqlite_store, *batch, ordered=True)
 
 
 @pytest.mark.timeout(600)
-@settings(max_examples=40, **PROFILE)
+@settings(max_examples=20, **PROFILE)
 @given(batch=batches())
 def test_on_postgresql(
     postgres_store: Store, batch: tuple[list[Talk], list[dict[str, Any]]]

@@ -166,13 +166,13 @@ PROFILE: dict[str, Any] = {
 }
 
 
-@settings(max_examples=250, **PROFILE)
+@settings(max_examples=100, **PROFILE)
 @given(batch=batches())
 def test_on_sqlite(sqlite_store: Store, batch: tuple[list[Any], list[Filter]]) -> None:
     assert not disagreements(sqlite_store, *batch, ordered=True)
 
 
-@settings(max_examples=120, **PROFILE)
+@settings(max_examples=60, **PROFILE)
 @given(batch=batches())
 def test_on_postgresql(postgres_store: Store, batch: tuple[list[Any], list[Filter]]) -> None:
     assert not disagreements(postgres_store, *batch, ordered=False)

@@ -71,7 +71,7 @@ FORMULAS = st.recursive(SCALARS | PATHS | PATHS | VALUES, calls, max_leaves=8)
 PROFILE: dict[str, Any] = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
-@settings(max_examples=1500, **PROFILE)
+@settings(max_examples=500, **PROFILE)
 @given(expression=FORMULAS, body=BODIES)
 def test_any_expression(expression: Any, body: Any) -> None:
     try:
