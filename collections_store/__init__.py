@@ -84,6 +84,7 @@ if TYPE_CHECKING:
         partial_result,
     )
     from .operations.procedures import ReturnDocument
+    from .options import ChangeSettings, CollectionSettings, StoreOptions
     from .query.change import Change
     from .query.explain import Explanation
     from .query.filter import F, Filter
@@ -103,12 +104,14 @@ __all__ = [
     "BulkWriteError",
     "BulkWriteResult",
     "Change",
+    "ChangeSettings",
     "ChangeStream",
     "ChangesLost",
     "Collection",
     "CollectionExists",
     "CollectionInfo",
     "CollectionNotFound",
+    "CollectionSettings",
     "CollectionsStoreError",
     "DatabaseBusy",
     "DatabaseError",
@@ -163,6 +166,7 @@ __all__ = [
     "Sort",
     "Store",
     "StoreClosed",
+    "StoreOptions",
     "Transaction",
     "TransactionConflict",
     "TransactionEnded",
@@ -203,6 +207,7 @@ _ROOMS = {
         "partial_result",
     ),
     "operations.procedures": ("ReturnDocument",),
+    "options": ("ChangeSettings", "CollectionSettings", "StoreOptions"),
     "query.change": ("Change",),
     "query.explain": ("Explanation",),
     "query.filter": ("F", "Filter"),

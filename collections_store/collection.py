@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from .aggregation.expressions.scope import MEMORY_LIMIT
@@ -42,7 +41,6 @@ from .operations.by_id import (
     RemoveMany,
     Replace,
     Touch,
-    check_version,
 )
 from .operations.combine import Steps, follow
 from .operations.explain import Explain
@@ -68,9 +66,6 @@ from .operations.procedures import (
     Writing,
     bulk_write,
     change,
-    check_attempts,
-    check_function,
-    check_many,
     check_mode,
     find_and_delete,
     find_and_modify,
@@ -80,7 +75,14 @@ from .operations.procedures import (
 )
 from .operations.stream import batches_of
 from .operations.update import Increment, read_increment
-from .options import check_flag
+from .options import (
+    Ttl,
+    check_attempts,
+    check_flag,
+    check_function,
+    check_iterable,
+    check_version,
+)
 from .query.change import ChangeFilter, ChangeKind
 from .query.conditions import read_target
 from .query.explain import Explanation
@@ -91,7 +93,6 @@ from .query.path import Path
 from .query.sort import Sort
 
 T = TypeVar("T")
-Ttl: TypeAlias = float | timedelta | None
 Bodies: TypeAlias = Mapping[str, Any] | Iterable[tuple[Any, ...]]
 Documents: TypeAlias = list[Document]
 Values: TypeAlias = list[Any]
@@ -225,7 +226,7 @@ class Collection:
         PutManyResult(inserted_count=2, replaced_count=0, unchanged_count=0)
         """
         writing = self._writing(check_mode(mode), read_ttl(ttl), check_flag("atomic", atomic))
-        return self._follow(writing.put(check_many("bodies", bodies)))
+        return self._follow(writing.put(check_iterable("bodies", bodies)))
 
     def insert_one(self, body: Any, *, id: str | None = None, ttl: Ttl = None) -> InsertOneResult:
         """Write a new object, under a new id unless one is given.
@@ -255,7 +256,7 @@ class Collection:
         InsertManyResult(inserted_ids=('berlin', 'paris'))
         """
         writing = self._writing("insert", read_ttl(ttl), check_flag("atomic", atomic))
-        return self._follow(writing.insert(check_many("bodies", bodies)))
+        return self._follow(writing.insert(check_iterable("bodies", bodies)))
 
     def update(
         self,
@@ -422,7 +423,7 @@ class Collection:
             "atomic": check_flag("atomic", atomic),
         }
         return self._follow(
-            bulk_write(self.name, self._codec, check_many("requests", requests), **options)
+            bulk_write(self.name, self._codec, check_iterable("requests", requests), **options)
         )
 
     def increment(self, id: str, path: str | Path, by: float = 1, *, initial: float = 0) -> Any:
@@ -464,7 +465,9 @@ class Collection:
         life, most = read_ttl(ttl), check_attempts(attempts)
         options = {"default": default, "ttl": life, "attempts": most}
         return self._follow(
-            change(self.name, self._codec, check_id(id), check_function(function), options)
+            change(
+                self.name, self._codec, check_id(id), check_function("function", function), options
+            )
         )
 
     def touch(self, id: str, ttl: Ttl = None) -> bool:

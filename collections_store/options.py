@@ -1,45 +1,218 @@
-"""What the catalogue keeps of a collection, and what a caller may set of it.
+"""The options of stores and collections, the names of tables, and the checks of arguments.
 
-The options of a store, checked at the door.
+`StoreOptions` and `CollectionSettings` declare what a caller passes; `Options` and `Settings` are the same, validated.
+`CollectionOptions` is what the catalogue stores of a collection. Every `check_*` function returns its value or raises
+`InvalidOption`.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, get_args
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from datetime import timedelta
+from inspect import isawaitable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Self,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    get_args,
+    get_type_hints,
+)
 
 import sqlalchemy as sa
 
 from . import codec
 from .codec import Codec
 from .document import read_ttl
-from .errors import (
-    InvalidOption,
-    InvalidUrl,
-    check_format,
-    shortened,
-)
+from .errors import InvalidOption, InvalidUrl, check_format, shortened
 from .query.index import Index, unknown_keys
 
 if TYPE_CHECKING:
     from .sql.dialects.protocols import Database
 
+Durability: TypeAlias = Literal["full", "normal"]
+Isolation: TypeAlias = Literal["repeatable read", "serializable"]
+Nul: TypeAlias = Literal["error", "replace"]
+Upgrade: TypeAlias = Literal["auto", "manual"]
+Ttl: TypeAlias = float | timedelta | None
+Changes: TypeAlias = bool | Literal["after", "both"] | None
+
+MAX_BODY: Final = 16 * 2**20
+MAX_COUNT: Final = 2**63 - 1
+"""The largest limit that the databases take."""
+MIN_TIMEOUT: Final = 0.001
+"""Seconds; PostgreSQL counts milliseconds, and 0 of them would mean no timeout."""
+MAX_TIMEOUT: Final = 2_000_000
+"""Seconds; the databases count milliseconds in 32 bits."""
+
+
+# -- stores ----------------------------------------------------------------------------------
+
+
+class StoreOptions(TypedDict, total=False):
+    """The options of `Store` and `AsyncStore`.
+
+    * `pool_size`: the maximum number of connections. Default: 4 that read and 1 that writes on an SQLite file, 10 on
+      PostgreSQL. Not with `engine`.
+    * `busy_timeout`: seconds to wait for a lock or a connection before `DatabaseBusy`; 30.
+    * `durability`: "full", the default: an acknowledged write survives a power cut. "normal": a power cut may lose
+      the last moments, a crash of the process loses nothing. Not with `engine`.
+    * `max_body`: the maximum size of a body in bytes of JSON; 16 MiB.
+    * `nul`: "error", the default, rejects NUL characters in bodies; "replace" stores U+FFFD in their place.
+    * `default`: a function that is called with each value that is not JSON and returns one that is, as in
+      `json.dumps`.
+    * `prefix`: the beginning of the tables' names; "cs_".
+    * `schema`: the PostgreSQL schema of the tables. Default: the connection's own.
+    * `upgrade`: "auto" upgrades an older database when it is opened, the default on SQLite; "manual" raises
+      `SchemaOutdated`, the default on PostgreSQL.
+    * `sweep_interval`: the interval in seconds at which a thread purges expired documents and changes. Default: none;
+      call `purge_expired`.
+    * `page_cache`: the maximum number of bytes of an SQLite file that each connection caches; 16 MiB. Not on
+      PostgreSQL, whose server has its own cache, and not with `engine`.
+    """
+
+    pool_size: int | None
+    busy_timeout: float
+    durability: Durability
+    max_body: int
+    nul: Nul
+    default: Callable[[Any], Any] | None
+    prefix: str
+    schema: str | None
+    upgrade: Upgrade | None
+    sweep_interval: float | None
+    page_cache: int | None
+
+
+def option_types() -> dict[str, type]:
+    """Return the options that a URI or a configuration file can set, with their types: int, float or str.
+
+    >>> option_types()["busy_timeout"]
+    <class 'float'>
+    """
+    hints = {
+        name: (*get_args(hint), hint)[0] for name, hint in get_type_hints(StoreOptions).items()
+    }
+    del hints["default"]
+    return {name: hint if isinstance(hint, type) else str for name, hint in hints.items()}
+
+
+_NOT_EVERYWHERE: Final = {
+    "schema": "{} has no schemas: use a prefix",
+    "page_cache": "the server of {} has its own",
+}
+"""Options that a database may lack: `Database.options` has those that it supports."""
+_NOT_WITH_ENGINE: Final = {
+    "pool_size": "the engine that was given has a pool of its own",
+    "durability": "the engine that was given has settings of its own",
+    "page_cache": "the engine that was given has settings of its own",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Validated `StoreOptions`."""
+
+    pool_size: int | None = None
+    busy_timeout: float = 30.0
+    durability: Durability = "full"
+    max_body: int = MAX_BODY
+    nul: Nul = "error"
+    default: Callable[[Any], Any] | None = None
+    prefix: str = "cs_"
+    schema: str | None = None
+    upgrade: Upgrade | None = None
+    sweep_interval: float | None = None
+    page_cache: int | None = None
+
+    def __post_init__(self) -> None:
+        check_seconds("busy_timeout", self.busy_timeout)
+        check_choice("durability", self.durability, get_args(Durability))
+        check_integer("max_body", self.max_body)
+        check_choice("nul", self.nul, get_args(Nul))
+        check_choice("upgrade", self.upgrade, (None, *get_args(Upgrade)))
+        for option in ("pool_size", "page_cache"):
+            if (value := getattr(self, option)) is not None:
+                check_integer(option, value)
+        if self.sweep_interval is not None:
+            check_seconds("sweep_interval", self.sweep_interval)
+        if self.default is not None:
+            check_function("default", self.default)
+        self.names()
+
+    @classmethod
+    def parse(cls, options: StoreOptions) -> Self:
+        """Validate the options of a store; raises `InvalidOption`, and `TypeError` for an unknown one."""
+        check_known("a store", options, StoreOptions)
+        return cls(**options)
+
+    def names(self) -> Names:
+        """Return the names of the tables."""
+        return Names(self.prefix, self.schema)
+
+    def codec(self) -> Codec:
+        """Return the codec of bodies."""
+        return Codec(max_bytes=self.max_body, nul=self.nul, default=self.default)
+
+    def check_for(self, database: Database) -> None:
+        """Raise `InvalidOption` for an option that the database does not support."""
+        for option, problem in _NOT_EVERYWHERE.items():
+            if getattr(self, option) is not None and option not in database.options:
+                raise InvalidOption(option, problem.format(database.name))
+
+    def check_for_engine(self) -> None:
+        """Raise `InvalidOption` for an option that a caller's engine decides."""
+        for each in fields(self):
+            if each.name in _NOT_WITH_ENGINE and getattr(self, each.name) != each.default:
+                raise InvalidOption(each.name, _NOT_WITH_ENGINE[each.name])
+
+    def upgrades(self, database: Database) -> bool:
+        """Return whether an older database is upgraded when it is opened."""
+        return database.upgrades_on_open if self.upgrade is None else self.upgrade == "auto"
+
+
+def read_url(url: str | sa.URL) -> sa.URL:
+    """Return a parsed database URL; raises `InvalidUrl`, which never shows a password."""
+    if not isinstance(url, str | sa.URL):
+        raise InvalidUrl(f"a URL must be a string or a sqlalchemy.URL, got {shortened(url)}")
+    try:
+        read = sa.make_url(url)
+        return read.set(drivername="postgresql") if read.drivername == "postgres" else read
+    except (sa.exc.ArgumentError, ValueError):
+        raise InvalidUrl(
+            "the URL cannot be read: use sqlite:///file.db, sqlite:// (in memory) or "
+            "postgresql://user:password@host/database"
+        ) from None
+
+
+def safe_url(url: sa.URL) -> str:
+    """Return a URL without its passwords: the one before the host, and those of its options.
+
+    >>> import sqlalchemy as sa
+    >>> safe_url(sa.make_url("postgresql://me:secret@host/db?sslpassword=secret&sslmode=require"))
+    'postgresql://me:***@host/db?sslmode=require&sslpassword=...'
+    """
+    hidden = {option: "..." for option in url.query if "passw" in option.lower()}
+    return url.update_query_dict(hidden).render_as_string(hide_password=True)
+
+
+# -- tables ----------------------------------------------------------------------------------
 
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9_]{0,19}", re.ASCII)
-
-
 _SCHEMA: Final = re.compile(r"[ -$&-~]{1,63}", re.ASCII)
-
-
 _SLUG_LENGTH: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the tables of one store are called."""
+    """The names of a store's tables."""
 
     prefix: str = "cs_"
     schema: str | None = None
@@ -48,92 +221,72 @@ class Names:
         prefix: Any = self.prefix
         schema: Any = self.schema
         if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
-            raise InvalidOption(
-                "prefix", f"{shortened(prefix)} must be 1 to 20 of a-z, 0-9 and _, a letter first"
-            )
+            must = "must be 1 to 20 of a-z, 0-9 and _, beginning with a letter"
+            raise InvalidOption("prefix", f"{must}, got {shortened(prefix)}")
         if re.search("_[0-9]+(_|$)", prefix):  # cs_1_collections may be a collection's, of cs_
-            raise InvalidOption(
-                "prefix",
-                f"{shortened(prefix)} may name another prefix's tables: no number after a _",
-            )
+            must = "must have no number after a _, as the tables of another prefix have"
+            raise InvalidOption("prefix", f"{must}, got {shortened(prefix)}")
         if schema is not None and not (isinstance(schema, str) and _SCHEMA.fullmatch(schema)):
-            raise InvalidOption(
-                "schema", f"{shortened(schema)} must be 1 to 63 ASCII characters without %"
-            )
+            must = "must be 1 to 63 ASCII characters without %"
+            raise InvalidOption("schema", f"{must}, got {shortened(schema)}")
 
     @property
     def revision(self) -> str:
-        """Name the table that holds the schema's revision (alembic's version table)."""
+        """The table of the schema's revision: alembic's version table."""
         return f"{self.prefix}revision"
 
     @property
     def catalogue(self) -> str:
-        """Name the table of collections."""
+        """The table of collections."""
         return f"{self.prefix}collections"
 
     def documents(self, number: int, collection: str) -> str:
-        """Name a collection's table. No prefix holds a $, so that number 11 of `zz` is not 1 of `zz1`."""
-        apart = "" if self.prefix.endswith("_") else "$"
-        return f"{self.prefix}{apart}{number}_{collection[:_SLUG_LENGTH].lower()}"
+        """Return a collection's table. No prefix holds a $, so that number 11 of `zz` is not 1 of `zz1`."""
+        separator = "" if self.prefix.endswith("_") else "$"
+        return f"{self.prefix}{separator}{number}_{collection[:_SLUG_LENGTH].lower()}"
 
     def index(self, table: str, number: int) -> str:
-        """Name an index of a collection's table; no table has such a name."""
+        """Return an index of a collection's table; no table has such a name."""
         return f"{self._stem(table)}$i{number}"
 
     def expiry_index(self, table: str) -> str:
-        """Name the index of those objects of a collection's table that expire."""
+        """Return the index of the documents that expire."""
         return f"{self._stem(table)}$x"
 
     def feed(self, table: str) -> str:
-        """Name the table of the recorded changes of a collection's table; no collection has it."""
+        """Return the table of a collection's recorded changes."""
         return f"{self._stem(table)}$changes"
 
     def owns(self, table: str) -> bool:
-        """Return whether a store with this prefix may have a table of that name: its own two, those of
-        collections, and what lies beside these.
-        """
+        """Return whether a store with this prefix may have a table of that name."""
         known = f"{self.prefix}(revision|collections|\\$?[0-9]+[_$].*)"
         return re.fullmatch(known, table) is not None
 
     def _stem(self, table: str) -> str:
-        """Return the name of a collection's table up to its number; older ones are without $."""
+        """Return the name of a collection's table up to its number; older names have no $."""
         found = re.match(f"{self.prefix}\\$?[0-9]+", table)
         assert found is not None
         return found[0]
 
 
-Durability: TypeAlias = Literal["full", "normal"]
-
-
-Isolation: TypeAlias = Literal["repeatable read", "serializable"]
-
+# -- collections -----------------------------------------------------------------------------
 
 Bodies: TypeAlias = Literal["none", "after", "both"]
-"""Which bodies a change is recorded with: those that were written, or also those before."""
-Changes: TypeAlias = bool | Literal["after", "both"] | None
-"""The same as callers say it."""
+"""The bodies that a change is recorded with: none, the new one, or the new and the old one."""
 FORMAT: Final = 1
-_KEYS: Final = (
-    "format",
-    "cursor_key",
-    "body_index",
-    "indexes",
-    "ways",
-    "counter",
-    "ttl",
-    "sliding",
-    "feed",
-    "jsonb",
-)
 CHANGES_KEPT: Final = 100_000
 MAX_CHANGES: Final = 10**9
-_RULES: Final = codec.Codec()
+_CODEC: Final = codec.Codec()
+_FEED_KEYS: Final = ("physical", "key", "bodies", "limit", "age")
+_KEYS: Final = (
+    "format", "cursor_key", "body_index", "indexes", "ways", "counter", "ttl", "sliding", "feed", "jsonb"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """How the changes of a collection are recorded: in the table `physical`, the last `limit` of them,
-    none older than `age` microseconds. `key` begins the tokens.
+    """How a collection's changes are recorded: in the table `physical`, the last `limit` of them, none older than
+    `age` microseconds. Tokens begin with `key`. `unknown` are keys of a newer version.
     """
 
     physical: str = ""
@@ -144,27 +297,45 @@ class Feed:
     unknown: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the catalogue keeps."""
-        return {
-            "physical": self.physical,
-            "key": self.key,
-            "bodies": self.bodies,
-            "limit": self.limit,
-            "age": self.age,
-            **self.unknown,
-        }
+        """Return the stored form."""
+        return {**{name: getattr(self, name) for name in _FEED_KEYS}, **self.unknown}
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> Self:
-        """Read what the catalogue keeps."""
-        names = ("physical", "key", "bodies", "limit", "age")
-        known = {name: kept[name] for name in names if name in kept}
-        return cls(**known, unknown=unknown_keys(kept, names))
+    def from_json(cls, stored: Mapping[str, Any]) -> Self:
+        """Read the stored form."""
+        known = {name: stored[name] for name in _FEED_KEYS if name in stored}
+        return cls(**known, unknown=unknown_keys(stored, _FEED_KEYS))
+
+
+class ChangeSettings(TypedDict, total=False):
+    """How a collection records its changes.
+
+    * `changes`: True records the id and version of each change for `watch`, "after" also the new body, "both" also
+      the old one. False, the default of a new collection, records none and deletes the record.
+    * `changes_kept`: the number of changes that are kept at least; 100,000.
+    * `changes_ttl`: seconds, or a timedelta, for which changes are kept at most; `math.inf`.
+    """
+
+    changes: Changes
+    changes_kept: int | None
+    changes_ttl: Ttl
+
+
+class CollectionSettings(ChangeSettings, total=False):
+    """The options of a collection: `ChangeSettings` and these. None leaves an option as it is.
+
+    * `ttl`: seconds, or a timedelta, until a written document expires, unless the write has a `ttl` of its own;
+      `math.inf`, the default of a new collection: never.
+    * `sliding`: each update of a document with a time to live starts that time again; False.
+    """
+
+    ttl: Ttl
+    sliding: bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a caller wants of a collection; None: whatever it is."""
+    """Validated `CollectionSettings`."""
 
     ttl: int | None = None
     sliding: bool | None = None
@@ -173,23 +344,20 @@ class Settings:
     age: int | None = None
 
     @classmethod
-    def parse(
-        cls,
-        *,
-        ttl: Any = None,
-        sliding: Any = None,
-        changes: Any = None,
-        changes_kept: Any = None,
-        changes_ttl: Any = None,
-    ) -> Self:
-        """Read what a caller says; raises `InvalidOption`."""
-        if sliding is not None and not isinstance(sliding, bool):
-            raise InvalidOption("sliding", f"{shortened(sliding)} is neither True nor False")
-        life, age = read_ttl(ttl), read_ttl(changes_ttl, "changes_ttl")
-        return cls(life, sliding, _bodies(changes), _limit(changes_kept), age)
+    def parse(cls, settings: Mapping[str, object], declared: type = CollectionSettings) -> Self:
+        """Validate settings; raises `InvalidOption`, and `TypeError` for one that is not declared."""
+        check_known("a collection", settings, declared)
+        sliding, limit = settings.get("sliding"), settings.get("changes_kept")
+        return cls(
+            read_ttl(settings.get("ttl")),
+            sliding if sliding is None else check_flag("sliding", sliding),
+            _bodies(settings.get("changes")),
+            limit if limit is None else check_integer("changes_kept", limit, most=MAX_CHANGES),
+            read_ttl(settings.get("changes_ttl"), "changes_ttl"),
+        )
 
     def apply(self, options: CollectionOptions) -> CollectionOptions:
-        """Return the options as they shall be; a new `Feed` has no table yet."""
+        """Return the options with these settings; a new `Feed` has no table yet."""
         return replace(
             options,
             ttl=options.ttl if self.ttl is None else (self.ttl or None),
@@ -198,7 +366,6 @@ class Settings:
         )
 
     def _feed(self, feed: Feed | None) -> Feed | None:
-        """Return the recording as it shall be, by what it is."""
         if self.bodies == "off" or (feed is None and self.bodies is None):
             if self.limit is not None or self.age is not None:
                 raise InvalidOption(
@@ -214,18 +381,27 @@ class Settings:
         )
 
 
+def _bodies(changes: Any) -> Bodies | Literal["off"] | None:
+    if changes is None or isinstance(changes, bool):
+        return None if changes is None else "none" if changes else "off"
+    if isinstance(changes, str) and changes in {"after", "both"}:
+        return changes  # type: ignore[return-value]
+    raise InvalidOption(
+        "changes", f"must be True, False, 'after' or 'both', got {shortened(changes)}"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class CollectionOptions:
-    """What the catalogue keeps of a collection besides its name and table.
+    """What the catalogue stores of a collection besides its name and table.
 
-    `body_index`: has PostgreSQL an index over whole bodies? `cursor_key` seals the cursors of its pages;
-    `counter` numbers its indexes. `ways` are the places at which the objects with an array are
-    indexed, with the names of these indexes. An object lives for `ttl` microseconds unless its writer
-    says otherwise (None: for ever), anew with each update if `sliding`. `feed` tells how changes are
-    recorded; None: they are not. `jsonb`: does SQLite keep bodies as JSONB?
+    `body_index`: PostgreSQL has an index over whole bodies. `cursor_key` seals the cursors of its pages; `counter`
+    numbers its indexes. `ways` are the path prefixes whose arrays are indexed, with the names of these indexes. A
+    document expires after `ttl` microseconds unless its write has a `ttl` (None: never), again with each update if
+    `sliding`. `feed`: how changes are recorded; None: they are not. `jsonb`: SQLite stores bodies as JSONB.
 
-    The JSON has a format; that of a version before has none, and is of format 1. `unknown` are keys of a newer
-    version, which are kept. A change that older versions must not pass over takes a higher format.
+    The JSON has a format; that of older versions has none and is of format 1. `unknown` are keys of a newer version,
+    which are preserved. A change that older versions must not ignore takes a higher format.
     """
 
     cursor_key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
@@ -240,8 +416,8 @@ class CollectionOptions:
     unknown: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def to_text(self) -> str:
-        """Return the JSON that the catalogue keeps."""
-        kept = {
+        """Return the stored form, JSON."""
+        stored = {
             **self.unknown,
             "format": FORMAT,
             "cursor_key": self.cursor_key or secrets.token_hex(16),
@@ -254,24 +430,24 @@ class CollectionOptions:
             "feed": None if self.feed is None else self.feed.to_json(),
             "jsonb": self.jsonb,
         }
-        return _RULES.encode(_lists(kept))
+        return _CODEC.encode(_lists(stored))
 
     @classmethod
     def from_text(cls, text: str) -> Self:
-        """Read it; raises `SchemaTooNew`."""
-        kept = codec.decode(text)
-        check_format("the catalogue's entry of a collection", kept.get("format"), FORMAT)
+        """Read the stored form; raises `SchemaTooNew`."""
+        stored = codec.decode(text)
+        check_format("the catalogue's entry of a collection", stored.get("format"), FORMAT)
         return cls(
-            kept.get("cursor_key", ""),  # none where a version before 0003 made the collection
-            kept.get("body_index", True),
-            tuple(map(Index.from_json, kept.get("indexes", ()))),
-            tuple((tuple(way), physical) for way, physical in kept.get("ways", ())),
-            kept.get("counter", 1),
-            kept.get("ttl"),
-            kept.get("sliding", False),
-            Feed.from_json(kept["feed"]) if kept.get("feed") else None,
-            kept.get("jsonb", False),
-            unknown_keys(kept, _KEYS),
+            stored.get("cursor_key", ""),  # none where a version before 0003 created the collection
+            stored.get("body_index", True),
+            tuple(map(Index.from_json, stored.get("indexes", ()))),
+            tuple((tuple(way), physical) for way, physical in stored.get("ways", ())),
+            stored.get("counter", 1),
+            stored.get("ttl"),
+            stored.get("sliding", False),
+            Feed.from_json(stored["feed"]) if stored.get("feed") else None,
+            stored.get("jsonb", False),
+            unknown_keys(stored, _KEYS),
         )
 
     def find(self, name: str) -> Index | None:
@@ -279,176 +455,108 @@ class CollectionOptions:
         return next((index for index in self.indexes if index.name == name), None)
 
     def paths(self) -> frozenset[tuple[str, ...]]:
-        """Return the fields over which a whole index goes, first or not."""
+        """Return the fields of the indexes that cover every document, arrays apart."""
         whole = (index for index in self.indexes if index.where is None and not index.arrays)
         return frozenset(path.keys for index in whole for path in index.paths)
 
 
-def _bodies(changes: Any) -> Bodies | Literal["off"] | None:
-    match changes:
-        case None:
-            return None
-        case False:
-            return "off"
-        case True:
-            return "none"
-        case str() if changes in {"after", "both"}:
-            return changes  # type: ignore[return-value]
-    raise InvalidOption(
-        "changes", f"{shortened(changes)} is none of True, False, 'after' and 'both'"
-    )
-
-
-def _limit(kept: Any) -> int | None:
-    if kept is None:
-        return None
-    if isinstance(kept, bool) or not isinstance(kept, int) or not 0 < kept <= MAX_CHANGES:
-        raise InvalidOption(
-            "changes_kept", f"{shortened(kept)} is not between 1 and {MAX_CHANGES:,}"
-        )
-    return kept
-
-
 def _lists(value: Any) -> Any:
-    """Make lists of tuples."""
+    """Return a value with lists in place of its tuples."""
     if isinstance(value, dict):
         return {key: _lists(each) for key, each in value.items()}
     return [_lists(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-Upgrade: TypeAlias = Literal["auto", "manual"]
-Nul: TypeAlias = Literal["error", "replace"]
+# -- checks of arguments ---------------------------------------------------------------------
 
-MAX_BODY: Final = 16 * 2**20
-MAX_COUNT: Final = 2**63 - 1
-"""What the databases take for a limit."""
-MIN_TIMEOUT: Final = 0.001
-"""Seconds; of less, PostgreSQL would make no milliseconds, and wait for ever."""
-MAX_TIMEOUT: Final = 2_000_000
-"""Seconds; the databases count milliseconds in 32 bits."""
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What `Store` and `AsyncStore` take; their docstrings explain each."""
+def check_known(owner: str, given: Mapping[str, Any], declared: type) -> None:
+    """Raise `TypeError` for an option that is not declared."""
+    from difflib import get_close_matches
 
-    pool_size: int | None = None
-    busy_timeout: float = 30.0
-    durability: Durability = "full"
-    max_body: int = MAX_BODY
-    nul: Nul = "error"
-    default: Callable[[Any], Any] | None = None
-    prefix: str = "cs_"
-    schema: str | None = None
-    upgrade: Upgrade | None = None
-    sweep_interval: float | None = None
-    page_cache: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.pool_size is not None:
-            _positive("pool_size", self.pool_size, int)
-        _seconds("busy_timeout", self.busy_timeout)
-        if self.sweep_interval is not None:
-            _seconds("sweep_interval", self.sweep_interval)
-        if self.page_cache is not None:
-            _positive("page_cache", self.page_cache, int)
-        _positive("max_body", self.max_body, int)
-        _one_of("durability", self.durability, get_args(Durability))
-        _one_of("nul", self.nul, get_args(Nul))
-        _one_of("upgrade", self.upgrade, (None, *get_args(Upgrade)))
-        if self.default is not None and not callable(self.default):
-            raise InvalidOption("default", f"{shortened(self.default)} is not callable")
-        self.names()
-
-    def names(self) -> Names:
-        """Return what the tables are called."""
-        return Names(self.prefix, self.schema)
-
-    def codec(self) -> Codec:
-        """Return the rules for values."""
-        return Codec(max_bytes=self.max_body, nul=self.nul, default=self.default)
-
-    def check_for(self, database: Database) -> None:
-        """Refuse what the database does not have."""
-        if self.schema is not None and not database.has_schemas:
-            raise InvalidOption("schema", f"{database.name} has no schemas: use a prefix")
-        if self.page_cache is not None and not database.has_page_cache:
-            raise InvalidOption("page_cache", f"the server of {database.name} has its own")
-
-    def upgrades(self, database: Database) -> bool:
-        """Is an older database upgraded when it is opened?"""
-        if self.upgrade is None:
-            return database.upgrades_on_open
-        return self.upgrade == "auto"
-
-
-def read_url(url: str | sa.URL) -> sa.URL:
-    """Return the parts of a database URL; raises `InvalidUrl`, which never shows a password."""
-    if not isinstance(url, str | sa.URL):
-        raise InvalidUrl(f"a URL must be a string or a sqlalchemy.URL, got {shortened(url)}")
-    try:
-        read = sa.make_url(url)
-        return read.set(drivername="postgresql") if read.drivername == "postgres" else read
-    except (sa.exc.ArgumentError, ValueError):
-        raise InvalidUrl(
-            "the URL cannot be read: use sqlite:///file.db, sqlite:// (in memory) or "
-            "postgresql://user:password@host/database"
-        ) from None
-
-
-def safe_url(url: sa.URL) -> str:
-    """Return a URL without its passwords: that before the host, and those of its options.
-
-    >>> import sqlalchemy as sa
-    >>> safe_url(sa.make_url("postgresql://me:secret@host/db?sslpassword=secret&sslmode=require"))
-    'postgresql://me:***@host/db?sslmode=require&sslpassword=...'
-    """
-    hidden = {option: "..." for option in url.query if "passw" in option.lower()}
-    return url.update_query_dict(hidden).render_as_string(hide_password=True)
-
-
-def _positive(option: str, value: Any, types: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, types) or not value > 0:
-        kind = "whole number" if types is int else "number"
-        raise InvalidOption(option, f"{shortened(value)} is not a {kind} above 0")
-
-
-def _seconds(option: str, value: Any) -> None:
-    _positive(option, value, (int, float))
-    if not MIN_TIMEOUT <= value <= MAX_TIMEOUT:
-        raise InvalidOption(
-            option, f"{shortened(value)} is not between {MIN_TIMEOUT} and {MAX_TIMEOUT:,} seconds"
-        )
-
-
-def _one_of(option: str, value: Any, choices: tuple[Any, ...]) -> None:
-    if not isinstance(value, str | None) or value not in choices:
-        known = ", ".join(repr(choice) for choice in choices)
-        raise InvalidOption(option, f"{shortened(value)} is none of {known}")
+    known = declared.__annotations__
+    for option in given.keys() - known.keys():
+        close = get_close_matches(option, known, 1)
+        hint = f": did you mean {close[0]!r}?" if close else f": it has {', '.join(known)}"
+        raise TypeError(f"{owner} has no option {option!r}{hint}")
 
 
 def check_flag(option: str, value: object) -> bool:
-    """Return `value` if it is True or False; raises `InvalidOption`."""
+    """Return True or False."""
     if not isinstance(value, bool):
-        raise InvalidOption(option, f"{shortened(value)} is neither True nor False")
+        raise InvalidOption(option, f"must be True or False, got {shortened(value)}")
     return value
 
 
+def check_integer(option: str, value: Any, *, least: int = 1, most: int | None = None) -> int:
+    """Return an integer from `least` to `most`."""
+    is_integer = isinstance(value, int) and not isinstance(value, bool)
+    if is_integer and value >= least and (most is None or value <= most):
+        return int(value)
+    span = f"{least:,} on" if most is None else f"{least:,} to {most:,}"
+    raise InvalidOption(option, f"must be an integer from {span}, got {shortened(value)}")
+
+
 def check_count(option: str, value: Any) -> int:
-    """Return a whole number from 0 on; raises `InvalidOption`."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT:
-        return value
-    raise InvalidOption(option, f"must be an integer from 0 to 2**63 - 1, got {shortened(value)}")
-
-
-def check_isolation(value: Any) -> Isolation:
-    """Return `value` if it is a level of isolation; raises `InvalidOption`."""
-    _one_of("isolation", value, get_args(Isolation))
-    level: Isolation = value
-    return level
+    """Return an integer from 0 to the largest limit of the databases."""
+    return check_integer(option, value, least=0, most=MAX_COUNT)
 
 
 def check_attempts(value: Any) -> int:
-    """Return `value` if it is a whole number from 1 on; raises `InvalidOption`."""
-    _positive("attempts", value, int)
-    return int(value)
+    """Return a number of attempts."""
+    return check_integer("attempts", value)
+
+
+def check_version(value: Any, option: str = "if_version") -> int | None:
+    """Return a version, or None."""
+    return None if value is None else check_integer(option, value, most=MAX_COUNT)
+
+
+def check_seconds(option: str, value: Any) -> float:
+    """Return a timeout."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if is_number and MIN_TIMEOUT <= value <= MAX_TIMEOUT:
+        return float(value)
+    must = f"must be from {MIN_TIMEOUT} to {MAX_TIMEOUT:,} seconds"
+    raise InvalidOption(option, f"{must}, got {shortened(value)}")
+
+
+def check_choice(option: str, value: Any, choices: tuple[Any, ...]) -> Any:
+    """Return one of some strings, or None if that is one of the choices."""
+    if isinstance(value, str | None) and value in choices:
+        return value
+    known = " or ".join(map(repr, choices))
+    raise InvalidOption(option, f"must be {known}, got {shortened(value)}")
+
+
+def check_isolation(value: Any) -> Isolation:
+    """Return an isolation level."""
+    level: Isolation = check_choice("isolation", value, get_args(Isolation))
+    return level
+
+
+def check_function(option: str, value: Any) -> Callable[..., Any]:
+    """Return a callable."""
+    if not callable(value):
+        raise InvalidOption(option, f"must be a function, got {shortened(value)}")
+    function: Callable[..., Any] = value
+    return function
+
+
+def check_awaitable(result: Awaitable[T]) -> Awaitable[T]:
+    """Return the result of an async function."""
+    if isawaitable(result):
+        return result
+    raise InvalidOption(
+        "function", f"must be an async function, got one that returned {shortened(result)}"
+    )
+
+
+def check_iterable(option: str, value: Any) -> Any:
+    """Return a mapping or another iterable, but no string."""
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        return value
+    must = "must be a mapping or a (synchronous) iterable"
+    raise InvalidOption(option, f"{must}, got {shortened(value)}")

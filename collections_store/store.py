@@ -16,13 +16,23 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+)
 
 import sqlalchemy as sa
 
 from .changes.notify import ChangeNotifier, notify_all
 from .codec import Codec
-from .collection import Collection, Ttl
+from .collection import (
+    Collection,
+)
 from .document import SKILL_MEMORY, CollectionInfo, check_name
 from .engine.backend import (
     Backend,
@@ -70,18 +80,16 @@ from .operations.catalogue import (
 from .operations.changes import LastChange
 from .operations.connection import SharedConnection, is_in_transaction
 from .operations.operation import Operation
-from .operations.procedures import check_function
 from .options import (
-    MAX_BODY,
-    Changes,
-    Durability,
+    CollectionSettings,
     Isolation,
-    Nul,
     Options,
     Settings,
-    Upgrade,
+    StoreOptions,
+    Ttl,
     check_attempts,
     check_flag,
+    check_function,
     check_isolation,
     safe_url,
 )
@@ -123,28 +131,12 @@ class Collections(ABC):
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Return a context in which operations take place as one, or not at all."""
 
-    def collection(
-        self,
-        name: str,
-        *,
-        ttl: Ttl = None,
-        sliding: bool | None = None,
-        changes: Changes = None,
-        changes_kept: int | None = None,
-        changes_ttl: Ttl = None,
-    ) -> Collection:
+    def collection(self, name: str, **settings: Unpack[CollectionSettings]) -> Collection:
         """Return a handle on a collection. Does no I/O unless an option is given.
 
-        A name has 1 to 200 of the characters A-Z, a-z, 0-9 and _, and is case-sensitive. An option given here is
-        stored with the collection, which is created if need be, and holds for every process:
-
-        * `ttl`: seconds, or a timedelta, until a written document expires, unless the write has a `ttl`
-          of its own; `math.inf`, the default: never.
-        * `sliding`: each update of a document with a time to live starts that time again; False.
-        * `changes`: records every change for `watch`: True records ids and versions, "after" also the new
-          bodies, "both" also the old ones. False, the default, records none and deletes the record.
-        * `changes_kept`: the number of changes that are kept at least; 100,000.
-        * `changes_ttl`: seconds, or a timedelta, for which changes are kept at most; `math.inf`.
+        A name has 1 to 200 of the characters A-Z, a-z, 0-9 and _, and is case-sensitive. An option of
+        `CollectionSettings` that is given here is stored with the collection, which is created if need be, and holds
+        for every process.
 
         Raises `InvalidName` and `InvalidOption`.
 
@@ -152,11 +144,10 @@ class Collections(ABC):
         ...     store.collection("my_collection")
         Collection('my_collection')
         """
-        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
-        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
+        wanted = Settings.parse(settings)
         collection = Collection(self.run, self._codec, check_name(name), self._notifier)
-        if settings != AS_IT_IS:
-            self.run(Configure(name, settings))
+        if wanted != AS_IT_IS:
+            self.run(Configure(name, wanted))
         return collection
 
     get_sync_collection = collection
@@ -207,11 +198,7 @@ class Collections(ABC):
         *,
         body_index: bool = True,
         jsonb: bool = False,
-        ttl: Ttl = None,
-        sliding: bool | None = None,
-        changes: Changes = None,
-        changes_kept: int | None = None,
-        changes_ttl: Ttl = None,
+        **settings: Unpack[CollectionSettings],
     ) -> Collection:
         """Create a collection that is not there yet, and return its handle.
 
@@ -227,9 +214,8 @@ class Collections(ABC):
         ...     store.create_collection("log", body_index=False, ttl=86_400)
         Collection('log')
         """
-        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
-        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
-        bodies = check_flag("body_index", body_index), settings, check_flag("jsonb", jsonb)
+        wanted = Settings.parse(settings)
+        bodies = check_flag("body_index", body_index), wanted, check_flag("jsonb", jsonb)
         self.run(NewCollection(check_name(name), *bodies))
         return self[name]
 
@@ -424,24 +410,7 @@ class Store(Collections):
 
     A store is used by any number of threads, and closed once: by `close()`, or as a context manager.
 
-    Options:
-
-    * `pool_size`: connections at most; 4 that read plus 1 that writes on an SQLite file, 10 on
-      PostgreSQL. Not with `engine`.
-    * `busy_timeout`: seconds to wait for a lock or a connection before `DatabaseBusy`; 30.
-    * `durability`: "full": what was acknowledged survives a power cut. "normal": a power cut may
-      take the last moments, a crash of the process nothing. Not with `engine`.
-    * `max_body`: bytes of JSON a body may have; 16 MiB.
-    * `nul`: "error" refuses NUL characters in bodies, "replace" stores U+FFFD in their place.
-    * `default`: called with each value that is not JSON, returns one that is; as in `json.dumps`.
-    * `prefix`: what the tables' names begin with; "cs_".
-    * `schema`: the PostgreSQL schema the tables are in; the connection's own by default.
-    * `upgrade`: "auto" upgrades an older database when it is opened, the default on SQLite;
-      "manual" raises `SchemaOutdated`, the default on PostgreSQL.
-    * `sweep_interval`: seconds after which a thread of the store's purges, again and again, what has
-      expired in any collection, and changes that are kept no longer; None: `purge_expired` does.
-    * `page_cache`: bytes of an SQLite file that each connection keeps in memory at most; 16 MiB.
-      PostgreSQL's server has its own. Not with `engine`.
+    `StoreOptions` lists the options.
 
     Raises `InvalidUrl`, `InvalidOption` and `MissingExtra` at once; `DatabaseUnavailable`,
     `SchemaOutdated` and `SchemaTooNew` on first use.
@@ -458,31 +427,9 @@ class Store(Collections):
         url: str | sa.URL | None = None,
         *,
         engine: sa.Engine | None = None,
-        pool_size: int | None = None,
-        busy_timeout: float = 30.0,
-        durability: Durability = "full",
-        max_body: int = MAX_BODY,
-        nul: Nul = "error",
-        default: Callable[[Any], Any] | None = None,
-        prefix: str = "cs_",
-        schema: str | None = None,
-        upgrade: Upgrade | None = None,
-        sweep_interval: float | None = None,
-        page_cache: int | None = None,
+        **options: Unpack[StoreOptions],
     ) -> None:
-        self._options = Options(
-            pool_size=pool_size,
-            busy_timeout=busy_timeout,
-            durability=durability,
-            max_body=max_body,
-            nul=nul,
-            default=default,
-            prefix=prefix,
-            schema=schema,
-            upgrade=upgrade,
-            sweep_interval=sweep_interval,
-            page_cache=page_cache,
-        )
+        self._options = Options.parse(options)
         self._codec: Codec = self._options.codec()
         self._url, self._given = read_target(url, engine)
         self._shown: str = safe_url(self._url if url is None else sa.make_url(url))
@@ -648,7 +595,7 @@ class Store(Collections):
         2
         """
         last = check_attempts(attempts)
-        check_function(function)
+        check_function("function", function)
         for attempt in count(1):
             begun = False
             try:

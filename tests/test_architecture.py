@@ -45,6 +45,7 @@ PURE = {"errors", "document", "codec", "query", "aggregation", "update"}
 PUBLIC = (
     "collections_store",
     "collections_store.memory",
+    "collections_store.options",
     "collections_store.dialogues",
     "collections_store.integrations.soul_machines",
     "collections_store.integrations.sqlite_files",

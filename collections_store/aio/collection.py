@@ -11,7 +11,7 @@ from ..aggregation.expressions.scope import MEMORY_LIMIT
 from ..changes.notify import ChangeNotifier
 from ..changes.watch import ChangeReader, check_notifier
 from ..codec import Codec
-from ..collection import Bodies, Documents, Indexes, Results, Ttl, Values, put_of
+from ..collection import Bodies, Documents, Indexes, Results, Values, put_of
 from ..document import (
     BulkWriteResult,
     DeleteResult,
@@ -41,7 +41,6 @@ from ..operations.by_id import (
     RemoveById,
     RemoveMany,
     Touch,
-    check_version,
 )
 from ..operations.combine import Steps
 from ..operations.explain import Explain
@@ -67,9 +66,6 @@ from ..operations.procedures import (
     Writing,
     bulk_write,
     change,
-    check_attempts,
-    check_function,
-    check_many,
     check_mode,
     find_and_delete,
     find_and_modify,
@@ -79,7 +75,14 @@ from ..operations.procedures import (
 )
 from ..operations.stream import batches_of
 from ..operations.update import Increment, read_increment
-from ..options import check_flag
+from ..options import (
+    Ttl,
+    check_attempts,
+    check_flag,
+    check_function,
+    check_iterable,
+    check_version,
+)
 from ..query.change import ChangeFilter, ChangeKind
 from ..query.conditions import read_target
 from ..query.explain import Explanation
@@ -172,7 +175,7 @@ class AsyncCollection:
         some of its batches, unless it is `atomic`: `partial_result(error)` returns the counts.
         """
         writing = self._writing(check_mode(mode), read_ttl(ttl), check_flag("atomic", atomic))
-        return await self._follow(writing.put(check_many("bodies", bodies)))
+        return await self._follow(writing.put(check_iterable("bodies", bodies)))
 
     async def insert_one(
         self, body: Any, *, id: str | None = None, ttl: Ttl = None
@@ -190,7 +193,7 @@ class AsyncCollection:
         some of its batches, unless it is `atomic`: `partial_result(error)` returns the counts.
         """
         writing = self._writing("insert", read_ttl(ttl), check_flag("atomic", atomic))
-        return await self._follow(writing.insert(check_many("bodies", bodies)))
+        return await self._follow(writing.insert(check_iterable("bodies", bodies)))
 
     async def update(
         self,
@@ -289,7 +292,7 @@ class AsyncCollection:
             "atomic": check_flag("atomic", atomic),
         }
         return await self._follow(
-            bulk_write(self.name, self._codec, check_many("requests", requests), **options)
+            bulk_write(self.name, self._codec, check_iterable("requests", requests), **options)
         )
 
     async def increment(
@@ -312,7 +315,9 @@ class AsyncCollection:
         life, most = read_ttl(ttl), check_attempts(attempts)
         options = {"default": default, "ttl": life, "attempts": most}
         return await self._follow(
-            change(self.name, self._codec, check_id(id), check_function(function), options)
+            change(
+                self.name, self._codec, check_id(id), check_function("function", function), options
+            )
         )
 
     async def touch(self, id: str, ttl: Ttl = None) -> bool:

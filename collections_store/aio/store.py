@@ -11,11 +11,19 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from contextvars import ContextVar
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Self,
+    TypeVar,
+    Unpack,
+)
 
 import sqlalchemy as sa
 
-from ..collection import Collection, Ttl
+from ..collection import (
+    Collection,
+)
 from ..document import check_name
 from ..engine.group_commit import GroupCommit
 from ..engine.jobs import AwaitedJob, Job, Mailbox
@@ -26,16 +34,14 @@ from ..engine.workers import Workers
 from ..errors import DatabaseBusy, DatabaseUnavailable, StoreClosed, TransactionConflict
 from ..operations.catalogue import AS_IT_IS, Configure, FindTable
 from ..operations.operation import Operation
-from ..operations.procedures import check_awaitable, check_function
 from ..options import (
-    MAX_BODY,
-    Changes,
-    Durability,
+    CollectionSettings,
     Isolation,
-    Nul,
     Settings,
-    Upgrade,
+    StoreOptions,
     check_attempts,
+    check_awaitable,
+    check_function,
     check_isolation,
 )
 from ..sql.schema import mapped_class
@@ -55,7 +61,7 @@ _closing: ContextVar[AsyncStore | None] = ContextVar("collections_store_closing"
 
 
 class AsyncStore(AsyncCollections):
-    """A database of collections, for asyncio. Async counterpart of `Store`, which explains each option.
+    """A database of collections, for asyncio. Async counterpart of `Store`, with the same options.
 
     Operations run on the store's own threads, one hop each: the event loop is never blocked. Any number of
     tasks and event loops may use a store.
@@ -78,33 +84,9 @@ class AsyncStore(AsyncCollections):
         url: str | sa.URL | None = None,
         *,
         engine: sa.Engine | None = None,
-        pool_size: int | None = None,
-        busy_timeout: float = 30.0,
-        durability: Durability = "full",
-        max_body: int = MAX_BODY,
-        nul: Nul = "error",
-        default: Callable[[Any], Any] | None = None,
-        prefix: str = "cs_",
-        schema: str | None = None,
-        upgrade: Upgrade | None = None,
-        sweep_interval: float | None = None,
-        page_cache: int | None = None,
+        **options: Unpack[StoreOptions],
     ) -> None:
-        self._store = Store(
-            url,
-            engine=engine,
-            pool_size=pool_size,
-            busy_timeout=busy_timeout,
-            durability=durability,
-            max_body=max_body,
-            nul=nul,
-            default=default,
-            prefix=prefix,
-            schema=schema,
-            upgrade=upgrade,
-            sweep_interval=sweep_interval,
-            page_cache=page_cache,
-        )
+        self._store = Store(url, engine=engine, **options)
         self._codec = self._store._codec
         self._notifier = self._store._notifier
         self._mailbox: Mailbox | None = None
@@ -257,7 +239,7 @@ class AsyncStore(AsyncCollections):
         function.
         """
         last = check_attempts(attempts)
-        check_function(function)
+        check_function("function", function)
         for attempt in count(1):
             begun = False
             try:
@@ -320,16 +302,7 @@ class AsyncStore(AsyncCollections):
         found = await self.run(FindTable(check_name(name)))
         return mapped_class(found.table, name)
 
-    def get_sync_collection(
-        self,
-        name: str,
-        *,
-        ttl: Ttl = None,
-        sliding: bool | None = None,
-        changes: Changes = None,
-        changes_kept: int | None = None,
-        changes_ttl: Ttl = None,
-    ) -> Collection:
+    def get_sync_collection(self, name: str, **settings: Unpack[CollectionSettings]) -> Collection:
         """Return a `Collection`, for a synchronous component of an asynchronous program.
 
         Its methods run in the thread that calls them and need no event loop. So does this call where an
@@ -338,11 +311,10 @@ class AsyncStore(AsyncCollections):
         >>> AsyncStore("sqlite://").get_sync_collection("my_collection")
         Collection('my_collection')
         """
-        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
-        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
+        wanted = Settings.parse(settings)
         collection = Collection(self._run_here, self._codec, check_name(name), self._notifier)
-        if settings != AS_IT_IS:
-            self._run_here(Configure(name, settings))
+        if wanted != AS_IT_IS:
+            self._run_here(Configure(name, wanted))
         return collection
 
     def _run_here(self, operation: Operation[T]) -> T:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Protocol,
+    TypeVar,
+    Unpack,
+)
 
 import sqlalchemy as sa
 
 from ..changes.notify import ChangeNotifier
 from ..codec import Codec
-from ..collection import Ttl
 from ..document import SKILL_MEMORY, CollectionInfo, check_name
 from ..engine.jobs import AwaitedJob, Job
 from ..engine.transactions import TransactionResources
@@ -25,7 +30,12 @@ from ..operations.catalogue import (
     Rename,
 )
 from ..operations.operation import Operation
-from ..options import Changes, Settings, check_flag
+from ..options import (
+    CollectionSettings,
+    Settings,
+    Ttl,
+    check_flag,
+)
 from ..store import BOUND, OUT_OF_ORDER, SAVEPOINT_ENDED, Bound, remove_savepoint
 from .bridge import finished, note, note_rollback, settle
 from .collection import AsyncCollection
@@ -56,23 +66,15 @@ class AsyncCollections:
         raise NotImplementedError
 
     async def collection(
-        self,
-        name: str,
-        *,
-        ttl: Ttl = None,
-        sliding: bool | None = None,
-        changes: Changes = None,
-        changes_kept: int | None = None,
-        changes_ttl: Ttl = None,
+        self, name: str, **settings: Unpack[CollectionSettings]
     ) -> AsyncCollection:
         """Async counterpart of `Store.collection`. It is a coroutine, because an option that is given
         is written to the database; `store[name]` does no I/O.
         """
-        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
-        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
+        wanted = Settings.parse(settings)
         collection = AsyncCollection(self.run, self._codec, check_name(name), self._notifier)
-        if settings != AS_IT_IS:
-            await self.run(Configure(name, settings))
+        if wanted != AS_IT_IS:
+            await self.run(Configure(name, wanted))
         return collection
 
     get_collection = collection
@@ -107,16 +109,11 @@ class AsyncCollections:
         *,
         body_index: bool = True,
         jsonb: bool = False,
-        ttl: Ttl = None,
-        sliding: bool | None = None,
-        changes: Changes = None,
-        changes_kept: int | None = None,
-        changes_ttl: Ttl = None,
+        **settings: Unpack[CollectionSettings],
     ) -> AsyncCollection:
         """Async counterpart of `Store.create_collection`."""
-        options = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
-        settings = Settings.parse(ttl=ttl, sliding=sliding, changes=changes, **options)
-        bodies = check_flag("body_index", body_index), settings, check_flag("jsonb", jsonb)
+        wanted = Settings.parse(settings)
+        bodies = check_flag("body_index", body_index), wanted, check_flag("jsonb", jsonb)
         await self.run(NewCollection(check_name(name), *bodies))
         return self[name]
 

@@ -57,12 +57,7 @@ def check_driver(option: str, dialect: sa.Dialect, database: Database) -> None:
 
 def check_engine(engine: sa.Engine, options: Options, database: Database) -> None:
     """Raise `InvalidOption` for an engine that cannot be used, or not with these options."""
-    if options.pool_size is not None:
-        raise InvalidOption("pool_size", "the engine that was given has a pool of its own")
-    if options.durability != "full":
-        raise InvalidOption("durability", "the engine that was given has settings of its own")
-    if options.page_cache is not None:
-        raise InvalidOption("page_cache", "the engine that was given has settings of its own")
+    options.check_for_engine()
     if database.urls.is_private(engine.url) and not isinstance(engine.pool, sa.StaticPool):
         raise InvalidOption(
             "engine", "each of its connections is a database of its own: use poolclass=StaticPool"

@@ -164,9 +164,7 @@ def _connected(
         driver = connection.connection.driver_connection
         add_functions(driver, database)
         ours = DriverConnection(driver, catalogue)
-        for words in database.connections.settings(
-            busy_timeout=timeout, durability=options.durability, page_cache=options.page_cache
-        ):
+        for words in database.connections.settings(options, busy_timeout=timeout):
             ours.command(words)
     except BaseException as error:
         if connection is not None:  # the error's traceback would keep it open

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from .. import AsyncStore, InvalidOption, MissingExtra, StoreClosed
 from ..memory import AsyncMemory
+from ..options import option_types
 
 try:
     from opsdroid import const
@@ -23,16 +24,7 @@ except ImportError as error:
 
 _FILE: Final = "collections_store.db"
 _STORE_SCHEMA: Final[dict[str, Any]] = {
-    "pool_size": int,
-    "busy_timeout": Real,
-    "durability": str,
-    "max_body": int,
-    "nul": str,
-    "prefix": str,
-    "schema": str,
-    "upgrade": str,
-    "sweep_interval": Real,
-    "page_cache": int,
+    option: Real if kind is float else kind for option, kind in option_types().items()
 }
 CONFIG_SCHEMA: Final[dict[str, Any]] = {"url": str, "namespace": str, **_STORE_SCHEMA}
 """What opsdroid checks the types of before it makes the database."""

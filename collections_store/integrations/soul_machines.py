@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from ..codec import Codec, decode
-from ..collection import Ttl
 from ..document import SKILL_MEMORY, Document, check_id, check_name, read_ttl
 from ..errors import (
     InvalidBody,
@@ -35,6 +34,7 @@ from ..operations.bulk import Given, PutBatch, batches
 from ..operations.by_id import GetDocument, Insert, RemoveById, RemoveMany, Rewrite, TouchMany
 from ..operations.combine import Work
 from ..operations.find import DeleteMatching, Find
+from ..options import Ttl
 from ..query.filter import Filter
 from ..query.values import equal, identical
 

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from inspect import isawaitable
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, Unpack
 
 from ..aio.bridge import whole
 from ..aio.change_stream import AsyncChangeStream
@@ -16,10 +16,8 @@ from ..aio.collection import AsyncCollection
 from ..changes.notify import ChangeNotifier
 from ..changes.watch import check_notifier
 from ..codec import Codec
-from ..collection import Ttl
 from ..operations.operation import Operation
-from ..operations.procedures import check_function
-from ..options import Changes
+from ..options import ChangeSettings, Ttl, check_function
 from .keys import after_block
 from .memory import Entries, Strings
 from .procedures import Namespace, Procedures
@@ -79,12 +77,9 @@ class AsyncMemory(Namespace):
         """Async counterpart of `Memory.end`."""
         return await self._follow(self._procedures.end())
 
-    async def configure(
-        self, *, changes: Changes = None, changes_kept: int | None = None, changes_ttl: Ttl = None
-    ) -> None:
+    async def configure(self, **settings: Unpack[ChangeSettings]) -> None:
         """Async counterpart of `Memory.configure`."""
-        kept = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
-        await self._follow(self._procedures.configure({"changes": changes, **kept}))
+        await self._follow(self._procedures.configure(settings))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
@@ -127,7 +122,7 @@ class AsyncMemory(Namespace):
 
     async def change(self, key: str, function: Callable[[Any], Any], *, default: Any = ...) -> Any:
         """Async counterpart of `Memory.change`. `function` may be asynchronous."""
-        changed = self._on_json(key, check_function(function))
+        changed = self._on_json(key, check_function("function", function))
         return await self._follow(self._procedures.change(key, changed, default))
 
     async def keys(

@@ -18,7 +18,7 @@ from ..errors import (
     VersionConflict,
     shortened,
 )
-from ..operations.procedures import check_many
+from ..options import check_iterable
 
 E = TypeVar("E", bound=BaseException)
 _KEY: Final = "/"
@@ -56,7 +56,7 @@ class Space:
 
     def ids_of(self, keys: Any) -> tuple[str, ...]:
         """Return the ids of several keys; raises `InvalidOption`, for a single string too."""
-        return tuple(self.id_of(key) for key in check_many("keys", keys))
+        return tuple(self.id_of(key) for key in check_iterable("keys", keys))
 
     def key_of(self, id: str) -> str:
         """Return the key of a document of this namespace."""

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Protocol, Self, TypeAlias, TypeVar, Unpack
 
 from ..changes.notify import ChangeNotifier
 from ..changes.watch import ChangeStream, check_notifier
 from ..codec import Codec
-from ..collection import Collection, Ttl
+from ..collection import Collection
 from ..operations.operation import Operation
-from ..options import Changes
+from ..options import ChangeSettings, Ttl
 from .keys import after_block
 from .procedures import Entry, Namespace, Procedures
 
@@ -80,17 +80,14 @@ class Memory(Namespace):
         """
         return self._follow(self._procedures.end())
 
-    def configure(
-        self, *, changes: Changes = None, changes_kept: int | None = None, changes_ttl: Ttl = None
-    ) -> None:
+    def configure(self, **settings: Unpack[ChangeSettings]) -> None:
         """Record the changes of this memory and of all its namespaces for `watch`: see
         `Store.get_sync_collection`.
 
         >>> with Store("sqlite://") as store:
         ...     store.memory("bot").configure(changes="after", changes_kept=1000)
         """
-        kept = {"changes_kept": changes_kept, "changes_ttl": changes_ttl}
-        self._follow(self._procedures.configure({"changes": changes, **kept}))
+        self._follow(self._procedures.configure(settings))
 
     @contextmanager
     def transaction(self) -> Iterator[Self]:

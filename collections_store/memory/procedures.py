@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 
 from ..changes.watch import ChangeReader
 from ..codec import Codec
-from ..collection import Ttl, put_of
+from ..collection import put_of
 from ..document import Document, read_ttl
 from ..errors import DatabaseError, InvalidBody, InvalidOption, shortened
 from ..operations.by_id import Get, GetDocument, GetMany, RemoveMany, Slide, Touch
@@ -25,9 +25,9 @@ from ..operations.catalogue import AS_IT_IS, Configure
 from ..operations.combine import Steps, Work
 from ..operations.find import Count, DeleteMatching, Find, FindIds, check_window
 from ..operations.operation import Operation
-from ..operations.procedures import ATTEMPTS, Writing, change, check_function
+from ..operations.procedures import ATTEMPTS, Writing, change
 from ..operations.update import FindAndDelete
-from ..options import Settings, check_count, check_flag
+from ..options import ChangeSettings, Settings, Ttl, check_count, check_flag, check_function
 from ..query.change import Change, ChangeFilter
 from ..query.filter import Filter
 from ..query.parser import check_equals
@@ -171,7 +171,7 @@ class Procedures:
 
     def on_json(self, key: str, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """Return a function of values as one of JSON; raises `InvalidOption`."""
-        checked = check_function(function)
+        checked = check_function("function", function)
 
         def changed(json: Any) -> Any:
             value = value_of(key, json)
@@ -253,10 +253,10 @@ class Procedures:
         expires = document.expires_us
         return math.inf if expires is None else max(0, expires - now()) / 1_000_000
 
-    def configure(self, options: dict[str, Any]) -> Steps[None]:
-        settings = Settings.parse(ttl=None, sliding=None, **options)
-        if settings != AS_IT_IS:
-            yield Configure(self.collection, settings)
+    def configure(self, settings: ChangeSettings) -> Steps[None]:
+        wanted = Settings.parse(settings, ChangeSettings)
+        if wanted != AS_IT_IS:
+            yield Configure(self.collection, wanted)
 
     def watch(self, prefix: str, after: str | None, timeout: float | None) -> ChangeReader:
         """Return the reader of this namespace's changes."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import codec
 from ..document import FOREVER, Document, new_document
-from ..errors import DatabaseError, DuplicateKey, InvalidOption, VersionConflict, shortened
+from ..errors import DatabaseError, DuplicateKey, VersionConflict, shortened
 from ..query.values import value_class
 from ..sql.schema import now
 from .operation import Operation, Written
@@ -346,12 +346,3 @@ def version_conflict(
     """Return the error that names the version which is there instead of the one expected."""
     found = GetDocument(collection, id)(connection)
     return VersionConflict(collection, id, expected, None if found is None else found.version)
-
-
-def check_version(version: Any) -> int | None:
-    """Return a version if it can be one; raises `InvalidOption`."""
-    if version is None:
-        return None
-    if isinstance(version, int) and version is not True and 0 < version < 2**63:
-        return version
-    raise InvalidOption("if_version", f"{shortened(version)} is no version: they count from 1")

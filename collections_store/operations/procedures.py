@@ -12,10 +12,9 @@ from __future__ import annotations
 import pickle
 import random
 import tempfile
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from inspect import isawaitable
 from itertools import chain, islice
 from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args
 
@@ -51,13 +50,22 @@ from ..errors import (
     note_outcome,
     shortened,
 )
-from ..options import check_flag
+from ..options import (
+    check_choice,
+    check_flag,
+    check_version,
+)
 from ..query.filter import Filter
 from ..query.sort import Sort
 from ..query.values import value_class
 from ..update import Update, read_replacement
 from .bulk import BulkBatch, Given, Mode, PutBatch, batches
-from .by_id import GetDocument, Insert, Purge, Rewrite, check_version
+from .by_id import (
+    GetDocument,
+    Insert,
+    Purge,
+    Rewrite,
+)
 from .combine import Steps, Together
 from .find import DeleteFirst, DeleteMatching, parse_required, read_projection
 from .maintenance import HasPrunable, Prune
@@ -459,43 +467,10 @@ def _named(bodies: Any, ids: list[str]) -> Iterator[tuple[str, Any]]:
         yield id, body
 
 
-def check_many(option: str, given: Any) -> Any:
-    """Return what can be gone through; raises `InvalidOption`."""
-    if isinstance(given, Iterable) and not isinstance(given, str | bytes):
-        return given
-    raise InvalidOption(option, f"{shortened(given)} is no mapping and no (synchronous) iterable")
-
-
-def check_function(function: Any) -> Callable[[Any], Any]:
-    """Return what can be called; raises `InvalidOption`."""
-    if not callable(function):
-        raise InvalidOption("function", f"{shortened(function)} cannot be called")
-    checked: Callable[[Any], Any] = function
-    return checked
-
-
-def check_awaitable(result: Awaitable[T]) -> Awaitable[T]:
-    """Return what an asynchronous function returned; raises `InvalidOption`."""
-    if isawaitable(result):
-        return result
-    raise InvalidOption(
-        "function", f"must be an async function, got one that returned {shortened(result)}"
-    )
-
-
 def check_mode(mode: Any) -> Mode:
     """Return a mode of `put_many`; raises `InvalidOption`."""
-    if isinstance(mode, str) and mode in get_args(Mode):
-        return mode  # type: ignore[return-value]
-    known = ", ".join(map(repr, get_args(Mode)))
-    raise InvalidOption("mode", f"{shortened(mode)} is none of {known}")
-
-
-def check_attempts(attempts: Any) -> int:
-    """Return a number of attempts; raises `InvalidOption`."""
-    if isinstance(attempts, int) and not isinstance(attempts, bool) and attempts > 0:
-        return attempts
-    raise InvalidOption("attempts", f"{shortened(attempts)} is not a whole number from 1 on")
+    checked: Mode = check_choice("mode", mode, get_args(Mode))
+    return checked
 
 
 def _inserted(ids: Sequence[str], refused: tuple[Refusal, ...]) -> BulkWriteResult:

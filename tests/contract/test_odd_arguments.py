@@ -17,7 +17,9 @@ from conftest import Place
 from collections_store import (
     AsyncChangeStream,
     AsyncStore,
+    ChangeSettings,
     ChangeStream,
+    CollectionSettings,
     CollectionsStoreError,
     DeleteMany,
     DeleteOne,
@@ -30,6 +32,7 @@ from collections_store import (
     ReplaceOne,
     Sort,
     Store,
+    StoreOptions,
     Update,
     UpdateMany,
     UpdateOne,
@@ -186,6 +189,9 @@ VALID: dict[str, Any] = {
     "remainder": 1,
     "url": "sqlite://",
 }
+OPTIONS: dict[str, Any] = {
+    f"Unpack[{each.__name__}]": each for each in (StoreOptions, CollectionSettings, ChangeSettings)
+}
 SKIPPED = {
     "run",  # takes operations, which no caller makes
     "close",
@@ -213,7 +219,7 @@ class Call:
 
 def calls(name: str, function: Any, odd: Any) -> Iterator[Call]:
     """Yield a call for each parameter: that has the odd value, the others valid ones or none."""
-    parameters = inspect.signature(function).parameters.values()
+    parameters = [*parameters_of(function)]
     for chosen in parameters:
         call = Call(f"{name}({chosen.name}=…)", function, [], {})
         for each in parameters:
@@ -230,6 +236,16 @@ def calls(name: str, function: Any, odd: Any) -> Iterator[Call]:
                 call.keywords[each.name] = value
         if not chosen.name.startswith("_"):
             yield call
+
+
+def parameters_of(function: Any) -> Iterator[inspect.Parameter]:
+    """Yield the parameters of a function; of declared options, each as a parameter of its own."""
+    for each in inspect.signature(function).parameters.values():
+        if each.kind is each.VAR_KEYWORD and each.annotation in OPTIONS:
+            for option in OPTIONS[each.annotation].__annotations__:
+                yield inspect.Parameter(option, each.KEYWORD_ONLY, default=None)
+        else:
+            yield each
 
 
 def methods(target: Any) -> Iterator[tuple[str, Any]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
-from typing import Any, assert_type
+from typing import Any, Unpack, assert_type
 
 from collections_store import (
     AsyncCollection,
@@ -21,6 +21,7 @@ from collections_store import (
     Refusal,
     ReturnDocument,
     Store,
+    StoreOptions,
     Transaction,
     UpdateOne,
     UpdateResult,
@@ -111,6 +112,19 @@ async def awaited(store: AsyncStore) -> None:
     assert_type(await store.run_transaction(count), int)
     async with store as same:
         assert_type(same, AsyncStore)
+
+
+def options(store: Store, **passed_on: Unpack[StoreOptions]) -> None:
+    """Known options of the right type are accepted; mypy reports each other one, and each unused `ignore`."""
+    Store("sqlite://", pool_size=2, durability="normal", default=str, upgrade=None)
+    AsyncStore("sqlite://", page_cache=2**20)
+    AsyncStore("sqlite://", **passed_on)
+    Store("sqlite://", pol_size=2)  # type: ignore[call-arg]
+    AsyncStore("sqlite://", durability="most")  # type: ignore[arg-type]
+    store.collection("things", ttl=timedelta(1), changes="both", sliding=True)
+    store.collection("things", change=True)  # type: ignore[call-arg]
+    store.create_collection("things", jsonb=True, ttl="1")  # type: ignore[arg-type]
+    store.memory("bot").configure(ttl=1)  # type: ignore[call-arg]
 
 
 def errors(things: Collection) -> None:

@@ -17,7 +17,7 @@ import asyncio
 import re
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -25,6 +25,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 from ... import AsyncStore, Collection, InvalidUrl, MissingExtra, Store, StoreClosed
+from ...options import option_types
 from .encoding import decoded, encoded, filter_of, is_name, name_of, text_of
 
 try:
@@ -46,11 +47,7 @@ _URI: Final = re.compile(
     r"collections[+:](?!//)(?P<scheme>[a-z]*)(?P<rest>.+)", re.IGNORECASE | re.DOTALL
 )
 _ATTACH: Final = "attach"
-_OPTIONS: Final[dict[str, Callable[[str], Any]]] = {
-    **dict.fromkeys(("durability", "nul", "prefix", "schema", "upgrade"), str),
-    **dict.fromkeys(("max_body", "page_cache", "pool_size"), int),
-    **dict.fromkeys(("busy_timeout", "sweep_interval"), float),
-}
+_OPTIONS: Final[Mapping[str, Callable[[str], Any]]] = option_types()
 """The options of a store that a `storage_uri` may have, and their types."""
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 import sqlalchemy as sa
 
 from ...errors import CollectionsStoreError, DatabaseError
-from ...options import Durability, Isolation
+from ...options import Isolation, Options
 from ...query.conditions import Condition, Kind, Test, Value
 from ...query.explain import Plan
 from ...query.sort import Key
@@ -88,9 +88,7 @@ class Connections(Protocol):
     def engine_arguments(self, *, busy_timeout: float) -> dict[str, Any]:
         """Return the arguments of `create_engine` for a store's own connections."""
 
-    def settings(
-        self, *, busy_timeout: float, durability: Durability, page_cache: int | None
-    ) -> Sequence[str]:
+    def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
         """Return the statements that prepare a new connection."""
 
     def persistent_settings(self) -> Sequence[str]:
@@ -346,10 +344,8 @@ class Database:
     """A stored object keeps the order of its keys."""
     takes_lists: bool = True
     """One statement with lists of rows is faster than one row at a time."""
-    has_schemas: bool = True
-    """Tables can be in a schema."""
-    has_page_cache: bool = False
-    """A connection has a cache of pages."""
+    options: frozenset[str] = frozenset()
+    """The options of a store that other databases do not support."""
     upgrades_on_open: bool = False
     """Opening an older database upgrades it by default."""
     indexes_arrays: bool = False

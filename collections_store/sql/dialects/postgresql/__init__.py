@@ -29,5 +29,6 @@ DATABASE: Final = Database(
     filters=PostgresFilters(),
     ordering=PostgresOrdering(),
     indexed_form=PostgresIndexedForm(),
+    options=frozenset({"schema"}),
 )
 register(DATABASE)

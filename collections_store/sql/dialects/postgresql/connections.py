@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from ....errors import InvalidUrl, MissingExtra
-from ....options import Durability, Isolation
+from ....options import Isolation, Options
 from ..protocols import Connections, Transactions, Urls
 from .ddl import table_name
 
@@ -43,12 +43,10 @@ class PostgresConnections(Connections):
         connect = {"client_encoding": "utf8"}
         return {"isolation_level": "AUTOCOMMIT", "connect_args": connect, "poolclass": NullPool}
 
-    def settings(
-        self, *, busy_timeout: float, durability: Durability, page_cache: int | None
-    ) -> Sequence[str]:
+    def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
         """`full` waits for the server's disk at least; `normal` does not."""
         lock = f"SET lock_timeout = {int(busy_timeout * 1000)}"
-        if durability == "normal":
+        if options.durability == "normal":
             return [f"{lock}; SET synchronous_commit = off"]
         waits = "set_config('synchronous_commit', 'on', false)"
         return [f"{lock}; SELECT {waits} WHERE current_setting('synchronous_commit') = 'off'"]

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
 from ....errors import InvalidUrl
-from ....options import Durability, Isolation
+from ....options import Isolation, Options
 from ..protocols import Connections, Function, Transactions, Urls
 from .functions import functions
 
@@ -122,15 +122,13 @@ class SqliteConnections(Connections):
         connect = {"check_same_thread": False, "isolation_level": None, "timeout": timeout}
         return {"connect_args": connect, "poolclass": NullPool}
 
-    def settings(
-        self, *, busy_timeout: float, durability: Durability, page_cache: int | None
-    ) -> Sequence[str]:
+    def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
         """FULL: what was acknowledged survives a power cut. NORMAL: the last moments may be lost."""
-        kibibytes = -(-(PAGE_CACHE if page_cache is None else page_cache) // 1024)
+        kibibytes = -(-(options.page_cache or PAGE_CACHE) // 1024)
         return (
             f"PRAGMA cache_size = -{min(kibibytes, MAX_KIBIBYTES)}",
             f"PRAGMA busy_timeout = {int(min(busy_timeout, BUSY_SLICE) * 1000)}",
-            f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}",
+            f"PRAGMA synchronous = {'FULL' if options.durability == 'full' else 'NORMAL'}",
         )
 
     def persistent_settings(self) -> Sequence[str]:

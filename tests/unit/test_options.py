@@ -1,0 +1,86 @@
+"""Options are declared once, and validated as they are declared."""
+
+from dataclasses import MISSING, fields
+from typing import Any, get_type_hints
+
+import pytest
+
+from collections_store import (
+    AsyncStore,
+    ChangeSettings,
+    CollectionSettings,
+    InvalidOption,
+    Store,
+    StoreOptions,
+)
+from collections_store.options import Options, Settings, option_types
+
+
+def test_every_option_of_a_store_is_declared_documented_and_has_a_default() -> None:
+    assert get_type_hints(Options) == get_type_hints(StoreOptions)
+    for option in fields(Options):
+        assert option.default is not MISSING
+        assert f"* `{option.name}`: " in (StoreOptions.__doc__ or "")
+
+
+def test_every_option_of_a_collection_is_documented() -> None:
+    described = f"{ChangeSettings.__doc__} {CollectionSettings.__doc__}"
+    for option in get_type_hints(CollectionSettings):
+        assert f"* `{option}`: " in described
+
+
+@pytest.mark.parametrize("kind", [Store, AsyncStore])
+def test_an_unknown_option_of_a_store_is_named(kind: Any) -> None:
+    with pytest.raises(TypeError, match="no option 'pol_size': did you mean 'pool_size'"):
+        kind("sqlite://", pol_size=3)
+    with pytest.raises(TypeError, match="no option 'colour': it has pool_size, busy_timeout"):
+        kind("sqlite://", colour="red")
+
+
+def test_an_unknown_option_of_a_collection_is_named() -> None:
+    with Store("sqlite://") as store:
+        with pytest.raises(TypeError, match="no option 'change': did you mean 'changes'"):
+            store.collection("things", change=True)  # type: ignore[call-arg]
+        with pytest.raises(TypeError, match="no option 'ttl': it has changes"):
+            store.memory("bot").configure(ttl=5)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"pool_size": 0}, "pool_size: must be an integer from 1 on, got 0"),
+        ({"pool_size": True}, "pool_size: must be an integer from 1 on, got True"),
+        ({"busy_timeout": 0}, "busy_timeout: must be from 0.001 to 2,000,000 seconds, got 0"),
+        ({"durability": "most"}, "durability: must be 'full' or 'normal', got 'most'"),
+        ({"upgrade": 5}, "upgrade: must be None or 'auto' or 'manual', got 5"),
+        ({"default": 5}, "default: must be a function, got 5"),
+        ({"prefix": "A"}, "prefix: must be 1 to 20 of a-z, 0-9 and _, beginning with a letter"),
+        ({"schema": ""}, "schema: must be 1 to 63 ASCII characters without %, got ''"),
+        ({"schema": "mine"}, "schema: sqlite has no schemas: use a prefix"),
+    ],
+)
+def test_an_invalid_option_is_an_error_with_its_value(options: Any, problem: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        Store("sqlite://", **options)
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({"sliding": 1}, "sliding: must be True or False, got 1"),
+        ({"changes": "all"}, "changes: must be True, False, 'after' or 'both', got 'all'"),
+        ({"changes": 1}, "changes: must be True, False, 'after' or 'both', got 1"),
+        ({"changes_kept": 0}, "changes_kept: must be an integer from 1 to 1,000,000,000, got 0"),
+    ],
+)
+def test_an_invalid_setting_is_an_error_with_its_value(settings: Any, problem: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        Settings.parse(settings)
+    assert problem in str(caught.value)
+
+
+def test_the_types_of_options_in_a_configuration() -> None:
+    kinds = option_types()
+    assert kinds.keys() == get_type_hints(StoreOptions).keys() - {"default"}
+    assert (kinds["pool_size"], kinds["busy_timeout"], kinds["upgrade"]) == (int, float, str)
