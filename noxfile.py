@@ -130,12 +130,13 @@ def hosts_aea(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def package(session: nox.Session) -> None:
-    """Build the sdist, from it the wheel, and run the demo from that in a fresh environment."""
-    session.install("build")
+    """Build the sdist, from it the wheel, check both, and run the demo from the wheel in a fresh environment."""
+    session.install("build", "twine")
     folder = Path(session.create_tmp()).resolve()
     built, fresh = folder / "dist", folder / "venv"
     session.run("python", "-m", "build", "--outdir", str(built), ".", silent=True)
     wheel = max(built.glob("*.whl"), key=lambda path: path.stat().st_mtime)
+    session.run("python", "-m", "twine", "check", "--strict", *map(str, built.glob("*")))
     session.run("python", "-m", "venv", "--clear", str(fresh))
     programs = fresh / Path(session.bin).name
     session.chdir(folder)  # away from the checkout, which must not be what is imported

@@ -4,6 +4,7 @@ import asyncio
 import doctest
 import importlib
 import inspect
+import json
 import pkgutil
 import re
 import runpy
@@ -245,6 +246,16 @@ def test_ci_runs_the_command_of_the_readme() -> None:
     assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == command
 
 
+def test_links_of_the_package_s_readme_lead_to_the_project() -> None:
+    """A package index shows it without the files that a checkout has beside it."""
+    command = [sys.executable, "-m", "hatchling", "metadata"]
+    done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, encoding="utf-8")
+    metadata = json.loads(done.stdout)
+    targets = [link["target"] for link in _LINK.finditer(metadata["readme"]["text"])]
+    assert targets
+    assert not [each for each in targets if not each.startswith(metadata["urls"]["Homepage"])]
+
+
 def test_changelog_fragments_are_named_by_number_and_kind() -> None:
     kinds = {"feature", "change", "fix", "deprecation", "removal"}
     readme = (ROOT / "changelog.d" / "README.md").read_text(encoding="utf-8")
@@ -254,4 +265,7 @@ def test_changelog_fragments_are_named_by_number_and_kind() -> None:
             number, kind, suffix = fragment.name.split(".")
             assert (len(number), number.isdigit(), suffix) == (4, True, "md")
             assert kind in kinds
-            assert fragment.read_text(encoding="utf-8").strip()
+            text = fragment.read_text(encoding="utf-8").strip()
+            assert (
+                0 < len(re.findall(r"[.!)](?=\s|$)", re.sub(r"`[^`]*`|\([^)]*\)", "", text))) <= 2
+            )
