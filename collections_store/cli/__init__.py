@@ -1,4 +1,8 @@
-"""The command line. It needs the extra `cli`; this module only tells when that is missing."""
+"""The command line `collections-store`; needs the extra `cli`, which this module checks.
+
+Begin with `app`; `documents`, `catalogue`, `indexes`, `transfer` and `hosts` have the commands. Must not hold logic of
+the library.
+"""
 
 import sys
 

@@ -1,12 +1,12 @@
-"""Plug-in of AEA's command line: it registers the storage and adds `aea collections-store`."""
+"""The plugin of AEA's command line: registers the storage backend, and adds `aea collections-store`."""
 
 from __future__ import annotations
 
 import click
 
 from ..integrations.aea import register
-from .memories import aea as import_aea
-from .program import Group
+from .arguments import Group, show_help
+from .hosts import aea as import_aea
 from .target import program_options
 
 register()
@@ -14,8 +14,10 @@ register()
 
 @click.group("collections-store", cls=Group)
 @program_options
-def command() -> None:
-    """Keep storage and dialogues in collections of SQLite or PostgreSQL."""
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Store AEA's storage and dialogues in collections on SQLite or PostgreSQL."""
+    ctx.invoke(show_help)
 
 
 command.add_command(import_aea)

@@ -1,20 +1,81 @@
-"""The program `collections-store`: its own options, and the list of its commands."""
+"""The program `collections-store`: its options, its commands, and errors as one line on standard error."""
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import suppress
+from typing import Any
+
 import click
 
+from ..errors import CollectionsStoreError, cut
+from .arguments import Group, show_help
 from .catalogue import collections, db, drop, info, library_version
 from .demo import demo
 from .documents import delete, distinct, explain, find, get, list_, purge, put, remove
-from .exits import described
+from .exits import Exit, Failure, code_of, described, notes_of, one_line
+from .hosts import aea, kdeps, opsdroid
 from .indexes import index
-from .memories import aea, kdeps, opsdroid
-from .program import Program
 from .target import program_options
 from .transfer import export, import_
 
-_EPILOG = "\b\nExit codes:\n" + "\n".join(described())
+_LONGEST = 2000
+"""Characters of a message; it may repeat arguments of any length."""
+
+
+class Program(Group):
+    """The outermost command."""
+
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        """Run a command line; ends in `SystemExit`."""
+        options["standalone_mode"] = False
+        sys.exit(self._exit_code(*arguments, **options))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the chosen command; exceptions that click would handle itself become a `Failure`."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except CollectionsStoreError:  # some of them are also OSErrors
+            raise
+        except KeyboardInterrupt:
+            raise Failure("interrupted", Exit.INTERRUPTED) from None
+        except BrokenPipeError:
+            _abandon_output()
+            raise Failure("", Exit.BROKEN_PIPE) from None
+        except OSError as error:
+            _abandon_output()
+            where = "" if error.filename else "standard output: "
+            raise Failure(f"{where}{error}", Exit.FAILED) from error
+
+    def _exit_code(self, *arguments: Any, **options: Any) -> int:
+        try:
+            code = super().main(*arguments, **options)
+        except click.UsageError as error:
+            command = error.ctx.command_path if error.ctx else "collections-store"
+            return _fail(f"{error.format_message()} (see {command} --help)", Exit.USAGE)
+        except click.ClickException as error:
+            return _fail(error.format_message(), Exit.FAILED)
+        except click.Abort as error:
+            gave_up = isinstance(error.__context__, EOFError)
+            return _fail("nothing was done", Exit.NO if gave_up else Exit.INTERRUPTED)
+        except (CollectionsStoreError, Failure) as error:
+            return _fail("; ".join([one_line(error), *notes_of(error)]), code_of(error))
+        return code if isinstance(code, int) else Exit.DONE
+
+
+def _fail(message: str, code: Exit) -> int:
+    if message:
+        click.echo(f"Error: {cut(message, _LONGEST)}", err=True)
+    return code
+
+
+def _abandon_output() -> None:
+    """Make the interpreter's last flush succeed although nobody reads it."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:  # noqa: ARG001
@@ -26,9 +87,7 @@ def _show_version(ctx: click.Context, parameter: click.Parameter, value: bool) -
 @click.group(
     cls=Program,
     name="collections-store",
-    invoke_without_command=True,
-    subcommand_metavar="COMMAND [ARGS]...",
-    epilog=_EPILOG,
+    epilog="\b\nExit codes:\n" + "\n".join(described()),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(
@@ -42,14 +101,17 @@ def _show_version(ctx: click.Context, parameter: click.Parameter, value: bool) -
 @program_options
 @click.pass_context
 def program(ctx: click.Context) -> None:
-    """Keep JSON objects in named collections, in an SQLite file or on PostgreSQL.
+    """Store JSON documents in named collections, in an SQLite file or on PostgreSQL.
 
-    The database is chosen by --url, --prefix and --schema, before the command or behind it. An
-    SQLite file comes into being when something is put into it. Objects go to standard output,
-    messages and errors to standard error, an error on one line.
+    --url, --prefix and --schema choose the database, before the command or after it. An SQLite file is
+    created by the first write. Documents go to standard output, messages and errors to standard error,
+    an error on one line:
+
+    \b
+      collections-store put cities berlin '{"country": "de"}'
+      collections-store find cities '{"country": "de"}'
     """
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+    ctx.invoke(show_help)
 
 
 for _command in (

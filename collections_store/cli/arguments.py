@@ -1,138 +1,114 @@
-"""Arguments and options that are JSON, fields and sort orders.
+"""Arguments and options that several commands have, and the parsing of JSON, fields and sort orders.
 
-A field is a text with dots, `address.city`; in JSON also the list of its keys, which may hold dots
-themselves. An order is `age`, `age:-1`, `age:desc` or `-age`, or in JSON a mapping or a list:
-`{"age": -1, "name": 1}`, `[["age", -1], "name"]`, `[[["a.b", "c"], -1]]`.
+A field is a dotted path, `address.city`; in JSON also the list of its keys, which may contain dots. A sort order is
+`age`, `age:-1`, `age:desc` or `-age`, or in JSON a mapping or a list: `{"age": -1, "name": 1}`,
+`[["age", -1], "name"]`, `[[["a.b", "c"], -1]]`.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 
-from .. import Collection, Document, InvalidFilter, InvalidSort, Path
+from .. import InvalidFilter, InvalidSort, Path
 from ..errors import shortened
 from .exits import Exit, Failure
 from .files import MAX_LINE, BadItem, parse_json, parse_line
+from .output import on_terminal
 
+F = TypeVar("F", bound=Callable[..., Any])
 Pairs: TypeAlias = list[tuple[str | Path, int]]
 Refusal: TypeAlias = Callable[[str, str], Exception]
-"""Makes an error of a place and a problem: `InvalidSort` and its sisters."""
+"""An error of a path and a problem: `InvalidSort` and its like."""
 
 _DIRECTIONS: Final = {"1": 1, "asc": 1, "-1": -1, "desc": -1}
 _IN_JSON: Final = '. In JSON a field may be any string: {"a:b": -1}'
+_FORMATS: Final = {"jsonl": "JSON lines", "json": "one JSON array", "table": "a table"}
 
 
-def is_json(text: str) -> bool:
-    """Return whether an argument is JSON: a field that begins so must be written in JSON, too."""
-    return text[:1] in {"{", "["}
+@click.pass_context
+def show_help(ctx: click.Context) -> None:
+    """Print the help of a command that was called without a subcommand."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
-def pair_of(text: str, refuse: Refusal) -> tuple[str | Path, int]:
-    """Read a field: as it is, `-` before it, or a direction after a colon; raises what `refuse` makes."""
-    field, colon, direction = text.rpartition(":")
-    if colon and direction not in _DIRECTIONS:
-        problem = f"the direction is one of {', '.join(_DIRECTIONS)}, got {shortened(direction)}"
-        raise refuse(text, problem + _IN_JSON)
-    if colon and field.startswith("-"):
-        raise refuse(text, "give the direction before the field or behind it, not both" + _IN_JSON)
-    if colon:
-        return field, _DIRECTIONS[direction]
-    return (text[1:], -1) if text.startswith("-") else (text, 1)
+class Group(click.Group):
+    """A command with subcommands."""
 
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        defaults: dict[str, Any] = {
+            "callback": show_help,
+            "invoke_without_command": True,
+            "subcommand_metavar": "COMMAND [ARGS]...",
+        }
+        super().__init__(*arguments, **{**defaults, **options})
 
-def pairs_of(order: Any, refuse: Refusal) -> Pairs:
-    """Read an order in JSON; raises what `refuse` makes of what is none."""
-    if isinstance(order, dict):
-        return [_pair(field, direction, refuse) for field, direction in order.items()]
-    if isinstance(order, list):
-        return [_element(each, refuse) for each in order]
-    raise refuse("", f"give a mapping, or a list of fields and pairs, not {shortened(order)}")
-
-
-def field_of(value: Any, refuse: Refusal) -> str | Path:
-    """Read a field in JSON: a text with dots, or a list of keys; raises what `refuse` makes."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and value and all(isinstance(key, str) for key in value):
-        return Path(*value)
-    raise refuse("", f"{shortened(value)} is neither a field nor a list of keys")
-
-
-def _element(value: Any, refuse: Refusal) -> tuple[str | Path, int]:
-    if isinstance(value, str):
-        return value, 1
-    if isinstance(value, list) and len(value) == 2:
-        return _pair(value[0], value[1], refuse)
-    raise refuse("", f"{shortened(value)} is no field and no pair of field and direction")
-
-
-def _pair(field: Any, direction: Any, refuse: Refusal) -> tuple[str | Path, int]:
-    named = field_of(field, refuse)
-    if isinstance(direction, bool) or not isinstance(direction, int) or abs(direction) != 1:
-        raise refuse(str(named), f"the direction is 1 or -1, not {shortened(direction)}")
-    return named, direction
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class Question:
-    """What `find` and `list` are asked."""
-
-    filter: Any = None
-    sort: Pairs | None = None
-    skip: int = 0
-    limit: int | None = None
-    projection: Any = None
-
-    def documents(self, collection: Collection) -> Iterable[Document]:
-        """Return the answer: in natural order, without a limit, in constant memory."""
-        if self.sort or self.limit is not None or self.skip > sys.maxsize:
-            window: dict[str, Any] = {"skip": self.skip, "limit": self.limit}
-            return collection.find(
-                self.filter, sort=self.sort, projection=self.projection, **window
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with their first sentence, on as many lines as it takes."""
+        found = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, each.get_short_help_str(1000)) for name, each in found if each]
             )
-        found = collection.stream(self.filter, projection=self.projection)
-        return islice(found, self.skip, None)
-
-    def count(self, collection: Collection) -> int:
-        """Return how many objects the answer has."""
-        left = max(0, collection.count(self.filter) - self.skip)
-        return left if self.limit is None else min(left, self.limit)
 
 
-def sort_option(command: F) -> F:
-    """Give a command the option `--sort`."""
-    option = click.option(
-        "--sort",
-        multiple=True,
-        metavar="FIELD",
-        help="Order by FIELD; FIELD:desc or FIELD:-1 for descending. Again for what is equal in it. Or JSON, "
-        'for any field: {"age": -1, "name": 1} or [[["a.b", "c"], -1]].',
-    )
-    return option(command)
+collection_argument = click.argument("collection")
+filter_argument = click.argument("filter", required=False, default="{}")
+sort_option = click.option(
+    "--sort",
+    multiple=True,
+    metavar="FIELD",
+    help="Sort by FIELD, or FIELD:desc (FIELD:-1) for descending; repeat it for further fields. "
+    'In JSON a field may be any string: {"age": -1, "name": 1} or [[["a.b", "c"], -1]].',
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+skip_errors_option = click.option(
+    "--skip-errors", is_flag=True, help="Report and count what cannot be stored, and continue."
+)
 
 
 def window_options(command: F) -> F:
-    """Give a command the options `--skip` and `--limit`."""
+    """Add the options `--skip` and `--limit`."""
+    number = click.IntRange(0)
     skip = click.option(
-        "--skip", type=click.IntRange(0), default=0, metavar="N", help="Leave out the first N."
+        "--skip", type=number, default=0, metavar="N", help="Leave out the first N."
     )
-    limit = click.option(
-        "--limit", type=click.IntRange(0), metavar="N", help="At most so many objects."
-    )
+    limit = click.option("--limit", type=number, metavar="N", help="Print at most N documents.")
     return skip(limit(command))
 
 
+def output_option(*formats: str, default: str | None = "jsonl") -> Callable[[F], F]:
+    """Return the option `--output`; without a default it is a table on a terminal, else JSON lines."""
+
+    def chosen(_ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str:
+        return value or ("table" if on_terminal() else "jsonl")
+
+    *names, last = (_FORMATS[each] for each in formats)
+    return click.option(
+        "--output",
+        type=click.Choice(formats),
+        default=default,
+        callback=chosen,
+        show_default=default or "table on a terminal, else jsonl",
+        help=f"Print {', '.join(names)} or {last}.",
+    )
+
+
+def consent(question: str) -> None:
+    """Ask; raises `Failure` if the answer is no, and `UsageError` without a terminal."""
+    if not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask on: pass --yes to delete")
+    if not click.confirm(question, err=True):
+        raise Failure("nothing was deleted", Exit.NO)
+
+
 def read_json(text: str | None, what: str) -> Any:
-    """Read a JSON argument, or standard input in its place."""
+    """Parse a JSON argument, or standard input for "-" and None."""
     try:
         if text in {None, "-"}:
             return parse_line(sys.stdin.buffer.read(MAX_LINE + 1))
@@ -146,24 +122,78 @@ def read_json(text: str | None, what: str) -> Any:
 
 
 def read_order(texts: Iterable[str], refuse: Refusal = InvalidSort, what: str = "--sort") -> Pairs:
-    """Read an order from all its parts; raises what `refuse` makes of what is none."""
+    """Parse a sort order from the values of a repeated option; raises `refuse`."""
     pairs: Pairs = []
     for text in texts:
-        pairs += (
-            pairs_of(read_json(text, what), refuse) if is_json(text) else [pair_of(text, refuse)]
-        )
+        parts = pairs_of(read_json(text, what), refuse) if _is_json(text) else [_pair(text, refuse)]
+        pairs += parts
     return pairs
 
 
 def read_field(text: str) -> str | Path:
-    """Read a field, or the list of its keys in JSON."""
-    return field_of(read_json(text, "FIELD"), InvalidFilter) if is_json(text) else text
+    """Parse a field, or the JSON list of its keys."""
+    return _field(read_json(text, "FIELD"), InvalidFilter) if _is_json(text) else text
 
 
 def read_projection(fields: str | None, projection: str | None) -> Any:
-    """Return which parts of the bodies are wanted; None: all."""
+    """Return the projection of `--fields` or `--projection`; None: all fields."""
     if fields is not None and projection is not None:
-        raise click.UsageError("--fields and --projection say the same: give one of them")
+        raise click.UsageError("--fields and --projection exclude each other: give one of them")
     if projection is not None:
         return read_json(projection, "--projection")
     return None if fields is None else fields.split(",")
+
+
+def pairs_of(order: Any, refuse: Refusal) -> Pairs:
+    """Parse a sort order in JSON; raises `refuse`."""
+    if isinstance(order, dict):
+        return [_json_pair(field, direction, refuse) for field, direction in order.items()]
+    if isinstance(order, list):
+        return [_element(each, refuse) for each in order]
+    raise refuse("", f"must be a mapping, or a list of fields and pairs, got {shortened(order)}")
+
+
+def _is_json(text: str) -> bool:
+    """Return whether an argument is JSON; a field that begins so must be written in JSON too."""
+    return text[:1] in {"{", "["}
+
+
+def _pair(text: str, refuse: Refusal) -> tuple[str | Path, int]:
+    """Parse a field with `-` before it, or with a direction after a colon; raises `refuse`."""
+    field, colon, direction = text.rpartition(":")
+    if not colon:
+        return (text[1:], -1) if text.startswith("-") else (text, 1)
+    if direction not in _DIRECTIONS:
+        known = ", ".join(_DIRECTIONS)
+        raise refuse(
+            text, f"the direction must be one of {known}, got {shortened(direction)}{_IN_JSON}"
+        )
+    if field.startswith("-"):
+        raise refuse(
+            text, f"the direction must be before the field or behind it, not both{_IN_JSON}"
+        )
+    return field, _DIRECTIONS[direction]
+
+
+def _element(value: Any, refuse: Refusal) -> tuple[str | Path, int]:
+    if isinstance(value, str):
+        return value, 1
+    if isinstance(value, list) and len(value) == 2:
+        return _json_pair(value[0], value[1], refuse)
+    raise refuse("", f"must be a field, or a pair of field and direction, got {shortened(value)}")
+
+
+def _json_pair(field: Any, direction: Any, refuse: Refusal) -> tuple[str | Path, int]:
+    named = _field(field, refuse)
+    if isinstance(direction, bool) or not isinstance(direction, int) or abs(direction) != 1:
+        raise refuse(str(named), f"the direction must be 1 or -1, got {shortened(direction)}")
+    return named, direction
+
+
+def _field(value: Any, refuse: Refusal) -> str | Path:
+    """Parse a field in JSON: a dotted path, or a list of keys; raises `refuse`."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(key, str) for key in value):
+        return Path(*value)
+    raise refuse("", f"must be a field or a list of keys, got {shortened(value)}")

@@ -1,39 +1,40 @@
-"""Commands on collections as a whole, and on the schema of the database."""
+"""Commands on whole collections, and on the schema of the database."""
 
 from __future__ import annotations
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Literal
+from typing import Any
 
 import click
 import sqlalchemy as sa
 
 from .. import CollectionInfo
 from ..sql.schema import REVISION
-from .documents import consent
+from .arguments import (
+    Group,
+    collection_argument,
+    consent,
+    json_option,
+    output_option,
+    yes_option,
+)
 from .exits import Exit, Failure
-from .output import binary_output, emit, on_terminal, table, to_text, write_lines
-from .program import Group
-from .target import Target, database_options, require
-from .transfer import objects
+from .output import Format, binary_output, counted, emit, table, to_text, write_lines
+from .target import Target, on_database
 
 
 @click.command()
-@click.option(
-    "--output",
-    type=click.Choice(["jsonl", "json", "table"]),
-    show_default="table on a terminal, else jsonl",
-    help="JSON lines, one JSON array, or a table.",
-)
-@database_options
-@click.pass_obj
-def collections(target: Target, *, output: Literal["jsonl", "json", "table"] | None) -> None:
-    """List the collections by name, with their numbers of objects and sizes in bytes."""
+@output_option("jsonl", "json", "table", default=None)
+@on_database
+def collections(target: Target, *, output: Format) -> None:
+    """List the collections by name, with their counts of documents and sizes in bytes.
+
+    \b
+      collections-store collections --output json
+    """
     with target.to_read() as store:
         found = store.collections()
-    if output is None:
-        output = "table" if on_terminal() else "jsonl"
     if output == "table":
         rows = [(info.name, f"{info.count:,}", f"{info.size:,}") for info in found]
         number: dict[str, Any] = {"justify": "right", "no_wrap": True}
@@ -45,26 +46,34 @@ def collections(target: Target, *, output: Literal["jsonl", "json", "table"] | N
 
 
 @click.command()
-@click.argument("collection")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@database_options
-@click.pass_obj
+@collection_argument
+@yes_option
+@on_database
 def drop(target: Target, collection: str, *, yes: bool) -> None:
-    """Delete COLLECTION with all its objects. It asks first, and without a terminal it refuses."""
+    """Delete COLLECTION with all its documents.
+
+    It asks first; without a terminal it needs --yes:
+
+    \b
+      collections-store drop people --yes
+    """
     with target.to_read() as store:
-        count = require(store, collection).count()
+        count = counted(target.collection(store, collection).count(), "document")
         if not yes:
-            consent(f"Delete {collection} with its {objects(count)}?")
+            consent(f"Delete {collection} with its {count}?")
         store.drop(collection)
-    click.echo(f"deleted {collection} with its {objects(count)}", err=True)
+    click.echo(f"deleted {collection} with its {count}", err=True)
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="As one line of JSON.")
-@database_options
-@click.pass_obj
+@json_option
+@on_database
 def info(target: Target, *, as_json: bool) -> None:
-    """Tell which database this is, its versions, and how much it holds."""
+    """Print the database's URL, versions and size.
+
+    \b
+      collections-store info --json
+    """
     facts = _facts(target)
     if as_json:
         emit(to_text(facts))
@@ -84,7 +93,7 @@ def library_version() -> str:
 
 
 def _facts(target: Target) -> dict[str, Any]:
-    """Gather what `info` shows; a database without tables is left without."""
+    """Return what `info` prints; a database without tables stays without."""
     from .. import migrate
 
     with target.to_read() as store:
@@ -104,7 +113,7 @@ def _facts(target: Target) -> dict[str, Any]:
 
 
 def _database_version(url: sa.URL) -> str:
-    """Return the database's name and version, as SQLAlchemy learns it when it connects."""
+    """Return the database's name and version, which SQLAlchemy reads when it connects."""
     engine = sa.create_engine(url)
     with engine.connect():
         numbers = engine.dialect.server_version_info or ()
@@ -119,19 +128,17 @@ def _as_json(info: CollectionInfo) -> str:
     )
 
 
-@click.group(cls=Group, invoke_without_command=True, subcommand_metavar="COMMAND [ARGS]...")
-@click.pass_context
-def db(ctx: click.Context) -> None:
-    """Look at the database's schema, and upgrade it."""
-    if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+db = Group("db", help="Show and upgrade the schema of the database.")
 
 
 @db.command()
-@database_options
-@click.pass_obj
+@on_database
 def upgrade(target: Target) -> None:
-    """Bring the database to the schema of this version; a fresh one is created."""
+    """Upgrade the database to this version's schema, or create its tables.
+
+    \b
+      collections-store db upgrade --url postgresql://user@host/database
+    """
     from .. import migrate
 
     target.to_write().close()  # it checks the URL
@@ -145,10 +152,13 @@ def upgrade(target: Target) -> None:
 
 
 @db.command()
-@database_options
-@click.pass_obj
+@on_database
 def current(target: Target) -> None:
-    """Print the schema the database is at."""
+    """Print the revision of the database's schema.
+
+    \b
+      collections-store db current
+    """
     from .. import migrate
 
     target.to_read().close()
@@ -161,10 +171,13 @@ def current(target: Target) -> None:
 
 
 @db.command()
-@database_options
-@click.pass_obj
+@on_database
 def check(target: Target) -> None:
-    """Print how the tables differ from what this version needs; exit with 1 if they do."""
+    """Print how the tables differ from this version's schema; exit with 1 if they do.
+
+    \b
+      collections-store db check && echo up to date
+    """
     from .. import migrate
 
     target.to_read().close()
@@ -177,10 +190,13 @@ def check(target: Target) -> None:
 
 
 @db.command()
-@database_options
-@click.pass_obj
+@on_database
 def sql(target: Target) -> None:
-    """Print the SQL that upgrade would run, for those who run it themselves."""
+    """Print the SQL of upgrade without running it.
+
+    \b
+      collections-store db sql > upgrade.sql
+    """
     from .. import migrate
 
     target.to_read().close()

@@ -1,4 +1,4 @@
-"""The command `demo`: an agent remembers, its process ends, and another process finds it again."""
+"""The command `demo`: a process stores what an agent learns, and another process finds it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PARTS = ("remember", "recall")
 
 
 def remember(url: str) -> None:
-    """Put what the agent heard into two collections."""
+    """Write facts and dialogues into two collections."""
     with Store(url) as store:
         facts = store.get_sync_collection("demo_facts")
         facts.put("ada", {"person": {"name": "Ada", "city": "Berlin"}, "likes": ["thai", "tea"]})
@@ -36,7 +36,7 @@ def remember(url: str) -> None:
 
 
 def recall(url: str) -> dict[str, list[Any]]:
-    """Ask for what lies deep inside the objects."""
+    """Query nested fields."""
     with Store(url) as store:
         facts = store.get_sync_collection("demo_facts")
         dialogues = store.get_sync_collection("demo_dialogues")
@@ -51,14 +51,17 @@ def recall(url: str) -> dict[str, list[Any]]:
 @click.option(
     "--file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The SQLite file, which is kept. Without it a temporary one is used and removed.",
+    help="The SQLite file to create and keep. Default: a temporary one.",
 )
 @click.option("--part", type=click.Choice(_PARTS), hidden=True)
 def demo(*, file: Path | None, part: str | None) -> None:
-    """Show the store at work: two processes, one SQLite file, no server and no network.
+    """Run a demonstration: two processes, one SQLite file, no server and no network.
 
-    A first process remembers facts and dialogues and ends; a second one finds them again by what
-    is deep inside them. What was run is printed.
+    A first process stores facts and dialogues and ends; a second one finds them by nested fields. The code is
+    printed:
+
+    \b
+      collections-store demo --file agent.db
     """
     if part is not None and file is not None:
         _play(part, f"sqlite:///{file}")
@@ -72,33 +75,33 @@ def demo(*, file: Path | None, part: str | None) -> None:
 def _direct(file: Path) -> None:
     emit("An agent keeps what it learns in one SQLite file:")
     emit(f"  {file}\n")
-    emit("1. A first process remembers two people and two dialogues, and ends.")
+    emit("1. A first process stores two people and two dialogues, and ends.")
     _run("remember", file)
-    emit(f"   Between the two there is only the file: {file.stat().st_size:,} bytes.\n")
-    emit("2. A second process, which knows nothing but the file, finds them by nested fields.")
+    emit(f"   Only the file remains: {file.stat().st_size:,} bytes.\n")
+    emit("2. A second process opens the file and finds them by nested fields.")
     _run("recall", file)
     emit("The first process ran:\n")
     emit(_source(remember))
     emit("The second process ran:\n")
     emit(_source(recall))
-    emit("On PostgreSQL the same lines do the same; only the URL is another.")
+    emit("On PostgreSQL the code is the same, with another URL.")
 
 
 def _run(part: str, file: Path) -> None:
-    """Run one part in a process of its own, which prints on our output."""
+    """Run one part in its own process, and print its output."""
     sys.stdout.flush()
     command = [sys.executable, "-m", "collections_store", "demo", "--part", part, "--file"]
     done = subprocess.run([*command, str(file)], stdout=subprocess.PIPE, check=False)
     emit(done.stdout.decode().rstrip("\n") + "\n")
     if done.returncode:
-        raise Failure(f"the process that should {part} failed", Exit.FAILED)
+        raise Failure(f"the process of {part} failed", Exit.FAILED)
 
 
 def _play(part: str, url: str) -> None:
     emit(f"   [process {os.getpid()}]")
     if part == "remember":
         remember(url)
-        emit("   put 2 objects into demo_facts and 2 into demo_dialogues")
+        emit("   put 2 documents into demo_facts and 2 into demo_dialogues")
         return
     for question, answers in recall(url).items():
         emit(f"   {question}")
@@ -107,6 +110,6 @@ def _play(part: str, url: str) -> None:
 
 
 def _source(function: Callable[..., Any]) -> str:
-    """Return the lines of a function, indented; its docstring is for the readers of this file."""
+    """Return the source of a function, indented and without its docstring."""
     lines = inspect.getsource(function).splitlines(keepends=True)
     return "".join(f"    {line}" if line.strip() else line for line in (lines[0], *lines[2:]))

@@ -1,56 +1,86 @@
-"""Commands on the documents of a collection, `distinct` and `explain`."""
+"""Commands on the documents of a collection."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import click
 
-from .. import Explanation, Filter, Path
+from .. import Collection, Document, Explanation, Path
 from .arguments import (
-    Question,
+    Pairs,
+    collection_argument,
+    consent,
+    filter_argument,
+    json_option,
+    output_option,
     read_field,
     read_json,
     read_order,
     read_projection,
     sort_option,
     window_options,
+    yes_option,
 )
 from .exits import Exit, Failure
-from .output import Format, binary_output, emit, to_text, write_documents, write_lines
-from .target import Target, database_options, require
-from .transfer import objects
+from .output import (
+    Format,
+    binary_output,
+    counted,
+    emit,
+    to_text,
+    write_documents,
+    write_lines,
+)
+from .target import Target, on_database
 
-
-def consent(question: str) -> None:
-    """Ask; raises `Failure` where the answer is no, and `UsageError` where nobody can answer."""
-    if not sys.stdin.isatty():
-        raise click.UsageError("there is no terminal to ask on: say --yes to delete")
-    if not click.confirm(question, err=True):
-        raise Failure("nothing was deleted", Exit.NO)
-
-
-F = TypeVar("F", bound=Callable[..., Any])
 _MISSING = object()
+_FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
+
+
+@dataclass(frozen=True)
+class Query:
+    """What `find` and `list` return."""
+
+    filter: Any = None
+    sort: Pairs | None = None
+    skip: int = 0
+    limit: int | None = None
+    projection: Any = None
+
+    def documents(self, collection: Collection) -> Iterable[Document]:
+        """Return the documents: in natural order and without a limit, in constant memory."""
+        if self.sort or self.limit is not None or self.skip > sys.maxsize:
+            window: dict[str, Any] = {"sort": self.sort, "skip": self.skip, "limit": self.limit}
+            return collection.find(self.filter, projection=self.projection, **window)
+        found = collection.stream(self.filter, projection=self.projection)
+        return islice(found, self.skip, None)
+
+    def count(self, collection: Collection) -> int:
+        """Return the number of documents."""
+        left = max(0, collection.count(self.filter) - self.skip)
+        return left if self.limit is None else min(left, self.limit)
 
 
 @click.command()
-@click.argument("collection")
+@collection_argument
 @click.argument("id")
 @click.argument("body", required=False)
-@click.option("--ttl", type=float, metavar="SECONDS", help="The object expires after that time.")
-@database_options
-@click.pass_obj
+@click.option("--ttl", type=float, metavar="SECONDS", help="Expire the document after this time.")
+@on_database
 def put(target: Target, collection: str, id: str, body: str | None, ttl: float | None) -> None:
-    """Write BODY, which is JSON, under ID, in the place of what was there.
+    """Write BODY, which is JSON, under ID; an existing document is replaced.
 
-    Without BODY, or when it is "-", standard input is read. Write "--" before a BODY or an ID that
-    begins with a dash:
+    Without BODY, or if it is "-", standard input is read. Write "--" before a BODY or an ID that begins with a
+    dash:
 
     \b
+      collections-store put cities berlin '{"country": "de"}'
       collections-store put temperatures berlin -- -5
     """
     value = read_json(body, "BODY")
@@ -59,59 +89,56 @@ def put(target: Target, collection: str, id: str, body: str | None, ttl: float |
 
 
 @click.command()
-@click.argument("collection")
+@collection_argument
 @click.argument("id")
-@database_options
-@click.pass_obj
+@on_database
 def get(target: Target, collection: str, id: str) -> None:
-    """Print the body of the object under ID, as one line of JSON."""
+    """Print the body of the document under ID, as one line of JSON.
+
+    \b
+      collections-store get cities berlin
+    """
     with target.to_read() as store:
         body = store.get_sync_collection(collection).get(id, _MISSING)
     if body is _MISSING:
-        raise Failure(f"there is no object {id!r} in {collection}", Exit.NO)
+        raise _no_document(collection, id)
     emit(to_text(body))
 
 
 @click.command()
-@click.argument("collection")
+@collection_argument
 @click.argument("id")
-@database_options
-@click.pass_obj
+@on_database
 def remove(target: Target, collection: str, id: str) -> None:
-    """Delete the object under ID."""
+    """Delete the document under ID.
+
+    \b
+      collections-store remove cities berlin
+    """
     with target.to_read() as store:
         was_there = store.get_sync_collection(collection).remove(id)
     if not was_there:
-        raise Failure(f"there is no object {id!r} in {collection}", Exit.NO)
+        raise _no_document(collection, id)
 
 
-def _listing_options(command: F) -> F:
-    output = click.option(
-        "--output",
-        type=click.Choice(["jsonl", "json", "table"]),
-        default="jsonl",
-        show_default=True,
-        help='JSON lines of {"id": …, "body": …}, one JSON array of them, or a table with a column for each field.',
-    )
-    return window_options(output(command))
+def _no_document(collection: str, id: str) -> Failure:
+    return Failure(f"there is no document {id!r} in {collection}", Exit.NO)
 
 
 @click.command()
-@click.argument("collection")
-@click.argument("filter", required=False, default="{}")
+@collection_argument
+@filter_argument
 @sort_option
-@click.option(
-    "--fields", metavar="FIELDS", help="Print only these fields of the bodies: name,address.city"
-)
+@click.option("--fields", metavar="FIELDS", help="Print only these fields: name,address.city")
 @click.option(
     "--projection",
     metavar="JSON",
-    help='Print only these parts of the bodies: {"name": 1, "tags": {"$slice": 3}}',
+    help='Print only these parts: {"name": 1, "tags": {"$slice": 3}}',
 )
-@click.option("--count", is_flag=True, help="Print how many objects match, not the objects.")
-@_listing_options
-@database_options
-@click.pass_obj
+@click.option("--count", is_flag=True, help="Print only the number of documents.")
+@window_options
+@output_option("jsonl", "json", "table")
+@on_database
 def find(
     target: Target,
     collection: str,
@@ -125,128 +152,113 @@ def find(
     limit: int | None,
     output: Format,
 ) -> None:
-    """Print the objects that match FILTER, a JSON document, in natural order or as --sort says.
+    """Print the documents that match FILTER, a JSON object of MongoDB's query language.
 
-    A field is named with dots, and an array matches by each of its elements:
+    Each line is {"id": …, "body": …}, in natural order unless --sort is given. Without --sort and --limit, memory
+    is constant:
 
     \b
       collections-store find people '{"address.city": "Berlin", "age": 30}'
       collections-store find people --sort age:-1 --limit 10 --fields name,age
-
-    Without --sort and --limit any number of objects is printed in constant memory.
     """
     parts = read_projection(fields, projection)
-    asked = Question(read_json(filter, "FILTER"), read_order(sort), skip, limit, parts)
-    if count:
-        with target.to_read() as store:
-            emit(str(asked.count(require(store, collection))))
-    else:
-        _print(target, collection, asked, output, None if fields is None else fields.split(","))
+    query = Query(read_json(filter, "FILTER"), read_order(sort), skip, limit, parts)
+    with target.to_read() as store:
+        found = target.collection(store, collection)
+        if count:
+            emit(str(query.count(found)))
+        else:
+            columns = None if fields is None else fields.split(",")
+            write_documents(query.documents(found), output, binary_output(), columns)
 
 
 @click.command("list")
-@click.argument("collection")
-@_listing_options
-@database_options
-@click.pass_obj
+@collection_argument
+@window_options
+@output_option("jsonl", "json", "table")
+@on_database
 def list_(target: Target, collection: str, *, skip: int, limit: int | None, output: Format) -> None:
-    """Print all objects of COLLECTION in natural order: the order in which they came into being."""
-    _print(target, collection, Question(skip=skip, limit=limit), output)
+    """Print all documents of COLLECTION in natural order, the order of their creation.
+
+    \b
+      collections-store list people --limit 10 --output table
+    """
+    query = Query(skip=skip, limit=limit)
+    with target.to_read() as store:
+        found = target.collection(store, collection)
+        write_documents(query.documents(found), output, binary_output())
 
 
 @click.command()
-@click.argument("collection")
+@collection_argument
 @click.argument("filter")
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@database_options
-@click.pass_obj
+@yes_option
+@on_database
 def delete(target: Target, collection: str, filter: str, *, yes: bool) -> None:
-    """Delete the objects that match FILTER, a JSON document; {} matches all.
+    """Delete the documents that match FILTER, all or none; {} matches all.
 
-    It asks first, and without a terminal it refuses. All of them are deleted or, at an error, none.
+    It asks first; without a terminal it needs --yes:
+
+    \b
+      collections-store delete people '{"age": {"$lt": 18}}' --yes
     """
-    asked = read_json(filter, "FILTER")
-    if asked is None:
-        raise Failure("FILTER is null; {} matches all objects", Exit.BAD_INPUT)
+    query = read_json(filter, "FILTER")
+    if query is None:
+        raise Failure("FILTER is null; {} matches all documents", Exit.BAD_INPUT)
     with target.to_read() as store:
-        found = require(store, collection)
+        found = target.collection(store, collection)
         if not yes:
-            consent(f"Delete {objects(found.count(asked))} of {collection}?")
-        deleted = found.delete_many(asked).deleted_count
-    click.echo(f"deleted {objects(deleted)} of {collection}", err=True)
+            consent(f"Delete {counted(found.count(query), 'document')} of {collection}?")
+        deleted = found.delete_many(query).deleted_count
+    click.echo(f"deleted {counted(deleted, 'document')} of {collection}", err=True)
 
 
 @click.command()
 @click.argument("collection", required=False)
-@database_options
-@click.pass_obj
+@on_database
 def purge(target: Target, collection: str | None) -> None:
-    """Delete what has expired in COLLECTION, or in all collections, and recorded changes that are
-    kept no longer.
+    """Free the space of expired documents and recorded changes, in COLLECTION or in all collections.
 
-    What has expired is gone for every command already; this frees its space.
+    Expired documents are invisible to all commands already:
+
+    \b
+      collections-store purge sessions
     """
     with target.to_read() as store:
         names = [each.name for each in store.collections()] if collection is None else [collection]
-        deleted = sum(require(store, name).purge_expired() for name in names)
-    click.echo(f"deleted {objects(deleted)} that had expired", err=True)
-
-
-def _print(
-    target: Target,
-    collection: str,
-    asked: Question,
-    output: Format,
-    fields: Sequence[str] | None = None,
-) -> None:
-    with target.to_read() as store:
-        found = require(store, collection)
-        documents = asked.documents(found)
-        write_documents(documents, output, binary_output(), fields)
-
-
-_FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
+        deleted = sum(target.collection(store, name).purge_expired() for name in names)
+    click.echo(f"deleted {counted(deleted, 'document')} that had expired", err=True)
 
 
 @click.command()
-@click.argument("collection")
+@collection_argument
 @click.argument("field")
-@click.argument("filter", required=False, default="{}")
-@click.option(
-    "--output",
-    type=click.Choice(["jsonl", "json"]),
-    default="jsonl",
-    show_default=True,
-    help="JSON lines, or one JSON array.",
-)
-@database_options
-@click.pass_obj
-def distinct(
-    target: Target, collection: str, field: str, filter: str, *, output: Literal["jsonl", "json"]
-) -> None:
-    """Print the different values of FIELD in the objects that match FILTER.
+@filter_argument
+@output_option("jsonl", "json")
+@on_database
+def distinct(target: Target, collection: str, field: str, filter: str, *, output: Format) -> None:
+    """Print the distinct values of FIELD in the documents that match FILTER.
 
-    They come in MongoDB's order of values: of an array its elements, of a missing field nothing.
-    FIELD is dotted, or the list of its keys in JSON, where keys hold dots:
+    They are in MongoDB's order of values. An array has the values of its elements, a missing field none. FIELD is a
+    dotted path, or in JSON the list of its keys, which may contain dots:
 
     \b
       collections-store distinct people address.city '{"age": {"$gte": 30}}'
       collections-store distinct people '["a.b", "c"]'
     """
-    path, asked = read_field(field), read_json(filter, "FILTER")
+    path, query = read_field(field), read_json(filter, "FILTER")
     with target.to_read() as store:
-        values = require(store, collection).distinct(path, asked)
+        values = target.collection(store, collection).distinct(path, query)
     write_lines(map(to_text, values), binary_output(), array=output == "json")
 
 
 @click.command()
-@click.argument("collection")
-@click.argument("filter", required=False, default="{}")
+@collection_argument
+@filter_argument
 @sort_option
 @window_options
-@click.option("--json", "as_json", is_flag=True, help="As one line of JSON, with the SQL.")
-@database_options
-@click.pass_obj
+@json_option
+@on_database
 def explain(
     target: Target,
     collection: str,
@@ -257,48 +269,41 @@ def explain(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """Tell how find would answer: by which indexes, who sorts, and which index would help.
+    """Print how find runs: the indexes it uses, where it sorts, and an index that would help.
 
-    The plan of the database is below it. Nothing but the plan is computed.
+    The plan of the database follows. The query itself does not run:
+
+    \b
+      collections-store explain people '{"age": {"$gte": 30}}' --sort name
     """
-    asked, order = read_json(filter, "FILTER"), read_order(sort)
+    query, order = read_json(filter, "FILTER"), read_order(sort)
     with target.to_read() as store:
         found = store.get_sync_collection(collection)
-        told = found.explain(asked, sort=order, skip=skip, limit=limit)
-    emit(to_text(_as_json(told)) if as_json else str(told))
+        explanation = found.explain(query, sort=order, skip=skip, limit=limit)
+    emit(to_text(_as_json(explanation)) if as_json else str(explanation))
 
 
-def _as_json(told: Explanation) -> dict[str, Any]:
+def _as_json(explanation: Explanation) -> dict[str, Any]:
+    plain = ("scans", "order", "arrays", "advice", "sql")
+    matcher = explanation.in_matcher
     return {
-        "in_sql": _filter(told.in_sql),
-        "in_matcher": None if told.in_matcher is None else _filter(told.in_matcher),
-        "indexes": list(told.indexes),
-        "scans": told.scans,
-        "order": told.order,
-        "arrays": told.arrays,
-        "advice": told.advice,
-        "sql": told.sql,
-        "parameters": {name: _plain(value) for name, value in told.parameters.items()},
-        "plan": list(told.plan),
+        "in_sql": _plain(explanation.in_sql.to_json()),
+        "in_matcher": None if matcher is None else _plain(matcher.to_json()),
+        "indexes": list(explanation.indexes),
+        **{name: getattr(explanation, name) for name in plain},
+        "parameters": {name: _plain(value) for name, value in explanation.parameters.items()},
+        "plan": list(explanation.plan),
     }
 
 
-def _filter(filter: Filter) -> Any:
-    return _plain(filter.to_json())
-
-
-def _key(key: str | Path) -> str:
-    """Return a key as JSON has it: no key that came from there holds a dot."""
-    return f"$body.{key}" if isinstance(key, Path) else key
-
-
 def _plain(value: Any) -> Any:
-    """Return JSON: regular expressions as filters spell them, and what else there may be in words."""
+    """Return a value as JSON: regular expressions as in filters, other types as strings."""
     match value:
         case None | bool() | int() | float() | str():
             return value
-        case dict():
-            return {_key(key): _plain(each) for key, each in value.items()}
+        case dict():  # no key that came from JSON contains a dot
+            keyed = ((f"$body.{k}" if isinstance(k, Path) else k, v) for k, v in value.items())
+            return {key: _plain(each) for key, each in keyed}
         case list() | tuple():
             return [_plain(each) for each in value]
         case re.Pattern():

@@ -1,4 +1,4 @@
-"""How the command line ends: what each exit code means, and which error ends in which."""
+"""The exit codes of the command line, and the code of each error."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from ..errors import (
 
 
 class Exit(IntEnum):
-    """The exit codes; `meaning` is what `--help` says of each."""
+    """An exit code; `--help` prints its `meaning`."""
 
     meaning: str
 
     def __new__(cls, code: int, meaning: str) -> Exit:
-        """Keep the meaning beside the number."""
+        """Make a member with a meaning."""
         member = int.__new__(cls, code)
         member._value_, member.meaning = code, meaning
         return member
 
     DONE = 0, "done"
-    NO = 1, "no such object, collection or index; tables differ; an answer was no"
+    NO = 1, "no such document, collection or index; tables differ; a question was answered no"
     USAGE = 2, "wrong use: an option, an argument or the URL"
     BAD_INPUT = (
         3,
-        "bad input: a body, filter, order, projection, index, name, id, line of an import",
+        "bad input: a body, filter, sort order, projection, index, name, id or line of an import",
     )
     UNAVAILABLE = 4, "the database cannot be reached, does not exist or is busy"
     SCHEMA = 5, "the database's schema is older or newer than this version's"
     FAILED = 6, "another error of the database or of a file"
     MISSING_EXTRA = 7, "a package is missing; the message names the extra"
     INTERRUPTED = 130, "interrupted (Ctrl-C)"
-    BROKEN_PIPE = 141, "the reader of the output went away"
+    BROKEN_PIPE = 141, "the reader of the output was closed"
 
 
 _CODES: tuple[tuple[type[CollectionsStoreError], Exit], ...] = (
@@ -56,7 +56,7 @@ _CODES: tuple[tuple[type[CollectionsStoreError], Exit], ...] = (
 
 
 class Failure(Exception):
-    """The command ends here: with a message for standard error, if any, and an exit code."""
+    """Ends the command with an exit code, and a message on standard error unless it is empty."""
 
     def __init__(self, message: str, code: Exit) -> None:
         super().__init__(message)
@@ -64,7 +64,7 @@ class Failure(Exception):
 
 
 def code_of(error: Exception) -> Exit:
-    """Return the code that an error of the library, or a `Failure`, ends in."""
+    """Return the exit code of a `Failure` or an error of the library."""
     if isinstance(error, Failure):
         return error.code
     for kind, code in _CODES:
@@ -74,12 +74,12 @@ def code_of(error: Exception) -> Exit:
 
 
 def one_line(error: Exception) -> str:
-    """Return the error's message without line breaks: drivers and users write several lines."""
+    """Return an error's message without line breaks, which those of drivers may contain."""
     return " ".join(str(error).split())
 
 
 def notes_of(error: Exception) -> list[str]:
-    """Return what was noted on an error on its way, such as which of many objects it is about."""
+    """Return an error's notes, such as the id of the document."""
     return getattr(error, "__notes__", [])
 
 

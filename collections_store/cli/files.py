@@ -1,4 +1,4 @@
-"""Files to read and to write: JSON lines or one JSON array, gzipped or not, and how far the reading has come."""
+"""Input and output files: JSON lines or one JSON array, gzipped or not, and the progress bar."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(si
 
 
 def check_readable(name: str) -> None:
-    """Refuse what cannot be read from, before anything else is done."""
+    """Raise `UsageError` for a file that cannot be read, before anything else is done."""
     if name == STANDARD:
         if sys.stdin.isatty():
             raise click.UsageError("standard input is a terminal: name a file, or pipe one in")
@@ -49,13 +49,13 @@ def check_readable(name: str) -> None:
 
 
 def shown(name: str) -> str:
-    """Return a file's name for a message."""
+    """Return the name of a file in messages."""
     return "standard input" if name == STANDARD else repr(click.format_filename(name))
 
 
 @contextmanager
 def reading(name: str) -> Iterator[tuple[Stream, int | None]]:
-    """Give the stream to read, and its size if that is known."""
+    """Yield the stream to read, and its size if it is known."""
     if name == STANDARD:
         yield sys.stdin.buffer, None
         return
@@ -65,7 +65,7 @@ def reading(name: str) -> Iterator[tuple[Stream, int | None]]:
 
 @contextmanager
 def writing(name: str) -> Iterator[Stream]:
-    """Do as `_writing` does; errors of the file name it, not the one that takes its place."""
+    """Yield a stream to write; errors name the file, not the temporary one."""
     try:
         with _writing(name) as stream:
             yield stream
@@ -77,7 +77,7 @@ def writing(name: str) -> Iterator[Stream]:
 
 @contextmanager
 def _writing(name: str) -> Iterator[Stream]:
-    """Give a stream whose contents take the file's place once they are complete. They are private, unless the file was not."""
+    """Yield a stream that replaces the file once it is complete. It is private, unless the file was not."""
     path = Path(name).resolve()
     if path.exists() and not path.is_file():
         with path.open("wb") as device:  # /dev/null, a named pipe: nothing to replace
@@ -104,7 +104,7 @@ def _writing(name: str) -> Iterator[Stream]:
 
 @contextmanager
 def _cleaning_up() -> Iterator[None]:
-    """Have a signal that ends the program do so when what is half written is removed."""
+    """Delay a signal that ends the program until the incomplete file is removed."""
     received: list[int] = []
 
     def end(number: int, _: object) -> None:
@@ -130,53 +130,48 @@ def _zipped(raw: Stream, path: Path) -> Any:
     return gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0)
 
 
-def _show_nothing(kept: int, position: int) -> None:
-    """Take what `progress` would show."""
-
-
 @contextmanager
 def progress(size: int | None) -> Iterator[Callable[[int, int], None]]:
-    """Give a function that shows how many documents are done, and how much of `size` is.
-
-    The bar is drawn on standard error, and only if that is a terminal.
+    """Yield a function that shows the number of documents and the position in `size`, if standard error is a
+    terminal.
     """
     if not sys.stderr.isatty():
-        yield _show_nothing
+        yield lambda _count, _position: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-    words = TextColumn("{task.fields[kept]:,} objects")
+    words = TextColumn("{task.fields[count]:,} documents")
     columns = (BarColumn(), TaskProgressColumn(show_speed=False), words)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=size, kept=0)
-        yield lambda kept, position: bar.update(task, completed=position, kept=kept)
+        task = bar.add_task("", total=size, count=0)
+        yield lambda count, position: bar.update(task, completed=position, count=count)
 
 
 _GZIP: Final = b"\x1f"
 """The first of gzip's two magic bytes; no JSON begins with it."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 MAX_LINE: Final = 4 * MAX_BODY
-"""Bytes; with escapes and spaces JSON may be several times as long as the body that is stored."""
+"""Bytes; with escapes and spaces, JSON may be several times as long as the stored body."""
 MAX_ARRAY: Final = 256 * 2**20
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
 EXPIRES: Final = "expires_at"
-"""The key of a line of an export that tells when its object expires, if it does."""
+"""The key of the time when the document of an exported line expires."""
 INDEXES: Final = "indexes"
-"""The one key of the line of an export that tells of indexes; a line of an object has others."""
+"""The only key of the exported line of indexes; the line of a document has others."""
 
 
 class BadItem(ValueError):
-    """What stands there is not an object that can be imported."""
+    """An item that is no document to import."""
 
 
 class DamagedInput(ValueError):
-    """The input ends or breaks in the middle: nothing behind that place can be read."""
+    """Input that is truncated or damaged: the rest cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A line, or an element of an array; `load` returns its JSON and raises `BadItem`. `size`: bytes of a line."""
+    """A line, or an element of an array; `load` returns its value or raises `BadItem`. `size`: bytes of a line."""
 
     place: str
     load: Callable[[], Any]
@@ -185,7 +180,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An object to import, where it stands, and when it expires; None: the collection says."""
+    """A document to import, its position in the input, and when it expires; None: as the collection says."""
 
     place: str
     id: str
@@ -193,24 +188,24 @@ class Record:
     ends: datetime | None = None
 
     @property
-    def is_gone(self) -> bool:
-        """Has it expired?"""
+    def is_expired(self) -> bool:
+        """Return whether it has expired."""
         return self.ends is not None and self.ends <= datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """What an export tells of the indexes of its collection, unread, and where."""
+    """The indexes of an export, not parsed, and their position in the input."""
 
     place: str
     values: Any
 
 
 def parse_json(text: bytes) -> Any:
-    """Read JSON; raises `BadItem`.
+    """Parse JSON; raises `BadItem`.
 
-    `codec.decode` rounds an integer beyond 64 bit to a float. Python's own reader does not, so the
-    store can refuse it; it is the slower one, and only texts with long numbers take it.
+    `codec.decode` rounds an integer beyond 64 bits to a float. Python's own parser does not, so the store can
+    reject it; it is slower, so only texts with long numbers take it.
     """
     try:
         if _LONG_NUMBER.search(text):
@@ -224,16 +219,16 @@ def parse_json(text: bytes) -> Any:
 
 
 def parse_line(text: bytes) -> Any:
-    """Read JSON of which no more was read than one byte too many; raises `BadItem`."""
+    """Parse JSON of which at most one byte too many was read; raises `BadItem`."""
     if len(text) > MAX_LINE:
         raise BadItem(f"too long: more than {_mebibytes(MAX_LINE)}")
     return parse_json(text)
 
 
 def read_items(stream: IO[bytes]) -> Iterator[Item]:
-    """Yield what a stream holds; an array is read as a whole, lines one by one.
+    """Yield the items of a stream; an array is read completely, lines one by one.
 
-    Raises `DamagedInput`; an array that is not JSON is one bad item, and so is a line that is too long.
+    Raises `DamagedInput`. An array that is not JSON is one bad item, and so is a line that is too long.
     """
     lines, begun, is_open, number = _lines(_unzipped(stream)), False, False, 0
     for line in lines:
@@ -249,9 +244,7 @@ def read_items(stream: IO[bytes]) -> Iterator[Item]:
 
 
 def to_record(item: Item, id_field: FieldPath | None) -> Record | Indexes:
-    """Return what an item is: a body with its id in a field, or a line of `export`; raises
-    `BadItem`.
-    """
+    """Parse an item: a body with its id in a field, or a line of `export`; raises `BadItem`."""
     value = item.load()
     if id_field is None:
         if isinstance(value, dict) and value.keys() == {INDEXES}:
@@ -259,7 +252,7 @@ def to_record(item: Item, id_field: FieldPath | None) -> Record | Indexes:
         if not isinstance(value, dict) or value.keys() - {EXPIRES} != {"id", "body"}:
             raise BadItem(
                 'expected {"id": …, "body": …} as export writes it; '
-                "--id FIELD takes the id from a field of the object"
+                "--id FIELD takes the id from a field of the document"
             )
         return Record(item.place, _as_id(value["id"], "id"), value["body"], _end(value))
     return Record(item.place, _as_id(_field(value, id_field), str(id_field)), value)
@@ -276,7 +269,9 @@ def _end(value: dict[str, Any]) -> datetime | None:
     if found is None or found.tzinfo is None:
         raise BadItem(f"{EXPIRES}: expected a time with its zone: 2030-01-31T12:00:00Z")
     if (found - datetime.now(UTC)).total_seconds() > MAX_TTL:
-        raise BadItem(f"{EXPIRES} is over 1,000 years away: leave it out of what never expires")
+        raise BadItem(
+            f"{EXPIRES} must be within 1,000 years: omit it if the document never expires"
+        )
     return found
 
 
@@ -293,7 +288,7 @@ def _as_id(value: Any, field: str) -> str:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    raise BadItem(f"the field {field!r} is neither a string nor an integer, and so is no id")
+    raise BadItem(f"the field {field!r} must be a string or an integer to be the id")
 
 
 def _array(parts: Iterable[bytes]) -> Iterator[Item]:
@@ -303,7 +298,7 @@ def _array(parts: Iterable[bytes]) -> Iterator[Item]:
             text += part
             if len(text) > MAX_ARRAY:
                 size = _mebibytes(MAX_ARRAY)
-                raise BadItem(f"too long: more than {size}; write an object in each line")
+                raise BadItem(f"too long: more than {size}; write each document on its own line")
         values = parse_json(bytes(text))
     except BadItem as error:
         yield Item("the array", partial(_fail, error))
@@ -320,7 +315,7 @@ def _unzipped(stream: IO[bytes]) -> IO[bytes]:
 
 
 def _lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield lines; one that is too long comes in several parts."""
+    """Yield lines; one that is too long is several parts."""
     try:
         line = stream.readline(MAX_LINE + 1).removeprefix(_BYTE_ORDER_MARK)
         while line:
@@ -335,7 +330,7 @@ def _mebibytes(limit: int) -> str:
 
 
 def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON number")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _fail(error: BadItem) -> NoReturn:

@@ -1,4 +1,4 @@
-"""How objects are written: JSON lines, a JSON array, or a table."""
+"""Output on standard output: JSON lines, a JSON array, or a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..codec import Codec
 Format: TypeAlias = Literal["jsonl", "json", "table"]
 
 _CODEC = Codec(max_bytes=2**62)
-"""What is in the database is shown, whatever limit it was written under."""
+"""Without a limit: stored bodies are printed whatever limit they were written under."""
 
 _ID_WIDTH = 40
 _COLUMN_WIDTH = 4
@@ -26,10 +26,9 @@ def to_text(value: Any) -> str:
 
 
 def as_line(document: Document) -> str:
-    """Return the object as `export` writes and `import` reads it: `{"id":…,"body":…}`, and
-    `"expires_at"` if it expires.
+    """Return a document as `export` writes and `import` reads it: `{"id":…,"body":…}`, and `"expires_at"`.
 
-    The body is encoded by itself: inside the line it may be one level deeper than a body may be.
+    The body is encoded by itself: inside the line it may be one level deeper than the codec allows.
     """
     time = document.expires_at
     end = "" if time is None else f',"expires_at":"{time.isoformat()}"'
@@ -37,7 +36,7 @@ def as_line(document: Document) -> str:
 
 
 def emit(*lines: str) -> None:
-    """Print lines on standard output: UTF-8, whatever the terminal's encoding."""
+    """Print lines on standard output, in UTF-8 whatever the terminal's encoding."""
     _send((f"{line}\n" for line in lines), binary_output())
 
 
@@ -47,9 +46,9 @@ def write_documents(
     stream: IO[bytes],
     fields: Sequence[str] | None = None,
 ) -> None:
-    """Write documents in the order they come, one at a time except in a table.
+    """Write documents in their order, one at a time except in a table.
 
-    A table has a column for each of `fields`, or else for each top-level field that there is.
+    A table has a column for each of `fields`, or else for each top-level field of the documents.
     """
     if format == "table":
         _send([_documents_table(documents, fields)], stream)
@@ -58,12 +57,12 @@ def write_documents(
 
 
 def write_lines(lines: Iterable[str], stream: IO[bytes], *, array: bool) -> None:
-    """Write JSON texts, each on a line of its own; as an array's elements if asked."""
+    """Write JSON texts, each on its own line, optionally as one array."""
     _send(_array(lines) if array else (f"{line}\n" for line in lines), stream)
 
 
 def _send(pieces: Iterable[str], stream: IO[bytes]) -> None:
-    """Write each piece to its end: with PYTHONUNBUFFERED standard output may take a part only."""
+    """Write each piece completely: with PYTHONUNBUFFERED, `write` may write a part only."""
     for piece in pieces:
         rest = memoryview(piece.encode())
         while rest:
@@ -85,9 +84,7 @@ def table(
     *,
     cut: bool = False,
 ) -> str:
-    """Return a table: names of columns with rich's options for each, and rows. With `cut`, each row
-    is one line.
-    """
+    """Return a table of columns, with rich's options for each, and rows. With `cut`, each row is one line."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -124,7 +121,7 @@ def _documents_table(documents: Iterable[Document], fields: Sequence[str] | None
 def _cells(
     body: Any, paths: Mapping[str, tuple[str, ...]] | None, width: int
 ) -> dict[str | None, str]:
-    """Return the values of a body by field; None names a body that has no fields."""
+    """Return the values of a body by field; None stands for a body without fields."""
     if not isinstance(body, dict):
         return {None: to_text(body)[:width]}
     if paths is None:
@@ -134,7 +131,7 @@ def _cells(
 
 
 def _values_at(value: Any, keys: tuple[str, ...]) -> list[Any]:
-    """Return the value of a field alone in a list, empty where it is missing; in an array, that of each element."""
+    """Return the value of a field in a list, empty if it is missing; of an array, those of its elements."""
     if not keys:
         return [value]
     if isinstance(value, list):
@@ -150,7 +147,7 @@ def _compact(value: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    """Spell out what would move the cursor or turn the writing round."""
+    """Escape characters that would move the cursor or change the direction of writing."""
     if text.isprintable():
         return text
     return "".join(
@@ -159,10 +156,16 @@ def _printable(text: str) -> str:
 
 
 def binary_output() -> IO[bytes]:
-    """Return standard output for bytes."""
+    """Return standard output as a stream of bytes."""
     return sys.stdout.buffer
 
 
 def on_terminal() -> bool:
-    """Return whether a person reads standard output."""
+    """Return whether standard output is a terminal."""
     return sys.stdout.isatty()
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: "1 index", "2 indexes", "1,000 documents"."""
+    ending = "" if count == 1 else "es" if noun.endswith("x") else "s"
+    return f"{count:,} {noun}{ending}"

@@ -1,7 +1,6 @@
-"""The reference of the command line in Markdown, made from its own `--help`.
+"""The reference page of the command line, from its own `--help`.
 
-`python -m collections_store.cli.reference > docs/reference/cli.md` writes the page; a test keeps
-the two equal.
+`python -m collections_store.cli.reference > docs/reference/cli.md` writes the page; a test compares the two.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ WIDTH = 88
 _INTRODUCTION = """\
 # Command line
 
-`pip install 'collections-store[cli]'` brings `collections-store`; `python -m collections_store` is
-the same. Every text below is what `--help` prints.
+`pip install 'collections-store[cli]'` installs `collections-store`; `python -m collections_store` is the same program.
+The texts below are those of `--help`.
 
-The database is chosen by `--url`, or else by the environment variable `COLLECTIONS_STORE_URL`, or
-else it is `sqlite:///collections.db` in the current folder. A URL that holds a password is better
-kept in the variable: other users of the machine can read the options of a running command.
+The database is chosen by `--url`, or else by the environment variable `COLLECTIONS_STORE_URL`; the default is
+`sqlite:///collections.db` in the current folder. Put a URL with a password into the variable: other users of the
+machine can read the options of a running command.
 
 ## Shell completion
 
-One line in the start-up file of the shell has Tab complete commands and options:
+Add one line to the start-up file of your shell:
 
 * Bash 4.4 or newer, `~/.bashrc`: `eval "$(_COLLECTIONS_STORE_COMPLETE=bash_source collections-store)"`
 * Zsh, `~/.zshrc`: `eval "$(_COLLECTIONS_STORE_COMPLETE=zsh_source collections-store)"`
@@ -38,12 +37,9 @@ One line in the start-up file of the shell has Tab complete commands and options
 
 def reference() -> str:
     """Return the page."""
-    return "\n".join([_INTRODUCTION, _exit_codes(), *_commands(program, None, "collections-store")])
-
-
-def _exit_codes() -> str:
     rows = "\n".join(f"| {code.value} | {code.meaning} |" for code in Exit)
-    return f"## Exit codes\n\n| Code | Meaning |\n| ---: | --- |\n{rows}\n"
+    codes = f"## Exit codes\n\n| Code | Meaning |\n| ---: | --- |\n{rows}\n"
+    return "\n".join([_INTRODUCTION, codes, *_commands(program, None, "collections-store")])
 
 
 def _commands(command: click.Command, parent: click.Context | None, name: str) -> Iterator[str]:

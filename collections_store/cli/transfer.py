@@ -1,4 +1,4 @@
-"""Commands `import` and `export`, and the import batch by batch."""
+"""The commands `import` and `export`, and the import in batches."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from .. import (
     Path,
     Store,
 )
+from .arguments import collection_argument, output_option, skip_errors_option
 from .exits import Exit, Failure, code_of, one_line
 from .files import (
     STANDARD,
@@ -43,24 +44,26 @@ from .files import (
     writing,
 )
 from .indexes import header, read_indexes
-from .output import Format, as_line, binary_output, on_terminal, write_lines
-from .target import Target, database_options, require
+from .output import Format, as_line, binary_output, counted, on_terminal, write_lines
+from .target import Target, on_database
 
 BATCH_BYTES: Final = 16 * 2**20
 """A batch ends with the line that exceeds it."""
+_SHOWN_EACH: Final = 500
+"""Documents between two updates of the progress bar."""
 
 
 class BadLine(BadItem):
-    """The import ends at a bad line: its message names the place."""
+    """A bad line that ends the import; the message has its position."""
 
 
 @dataclass
 class Import:
-    """The import of `items` into a collection of a store.
+    """The import of `items` from the input `name` into a collection of a store.
 
-    `name` is the input's. `id_field` is where an object has its id; None: the items are lines of `export`. `tell` is
-    called with a sentence for each bad item, which is then left out; None: the first one ends the
-    import. `with_indexes`: are the indexes that the items tell of made?
+    `id_field` is the field of a document's id; None: the items are lines of `export`. `report` is called with a
+    sentence for each bad item, which is then skipped; None: the first one ends the import. `with_indexes`: whether
+    the indexes among the items are created.
     """
 
     store: Store
@@ -69,54 +72,58 @@ class Import:
     name: str
     id_field: Path | None = None
     size: int = 500
-    tell: Callable[[str], None] | None = None
+    report: Callable[[str], None] | None = None
     with_indexes: bool = True
-    kept: int = 0
+    written: int = 0
     skipped: int = 0
     expired: int = 0
-    made: int = 0
+    created: int = 0
     _indexes: list[Index] = field(default_factory=list)
-    _making: Index | None = None
+    _creating: Index | None = None
     _given: int = 0
     _bytes: int = 0
     _end: BadLine | DamagedInput | None = None
 
     def batches(self) -> Iterator[int]:
-        """Write batch by batch, and yield how many objects are kept after each; raises `Failure`,
-        and then nothing of the current batch is kept.
+        """Write batch by batch, and yield the number of written documents after each; raises `Failure`, and then
+        nothing of the current batch is written.
         """
-        with self._told():
-            while (kept := self._write_batch()) is not None:
-                self.kept += kept
-                yield self.kept
+        with self._failing():
+            while (count := self._write_batch()) is not None:
+                self.written += count
+                yield self.written
 
-    def make_indexes(self) -> None:
-        """Make the indexes that the items told of; raises `Failure`."""
-        with self._told():
+    def create_indexes(self) -> None:
+        """Create the indexes among the items; raises `Failure`."""
+        with self._failing():
             for index in self._indexes:
-                self._making = index
-                self._make(index)
+                self._creating = index
+                self._create(index)
 
-    def _make(self, index: Index) -> None:
-        options: dict[str, Any] = {
-            "unique": index.unique,
-            "where": index.where,
-            "arrays": index.arrays,
-        }
+    def summary(self) -> str:
+        """Return what was imported, in words."""
+        indexes = f" and {counted(self.created, 'index')}" if self.created else ""
+        skipped = f", skipped {_documents(self.skipped)}" if self.skipped else ""
+        expired = f", left out {_documents(self.expired)} that had expired" if self.expired else ""
+        into = f"{indexes} into {self.collection.name}{skipped}{expired}"
+        return f"imported {_documents(self.written)}{into}"
+
+    def _create(self, index: Index) -> None:
+        options: dict[str, Any] = {"where": index.where, "arrays": index.arrays, "name": index.name}
         try:
-            self.collection.create_index(index.sort, name=index.name, **options)
-            self.made += 1
+            self.collection.create_index(index.sort, unique=index.unique, **options)
+            self.created += 1
         except (DuplicateKey, IndexExists, InvalidIndex) as error:
-            if self.tell is None:
+            if self.report is None:
                 raise
-            self.tell(f"skipped the index {index.name!r}: {one_line(error)}")
+            self.report(f"skipped the index {index.name!r}: {one_line(error)}")
 
     def _write_batch(self) -> int | None:
-        """Write up to `size` objects in one transaction; returns how many. None: there were none left.
+        """Write up to `size` documents in one transaction; returns how many. None: there are none left.
 
-        The library refuses an object when it meets it: that is the last one given. What a unique index
-        forbids it names by its id. Where bad ones are left out, the good ones are given again. Where
-        none are left nothing is written, so that no collection comes into being.
+        The library rejects a document when it reads it: it is the last one that was given. A document that a
+        unique index forbids is named by its id. After a bad document is skipped, the batch is written again.
+        Nothing is written for an empty batch, so no collection is created.
         """
         batch = self._read_batch()
         some = bool(batch)
@@ -126,16 +133,16 @@ class Import:
             except (InvalidBody, InvalidId) as error:
                 self._bad(batch.pop(self._given - 1).place, error)
             except DuplicateKey as error:
-                self._bad(_taken_out(batch, error).place, error)
+                self._bad(_remove(batch, error).place, error)
             else:
                 break
         if self._end is not None:
             raise self._end
-        return sum(not each.is_gone for each in batch) if some else None
+        return sum(not each.is_expired for each in batch) if some else None
 
     def _read_batch(self) -> list[Record]:
-        """Read up to `size` objects, or lines of `BATCH_BYTES`. What ends the import waits for them: one of them
-        may be bad too, and stands before it.
+        """Read up to `size` documents, or lines of `BATCH_BYTES`. An error that ends the import is raised after them:
+        one of them may be bad too, and comes first.
         """
         batch: list[Record] = []
         self._bytes = 0
@@ -150,7 +157,7 @@ class Import:
         return len(batch) < self.size and self._bytes < BATCH_BYTES
 
     def _write(self, batch: list[Record]) -> None:
-        """Write objects, the last of each id. One that has expired is gone, as it was where it comes from."""
+        """Write documents, the last of each id; an expired one removes its id."""
         last = {each.id: each for each in batch}
         if not any(each.ends for each in last.values()):
             self.collection.put_many(self._giving(batch), atomic=True)
@@ -159,16 +166,16 @@ class Import:
             collection = tx[self.collection.name]
             collection.put_many(self._giving(batch), atomic=True)
             for id, each in last.items():
-                if each.is_gone:
+                if each.is_expired:
                     collection.remove(id)
                 elif each.ends is not None:
                     left = each.ends - datetime.now(UTC)
                     collection.touch(id, ttl=max(left, timedelta.resolution))
 
     def _giving(self, batch: list[Record]) -> Iterator[tuple[str, object]]:
-        """Yield objects, counting them; what ended the reading ends the writing too."""
+        """Yield documents and count them; an error of the reading ends the writing too."""
         for self._given, each in enumerate(batch, 1):
-            if not each.is_gone:
+            if not each.is_expired:
                 yield each.id, each.body
         if self._end is not None:
             raise self._end
@@ -182,13 +189,13 @@ class Import:
                 self._bad(item.place, error)
                 continue
             if isinstance(found, Indexes):
-                self._learn(item, found)
+                self._add_indexes(item, found)
             else:
-                self.expired += found.is_gone
+                self.expired += found.is_expired
                 return found
         return None
 
-    def _learn(self, item: Item, found: Indexes) -> None:
+    def _add_indexes(self, item: Item, found: Indexes) -> None:
         try:
             if self.with_indexes:
                 self._indexes += read_indexes(found.values)
@@ -197,54 +204,47 @@ class Import:
 
     def _bad(self, place: str, error: Exception) -> None:
         sentence = f"{self.name}, {place}: {one_line(error)}"
-        if self.tell is None:
+        if self.report is None:
             raise BadLine(sentence)
         self.skipped += 1
-        self.tell(f"skipped {sentence}")
+        self.report(f"skipped {sentence}")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Have what ends the import tell how much of it is kept."""
+    def _failing(self) -> Iterator[None]:
+        """Turn an error that ends the import into a `Failure` that says how much of it was written."""
         try:
             yield
         except KeyboardInterrupt:
-            raise Failure(f"interrupted; {self._so_far()}", Exit.INTERRUPTED) from None
+            raise self._failure("interrupted", Exit.INTERRUPTED) from None
         except BadLine as error:
-            raise Failure(f"{error}; {self._so_far()}", Exit.BAD_INPUT) from error
+            raise self._failure(str(error), Exit.BAD_INPUT) from error
         except DamagedInput as error:
-            message = f"{self.name}: {error}; {self._so_far()}"
-            raise Failure(message, Exit.BAD_INPUT) from error
+            raise self._failure(f"{self.name}: {error}", Exit.BAD_INPUT) from error
         except CollectionsStoreError as error:
-            raise Failure(f"{one_line(error)}; {self._so_far()}", code_of(error)) from error
+            raise self._failure(one_line(error), code_of(error)) from error
         except OSError as error:
-            raise Failure(f"{self.name}: {error}; {self._so_far()}", Exit.FAILED) from error
+            raise self._failure(f"{self.name}: {error}", Exit.FAILED) from error
+
+    def _failure(self, problem: str, code: Exit) -> Failure:
+        return Failure(f"{problem}; {self._so_far()}", code)
 
     def _so_far(self) -> str:
-        if self._making is not None:
-            return f"imported {objects(self.kept)}, but not the index {self._making.name!r}"
-        if not self.kept:
+        written = _documents(self.written)
+        if self._creating is not None:
+            return f"imported {written}, but not the index {self._creating.name!r}"
+        if not self.written:
             return "nothing was imported"
-        return f"nothing of this batch was imported, {objects(self.kept)} before it were"
+        return f"nothing of this batch was imported, {written} before it were"
 
 
-def _taken_out(batch: list[Record], error: DuplicateKey) -> Record:
-    """Take out of a batch the object that a unique index forbids; raises `error` if it is not told.
-
-    An id that comes twice is written with its last body.
+def _remove(batch: list[Record], error: DuplicateKey) -> Record:
+    """Remove from a batch the document that a unique index forbids, the last with its id; raises `error` if the id
+    is unknown.
     """
-    for place in reversed(range(len(batch))):
-        if batch[place].id == error.id:
-            return batch.pop(place)
+    for position in reversed(range(len(batch))):
+        if batch[position].id == error.id:
+            return batch.pop(position)
     raise error
-
-
-def objects(count: int) -> str:
-    """Return the count in words."""
-    return f"{count:,} object" if count == 1 else f"{count:,} objects"
-
-
-_SHOWN_EACH = 500
-"""Documents between two looks of the progress."""
 
 
 @click.command("import")
@@ -254,20 +254,19 @@ _SHOWN_EACH = 500
     "--id",
     "id_field",
     metavar="FIELD",
-    help="The field of each object, dotted if nested, that is its id: a string or an integer. "
-    "Without it, the input is what export writes.",
+    help="The field of each document, a dotted path, that is its id: a string or an integer. "
+    "Default: the input is that of export.",
 )
-@click.option("--skip-errors", is_flag=True, help="Report bad objects, count them, and go on.")
+@skip_errors_option
 @click.option(
     "--batch-size",
     type=click.IntRange(1),
     default=500,
     show_default=True,
-    help="How many objects are written in one transaction.",
+    help="Documents of a transaction.",
 )
-@click.option("--no-indexes", is_flag=True, help="Do not make the indexes that an export tells of.")
-@database_options
-@click.pass_obj
+@click.option("--no-indexes", is_flag=True, help="Do not create the indexes of an export.")
+@on_database
 def import_(
     target: Target,
     file: str | None,
@@ -278,102 +277,95 @@ def import_(
     batch_size: int,
     no_indexes: bool,
 ) -> None:
-    """Put the objects of FILE into a collection; one whose id is there already is overwritten.
+    """Import the documents of FILE into a collection; existing documents are replaced.
 
-    FILE holds JSON lines or one JSON array, gzipped or not. Without FILE, or when it is "-",
-    standard input is read, and the collection may be the only argument:
+    FILE is JSON lines or one JSON array, optionally gzipped. Without FILE, or if it is "-", standard input is read,
+    and the collection may be the only argument:
 
     \b
+      collections-store import people.jsonl --collection people --id login
       collections-store export a | collections-store import b
 
-    Each batch is one transaction. At a bad object the import ends: nothing of its batch is kept,
-    and the message tells how many objects before it are. With --skip-errors it goes on without.
+    Each batch is one transaction. A bad document ends the import: nothing of its batch is written, and the message
+    says how many documents before it are. With --skip-errors it is left out.
 
-    The indexes that an export tells of are made when all objects are in. An object that expires keeps
-    its time; one that has expired is left out.
+    The indexes of an export are created after all documents. A document that expires keeps its time; an expired
+    one is left out.
     """
     file, name = _file_and_collection(file, collection)
     path = None if id_field is None else Path.parse(id_field)
-    tell = _tell if skip_errors else None
+    report = _report if skip_errors else None
     with ExitStack() as stack:
         stream, size = stack.enter_context(reading(file))
         store = stack.enter_context(target.to_write())
         target.refuse(file)
-        handle = store.get_sync_collection(name)
-        items, made = read_items(stream), not no_indexes
-        work = Import(store, handle, items, shown(file), path, batch_size, tell, made)
+        handle, items = store.get_sync_collection(name), read_items(stream)
+        work = Import(store, handle, items, shown(file), path, batch_size, report, not no_indexes)
         show = stack.enter_context(progress(size))
-        for kept in work.batches():
-            show(kept, stream.tell() if size else 0)
-        work.make_indexes()
-    indexes = f" and {_indexes(work.made)}" if work.made else ""
-    skipped = f", skipped {objects(work.skipped)}" if work.skipped else ""
-    expired = f", left out {objects(work.expired)} that had expired" if work.expired else ""
-    _tell(f"imported {objects(work.kept)}{indexes} into {name}{skipped}{expired}")
+        for count in work.batches():
+            show(count, stream.tell() if size else 0)
+        work.create_indexes()
+    _report(work.summary())
 
 
 @click.command()
-@click.argument("collection")
+@collection_argument
 @click.argument("file", required=False, type=click.Path(allow_dash=True, dir_okay=False))
-@click.option(
-    "--output",
-    type=click.Choice(["jsonl", "json"]),
-    default="jsonl",
-    show_default=True,
-    help="JSON lines, or one JSON array.",
-)
-@click.option("--no-indexes", is_flag=True, help="Write objects only.")
-@database_options
-@click.pass_obj
+@output_option("jsonl", "json")
+@click.option("--no-indexes", is_flag=True, help="Write documents only.")
+@on_database
 def export(
     target: Target, collection: str, file: str | None, *, output: Format, no_indexes: bool
 ) -> None:
-    """Write all objects of COLLECTION to FILE, or to standard output.
+    """Write all documents of COLLECTION to FILE, or to standard output.
 
-    Each is {"id": …, "body": …}, in natural order, as import reads it, with "expires_at" if it expires. If the collection has
-    indexes, {"indexes": […]} comes before them. A FILE whose name ends in .gz is gzipped. The file
-    comes into being, or is replaced, when everything is written.
+    Each line is {"id": …, "body": …}, in natural order, with "expires_at" if it expires: the input of import. The
+    indexes of the collection, {"indexes": […]}, come first. A FILE whose name ends in .gz is gzipped. The file is
+    created or replaced when everything is written:
+
+    \b
+      collections-store export people people.jsonl.gz
     """
-    with target.to_read() as store:
-        found = require(store, collection)
+    to_file = file not in {None, STANDARD}
+    with target.to_read() as store, ExitStack() as stack:
+        found = target.collection(store, collection)
         indexes = [] if no_indexes else header(found.indexes())
-        with ExitStack() as stack:
-            stream, documents = binary_output(), iter(found.stream())
-            if file not in {None, STANDARD}:
-                target.refuse(str(file))
-                stream = stack.enter_context(writing(str(file)))
-            if file not in {None, STANDARD} or not on_terminal():
-                documents = stack.enter_context(_shown(documents, found))
-            lines = chain(indexes, map(as_line, documents))
-            write_lines(lines, stream, array=output == "json")
+        stream, documents = binary_output(), iter(found.stream())
+        if to_file:
+            target.refuse(str(file))
+            stream = stack.enter_context(writing(str(file)))
+        if to_file or not on_terminal():
+            documents = stack.enter_context(_shown(documents, found))
+        lines = chain(indexes, map(as_line, documents))
+        write_lines(lines, stream, array=output == "json")
 
 
 def _file_and_collection(file: str | None, collection: str | None) -> tuple[str, str]:
-    """Tell which is which: without --collection the only argument is the collection."""
+    """Return the file and the collection: without --collection the only argument is the collection."""
     if collection is not None:
-        file = file or STANDARD
-        check_readable(file)
-        return file, collection
-    if file in {None, STANDARD}:
+        check_readable(file or STANDARD)
+        return file or STANDARD, collection
+    if file is None or file == STANDARD:
         raise click.UsageError("name the collection to import into: --collection NAME")
-    name = str(file)
-    if File(name).is_file():
+    if File(file).is_file():
         raise click.UsageError(
-            f"name the collection to import {shown(name)} into: --collection NAME"
+            f"name the collection to import {shown(file)} into: --collection NAME"
         )
     check_readable(STANDARD)
-    return STANDARD, name
+    return STANDARD, file
 
 
 @contextmanager
 def _shown(documents: Iterable[Document], found: Collection) -> Iterator[Iterator[Document]]:
-    """Show how many of a collection's documents are taken, if standard error is a terminal."""
+    """Show the progress of reading a collection, if standard error is a terminal."""
     size = found.count() if sys.stderr.isatty() else None
     with progress(size) as show:
-        yield _counted(documents, show)
+        yield _counting(documents, show)
 
 
-def _counted(documents: Iterable[Document], show: Callable[[int, int], None]) -> Iterator[Document]:
+def _counting(
+    documents: Iterable[Document], show: Callable[[int, int], None]
+) -> Iterator[Document]:
     number = 0
     for number, document in enumerate(documents, 1):
         if number % _SHOWN_EACH == 0:
@@ -382,9 +374,9 @@ def _counted(documents: Iterable[Document], show: Callable[[int, int], None]) ->
     show(number, number)
 
 
-def _indexes(count: int) -> str:
-    return f"{count} index" if count == 1 else f"{count} indexes"
+def _documents(count: int) -> str:
+    return counted(count, "document")
 
 
-def _tell(sentence: str) -> None:
+def _report(sentence: str) -> None:
     click.echo(sentence, err=True)

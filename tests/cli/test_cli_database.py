@@ -70,7 +70,7 @@ def test_drop_wants_a_terminal_or_yes(cli: Cli) -> None:
     assert cli.objects("things") == {"a": 1}
     result = cli("drop", "things", "--yes")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "deleted things with its 1 object\n"
+    assert result.stderr == "deleted things with its 1 document\n"
     assert cli.fails(1, "drop", "things", "--yes") == "there is no collection 'things'"
     assert cli.done("collections") == ""
 

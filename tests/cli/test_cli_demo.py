@@ -4,31 +4,32 @@ import json
 import re
 from pathlib import Path
 
-from cli.cli_process import COMMAND, Cli, spawn
+import pytest
+from cli.cli_process import COMMAND, ROOT, Cli, spawn
 
 
-def test_the_demo(tmp_path: Path) -> None:
-    done = spawn([*COMMAND, "demo"], cwd=tmp_path, environment={"TMPDIR": str(tmp_path)})
-    assert (done.returncode, done.stderr) == (0, b"")
-    shown = done.stdout.decode()
-    first, second = re.findall(r"\[process (\d+)\]", shown)
-    assert first != second
-    assert shown.index("remembers") < shown.index("second process") < shown.index("def remember")
-    assert "who likes coffee?\n     grace: {" in shown
-    assert "where was a table booked?\n     ada-1: {" in shown
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_demo_needs_no_network_and_no_server(tmp_path: Path) -> None:
-    """`socket` is out of reach in all of its processes."""
-    (tmp_path / "sitecustomize.py").write_text(
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a demo prints, of which no process can connect to anything, and which leaves no file."""
+    patched, temporary = tmp_path_factory.mktemp("patched"), tmp_path_factory.mktemp("temporary")
+    (patched / "sitecustomize.py").write_text(
         "import socket\n"
         "def refuse(*args, **kw): raise OSError('no network')\n"
         "socket.socket.connect = refuse\n"
     )
-    path = {"PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}"}
-    done = spawn([*COMMAND, "demo"], cwd=tmp_path, environment=path)
+    environment = {"PYTHONPATH": f"{patched}:{ROOT}", "TMPDIR": str(temporary)}
+    done = spawn([*COMMAND, "demo"], cwd=temporary, environment=environment)
     assert (done.returncode, done.stderr) == (0, b"")
+    assert list(temporary.iterdir()) == []
+    return done.stdout.decode()
+
+
+def test_the_demo(shown: str) -> None:
+    first, second = re.findall(r"\[process (\d+)\]", shown)
+    assert first != second
+    assert shown.index("stores two") < shown.index("second process") < shown.index("def remember")
+    assert "who likes coffee?\n     grace: {" in shown
+    assert "where was a table booked?\n     ada-1: {" in shown
 
 
 def test_the_file_can_be_kept(tmp_path: Path) -> None:
@@ -41,8 +42,7 @@ def test_the_file_can_be_kept(tmp_path: Path) -> None:
     assert booked["body"]["turns"][1]["text"] == "At seven?"
 
 
-def test_the_lines_it_shows_run_as_they_are(tmp_path: Path) -> None:
-    shown = spawn([*COMMAND, "demo"], cwd=tmp_path).stdout.decode()
+def test_the_lines_it_shows_run_as_they_are(shown: str, tmp_path: Path) -> None:
     blocks = re.findall(r"^    def .*\n(?:^(?: {8}.*)?\n)+", shown, re.MULTILINE)
     assert len(blocks) == 2
     lines = "\n".join(re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in blocks)

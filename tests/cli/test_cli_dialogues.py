@@ -32,7 +32,7 @@ def expected() -> dict[str, int]:
 def test_the_dialogues(shared_place: Place, expected: dict[str, int]) -> None:
     cli = cli_for(shared_place)
     result = cli("import", str(FILE), "--collection", "dialogues", "--id", "dialogue_id")
-    assert result.stderr == f"imported {expected['{}']:,} objects into dialogues\n"
+    assert result.stderr == f"imported {expected['{}']:,} documents into dialogues\n"
     for filter, count in expected.items():
         assert cli.done("find", "dialogues", filter, "--count") == f"{count}\n"
     intent = next(filter for filter in expected if "active_intent" in filter)

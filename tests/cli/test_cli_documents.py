@@ -74,9 +74,9 @@ def test_putting_is_silent_and_overwrites(cli: Cli) -> None:
 
 def test_what_is_not_there_ends_in_1(cli: Cli) -> None:
     cli.done("put", "things", "a", "null")
-    assert cli.fails(1, "get", "things", "b") == "there is no object 'b' in things"
-    assert cli.fails(1, "get", "nothing", "b") == "there is no object 'b' in nothing"
-    assert cli.fails(1, "remove", "things", "b") == "there is no object 'b' in things"
+    assert cli.fails(1, "get", "things", "b") == "there is no document 'b' in things"
+    assert cli.fails(1, "get", "nothing", "b") == "there is no document 'b' in nothing"
+    assert cli.fails(1, "remove", "things", "b") == "there is no document 'b' in things"
     for command in ("list", "find", "export"):
         assert cli.fails(1, command, "nothing") == "there is no collection 'nothing'"
     assert "nothing" not in cli.done("collections")
@@ -95,7 +95,7 @@ def test_bad_input_ends_in_3(cli: Cli) -> None:
     wrong = {
         "at 'deep.n'": ("put", "things", "x", '{"deep": {"n": 123456789012345678901234567890}}'),
         "BODY is not JSON: ": ("put", "things", "x", "{'a': 1}"),
-        "NaN is no JSON number": ("put", "things", "x", "[1234567890123456789, NaN]"),
+        "NaN is not a JSON number": ("put", "things", "x", "[1234567890123456789, NaN]"),
         "NUL": ("put", "things", "x", '"\\u0000"'),
         "deeper": ("put", "things", "x", "[" * 201 + "]" * 201),
         "'a-b' cannot name a collection": ("put", "a-b", "x", "1"),

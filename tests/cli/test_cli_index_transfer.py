@@ -52,7 +52,7 @@ def test_indexes_are_exported_and_made_again(
     first = text.removeprefix(b"[\n").splitlines()[0].removesuffix(b",")
     assert json.loads(first) == {"indexes": made}
     result = cli("import", str(file), "-c", "b")
-    assert result.stderr == "imported 2 objects and 5 indexes into b\n"
+    assert result.stderr == "imported 2 documents and 5 indexes into b\n"
     assert indexes(cli, "b") == made
     assert cli.objects("b") == BODIES
     assert cli.done("export", "b") == cli.done("export", "a")
@@ -68,7 +68,7 @@ def test_through_a_pipe_from_one_database_to_another(cli: Cli, tmp_path: Path) -
     words = shlex.join(cli.command("export", "a")), shlex.join(other.command("import", "c"))
     done = spawn(["sh", "-c", " | ".join(words)], cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, b"")
-    assert done.stderr == b"imported 2 objects and 5 indexes into c\n"
+    assert done.stderr == b"imported 2 documents and 5 indexes into c\n"
     assert indexes(other, "c") == made
     assert other.objects("c") == BODIES
 
@@ -79,7 +79,7 @@ def test_without_indexes(cli: Cli) -> None:
     assert bare == cli.done("list", "a")
     assert bare == "".join(cli.done("export", "a").splitlines(keepends=True)[1:])
     result = cli("import", "b", "--no-indexes", input=cli.done("export", "a"))
-    assert result.stderr == "imported 2 objects into b\n"
+    assert result.stderr == "imported 2 documents into b\n"
     assert cli.done("index", "list", "b") == ""
     assert cli.done("export", "b") == bare
     unread = lines({"indexes": "of another version"}) + bare
@@ -91,7 +91,7 @@ def test_an_empty_collection_keeps_its_indexes(cli: Cli) -> None:
     cli.done("index", "create", "a", "x")
     exported = cli.done("export", "a")
     assert exported.count("\n") == 1
-    assert cli("import", "b", input=exported).stderr == "imported 0 objects and 1 index into b\n"
+    assert cli("import", "b", input=exported).stderr == "imported 0 documents and 1 index into b\n"
     assert indexes(cli, "b") == indexes(cli, "a")
     cli.done("import", "c", input=cli.done("export", "a", "--output", "json"))
     assert indexes(cli, "c") == indexes(cli, "a")
@@ -116,16 +116,19 @@ def test_an_object_is_never_taken_for_indexes(cli: Cli) -> None:
     for collection in ("a", "b", "c"):
         assert cli.done("index", "list", collection) == ""
     message = cli.fails(3, "import", "d", "--id", "indexes", input=lines(body))
-    assert "neither a string nor an integer" in message
+    assert "must be a string or an integer" in message
     more = lines({"indexes": [], "more": 1})
     assert "expected {" in cli.fails(3, "import", "d", input=more)
 
 
 BAD: dict[str, Any] = {
-    "a list, not 5": 5,
-    "index 2 is 'x'": [{"fields": ["x"]}, "x"],
-    "index 1 is {'name': 'x'}: it needs fields": [{"name": "x"}],
-    "may have arrays, fields, name, unique, where": [{"fields": ["x"], "new": 1}],
+    "must be a list, got 5": 5,
+    "index 2 must have fields, and no other keys than arrays, fields, name, unique, where, got 'x'": [
+        {"fields": ["x"]},
+        "x",
+    ],
+    "index 1 must have fields, and": [{"name": "x"}],
+    "no other keys than arrays, fields, name, unique, where": [{"fields": ["x"], "new": 1}],
     "index 1: index: name a field at least": [{"fields": []}],
     "index 1: index, at 'x': the direction": [{"fields": [["x", "up"]]}],
     "index 1: index, at 'unique': is True or False": [{"fields": ["x"], "unique": None}],
@@ -142,7 +145,7 @@ def test_indexes_that_cannot_be_read_are_a_bad_line(sqlite: Cli, reason: str) ->
     assert message.endswith("; nothing was imported")
     result = sqlite("import", "t", "--skip-errors", input=given)
     assert result.exit_code == 0
-    assert result.stderr.endswith("imported 1 object into t, skipped 1 object\n")
+    assert result.stderr.endswith("imported 1 document into t, skipped 1 document\n")
     assert sqlite.done("index", "list", "t") == ""
 
 
@@ -151,13 +154,13 @@ def test_duplicates_in_an_import_with_a_unique_index(cli: Cli) -> None:
     objects = [{"id": str(n), "body": {"x": n % 3}} for n in range(4)]
     message = cli.fails(3, "import", "a", input=lines(made, *objects))
     assert "'3' would have the same {'x': 0} as another" in message
-    assert message.endswith("'by_x' forbids; imported 4 objects, but not the index 'by_x'")
+    assert message.endswith("'by_x' forbids; imported 4 documents, but not the index 'by_x'")
     assert cli.done("index", "list", "a") == ""
     result = cli("import", "a", "--skip-errors", input=lines(made, *objects))
     assert result.exit_code == 0
     skipped, summary = result.stderr.splitlines()
     assert skipped.startswith("skipped the index 'by_x': ")
-    assert summary == "imported 4 objects and 1 index into a"
+    assert summary == "imported 4 documents and 1 index into a"
     assert [index["name"] for index in indexes(cli, "a")] == ["y_1"]
 
 
@@ -166,7 +169,7 @@ def test_another_index_of_that_name(cli: Cli) -> None:
     given = lines({"indexes": [{"name": "n", "fields": ["y"]}]}, {"id": "1", "body": {}})
     message = cli.fails(3, "import", "a", input=given)
     assert message.startswith("index 'n' would be another than the one there is")
-    assert message.endswith("; imported 1 object, but not the index 'n'")
+    assert message.endswith("; imported 1 document, but not the index 'n'")
 
 
 def test_a_unique_index_that_is_there_forbids_objects_of_an_import(cli: Cli) -> None:
@@ -177,13 +180,13 @@ def test_a_unique_index_that_is_there_forbids_objects_of_an_import(cli: Cli) -> 
     message = cli.fails(3, *words, input=given)
     assert message.startswith("standard input, line 8: ")
     assert "'7' would have the same {'x': 7} as another" in message
-    assert message.endswith("; nothing of this batch was imported, 4 objects before it were")
+    assert message.endswith("; nothing of this batch was imported, 4 documents before it were")
     result = cli(*words, "--skip-errors", input=given)
     assert result.exit_code == 0
     *reports, summary = result.stderr.splitlines()
     places = [report.split(":")[0] for report in reports]
     assert places == [f"skipped standard input, line {n}" for n in (8, 10, 11)]
-    assert summary == "imported 8 objects into a, skipped 3 objects"
+    assert summary == "imported 8 documents into a, skipped 3 documents"
     assert list(cli.objects("a")) == ["first", *map(str, (0, 1, 2, 3, 4, 5, 6, 8))]
 
 

@@ -70,7 +70,7 @@ def test_indexes_that_cannot_be(cli: Cli) -> None:
     cli.done("index", "create", "a", "y")
     wrong = {
         "'$id': must be a field of the body": ("$id",),
-        "the direction is 1 or -1": ('{"x": 0}',),
+        "the direction must be 1 or -1": ('{"x": 0}',),
         "sorts twice": ("x", "x:-1"),
         "FIELD is not JSON: ": ("{x}",),
         "--where is not JSON: ": ("x", "--where", "{"),

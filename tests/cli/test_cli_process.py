@@ -57,7 +57,7 @@ def test_export_into_import(shared_place: Place, tmp_path: Path) -> None:
     done = spawn(["sh", "-c", " | ".join(words)], cwd=tmp_path)
     assert done.returncode == 0
     assert done.stdout == b""
-    assert done.stderr == b"imported 3,004 objects into b\n"
+    assert done.stderr == b"imported 3,004 documents into b\n"
     assert cli.objects("a") == cli.objects("b")
 
 
@@ -126,7 +126,7 @@ def test_control_c_keeps_whole_batches(sqlite: Cli, tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     message = error_line(process.stderr.read().decode())
     assert process.wait(30) == 130
-    assert message == "interrupted; nothing of this batch was imported, 30 objects before it were"
+    assert message == "interrupted; nothing of this batch was imported, 30 documents before it were"
     assert count() == "30\n"
     with suppress(BrokenPipeError):
         process.stdin.close()
@@ -211,7 +211,7 @@ def test_drop_asks_on_a_terminal(sqlite: Cli, tmp_path: Path) -> None:
     assert list(sqlite.objects("a")) == ["first"]
     code, shown = on_terminal(sqlite.command("drop", "a"), b"y\n", tmp_path)
     assert code == 0
-    assert "Delete a with its 1 object? [y/N]" in shown
+    assert "Delete a with its 1 document? [y/N]" in shown
     assert sqlite.done("collections") == ""
 
 
@@ -223,7 +223,7 @@ def test_delete_asks_on_a_terminal(sqlite: Cli, tmp_path: Path) -> None:
     assert list(sqlite.objects("a")) == ["first"]
     code, shown = on_terminal(command, b"y\n", tmp_path)
     assert code == 0
-    assert "Delete 1 object of a? [y/N]" in shown
+    assert "Delete 1 document of a? [y/N]" in shown
     assert sqlite.objects("a") == {}
 
 
@@ -241,15 +241,15 @@ def test_a_terminal_gets_a_table_and_a_progress_bar(sqlite: Cli, tmp_path: Path)
     command = sqlite.command("import", "input", "-c", "t", "--id", "n", "--skip-errors")
     code, shown = on_terminal(command, b"", tmp_path)
     assert code == 0
-    assert "3,000 objects" in shown
+    assert "3,000 documents" in shown
     assert "100%" in shown
     assert "skipped 'input', line 3001: not JSON" in shown.replace("\r\n", "\n")
-    assert "imported 3,000 objects into t, skipped 1 object" in shown
+    assert "imported 3,000 documents into t, skipped 1 document" in shown
     code, shown = on_terminal(sqlite.command("export", "t", "out.jsonl"), b"", tmp_path)
-    assert (code, "3,000 objects" in shown, "100%" in shown) == (0, True, True)
+    assert (code, "3,000 documents" in shown, "100%" in shown) == (0, True, True)
     assert (tmp_path / "out.jsonl").read_text().count("\n") == 3000
     code, shown = on_terminal(sqlite.command("export", "t"), b"", tmp_path)
-    assert (code, "objects" in shown, shown.count("\n")) == (0, False, 3000)
+    assert (code, "documents" in shown, shown.count("\n")) == (0, False, 3000)
     piped = spawn(sqlite.command("export", "t", "out.jsonl"), cwd=tmp_path)
     assert (piped.returncode, piped.stdout, piped.stderr) == (0, b"", b"")
     code, shown = on_terminal(sqlite.command("import", "-c", "t"), b"", tmp_path)

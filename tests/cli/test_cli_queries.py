@@ -116,12 +116,15 @@ def test_without_an_order_objects_are_not_gathered(
 def test_questions_that_make_no_sense(cli: Cli) -> None:
     wrong = {
         "sort, at 'age': sorts twice": ("--sort", "age", "--sort", "age:-1"),
-        "sort, at 'age': the direction is 1 or -1, not 2": ("--sort", '{"age": 2}'),
-        "sort, at 'age': the direction is 1 or -1, not []": ("--sort", '{"age": []}'),
-        "sort, at 'age': the direction is 1 or -1, not True": ("--sort", '[["age", true]]'),
-        "[1, 2, 3] is no field and no pair": ("--sort", "[[1, 2, 3]]"),
-        "[] is neither a field nor a list of keys": ("--sort", "[[[], 1]]"),
-        "[1] is neither a field": ("--sort", "[[[1], 1]]"),
+        "sort, at 'age': the direction must be 1 or -1, got 2": ("--sort", '{"age": 2}'),
+        "sort, at 'age': the direction must be 1 or -1, got []": ("--sort", '{"age": []}'),
+        "sort, at 'age': the direction must be 1 or -1, got True": ("--sort", '[["age", true]]'),
+        "must be a field, or a pair of field and direction, got [1, 2, 3]": (
+            "--sort",
+            "[[1, 2, 3]]",
+        ),
+        "must be a field or a list of keys, got []": ("--sort", "[[[], 1]]"),
+        "must be a field or a list of keys, got [1]": ("--sort", "[[[1], 1]]"),
         "--sort is not JSON: ": ("--sort", "{age: 1}"),
         "$nowhere": ("--sort", "$nowhere"),
         "--projection is not JSON: ": ("--projection", "name"),
@@ -151,7 +154,7 @@ def test_distinct(cli: Cli) -> None:
 def test_wrong_use_of_distinct(cli: Cli) -> None:
     assert cli.fails(1, "distinct", "nothing", "a") == "there is no collection 'nothing'"
     assert "FIELD is not JSON: " in cli.fails(3, "distinct", "people", "[a]")
-    assert "neither a field nor a list of keys" in cli.fails(3, "distinct", "people", "[1]")
+    assert "must be a field or a list of keys, got [1]" in cli.fails(3, "distinct", "people", "[1]")
     assert "FILTER is not JSON: " in cli.fails(3, "distinct", "people", "a", "{")
     assert "FIELD" in cli.fails(2, "distinct", "people")
 
@@ -161,11 +164,11 @@ def test_delete_wants_a_terminal_or_yes(cli: Cli) -> None:
     assert len(cli.objects("people")) == 4
     result = cli("delete", "people", '{"age": 36}', "--yes")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "deleted 2 objects of people\n"
+    assert result.stderr == "deleted 2 documents of people\n"
     assert list(cli.objects("people")) == ["bob", "text"]
     again = cli("delete", "people", '{"age": 36}', "--yes")
-    assert (again.exit_code, again.stderr) == (0, "deleted 0 objects of people\n")
-    assert cli("delete", "people", "{}", "--yes").stderr == "deleted 2 objects of people\n"
+    assert (again.exit_code, again.stderr) == (0, "deleted 0 documents of people\n")
+    assert cli("delete", "people", "{}", "--yes").stderr == "deleted 2 documents of people\n"
     assert cli.objects("people") == {}
 
 

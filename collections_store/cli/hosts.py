@@ -1,0 +1,128 @@
+"""Commands that import what other programs stored: memories of opsdroid and kdeps, and AEA's storage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from .. import CollectionsStoreError
+from ..integrations.aea import import_aea
+from ..integrations.sqlite_files import import_kdeps, import_opsdroid
+from .arguments import skip_errors_option
+from .exits import one_line
+from .files import shown
+from .output import counted
+from .target import Target, on_database
+
+F = TypeVar("F", bound=Callable[..., Any])
+file_argument = click.argument("file", type=click.Path(exists=True, dir_okay=False))
+
+
+def memory_options(namespace: str) -> Callable[[F], F]:
+    """Return the options of a command that imports into a memory, by default of this name."""
+
+    def add(command: F) -> F:
+        names = click.option(
+            "--namespace",
+            "names",
+            multiple=True,
+            default=(namespace,),
+            show_default=True,
+            help="The memory to import into; repeat it for an inner namespace.",
+        )
+        nul = click.option(
+            "--nul",
+            type=click.Choice(["error", "replace"]),
+            default="error",
+            show_default=True,
+            help="Reject NUL characters, or replace them by U+FFFD.",
+        )
+        return names(skip_errors_option(nul(command)))
+
+    return add
+
+
+@click.command("import-opsdroid")
+@file_argument
+@click.option("--table", default="opsdroid", show_default=True, help="The table of opsdroid.")
+@memory_options("opsdroid")
+@on_database
+def opsdroid(target: Target, /, file: str, *, table: str, **options: Any) -> None:
+    """Copy opsdroid's SQLite database FILE into a memory.
+
+    FILE is not changed. Values under the same keys are overwritten. The import is one transaction:
+
+    \b
+      collections-store import-opsdroid ~/.local/share/opsdroid/sqlite.db
+    """
+    _import(import_opsdroid, target, file, table=table, **options)
+
+
+@click.command("import-kdeps")
+@file_argument
+@memory_options("kdeps")
+@on_database
+def kdeps(target: Target, /, file: str, **options: Any) -> None:
+    """Copy the memory of any version of kdeps from the SQLite file FILE into a memory.
+
+    The values of versions up to 0.6, from AGENT_memory.db, are copied into its namespace AGENT. FILE is not
+    changed. Values under the same keys are overwritten. The import is one transaction:
+
+    \b
+      collections-store import-kdeps ~/.kdeps/memory.db
+    """
+    _import(import_kdeps, target, file, **options)
+
+
+def _import(
+    function: Callable[..., int],
+    target: Target,
+    file: str,
+    *,
+    names: tuple[str, ...],
+    skip_errors: bool,
+    nul: str,
+    **options: Any,
+) -> None:
+    skipped = _Skipped()
+    with target.to_write(nul=nul) as store:
+        memory = store.memory(names[0])
+        memory = memory.namespace(*names[1:]) if names[1:] else memory
+        count = function(memory, file, on_error=skipped if skip_errors else None, **options)
+    left_out = f", skipped {counted(skipped.count, 'value')}" if skipped.count else ""
+    into = f"{shown(file)} into {'/'.join(names)}{left_out}"
+    click.echo(f"imported {counted(count, 'value')} from {into}", err=True)
+
+
+@click.command("import-aea")
+@file_argument
+@skip_errors_option
+@on_database
+def aea(target: Target, file: str, *, skip_errors: bool) -> None:
+    """Copy the collections of AEA's own storage from the SQLite file FILE.
+
+    FILE is not changed. Documents under the same ids are overwritten. The import is one transaction. Afterwards
+    the agent uses storage_uri: collections+sqlite:///collections.db, or the database of --url:
+
+    \b
+      collections-store import-aea agent.db
+    """
+    skipped = _Skipped()
+    with target.to_write() as store:
+        counts = import_aea(store, file, on_error=skipped if skip_errors else None)
+    left_out = f", skipped {skipped.count:,}" if skipped.count else ""
+    documents = counted(sum(counts.values()), "document")
+    collections = counted(len(counts), "collection")
+    click.echo(f"imported {documents} of {collections} from {file}{left_out}", err=True)
+
+
+class _Skipped:
+    """Reports and counts the errors of an import that continues."""
+
+    count = 0
+
+    def __call__(self, error: CollectionsStoreError) -> None:
+        self.count += 1
+        click.echo(f"skipped {one_line(error)}", err=True)
