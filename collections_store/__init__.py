@@ -1,8 +1,8 @@
-"""JSON objects in named collections, on an SQLite file or on PostgreSQL, sync and async.
+"""JSON documents in named collections, on an SQLite file or on PostgreSQL, sync and async.
 
 >>> from collections_store import Store
 >>> with Store("sqlite://") as store:
-...     cities = store.get_sync_collection("cities")
+...     cities = store.collection("cities")
 ...     version = cities.put("berlin", {"country": {"code": "de"}})
 ...     [city.id for city in cities.find("country.code", "de")]
 ['berlin']
@@ -11,51 +11,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .errors import (
-    BulkWriteError,
-    ChangesLost,
-    CollectionExists,
-    CollectionNotFound,
-    CollectionsStoreError,
-    DatabaseBusy,
-    DatabaseError,
-    DatabaseUnavailable,
-    DialogueConflict,
-    DialogueNotFound,
-    DialoguesNotSaved,
-    DocumentNotFound,
-    DuplicateKey,
-    IndexExists,
-    InvalidBody,
-    InvalidCursor,
-    InvalidDialogueMessage,
-    InvalidFilter,
-    InvalidId,
-    InvalidIndex,
-    InvalidName,
-    InvalidOperand,
-    InvalidOption,
-    InvalidPipeline,
-    InvalidProjection,
-    InvalidSort,
-    InvalidToken,
-    InvalidUpdate,
-    InvalidUrl,
-    MemoryLimitExceeded,
-    MissingExtra,
-    NotTheCreator,
-    PatternLimitExceeded,
-    RepeatedMessage,
-    SchemaError,
-    SchemaOutdated,
-    SchemaTooNew,
-    StoreClosed,
-    TransactionConflict,
-    TransactionEnded,
-    UpdateRefused,
-    VersionConflict,
-    was_committed,
-)
+from . import errors
+from .errors import *  # noqa: F403
 
 if TYPE_CHECKING:
     from .aio.change_stream import AsyncChangeStream
@@ -101,86 +58,45 @@ __all__ = [
     "AsyncCollection",
     "AsyncStore",
     "AsyncTransaction",
-    "BulkWriteError",
     "BulkWriteResult",
     "Change",
     "ChangeSettings",
     "ChangeStream",
-    "ChangesLost",
     "Collection",
-    "CollectionExists",
     "CollectionInfo",
-    "CollectionNotFound",
     "CollectionSettings",
-    "CollectionsStoreError",
-    "DatabaseBusy",
-    "DatabaseError",
-    "DatabaseUnavailable",
     "DeleteMany",
     "DeleteOne",
     "DeleteResult",
-    "DialogueConflict",
-    "DialogueNotFound",
-    "DialoguesNotSaved",
     "Document",
-    "DocumentNotFound",
-    "DuplicateKey",
     "Explanation",
     "F",
     "Filter",
     "Index",
-    "IndexExists",
     "InsertManyResult",
     "InsertOne",
     "InsertOneResult",
-    "InvalidBody",
-    "InvalidCursor",
-    "InvalidDialogueMessage",
-    "InvalidFilter",
-    "InvalidId",
-    "InvalidIndex",
-    "InvalidName",
-    "InvalidOperand",
-    "InvalidOption",
-    "InvalidPipeline",
-    "InvalidProjection",
-    "InvalidSort",
-    "InvalidToken",
-    "InvalidUpdate",
-    "InvalidUrl",
-    "MemoryLimitExceeded",
-    "MissingExtra",
-    "NotTheCreator",
     "Page",
     "Path",
-    "PatternLimitExceeded",
     "Projection",
     "PutManyResult",
     "Refusal",
-    "RepeatedMessage",
     "ReplaceOne",
     "ReturnDocument",
-    "SchemaError",
-    "SchemaOutdated",
-    "SchemaTooNew",
     "Sort",
     "Store",
-    "StoreClosed",
     "StoreOptions",
     "Transaction",
-    "TransactionConflict",
-    "TransactionEnded",
     "Update",
     "UpdateMany",
     "UpdateOne",
-    "UpdateRefused",
     "UpdateResult",
-    "VersionConflict",
     "partial_result",
-    "was_committed",
 ]
+__all__ += errors.__all__
+__all__.sort()
 
-_ROOMS = {
+_MODULES = {
     "aio.change_stream": ("AsyncChangeStream",),
     "aio.collection": ("AsyncCollection",),
     "aio.store": ("AsyncStore",),
@@ -218,19 +134,19 @@ _ROOMS = {
     "store": ("Store", "Transaction"),
     "update": ("Update",),
 }
-"""Where each name lives; a room is entered when one of its names is first asked for."""
-_HOMES = {name: room for room, names in _ROOMS.items() for name in names}
-_DOORS = {*_ROOMS, "dialogues", "memory"}
-"""Modules that are there after `import collections_store`, as `collections_store.errors` is."""
+"""The module of each name; it is imported when one of its names is first used."""
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_SUBMODULES = {*_MODULES, "dialogues", "memory"}
+"""Modules that are attributes of the package without an import of their own."""
 
-if not TYPE_CHECKING:  # a type checker that saw this would take any misspelled name
+if not TYPE_CHECKING:  # with it, a type checker accepts any misspelled name
 
     def __getattr__(name: str) -> object:
-        if name in _DOORS:
+        if name in _SUBMODULES:
             return import_module(f"{__name__}.{name}")
-        if name not in _HOMES:
+        if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
         return found
 
 

@@ -1,50 +1,50 @@
-"""What can go wrong, in this library's words.
+"""The errors of this library.
 
-Every error carries its facts as attributes and also inherits the builtin a caller would expect,
-so `except KeyError` and `except CollectionNotFound` both work::
+Each is also the builtin exception beside it, so `except KeyError` and `except CollectionNotFound` both catch it, and
+has its facts as attributes::
 
     CollectionsStoreError
-    ├── InvalidUrl (ValueError)              the database URL cannot be used
-    ├── InvalidOption (ValueError)           an option is wrong
-    ├── InvalidName (ValueError)             a collection cannot have that name
-    ├── InvalidId (ValueError)               an object cannot have that id
-    ├── InvalidBody (ValueError, TypeError)  a body holds what is not JSON, or too much of it
-    ├── InvalidFilter (ValueError)           what is asked makes no sense
-    ├── InvalidSort (ValueError)             an order makes no sense
-    ├── InvalidCursor (ValueError)           a page's cursor is damaged, or of another question
-    ├── InvalidToken (ValueError)            a place among changes is damaged, or of another collection
-    ├── ChangesLost (RuntimeError)           changes after a token are no longer kept
-    ├── InvalidIndex (ValueError)            there can be no such index
-    ├── IndexExists (ValueError)             another index has the name
-    ├── DuplicateKey (ValueError)            a unique index forbids the write
-    ├── DocumentNotFound (KeyError)          there is no object to change
-    ├── VersionConflict (RuntimeError)       the object is not the version that is expected
-    ├── BulkWriteError (RuntimeError)        some of many writes were refused
-    ├── InvalidProjection (ValueError)       so do the parts of a body that are wanted
-    ├── InvalidPipeline (ValueError)         a stage of a pipeline makes no sense
-    ├── InvalidUpdate (ValueError)           what is to change makes no sense
-    ├── UpdateRefused (ValueError)           an object cannot be changed so
-    ├── InvalidOperand (ValueError)          an operator cannot take what a formula gives it
-    ├── MemoryLimitExceeded (RuntimeError)   a stage of a pipeline holds too much
-    ├── PatternLimitExceeded (RuntimeError)  a regular expression takes too many steps over a string
-    ├── CollectionNotFound (KeyError)        there is no such collection to drop or rename
-    ├── CollectionExists (ValueError)        the new name is taken
-    ├── InvalidDialogueMessage (ValueError)  a message is not the next one of its dialogue
-    │   └── RepeatedMessage                  it was accepted before
-    ├── DialogueNotFound (KeyError)          there is no such dialogue
-    ├── DialogueConflict (RuntimeError)      another process wrote to the same dialogue
-    ├── DialoguesNotSaved (RuntimeError)     some dialogues could not be saved, the others were
-    ├── NotTheCreator (PermissionError)      a skill changes a memory that another one made
-    ├── StoreClosed (RuntimeError)           the store was closed, or inherited through a fork
-    ├── TransactionEnded (RuntimeError)      the transaction is over: committed or rolled back
-    ├── MissingExtra (ImportError)           an optional dependency is not installed
+    ├── InvalidUrl (ValueError)
+    ├── InvalidOption (ValueError)
+    ├── InvalidName (ValueError)
+    ├── InvalidId (ValueError)
+    ├── InvalidBody (ValueError, TypeError)
+    ├── InvalidFilter (ValueError)
+    ├── InvalidProjection (ValueError)
+    ├── InvalidSort (ValueError)
+    ├── InvalidUpdate (ValueError)
+    ├── InvalidPipeline (ValueError)
+    ├── InvalidIndex (ValueError)
+    ├── InvalidCursor (ValueError)
+    ├── InvalidToken (ValueError)
+    ├── DocumentNotFound (KeyError)
+    ├── VersionConflict (RuntimeError)
+    ├── DuplicateKey (ValueError)
+    ├── UpdateRefused (ValueError)
+    ├── BulkWriteError (RuntimeError)
+    ├── CollectionNotFound (KeyError)
+    ├── CollectionExists (ValueError)
+    ├── IndexExists (ValueError)
+    ├── ChangesLost (RuntimeError)
+    ├── InvalidOperand (ValueError)
+    ├── MemoryLimitExceeded (RuntimeError)
+    ├── PatternLimitExceeded (RuntimeError)
+    ├── InvalidDialogueMessage (ValueError)
+    │   └── RepeatedMessage
+    ├── DialogueNotFound (KeyError)
+    ├── DialogueConflict (RuntimeError)
+    ├── DialoguesNotSaved (RuntimeError)
+    ├── NotTheCreator (PermissionError)
+    ├── StoreClosed (RuntimeError)
+    ├── TransactionEnded (RuntimeError)
+    ├── MissingExtra (ImportError)
     ├── SchemaError (RuntimeError)
-    │   ├── SchemaOutdated                   the database must be upgraded first
-    │   └── SchemaTooNew                     a newer library wrote it; nothing was touched
-    └── DatabaseError (RuntimeError)         the database refused; `__cause__` is its own error
-        ├── DatabaseUnavailable (ConnectionError)   it cannot be reached, or went away
-        ├── DatabaseBusy (TimeoutError)             a lock or a connection did not come free in time
-        └── TransactionConflict                     another transaction got in the way: run it again
+    │   ├── SchemaOutdated
+    │   └── SchemaTooNew
+    └── DatabaseError (RuntimeError)
+        ├── DatabaseUnavailable (ConnectionError)
+        ├── DatabaseBusy (TimeoutError)
+        └── TransactionConflict
 """
 
 from __future__ import annotations
@@ -53,20 +53,31 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from .document import BulkWriteResult, PutManyResult
+    from . import document
 
+__all__ = [
+    "BulkWriteError", "ChangesLost", "CollectionExists", "CollectionNotFound", "CollectionsStoreError",
+    "DatabaseBusy", "DatabaseError", "DatabaseUnavailable", "DialogueConflict", "DialogueNotFound",
+    "DialoguesNotSaved", "DocumentNotFound", "DuplicateKey", "IndexExists", "InvalidBody", "InvalidCursor",
+    "InvalidDialogueMessage", "InvalidFilter", "InvalidId", "InvalidIndex", "InvalidName", "InvalidOperand",
+    "InvalidOption", "InvalidPipeline", "InvalidProjection", "InvalidSort", "InvalidToken", "InvalidUpdate",
+    "InvalidUrl", "MemoryLimitExceeded", "MissingExtra", "NotTheCreator", "PatternLimitExceeded", "RepeatedMessage",
+    "SchemaError", "SchemaOutdated", "SchemaTooNew", "StoreClosed", "TransactionConflict", "TransactionEnded",
+    "UpdateRefused", "VersionConflict", "was_committed",
+]  # fmt: skip
 
 LONGEST_MESSAGE: Final = 1000
-"""Characters; what is longer loses its middle."""
+"""Characters; a longer message loses its middle."""
 
 
 class CollectionsStoreError(Exception):
-    """Anything this library raises on purpose: one line of at most 1,000 characters. It can be pickled, and so
-    cross processes.
-    """
+    """The base of all errors of this library. The message is one line of at most 1,000 characters; pickle keeps every fact."""
 
     def __init__(self, message: str = "", **options: Any) -> None:
         super().__init__(cut(" ".join(message.splitlines()), LONGEST_MESSAGE), **options)
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""  # KeyError's is a repr
 
     def __reduce__(self) -> tuple[Any, ...]:
         parts: Any = super().__reduce__()
@@ -74,12 +85,15 @@ class CollectionsStoreError(Exception):
         return _rebuilt, (type(self), args), *state
 
 
+# -- invalid arguments -----------------------------------------------------------------------
+
+
 class InvalidUrl(CollectionsStoreError, ValueError):
-    """The database URL cannot be used."""
+    """The database URL cannot be used; the message shows the form that can."""
 
 
 class InvalidOption(CollectionsStoreError, ValueError):
-    """An option of a store or of a verb is wrong; `option` names it."""
+    """An argument is invalid: pass for `option` what the message says."""
 
     def __init__(self, option: str, problem: str) -> None:
         super().__init__(f"option {option}: {problem}")
@@ -87,7 +101,7 @@ class InvalidOption(CollectionsStoreError, ValueError):
 
 
 class InvalidName(CollectionsStoreError, ValueError):
-    """A collection cannot have that name."""
+    """A collection cannot have this `name`: use 1 to 200 of the characters A-Z, a-z, 0-9 and _."""
 
     def __init__(self, name: object) -> None:
         super().__init__(
@@ -98,137 +112,109 @@ class InvalidName(CollectionsStoreError, ValueError):
 
 
 class InvalidId(CollectionsStoreError, ValueError):
-    """An object cannot have that id."""
+    """A document cannot have this `id`: pass a string of up to 2,000 bytes of UTF-8."""
 
     def __init__(self, id: object, problem: str) -> None:
-        super().__init__(f"{shortened(id)} cannot be an object's id: {problem}")
+        super().__init__(f"{shortened(id)} cannot be a document's id: {problem}")
         self.id, self.problem = id, problem
 
 
 class InvalidBody(CollectionsStoreError, ValueError, TypeError):
-    """A body holds what is not JSON; `path` is the dotted place of the offending value."""
+    """A body has a value that JSON cannot hold, at `path`, or is too large: change the value, or set the store's `default`."""
 
     def __init__(self, path: str, problem: str) -> None:
-        place = f"at {shortened(path)}" if path else "the body itself"
-        super().__init__(f"{place}: {problem}")
+        super().__init__(f"{f'at {shortened(path)}' if path else 'the body itself'}: {problem}")
         self.path, self.problem = path, problem
 
 
 class InvalidFilter(CollectionsStoreError, ValueError):
-    """What is asked makes no sense; `place` is where in the filter."""
+    """A filter is malformed at `place`: correct it there."""
 
     def __init__(self, place: str, problem: str) -> None:
-        super().__init__(
-            f"filter, at {shortened(place)}: {problem}" if place else f"filter: {problem}"
-        )
+        super().__init__(_at("filter", place, problem))
         self.place, self.problem = place, problem
 
 
 class InvalidProjection(CollectionsStoreError, ValueError):
-    """The parts of a body that are wanted make no sense; `place` is where in the projection."""
+    """A projection is malformed at `place`, or does not fit its filter: correct it there."""
 
     def __init__(self, place: str, problem: str) -> None:
-        super().__init__(
-            f"projection, at {shortened(place)}: {problem}" if place else f"projection: {problem}"
-        )
+        super().__init__(_at("projection", place, problem))
+        self.place, self.problem = place, problem
+
+
+class InvalidSort(CollectionsStoreError, ValueError):
+    """A sort order is malformed at `field`: correct it there."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(_at("sort", field, problem))
+        self.field, self.problem = field, problem
+
+
+class InvalidUpdate(CollectionsStoreError, ValueError):
+    """An update is malformed at `place`, whatever the document: correct it there."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(_at("update", place, problem))
         self.place, self.problem = place, problem
 
 
 class InvalidPipeline(CollectionsStoreError, ValueError):
-    """A stage of a pipeline makes no sense; `place` is where: the stage's number comes first."""
+    """A pipeline is malformed at `place`, which begins with the number of the stage: correct it there."""
 
     def __init__(self, place: str, problem: str) -> None:
-        super().__init__(
-            f"pipeline, at {shortened(place)}: {problem}" if place else f"pipeline: {problem}"
-        )
+        super().__init__(_at("pipeline", place, problem))
         self.place, self.problem = place, problem
 
 
-class InvalidUpdate(CollectionsStoreError, ValueError):
-    """What is to change makes no sense, whatever the object; `place` is where in the update."""
-
-    def __init__(self, place: str, problem: str) -> None:
-        super().__init__(
-            f"update, at {shortened(place)}: {problem}" if place else f"update: {problem}"
-        )
-        self.place, self.problem = place, problem
-
-
-class UpdateRefused(CollectionsStoreError, ValueError):
-    """The object `id` cannot be changed so: what it holds at `place` does not let it. It stays as it
-    was.
-    """
-
-    def __init__(self, id: str, place: str, problem: str) -> None:
-        where = f", at {shortened(place)}" if place else ""
-        super().__init__(f"update of {shortened(id)}{where}: {problem}")
-        self.id, self.place, self.problem = id, place, problem
-
-
-class InvalidSort(CollectionsStoreError, ValueError):
-    """An order makes no sense; `field` is the one that does not."""
+class InvalidIndex(CollectionsStoreError, ValueError):
+    """An index is not possible because of `field`, a field or an option: change that."""
 
     def __init__(self, field: str, problem: str) -> None:
-        super().__init__(f"sort, at {shortened(field)}: {problem}" if field else f"sort: {problem}")
-        self.field, self.problem = field, problem
+        super().__init__(_at("index", field, problem))
+        self.field = field
 
 
 class InvalidCursor(CollectionsStoreError, ValueError):
-    """A page's cursor is damaged, or comes from another collection, filter or order."""
+    """A page's cursor is damaged, or of another collection, filter or sort: begin with the first page."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"cursor: {problem}")
 
 
 class InvalidToken(CollectionsStoreError, ValueError):
-    """The token that tells after which change to go on is damaged, or comes from elsewhere."""
+    """The token of a change stream is damaged, or of another collection: read the documents, and watch from now."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"token: {problem}")
 
 
-class ChangesLost(CollectionsStoreError, RuntimeError):
-    """Changes after `token` are no longer kept, or were recorded without the bodies that a filter
-    needs. `oldest` is the token to go on from, without what came in between; None: the collection
-    records no changes any more.
-    """
+# -- documents and collections ---------------------------------------------------------------
 
-    def __init__(self, collection: str, token: str, oldest: str | None) -> None:
-        whence = "changes are no longer recorded"
-        if oldest is not None:
-            whence = "read what is there now, and go on with after=error.oldest"
+
+class DocumentNotFound(CollectionsStoreError, KeyError):
+    """No document has the `id`: put one, or pass a `default`."""
+
+    def __init__(self, collection: str, id: str) -> None:
+        super().__init__(f"collection {collection}: there is no document {shortened(id)}")
+        self.collection, self.id = collection, id
+
+
+class VersionConflict(CollectionsStoreError, RuntimeError):
+    """The document `id` has the version `found`, not `expected` (None: no document), and was not written: read it again."""
+
+    def __init__(self, collection: str, id: str, expected: int | None, found: int | None) -> None:
+        must = "not be there" if expected is None else f"have version {expected}"
+        has = "there is none" if found is None else f"it has version {found}"
         super().__init__(
-            f"collection {collection}: not all changes after the token are there any more: {whence}"
+            f"collection {collection}: {shortened(id)} should {must}, but {has}: "
+            "read it again, and decide again"
         )
-        self.collection, self.token, self.oldest = collection, token, oldest
-
-
-class InvalidIndex(CollectionsStoreError, ValueError):
-    """There can be no such index; `field` is the field or the option that is wrong."""
-
-    def __init__(self, field: str, problem: str) -> None:
-        super().__init__(
-            f"index, at {shortened(field)}: {problem}" if field else f"index: {problem}"
-        )
-        self.field = field
-
-
-class IndexExists(CollectionsStoreError, ValueError):
-    """There is an index of that name, or over those fields, and it is another one."""
-
-    def __init__(self, name: str, existing: str) -> None:
-        super().__init__(
-            f"index {name!r} would be another than the one there is ({existing}): drop that first"
-        )
-        self.name = name
+        self.collection, self.id, self.expected, self.found = collection, id, expected, found
 
 
 class DuplicateKey(CollectionsStoreError, ValueError):
-    """A unique index forbids the write; nothing was written.
-
-    `index` names it, `key` holds its fields with the values that are there already, and `id` is the
-    object that was to be written.
-    """
+    """A unique `index` prevents the write of `id`, because another document has the values `key`: change these."""
 
     def __init__(
         self,
@@ -238,7 +224,7 @@ class DuplicateKey(CollectionsStoreError, ValueError):
         id: str | None,
         in_arrays: tuple[str, ...] = (),
     ) -> None:
-        which = "an object" if id is None else shortened(id)
+        which = "a document" if id is None else shortened(id)
         values = f"; values in arrays count as null: {shortened(in_arrays[0])}" if in_arrays else ""
         super().__init__(
             f"collection {collection}: {which} would have the same {shortened(key)} as another, "
@@ -247,114 +233,77 @@ class DuplicateKey(CollectionsStoreError, ValueError):
         self.collection, self.index, self.key, self.id = collection, index, key, id
 
 
-class DocumentNotFound(CollectionsStoreError, KeyError):
-    """There is no object under the `id`."""
+class UpdateRefused(CollectionsStoreError, ValueError):
+    """An update does not fit the value at `place` of the document `id`, which is unchanged: change either."""
 
-    def __init__(self, collection: str, id: str) -> None:
-        super().__init__(f"collection {collection}: there is no object {shortened(id)}")
-        self.collection, self.id = collection, id
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class VersionConflict(CollectionsStoreError, RuntimeError):
-    """The object `id` is not the version that is expected; nothing was written.
-
-    `expected` and `found` are versions; None: no object.
-    """
-
-    def __init__(self, collection: str, id: str, expected: int | None, found: int | None) -> None:
-        super().__init__(
-            f"collection {collection}: {shortened(id)} should {_there(expected)}, but {_is(found)}: "
-            "read it again, and decide anew"
-        )
-        self.collection, self.id, self.expected, self.found = collection, id, expected, found
+    def __init__(self, id: str, place: str, problem: str) -> None:
+        super().__init__(_at(f"update of {shortened(id)}", place, problem))
+        self.id, self.place, self.problem = id, place, problem
 
 
 class BulkWriteError(CollectionsStoreError, RuntimeError):
-    """Some of many writes were refused; `result` tells which and why, and what was done of the rest: a
-    `PutManyResult` of `put_many`, a `BulkWriteResult` of `bulk_write`.
-    """
+    """Some of many writes failed: `result` has these with their errors, and the counts of the others, which were written."""
 
-    def __init__(self, collection: str, result: PutManyResult | BulkWriteResult) -> None:
+    def __init__(
+        self, collection: str, result: document.PutManyResult | document.BulkWriteResult
+    ) -> None:
         first, count = result.refused[0], len(result.refused)
         more = f", and {count - 1:,} more" if count > 1 else ""
         super().__init__(
             f"collection {collection}: refused the one at position {first.position:,} "
-            f"({first.error}){more}: `result` tells what was written"
+            f"({first.error}){more}: see `result` for what was written"
         )
         self.collection, self.result = collection, result
 
 
-class InvalidDialogueMessage(CollectionsStoreError, ValueError):
-    """The `message` cannot be said in its dialogue, or not now: `problem` tells why. Nothing was changed."""
+class CollectionNotFound(CollectionsStoreError, KeyError):
+    """No collection has the `name`: put a document into it first, or check the name."""
 
-    def __init__(self, message: Any, problem: str) -> None:
-        super().__init__(f"{shortened(message, 200)}: {problem}")
-        self.message, self.problem = message, problem
-
-
-class RepeatedMessage(InvalidDialogueMessage):
-    """The `message` was accepted before, and `dialogue` holds it: whoever delivers messages more than
-    once may count it as delivered.
-    """
-
-    def __init__(self, message: Any, dialogue: Any) -> None:
-        super().__init__(message, "it was accepted before")
-        self.dialogue = dialogue
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no collection {name!r}")
+        self.name = name
 
 
-class DialogueNotFound(CollectionsStoreError, KeyError):
-    """There is no dialogue with the label, or the message belongs to none."""
+class CollectionExists(CollectionsStoreError, ValueError):
+    """A collection of this `name` exists: drop it first, or choose another name."""
 
-    def __init__(self, label: Any, problem: str = "there is no such dialogue") -> None:
-        super().__init__(f"{shortened(label, 200)}: {problem}")
-        self.label = label
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class DialogueConflict(CollectionsStoreError, RuntimeError):
-    """Another process, or another object of this one, wrote to the dialogue with the label: an agent's
-    dialogues belong to one process at a time. Nothing was written.
-    """
-
-    def __init__(self, label: Any) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__(
-            f"{shortened(label, 200)}: somebody else wrote to this dialogue: has another process the same "
-            "agent and component?"
+            f"there is a collection {name!r} already: drop it first, or take another name"
         )
-        self.label = label
+        self.name = name
 
 
-class DialoguesNotSaved(CollectionsStoreError, RuntimeError):
-    """Some dialogues could not be saved: `errors` tells why by their labels. The others were saved."""
+class IndexExists(CollectionsStoreError, ValueError):
+    """Another index has the `name`, or the same fields with other options: drop it first."""
 
-    def __init__(self, errors: Any) -> None:
-        (label, first), *others = errors.items()
-        more = f", and {len(others):,} more" if others else ""
-        super().__init__(f"{shortened(label, 200)} was not saved: {first}{more}")
-        self.errors = errors
+    def __init__(self, name: str, existing: str) -> None:
+        super().__init__(
+            f"index {name!r} would be another than the one there is ({existing}): drop that first"
+        )
+        self.name = name
 
 
-class NotTheCreator(CollectionsStoreError, PermissionError):
-    """A `skill` gave back the PUBLIC memory `name` with another value, and `creator` made it. Nothing was
-    written.
+class ChangesLost(CollectionsStoreError, RuntimeError):
+    """Changes after `token` were deleted, or recorded without the bodies that a filter needs: read the documents, and
+    watch after `oldest` (None: the collection records no changes).
     """
 
-    def __init__(self, name: str, creator: str, skill: str) -> None:
+    def __init__(self, collection: str, token: str, oldest: str | None) -> None:
+        advice = "changes are no longer recorded"
+        if oldest is not None:
+            advice = "read what is there now, and go on with after=error.oldest"
         super().__init__(
-            f"memory {shortened(name)}: skill {shortened(creator)} made it, so {shortened(skill)} cannot "
-            "change it: give it back as it was, leave it out, or use another policy"
+            f"collection {collection}: not all changes after the token are there any more: {advice}"
         )
-        self.name, self.creator, self.skill = name, creator, skill
+        self.collection, self.token, self.oldest = collection, token, oldest
+
+
+# -- limits of a computation -----------------------------------------------------------------
 
 
 class InvalidOperand(CollectionsStoreError, ValueError):
-    """An operator of a formula (`$expr`, `aggregate`) met what it cannot take: a string that is to
-    be added, a division by 0. `operator` names it; `found` is what it met; `place` is the stage of
+    """The `operator` of an expression cannot take the value `found`: convert or exclude it before. `place` is the stage of
     a pipeline, None in a filter.
     """
 
@@ -367,8 +316,8 @@ class InvalidOperand(CollectionsStoreError, ValueError):
 
 
 class MemoryLimitExceeded(CollectionsStoreError, RuntimeError):
-    """A stage of a pipeline, or its result, holds more than `limit` bytes, about; `place` is which stage (`""`:
-    the result), `stage` its name.
+    """The stage `stage` of a pipeline at `place` (`""`: its result) holds more than `limit` bytes: reduce the documents
+    before it, or pass a larger `memory_limit`.
     """
 
     def __init__(self, place: str, stage: str, limit: int) -> None:
@@ -381,7 +330,7 @@ class MemoryLimitExceeded(CollectionsStoreError, RuntimeError):
 
 
 class PatternLimitExceeded(CollectionsStoreError, RuntimeError):
-    """A regular expression takes more than `limit` steps over a string."""
+    """A regular expression takes more than `limit` steps over a string: simplify it, or filter by another condition first."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(
@@ -391,39 +340,82 @@ class PatternLimitExceeded(CollectionsStoreError, RuntimeError):
         self.limit = limit
 
 
-class CollectionNotFound(CollectionsStoreError, KeyError):
-    """There is no collection of that name."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no collection {name!r}")
-        self.name = name
-
-    def __str__(self) -> str:
-        return str(self.args[0])
+# -- dialogues and memories ------------------------------------------------------------------
 
 
-class CollectionExists(CollectionsStoreError, ValueError):
-    """A collection of that name exists already."""
+class InvalidDialogueMessage(CollectionsStoreError, ValueError):
+    """The `message` is not valid in its dialogue, or not now, and was not saved: drop or correct it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, message: Any, problem: str) -> None:
+        super().__init__(f"{shortened(message, 200)}: {problem}")
+        self.message, self.problem = message, problem
+
+
+class RepeatedMessage(InvalidDialogueMessage):
+    """The `message` was accepted before, and `dialogue` holds it: count it as delivered."""
+
+    def __init__(self, message: Any, dialogue: Any) -> None:
+        super().__init__(message, "it was accepted before")
+        self.dialogue = dialogue
+
+
+class DialogueNotFound(CollectionsStoreError, KeyError):
+    """No dialogue has the `label`, or the message belongs to none: begin one with an initial message."""
+
+    def __init__(self, label: Any, problem: str = "there is no such dialogue") -> None:
+        super().__init__(f"{shortened(label, 200)}: {problem}")
+        self.label = label
+
+
+class DialogueConflict(CollectionsStoreError, RuntimeError):
+    """Another process or object wrote to the dialogue `label`, and this write was rolled back: let one process have an
+    agent's dialogues.
+    """
+
+    def __init__(self, label: Any) -> None:
         super().__init__(
-            f"there is a collection {name!r} already: drop it first, or take another name"
+            f"{shortened(label, 200)}: somebody else wrote to this dialogue: has another process the same "
+            "agent and component?"
         )
-        self.name = name
+        self.label = label
+
+
+class DialoguesNotSaved(CollectionsStoreError, RuntimeError):
+    """Some dialogues were not saved, for the reasons in `errors` by label: correct these, and save again."""
+
+    def __init__(self, errors: Any) -> None:
+        (label, first), *others = errors.items()
+        more = f", and {len(others):,} more" if others else ""
+        super().__init__(f"{shortened(label, 200)} was not saved: {first}{more}")
+        self.errors = errors
+
+
+class NotTheCreator(CollectionsStoreError, PermissionError):
+    """The `skill` changed the PUBLIC memory `name` of the skill `creator`, and nothing was written: leave it out, or use
+    another policy.
+    """
+
+    def __init__(self, name: str, creator: str, skill: str) -> None:
+        super().__init__(
+            f"memory {shortened(name)}: skill {shortened(creator)} made it, so {shortened(skill)} cannot "
+            "change it: give it back as it was, leave it out, or use another policy"
+        )
+        self.name, self.creator, self.skill = name, creator, skill
+
+
+# -- the store and its database --------------------------------------------------------------
 
 
 class StoreClosed(CollectionsStoreError, RuntimeError):
-    """The store was closed, or belongs to the process this one was forked from."""
+    """The store was closed, or belongs to the process that this one was forked from: open another."""
 
 
 class TransactionEnded(CollectionsStoreError, RuntimeError):
-    """The transaction is over. `__cause__` is what ended it, where that was an error: then it was
-    rolled back, and nothing of it was written.
-    """
+    """The transaction was committed or rolled back: begin another. `__cause__` is the error that rolled it back."""
 
 
 class MissingExtra(CollectionsStoreError, ImportError):
-    """An optional dependency is not installed; `extra` brings it."""
+    """An optional dependency is not installed: install the `extra`."""
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(
@@ -433,7 +425,7 @@ class MissingExtra(CollectionsStoreError, ImportError):
 
 
 class SchemaError(CollectionsStoreError, RuntimeError):
-    """The database's tables are not those of this version of the library."""
+    """The database has the schema `found`, and this version of the library needs `expected`."""
 
     def __init__(self, message: str, *, found: str, expected: str) -> None:
         super().__init__(message)
@@ -441,35 +433,22 @@ class SchemaError(CollectionsStoreError, RuntimeError):
 
 
 class SchemaOutdated(SchemaError):
-    """The database must be upgraded before this version of the library can use it."""
+    """An older version of the library wrote the database: upgrade the database."""
 
 
 class SchemaTooNew(SchemaError):
-    """A newer version of the library wrote the database; nothing was touched."""
-
-
-def check_format(what: str, found: Any, known: int) -> None:
-    """Raise `SchemaTooNew` for something stored in a format that this version does not know; what has no
-    format is of the first.
-    """
-    if isinstance(found, int) and found > known:
-        raise SchemaTooNew(
-            f"{what} is in format {found}, which this version of collections_store does not know (it "
-            f"knows {known}): upgrade the library; nothing was touched",
-            found=str(found),
-            expected=str(known),
-        )
+    """A newer version of the library wrote the database, which was not changed: upgrade the library."""
 
 
 class DatabaseError(CollectionsStoreError, RuntimeError):
-    """The database refused; `__cause__` is the driver's own error."""
+    """The database reported an error: see the driver's own in `__cause__`."""
 
 
 class DatabaseUnavailable(DatabaseError, ConnectionError):
-    """The database cannot be reached, or the connection to it was lost.
+    """The database cannot be reached, or the connection was lost: try again.
 
-    `in_doubt`: a write was on its way, and whether it took place is not known. `is_final`: another attempt
-    cannot succeed, because the SQLite file was replaced, or was open when this process was forked.
+    `in_doubt`: a write was in progress and may have been committed; read before you write again. `is_final`: another
+    attempt cannot succeed, because the SQLite file was replaced, or was open when this process was forked.
     """
 
     def __init__(self, message: str, *, in_doubt: bool = False, is_final: bool = False) -> None:
@@ -478,24 +457,22 @@ class DatabaseUnavailable(DatabaseError, ConnectionError):
 
 
 class DatabaseBusy(DatabaseError, TimeoutError):
-    """A lock or a connection did not come free in time."""
+    """A lock or a connection was not free within `busy_timeout`: try again, and end transactions sooner."""
 
 
 class TransactionConflict(DatabaseError):
-    """Another transaction got in the way of this one, which can be run again as a whole.
-
-    Operations outside a transaction are run again by the store, and so is what is given to
-    `Store.run_transaction`; this is what is left when that did not help.
-    """
+    """Another transaction was in conflict with this one: run it again, as `Store.run_transaction` does."""
 
 
-_OURS: Final = "collections_store "
-"""How the notes of what was written begin."""
+# -- what a cancelled call wrote -------------------------------------------------------------
+
+_NOTE: Final = "collections_store "
+"""The beginning of a note of what was written."""
 
 
 class Outcome:
-    """What a call that was cancelled, or failed between two batches, wrote. `whole`: all of the call, not a
-    batch of it.
+    """What a cancelled call wrote, or one that failed between two batches. `whole`: the outcome is that of the call, not
+    of one batch.
     """
 
     __slots__ = ("committed", "result", "whole")
@@ -505,18 +482,16 @@ class Outcome:
 
 
 def note_outcome(error: BaseException, outcome: Outcome, text: str) -> None:
-    """Have an exception tell what was written, in the place of what it told of a part of that."""
+    """Attach an outcome to an exception, in place of that of a batch."""
     notes = getattr(error, "__notes__", [])
     if hasattr(error, "collections_store_outcome"):
-        notes[:] = [each for each in notes if not each.startswith(_OURS)]
+        notes[:] = [each for each in notes if not each.startswith(_NOTE)]
     error.collections_store_outcome = outcome  # type: ignore[attr-defined]
-    error.add_note(_OURS + text)
+    error.add_note(_NOTE + text)
 
 
 def outcome_of(error: BaseException) -> Outcome | None:
-    """Return what an exception tells of what was written; a `TimeoutError` of `asyncio.timeout` is looked
-    through.
-    """
+    """Return the outcome that is attached to an exception, or to one that caused it."""
     for link in _chain(error):
         outcome: Outcome | None = getattr(link, "collections_store_outcome", None)
         if outcome is not None:
@@ -525,12 +500,11 @@ def outcome_of(error: BaseException) -> Outcome | None:
 
 
 def was_committed(error: BaseException) -> bool | None:
-    """Return whether the write that a cancellation met took place.
+    """Return whether a cancelled call wrote: True, everything; False, nothing.
 
-    True: everything was written, the cancellation came too late. False: nothing was written. None: a part was
-    written, of a call that writes several batches: `partial_result` returns the counts; or it is not known,
-    because the connection broke while the cancelled write was on its way; or `error` does not come from a
-    cancelled call of this library. A `TimeoutError` of `asyncio.timeout` is looked through.
+    None: some batches were written, and `partial_result` returns the counts; or it is not known, because the connection
+    was lost during the write; or `error` is not from a cancelled call of this library. The `TimeoutError` of
+    `asyncio.timeout` is as good as the cancellation.
 
     >>> was_committed(ValueError()) is None
     True
@@ -540,8 +514,7 @@ def was_committed(error: BaseException) -> bool | None:
 
 
 def _rebuilt(kind: type[CollectionsStoreError], args: tuple[Any, ...]) -> CollectionsStoreError:
-    """Make an error without its `__init__`, which takes other arguments than `args`; what it sets
-    besides is the state that pickle restores.
+    """Return an error made without its `__init__`, whose arguments are not `args`; pickle restores its attributes.
 
     >>> import pickle
     >>> pickle.loads(pickle.dumps(InvalidOption("prefix", "too long"))).option
@@ -555,7 +528,20 @@ def _rebuilt(kind: type[CollectionsStoreError], args: tuple[Any, ...]) -> Collec
     return error
 
 
-_OURS_FOR: Final = {
+def check_format(what: str, found: Any, known: int) -> None:
+    """Raise `SchemaTooNew` for a stored format that this version does not know; no format means the first."""
+    if isinstance(found, int) and found > known:
+        raise SchemaTooNew(
+            f"{what} is in format {found}, which this version of collections_store does not know (it "
+            f"knows {known}): upgrade the library; nothing was touched",
+            found=str(found),
+            expected=str(known),
+        )
+
+
+# -- messages ---------------------------------------------------------------------------------
+
+_METHODS: Final = {
     "count_documents": "count(filter)",
     "delete": "remove(id), or delete_one(filter)",
     "estimated_document_count": "count()",
@@ -568,13 +554,17 @@ _OURS_FOR: Final = {
     "set": "put(id, body)",
     "upsert": "put(id, body)",
 }
-"""What a collection has for methods of pymongo and of other stores."""
+"""The methods of a collection, by the names of pymongo and of other stores."""
 
 
 def missing_method(kind: str, name: str) -> str:
-    """Return the message of an `AttributeError`; it names the method of ours, where there is one."""
-    ours = f": use {_OURS_FOR[name]}" if name in _OURS_FOR else ""
-    return f"{kind!r} object has no attribute {name!r}{ours}"
+    """Return the message of an `AttributeError`, with the method to use where there is one."""
+    advice = f": use {_METHODS[name]}" if name in _METHODS else ""
+    return f"{kind!r} object has no attribute {name!r}{advice}"
+
+
+def _at(what: str, place: str, problem: str) -> str:
+    return f"{what}, at {shortened(place)}: {problem}" if place else f"{what}: {problem}"
 
 
 def shortened(value: object, limit: int = 80) -> str:
@@ -591,16 +581,8 @@ def shortened(value: object, limit: int = 80) -> str:
 
 
 def cut(text: str, limit: int = 80) -> str:
-    """Return text that holds what a user wrote, without its middle if it is long."""
+    """Return text, without its middle if it is long."""
     return text if len(text) <= limit else f"{text[: limit // 2]}…{text[-limit // 4 :]}"
-
-
-def _there(version: int | None) -> str:
-    return "not be there" if version is None else f"have version {version}"
-
-
-def _is(version: int | None) -> str:
-    return "there is none" if version is None else f"it has version {version}"
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -25,6 +25,7 @@ from collections_store import (
     Collection,
     Store,
     Transaction,
+    errors,
 )
 from collections_store.dialogues import AsyncDialogues, AsyncDialogueStore, Dialogues, DialogueStore
 from collections_store.integrations.kdeps import (
@@ -40,7 +41,7 @@ from collections_store.integrations.kdeps import (
 from collections_store.integrations.soul_machines import AsyncSkillMemory, SkillMemory
 from collections_store.memory import AsyncMemory, Memory
 
-DOORS: tuple[Any, ...] = (
+PACKAGES: tuple[Any, ...] = (
     collections_store,
     collections_store.dialogues,
     collections_store.memory,
@@ -76,24 +77,24 @@ LONGEST_DOCSTRING = 3
 """Lines in an async method: what differs from the sync counterpart."""
 
 
-def verbs(kind: type) -> dict[str, Callable[..., Any]]:
+def methods(kind: type) -> dict[str, Callable[..., Any]]:
     members = inspect.getmembers(kind, inspect.isfunction)
     return {name: member for name, member in members if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
-def test_the_front_door_is_sorted_and_explicit(door: Any) -> None:
-    for name in door.__all__:
-        assert getattr(door, name) is not None
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
+def test_the_public_names_are_sorted_and_explicit(package: Any) -> None:
+    for name in package.__all__:
+        assert getattr(package, name) is not None
     public = {
         name
-        for name, value in vars(door).items()
+        for name, value in vars(package).items()
         if not name.startswith("_") and not inspect.ismodule(value)
     }
-    assert sorted(door.__all__) == door.__all__
-    if door is collections_store.integrations.kdeps:
+    assert sorted(package.__all__) == package.__all__
+    if package is collections_store.integrations.kdeps:
         return  # one module: what it imports and uses stands there too
-    assert public - {"TYPE_CHECKING", "import_module"} == set(door.__all__)
+    assert public - {"TYPE_CHECKING", "import_module"} == set(package.__all__)
 
 
 def test_a_name_that_is_not_there() -> None:
@@ -102,7 +103,7 @@ def test_a_name_that_is_not_there() -> None:
         getattr(collections_store, "Shop")  # noqa: B009
 
 
-def test_what_comes_when_it_is_asked_for_is_what_a_type_checker_sees() -> None:
+def test_lazy_imports_are_those_of_the_type_checker() -> None:
     tree = ast.parse(inspect.getsource(collections_store))
     [checked] = [
         node
@@ -115,7 +116,7 @@ def test_what_comes_when_it_is_asked_for_is_what_a_type_checker_sees() -> None:
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
-    assert seen == collections_store._HOMES
+    assert seen == collections_store._MODULE_OF
     at_once = {
         name for name in collections_store.__all__ if hasattr(collections_store.errors, name)
     }
@@ -147,14 +148,14 @@ def test_a_type_checker_sees_a_misspelled_name(tmp_path: Path) -> None:
     assert found == ["3", "4"], done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("room", ["errors", "dialogues", "memory"])
-def test_the_doors_are_open_without_an_import_of_their_own(room: str) -> None:
-    """In a process of its own, where nobody has been there before."""
-    script = f"import collections_store; print(collections_store.{room}.__name__)"
+@pytest.mark.parametrize("module", ["errors", "dialogues", "memory"])
+def test_public_modules_need_no_import_of_their_own(module: str) -> None:
+    """In a new process, where no other test has imported them."""
+    script = f"import collections_store; print(collections_store.{module}.__name__)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, encoding="utf-8", check=True
     )
-    assert done.stdout.strip() == f"collections_store.{room}"
+    assert done.stdout.strip() == f"collections_store.{module}"
 
 
 ENTERED = """
@@ -163,8 +164,8 @@ from collections_store import Store
 with Store("sqlite://") as store:
     store["things"].put("a", {"n": 1})
     assert store["things"].get("a") == {"n": 1}
-rooms = {name.removeprefix("collections_store.") for name in sys.modules if "collections_store." in name}
-print(*sorted(rooms & {"memory", "pipeline", "dialects.postgresql", "store_async", "dialogues"}))
+modules = {name.removeprefix("collections_store.") for name in sys.modules if "collections_store." in name}
+print(*sorted(modules & {"memory", "pipeline", "dialects.postgresql", "store_async", "dialogues"}))
 """
 
 
@@ -178,12 +179,12 @@ def test_a_program_imports_what_it_uses() -> None:
 
 @pytest.mark.parametrize(("sync", "twin"), TWINS, ids=lambda kind: kind.__name__)
 def test_sync_and_async_have_the_same_methods(sync: type, twin: type) -> None:
-    ours = {OTHER_NAMES.get(name, name): verb for name, verb in verbs(sync).items()}
-    theirs = {name: verb for name, verb in verbs(twin).items() if name not in ONLY_ASYNC}
+    ours = {OTHER_NAMES.get(name, name): method for name, method in methods(sync).items()}
+    theirs = {name: method for name, method in methods(twin).items() if name not in ONLY_ASYNC}
     assert ours.keys() == theirs.keys()
-    for name, verb in ours.items():
-        assert _parameters(verb) == _parameters(theirs[name]), name
-        assert _answer(verb) == _answer(theirs[name]), name
+    for name, method in ours.items():
+        assert _parameters(method) == _parameters(theirs[name]), name
+        assert _answer(method) == _answer(theirs[name]), name
 
 
 @pytest.mark.parametrize(("sync", "twin"), TWINS, ids=lambda kind: kind.__name__)
@@ -221,39 +222,54 @@ def test_everything_public_is_documented() -> None:
     assert not missing
 
 
-def test_every_verb_has_an_example_that_runs() -> None:
+def test_every_method_has_an_example_that_runs() -> None:
     missing = [
         f"{kind.__name__}.{name}"
         for kind in (Collection, Store, Memory, SkillMemory)
-        for name, verb in verbs(kind).items()
-        if ">>>" not in (inspect.getdoc(verb) or "") and name not in {"close", "run"}
+        for name, method in methods(kind).items()
+        if ">>>" not in (inspect.getdoc(method) or "") and name not in {"close", "run"}
     ]
     assert not missing
 
 
-def test_verbs_have_few_positional_parameters() -> None:
+def test_methods_have_few_positional_parameters() -> None:
     for kind in (Collection, AsyncCollection, Store, AsyncStore):
-        for name, verb in verbs(kind).items():
-            parameters = inspect.signature(verb).parameters.values()
+        for name, method in methods(kind).items():
+            parameters = inspect.signature(method).parameters.values()
             positional = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
             assert len(positional) <= 5, f"{kind.__name__}.{name}"
 
 
-def test_every_error_is_in_the_tree_that_its_module_draws() -> None:
-    from collections_store import errors
+def test_the_tree_of_errors_is_the_one_of_their_classes() -> None:
+    lines = [f"    {errors.CollectionsStoreError.__name__}", *_tree(errors.CollectionsStoreError)]
+    assert "::\n\n" + "\n".join(lines) + "\n" == (errors.__doc__ or "").partition("attributes")[2]
+    named = {line.split("─")[-1].split()[0] for line in lines}
+    assert named | {"was_committed"} == set(errors.__all__)
 
-    kinds = [value for value in vars(errors).values() if inspect.isclass(value)]
-    drawn = errors.__doc__ or ""
-    for kind in kinds:
-        if issubclass(kind, errors.CollectionsStoreError):
-            assert kind.__name__ in drawn
-            assert kind.__name__ in collections_store.__all__
+
+def test_every_error_states_its_cause_and_what_to_do() -> None:
+    for name in errors.__all__:
+        sentence = (inspect.getdoc(getattr(errors, name)) or "").partition("\n\n")[0]
+        assert sentence.endswith((".", "nothing.")), name
+        if name not in {"CollectionsStoreError", "SchemaError", "was_committed"}:
+            assert ": " in sentence or "; " in sentence, name
+
+
+def _tree(kind: type, indent: str = "    ") -> Iterator[str]:
+    """Draw the subclasses of an error, in the order of their definition."""
+    kinds = [each for each in vars(errors).values() if inspect.isclass(each)]
+    below = [each for each in kinds if kind in each.__bases__]
+    for each in below:
+        builtins = ", ".join(base.__name__ for base in each.__bases__ if base is not kind)
+        last = each is below[-1]
+        yield f"{indent}{'└──' if last else '├──'} {each.__name__}{f' ({builtins})' if builtins else ''}"
+        yield from _tree(each, indent + ("    " if last else "│   "))
 
 
 def _public() -> Iterator[tuple[str, Any]]:
-    for door in DOORS:
-        for name in door.__all__:
-            thing = getattr(door, name)
+    for package in PACKAGES:
+        for name in package.__all__:
+            thing = getattr(package, name)
             yield name, thing
             if inspect.isclass(thing):
                 for attribute, value in vars(thing).items():
@@ -267,7 +283,7 @@ def _is_method(member: object) -> bool:
     return inspect.isfunction(member) or isinstance(member, property)
 
 
-def _parameters(verb: Any) -> list[str]:
+def _parameters(method: Any) -> list[str]:
     return [
         str(parameter)
         .replace("AsyncConnection", "Connection")
@@ -276,16 +292,16 @@ def _parameters(verb: Any) -> list[str]:
         .replace("AsyncScope", "Scope")
         .replace("Awaitable[T]", "T")
         .replace("sa.Connection", "Connection")
-        for parameter in inspect.signature(verb).parameters.values()
+        for parameter in inspect.signature(method).parameters.values()
     ]
 
 
-def _answer(verb: Any) -> str:
-    return str(inspect.signature(verb).return_annotation).replace("Async", "")
+def _answer(method: Any) -> str:
+    return str(inspect.signature(method).return_annotation).replace("Async", "")
 
 
-def _prose(verb: Any) -> str:
-    text = (inspect.getdoc(verb) or "").split(">>>")[0].strip()
+def _prose(method: Any) -> str:
+    text = (inspect.getdoc(method) or "").split(">>>")[0].strip()
     return text.replace("Async", "").replace(
         "`await store.get_collection", "`store.get_sync_collection"
     )

@@ -151,7 +151,7 @@ BAD: dict[str, tuple[bytes, str]] = {
     "id true": (b'{"n": true}', "must be a string or an integer"),
     "id 1.0": (b'{"n": 1.0}', "must be a string or an integer"),
     "id null": (b'{"n": null}', "must be a string or an integer"),
-    "long id": (b'{"n": "' + b"x" * 2001 + b'"}', "cannot be an object's id"),
+    "long id": (b'{"n": "' + b"x" * 2001 + b'"}', "cannot be a document's id"),
     "NUL in the id": (b'{"n": "\\u0000"}', "NUL"),
     "NUL in the body": (b'{"n": 1, "v": "\\u0000"}', "at 'v': holds a NUL"),
     "large integer": (b'{"n": 1, "v": 123456789012345678901}', "at 'v': an integer beyond 64 bit"),

@@ -111,7 +111,7 @@ def test_errors_name_the_key_not_the_object(memory: Any, names: tuple[str, ...])
         for call in (place.pop, lambda key: place.change(key, len)):
             with pytest.raises(DocumentNotFound) as missing:
                 call(key)
-            assert str(missing.value) == f"collection memory__bot: there is no object {key!r}"
+            assert str(missing.value) == f"collection memory__bot: there is no document {key!r}"
             assert (missing.value.collection, missing.value.id) == ("memory__bot", key)
             assert missing.value.__notes__ == [where]
         with pytest.raises(VersionConflict, match=f": '{key}' should have version 7, ") as conflict:
