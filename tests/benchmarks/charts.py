@@ -1,11 +1,13 @@
-"""The pictures of what was measured, as SVG: bars of ratios to the floor, and the table."""
+"""Charts of what was measured, as SVG, and tables: `python tests/benchmarks/charts.py` draws the charts again."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
@@ -13,10 +15,17 @@ if TYPE_CHECKING:
     from benchmarks.measuring import Result
 
 WIDTH, LEFT, RIGHT, BAR, GAP = 760, 300, 90, 16, 6
-COLOURS = {"floor": "#9e9e9e", "ours": "#00897b"}
-OTHERS = "#c58a3a"
 FONT = 'font-family="sans-serif" font-size="12"'
-_LINES = ("#00897b", "#c58a3a", "#5c6bc0", "#d81b60", "#616161")
+_LINES = ("#00897b", "#c58a3a", "#5c6bc0", "#d81b60", "#8d6e63")
+_TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+# A chart follows the reader's colour scheme; without one it is light.
+_STYLE = """<style>
+.ground { fill: #fff } .text { fill: #212121 } .quiet { fill: #616161 } .grid { stroke: #e0e0e0 } .floor { stroke: #616161 }
+.ours { fill: #00897b } .other { fill: #c58a3a }
+@media (prefers-color-scheme: dark) {
+.ground { fill: #1e2129 } .text { fill: #eceff1 } .quiet { fill: #b0bec5 } .grid { stroke: #3a3f4b } .floor { stroke: #b0bec5 }
+}
+</style>"""
 _SIZE = re.compile(r"(?P<verb>.+): (?P<size>[\d,]+) \(floor: (?P<floor>[\d,]+)\)")
 BEGIN, END = "<!-- measured -->", "<!-- end -->"
 
@@ -67,34 +76,34 @@ def _line(each: Result) -> str:
 
 
 def bars(title: str, results: Sequence[Result]) -> str:
-    """Return bars of the ratios, on a logarithmic scale that begins at a tenth of the floor."""
+    """Return bars of the ratios, on a logarithmic axis that begins at a tenth of the floor."""
     top = max([each.ratio for each in results] + [2.0])
-    room = WIDTH - LEFT - RIGHT
+    width, low = WIDTH - LEFT - RIGHT, math.log10(0.1)
+    height = 78 + len(results) * (BAR + GAP)
+    bottom = height - 40
 
-    def width(ratio: float) -> float:
-        low = math.log10(0.1)
-        return room * (math.log10(max(ratio, 0.1)) - low) / (math.log10(top) - low)
+    def at(ratio: float) -> float:
+        return LEFT + width * (math.log10(max(ratio, 0.1)) - low) / (math.log10(top) - low)
 
-    height, one = 60 + len(results) * (BAR + GAP), LEFT + width(1.0)
-    heading = f"{title}: times the bare driver (shorter is faster)"
-    lines = [
-        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        _text(10, 20, heading, 'font-size="14" fill="#212121"'),
-    ]
-    for place, each in enumerate(results):
-        y, right = 36 + place * (BAR + GAP), LEFT + width(each.ratio)
-        size = f'width="{width(each.ratio):.1f}" height="{BAR}"'
-        label = f"{each.what}, {each.who}"
+    lines = _frame(height, f"{title}: times the bare driver (shorter is faster)")
+    for tick in (each for each in _TICKS if each <= top):
+        kind = "floor" if tick == 1 else "grid"
+        dashes = ' stroke-dasharray="3 3"' if tick == 1 else ""
+        x = f'x1="{at(tick):.1f}" x2="{at(tick):.1f}"'
+        lines.append(f'<line {x} y1="30" y2="{bottom}" class="{kind}"{dashes}/>')
+        lines.append(_text(at(tick), bottom + 15, f"{tick:g}", "quiet", "middle"))
+    lines.append(
+        _text(LEFT + width / 2, height - 6, "times the floor, logarithmic", "quiet", "middle")
+    )
+    for number, each in enumerate(results):
+        y, right = 36 + number * (BAR + GAP), at(each.ratio)
+        size = f'width="{right - LEFT:.1f}" height="{BAR}"'
+        who = "ours" if each.who == "ours" else "other"
         lines += [
-            _text(LEFT - 8, y + 12, label, 'text-anchor="end" fill="#424242"'),
-            f'<rect x="{LEFT}" y="{y}" {size} fill="{COLOURS.get(each.who, OTHERS)}"/>',
-            _text(right + 5, y + 12, f"{each.ratio:.2f}", 'fill="#212121"'),
+            _text(LEFT - 8, y + 12, f"{each.what}, {each.who}", "text", "end"),
+            f'<rect x="{LEFT}" y="{y}" {size} class="{who}"/>',
+            _text(right + 5, y + 12, f"{each.ratio:.2f}", "text"),
         ]
-    dashes = 'stroke="#616161" stroke-dasharray="3 3"'
-    lines += [
-        f'<line x1="{one:.1f}" x2="{one:.1f}" y1="30" y2="{height - 18}" {dashes}/>',
-        _text(one, height - 5, "the floor", 'text-anchor="middle" fill="#616161"'),
-    ]
     return _svg(height, lines)
 
 
@@ -120,29 +129,35 @@ def curves(title: str, results: Sequence[Result]) -> str:
         x = left + room * math.log10(size / every[0])
         return x, bottom - (bottom - 40) * ratio / top
 
-    heading = f"{title}: times what it takes on another size (flat is best)"
-    lines = [
-        f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
-        _text(10, 20, heading, 'font-size="14" fill="#212121"'),
-    ]
+    lines = _frame(height, f"{title}: times what it takes on another size (flat is best)")
     for ratio in (0.0, 0.5, 1.0, 1.5, 2.0, *range(3, int(top) + 1)):
         (x, y), (end, _) = at(every[0], ratio), at(every[-1], ratio)
-        lines.append(
-            f'<line x1="{x:.1f}" x2="{end:.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="#e0e0e0"/>'
-        )
-        lines.append(_text(x - 8, y + 4, f"{ratio:g}", 'text-anchor="end" fill="#616161"'))
+        ends = f'x1="{x:.1f}" x2="{end:.1f}" y1="{y:.1f}" y2="{y:.1f}"'
+        lines.append(f'<line {ends} class="grid"/>')
+        lines.append(_text(x - 8, y + 4, f"{ratio:g}", "quiet", "end"))
     for size in every:
         x, _ = at(size, 0)
-        lines.append(_text(x, bottom + 18, f"{size:,}", 'text-anchor="middle" fill="#616161"'))
-    for number, (verb, ratios) in enumerate(sizes.items()):
+        lines.append(_text(x, bottom + 18, f"{size:,}", "quiet", "middle"))
+    middle = (at(every[0], 0)[0] + at(every[-1], 0)[0]) / 2
+    lines.append(_text(middle, bottom + 38, "documents, logarithmic", "quiet", "middle"))
+    for number, (method, ratios) in enumerate(sizes.items()):
         colour = _LINES[number % len(_LINES)]
         points = [at(size, ratio) for size, ratio in sorted(ratios.items())]
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         lines.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         lines += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{colour}"/>' for x, y in points]
         y = 50 + 18 * number
-        lines.append(_text(WIDTH - 235, y, verb, f'fill="{colour}"'))
+        lines.append(f'<circle cx="{WIDTH - 245}" cy="{y - 4}" r="5" fill="{colour}"/>')
+        lines.append(_text(WIDTH - 235, y, method, "text"))
     return _svg(height, lines)
+
+
+def _frame(height: float, heading: str) -> list[str]:
+    return [
+        _STYLE,
+        f'<rect width="{WIDTH}" height="{height}" class="ground"/>',
+        _text(10, 20, heading, "text", size=14),
+    ]
 
 
 def _svg(height: float, lines: Sequence[str]) -> str:
@@ -150,5 +165,17 @@ def _svg(height: float, lines: Sequence[str]) -> str:
     return "\n".join([begin, *lines, "</svg>"]) + "\n"
 
 
-def _text(x: float, y: float, words: str, style: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(words)}</text>'
+def _text(x: float, y: float, words: str, kind: str, anchor: str = "start", size: int = 12) -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"'
+    return f'<text {place} class="{kind}">{escape(words)}</text>'
+
+
+def main() -> None:
+    """Draw the charts and the tables of the page about speed again, from its results."""
+    folder = Path(__file__).parents[2] / "docs" / "explanation" / "speed"
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    write(folder, [SimpleNamespace(**each) for each in results])  # type: ignore[misc]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,11 +1,11 @@
-"""What others do with the same documents, where they are installed: the extra `peers` brings one, and `dev` AEA."""
+"""Other libraries at the same work, if they are installed: the extra `peers` brings most, and `dev` AEA and TinyDB."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import orjson
 
@@ -34,6 +34,72 @@ class DiskCache:
 
     def close(self) -> None:
         self._cache.close()
+
+
+class SqliteUtils:
+    """sqlite-utils: a table with a JSON column."""
+
+    def __init__(self, folder: Path) -> None:
+        import sqlite_utils
+
+        self._database = cast("Any", sqlite_utils.Database(folder / "sqlite-utils.db"))
+        self._table = self._database["things"]
+        self._table.create({"id": str, "body": str}, pk="id")
+
+    def get(self, id: str) -> Any:
+        return orjson.loads(self._table.get(id)["body"])
+
+    def put(self, id: str, body: Any) -> None:
+        self._table.upsert({"id": id, "body": orjson.dumps(body).decode()}, pk="id")
+
+    def close(self) -> None:
+        self._database.close()
+
+
+class Tiny:
+    """TinyDB: one JSON file, which each write rewrites."""
+
+    def __init__(self, folder: Path) -> None:
+        from tinydb import TinyDB, where
+
+        self._database, self._where = TinyDB(folder / "tiny.json"), where
+
+    def get(self, id: str) -> Any:
+        return self._database.get(doc_id=int(id))
+
+    def put(self, id: str, body: Any) -> None:
+        from tinydb.table import Document
+
+        self._database.upsert(Document(body, doc_id=int(id)))
+
+    def find(self, field: str, value: Any) -> Any:
+        return self._database.search(self._where(field) == value)
+
+    def close(self) -> None:
+        self._database.close()
+
+
+class Monty:
+    """montydb: MongoDB's methods on an SQLite file."""
+
+    def __init__(self, folder: Path) -> None:
+        import montydb
+
+        montydb.set_storage(str(folder / "monty"), storage="sqlite")
+        self._client = montydb.MontyClient(str(folder / "monty"))
+        self._things = self._client.test.things
+
+    def get(self, id: str) -> Any:
+        return self._things.find_one({"_id": id})
+
+    def put(self, id: str, body: Any) -> None:
+        self._things.replace_one({"_id": id}, {"_id": id, **body}, upsert=True)
+
+    def find(self, field: str, value: Any) -> Any:
+        return list(self._things.find({field: value}))
+
+    def close(self) -> None:
+        self._client.close()
 
 
 class SQLAlchemyAsyncio:
@@ -111,6 +177,9 @@ PEERS: dict[str, Callable[[Path], Peer]] = {
     "diskcache": DiskCache,
     "LangGraph SqliteStore": LangGraph,
     "AEA's storage": Aea,
+    "sqlite-utils": SqliteUtils,
+    "TinyDB": Tiny,
+    "montydb": Monty,
 }
 
 

@@ -41,7 +41,7 @@ def test_awaited_one_by_one(bed: Bed, table: Table) -> None:
             ),
         ):
             table.compare(
-                f"{bed.name}, awaited", f"{what} (floor: behind a bare hop)",
+                f"{bed.name}, async", f"{what} (floor: behind a bare hop)",
                 awaited(runner, partial(hops, low), TURNS),
                 {"ours": awaited(runner, own, TURNS)}, per=TURNS, reach=reach,
             )  # fmt: skip
@@ -82,7 +82,7 @@ def test_many_tasks_that_put(bed: Bed, table: Table) -> None:
 
         others = {f"{n} tasks": tasks_of(runner, n, put) for n in (1, 64, 256)}
         table.compare(
-            f"{bed.name}, awaited", "put (floor: bare, a transaction each)", one_by_one,
+            f"{bed.name}, async", "put (floor: bare, a transaction each)", one_by_one,
             {("ours" if name == "64 tasks" else name): each for name, each in others.items()},
             per=CALLS, reach=GROUP.get(bed.name, ""),
         )  # fmt: skip
@@ -105,7 +105,7 @@ def test_many_tasks_that_read_and_write_on_connections(bed: Bed, table: Table) -
         alchemy = SQLAlchemyAsyncio(bed.place.url, bed.place.options.get("schema"), "cs_1_things")
         assert runner.run(alchemy.get(ids[7])) == runner.run(things.get(ids[7])) == bodies[7]
         table.compare(
-            f"{bed.name}, awaited", "64 tasks that get (floor: 10 bare threads)",
+            f"{bed.name}, async", "64 tasks that get (floor: 10 bare threads)",
             tasks_of(runner, 64, lambda n: hops(lambda f: f.get(ids[n]))),
             {
                 "ours": tasks_of(runner, 64, lambda n: things.get(ids[n])),
@@ -158,7 +158,7 @@ def test_the_loop_goes_on(bed: Bed, table: Table) -> None:
             who = "ours" if interval == usual else "ours, sys.setswitchinterval(0.001)"
             reach = "< 5 ms" if interval == usual else ""
             table.add(
-                Result(f"{bed.name}, awaited", what, who, 0.0, pauses[2], pauses[2], reach, "ms")
+                Result(f"{bed.name}, async", what, who, 0.0, pauses[2], pauses[2], reach, "ms")
             )
         sys.setswitchinterval(usual)
         runner.run(store.aclose())
