@@ -165,7 +165,9 @@ def _svg(height: float, lines: Sequence[str]) -> str:
     return "\n".join([begin, *lines, "</svg>"]) + "\n"
 
 
-def _text(x: float, y: float, words: str, kind: str, anchor: str = "start", size: int = 12) -> str:
+def _text(
+    x: float, y: float, words: str, kind: str, anchor: str = "start", *, size: int = 12
+) -> str:
     place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"'
     return f'<text {place} class="{kind}">{escape(words)}</text>'
 
