@@ -70,7 +70,7 @@ class PutBatch(Operation[PutManyResult]):
         [(some,)] = connection.rows(writer.statements.by_id.has_expired, {"now": life["now"]})
         if some:
             writer.purge(ids, life["now"])
-        if self.mode == "replace" and writer.knows_what_is_new:
+        if self.mode == "replace" and writer.may_overwrite_blindly:
             return self._written_over(connection, writer, given, life), ()
         there = self._there(connection, ids, writer, life["now"])
         wanted, refused, unchanged = self._chosen(given, there)
@@ -84,7 +84,7 @@ class PutBatch(Operation[PutManyResult]):
             version, before = there.get(each.id, (0, None))
             if version or each.id in inserted:
                 kind = "update" if version else "insert"
-                writer.note(kind, each.id, version + 1, before, each.text)
+                writer.record(kind, each.id, version + 1, before, each.text)
         result = PutManyResult(len(inserted), len(old), unchanged, tuple(refused))
         return result, [each for each in new if each.id not in inserted]
 

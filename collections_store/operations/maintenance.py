@@ -12,7 +12,7 @@ from ..query.values import value_class
 from ..sql.schema import REVISION, now
 from .catalogue import jsonb_problem
 from .operation import Operation
-from .write import beyond, prune
+from .write import last_surplus, prune
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -43,7 +43,7 @@ class HasPrunable(Operation[bool]):
 
     def __call__(self, connection: Connection) -> bool:
         feed = connection.collection(self.collection).feed
-        return feed is not None and beyond(connection, feed) > 0
+        return feed is not None and last_surplus(connection, feed) > 0
 
 
 @value_class
@@ -65,7 +65,9 @@ def _is_purgeable(connection: Connection, table: str, text: str) -> bool:
         return False
     statements = connection.store.documents(table, options)
     [(some,)] = connection.rows(statements.by_id.has_expired, {"now": now()})
-    return bool(some) or (statements.feed is not None and beyond(connection, statements.feed) > 0)
+    return bool(some) or (
+        statements.feed is not None and last_surplus(connection, statements.feed) > 0
+    )
 
 
 @value_class

@@ -7,18 +7,10 @@ from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from .. import codec
 from ..aggregation.expressions.operands import OperandError
 from ..codec import Codec, decode
 from ..document import Document, UpdateResult, check_id, new_id
-from ..errors import (
-    InvalidBody,
-    InvalidUpdate,
-    TransactionConflict,
-    UpdateRefused,
-    VersionConflict,
-    shortened,
-)
+from ..errors import InvalidBody, InvalidUpdate, UpdateRefused, VersionConflict, shortened
 from ..query.filter import Filter
 from ..query.matcher import values_at
 from ..query.path import Path
@@ -30,53 +22,18 @@ from ..update import Update
 from ..update.operators import added
 from ..update.parser import read_way
 from ..update.upsert import seed, seed_id
-from .by_id import GetDocument, id_taken
-from .find import Find
+from .by_id import AtomicWrite, GetDocument, id_taken
+from .find import Find, changed_by_others
 from .operation import Operation, Written
 from .read import NATURAL, NaturalBatches, locked, matching
-from .write import MAX_ATTEMPTS, Writer
+from .write import MAX_ATTEMPTS, Writer, lifetime
 
 if TYPE_CHECKING:
     from .connection import Connection
 
 
-EVERY: Final = Filter()
+EVERYTHING: Final = Filter()
 Answer: TypeAlias = Literal["result", "before", "after"]
-
-
-@value_class
-class Modification:
-    """What shall become of an object: an update of it, or a body in the place of its own. `upsert`: if
-    there is none, there shall be one.
-    """
-
-    what: Update | Replacement
-    rules: Codec
-    upsert: bool = False
-
-    def of(self, document: Document, filter: Filter, *, ordered: bool) -> str | None:
-        """Return the text of the new body; None: nothing changes."""
-        body = self._changed(document, filter, inserting=False, ordered=ordered)
-        if body is document.body:
-            return None
-        text = self.rules.encode(body)
-        if text == self.rules.encode(document.body):
-            return None
-        same = not ordered and identical(body, document.body, ordered=False)
-        return None if same else text
-
-    def inserted(self, id: str, filter: Filter, *, ordered: bool) -> str:
-        """Return the text of the body of an object that an upsert inserts."""
-        begun = Document(id, seed(filter) if isinstance(self.what, Update) else {})
-        return self.rules.encode(self._changed(begun, filter, inserting=True, ordered=ordered))
-
-    def _changed(
-        self, document: Document, filter: Filter, *, inserting: bool, ordered: bool
-    ) -> Any:
-        if isinstance(self.what, Replacement):
-            return self.what.body
-        times: dict[str, Any] = {"now": now(), "inserting": inserting}
-        return self.what.apply(document, filter=filter, ordered=ordered, **times)
 
 
 @value_class
@@ -85,16 +42,66 @@ class Replacement:
 
     body: Any
 
+    def apply(self, _: Document, **__: Any) -> Any:
+        """Return it, as `Update.apply` returns a changed body."""
+        return self.body
+
 
 @value_class
-class ModifyOne(Operation[Any]):
-    """Change the object `id`, or the first one that matches; gives what came of it, or the object before
-    or after. Raises `VersionConflict` where it is not the version `expected`.
+class Modification:
+    """How an update changes a document. `upsert`: inserts one if there is none."""
+
+    update: Update | Replacement
+    codec: Codec
+    upsert: bool = False
+
+    def changed_text(self, document: Document, filter: Filter, *, ordered: bool) -> str | None:
+        """Return the text of the new body; None: nothing changes."""
+        body = self.update.apply(document, filter=filter, ordered=ordered, now=now())
+        if body is document.body:
+            return None
+        text = self.codec.encode(body)
+        if text == self.codec.encode(document.body):
+            return None
+        same = not ordered and identical(body, document.body, ordered=False)
+        return None if same else text
+
+    def inserted_text(self, id: str, filter: Filter, *, ordered: bool) -> str:
+        """Return the text of the body that an upsert inserts."""
+        empty = Document(id, seed(filter) if isinstance(self.update, Update) else {})
+        options: dict[str, Any] = {"filter": filter, "ordered": ordered}
+        return self.codec.encode(self.update.apply(empty, **options, now=now(), inserting=True))
+
+
+class _Update(Operation[Any]):
+    """Base class of updates that may insert: they remember what they wrote, for `written` and `missed`."""
+
+    __slots__ = ()
+    writes = True
+    creates_collection = True
+    if TYPE_CHECKING:
+        filter: Filter
+        _written: dict[str, str]
+        _inserted: list[str]
+
+    def missed(self) -> Find | None:
+        return Find(self.collection, self.filter, limit=1) if self._inserted else None
+
+    def _remember(self, id: str, text: str, *, inserted: bool = False) -> None:
+        self._written.clear()
+        self._written[id] = text
+        self._inserted[:] = [id] if inserted else []
+
+
+@value_class
+class ModifyOne(_Update):
+    """Change the document `id`, or the first one that matches; returns the result, or the document before or after. Raises
+    `VersionConflict` where it is not the version `expected`.
     """
 
     collection: str
     modification: Modification
-    filter: Filter = EVERY
+    filter: Filter = EVERYTHING
     sort: Sort = NATURAL
     id: str | None = None
     expected: int | None = None
@@ -102,9 +109,7 @@ class ModifyOne(Operation[Any]):
     projection: Projection | None = None
     _written: dict[str, str] = field(default_factory=dict, repr=False)
     _inserted: list[str] = field(default_factory=list, repr=False)
-    writes = True
     atomic = True
-    creates_collection = True
 
     def __call__(self, connection: Connection) -> Any:
         writer = Writer(connection, self.collection)
@@ -114,31 +119,31 @@ class ModifyOne(Operation[Any]):
     def written(self, _: Connection) -> Written:
         return self._written.items()
 
-    def missed(self) -> Find | None:
-        """Return what finds an object that came into being since there was none: it, not a new one, is to
-        be changed then.
-        """
-        return _missed(self) if self.id is None else None
-
     def _modified(self, connection: Connection, writer: Writer) -> Any:
         ordered = connection.database.ordered_keys
         for _ in range(MAX_ATTEMPTS):
             found = self._found(connection)
-            if found is None and not self.modification.upsert:
-                return UpdateResult(0, 0) if self.answer == "result" else None
             if found is None:
+                if not self.modification.upsert:
+                    return UpdateResult(0, 0) if self.answer == "result" else None
                 inserted = self._insert(connection, writer)
-                if inserted is not None:
-                    result = UpdateResult(0, 0, inserted, version=1)
-                    return self._told(connection, result, None, inserted)
-                continue
-            text = self.modification.of(found, self.filter, ordered=ordered)
-            self._check(connection, found, found, text)
-            if text is None or self._write(writer, found, text):
+                if inserted is None:
+                    continue
+                result = UpdateResult(0, 0, inserted, version=1)
+            else:
+                text = self.modification.changed_text(found, self.filter, ordered=ordered)
+                if self.projection is not None:
+                    self._check_projection(connection, found, found, text)
+                if text is not None:
+                    self._remember(found.id, text)
+                    if not writer.rewrite(found, text):
+                        continue
                 changed = int(text is not None)
                 result = UpdateResult(1, changed, version=found.version + changed)
-                return self._told(connection, result, found, found.id)
-        raise TransactionConflict(f"{self!r}: the object is changed by others again and again")
+            if self.answer == "result":
+                return result
+            return self._answered(connection, found, result.upserted_id)
+        raise changed_by_others(self)
 
     def _found(self, connection: Connection) -> Document | None:
         if self.id is None:
@@ -146,60 +151,51 @@ class ModifyOne(Operation[Any]):
             found = some[0] if some else None
         else:
             found = GetDocument(self.collection, self.id)(connection)
-        version = None if found is None else found.version
-        id = self.id if found is None else found.id
-        if self.expected is not None and id is not None and version != self.expected:
-            raise VersionConflict(self.collection, id, self.expected, version)
+        if self.expected is not None:
+            version = None if found is None else found.version
+            id = self.id if found is None else found.id
+            if id is not None and version != self.expected:
+                raise VersionConflict(self.collection, id, self.expected, version)
         return found
 
-    def _check(
-        self, connection: Connection, before: Document | None, known: Document, text: str | None
-    ) -> None:
-        """Raise what is wrong with the projection before anything is written."""
-        if self.projection is not None:
-            after = known if text is None else replace(known, body=decode(text))
-            told = before if self.answer == "before" else after
-            _projected(connection, told, self.filter, self.projection)
-
-    def _write(self, writer: Writer, document: Document, text: str) -> bool:
-        self._note(document.id, text)
-        return writer.rewrite(document, text)
-
-    def _note(self, id: str, text: str) -> None:
-        self._written.clear()
-        self._inserted.clear()
-        self._written[id] = text
-
     def _insert(self, connection: Connection, writer: Writer) -> str | None:
-        """Insert what an upsert does; None: somebody else was faster."""
-        chosen = seed_id(self.filter) if self.id is None else self.id
-        id = new_id() if chosen is None else check_id(chosen)
+        """Insert what an upsert does; None: another document was there first."""
+        wanted = seed_id(self.filter) if self.id is None else self.id
+        id = new_id() if wanted is None else check_id(wanted)
         ordered = connection.database.ordered_keys
-        text = self.modification.inserted(id, self.filter, ordered=ordered)
-        self._check(connection, None, Document(id, None), text)
-        self._note(id, text)
-        self._inserted.append(id)
+        text = self.modification.inserted_text(id, self.filter, ordered=ordered)
+        self._check_projection(connection, None, Document(id, None), text)
+        self._remember(id, text, inserted=self.id is None)
         if writer.insert(id, text, None):
             return id
         if self._found(connection) is None:
             raise id_taken(self.collection, id)
         return None
 
-    def _told(
-        self, connection: Connection, result: UpdateResult, before: Document | None, id: str
-    ) -> UpdateResult | Document | None:
-        if self.answer == "result":
-            return result
-        told = before if self.answer == "before" else GetDocument(self.collection, id)(connection)
-        return _projected(connection, told, self.filter, self.projection)
+    def _check_projection(
+        self, connection: Connection, before: Document | None, known: Document, text: str | None
+    ) -> None:
+        """Raise what is wrong with the projection before anything is written."""
+        after = known if text is None else replace(known, body=decode(text))
+        answer = before if self.answer == "before" else after
+        _projected(connection, answer, self.filter, self.projection)
+
+    def _answered(
+        self, connection: Connection, before: Document | None, inserted: str | None
+    ) -> Document | None:
+        answer = before
+        if self.answer == "after":
+            id = before.id if before is not None else inserted
+            answer = None if id is None else GetDocument(self.collection, id)(connection)
+        return _projected(connection, answer, self.filter, self.projection)
 
 
 @value_class
-class ModifyMany(Operation[UpdateResult]):
-    """Change the objects that match, all or none.
+class ModifyMany(_Update):
+    """Change the documents that match, all or none.
 
-    Each is changed as it is when its turn comes, not as it was when the first one was read: with one
-    moment for all, whoever changes one of them meanwhile would make all begin anew.
+    Each is changed as it is when it is reached, not as it was when the first one was read: with one moment for all, a
+    concurrent change of any of them would make the operation begin again.
     """
 
     collection: str
@@ -207,9 +203,7 @@ class ModifyMany(Operation[UpdateResult]):
     filter: Filter
     _written: dict[str, str] = field(default_factory=dict, repr=False)
     _inserted: list[str] = field(default_factory=list, repr=False)
-    writes = True
     snapshot = False
-    creates_collection = True
 
     def __call__(self, connection: Connection) -> UpdateResult:
         self._written.clear()
@@ -218,190 +212,169 @@ class ModifyMany(Operation[UpdateResult]):
         matched = modified = 0
         batches = NaturalBatches(self.collection, self.filter)
         while (read := batches.next()) is not None:
-            found = locked(
-                connection, self.collection, self.filter, list(batches.advance(read(connection)))
-            )
+            batch = list(batches.advance(read(connection)))
+            found = locked(connection, self.collection, self.filter, batch)
             modified += writer.rewrite_batch(self._changed(connection, found))
             matched += len(found)
         if matched or not self.modification.upsert:
             return UpdateResult(matched, modified)
-        noted: dict[str, Any] = {"_written": self._written, "_inserted": self._inserted}
-        only = ModifyOne(self.collection, self.modification, self.filter, **noted)
+        shared: dict[str, Any] = {"_written": self._written, "_inserted": self._inserted}
+        only = ModifyOne(self.collection, self.modification, self.filter, **shared)
         result: UpdateResult = only(connection)
         return result
 
     def written(self, connection: Connection) -> Written:
-        """Tell it anew, from what is there again: the texts would fill the memory."""
+        """Compute it again, from what is there after the rollback: the texts would fill the memory."""
         if self._inserted:
             return self._written.items()
         every = (doc for _, doc in matching(connection, self.collection, self.filter))
         return ((document.id, text) for document, text in self._changed(connection, every))
 
-    def missed(self) -> Find | None:
-        """Return what finds an object that came into being since there was none."""
-        return _missed(self)
-
     def _changed(
         self, connection: Connection, documents: Iterable[Document]
     ) -> Iterator[tuple[Document, str]]:
-        """Yield the objects that change, with the texts of their new bodies."""
+        """Yield the documents that change, with the texts of their new bodies."""
+        ordered = connection.database.ordered_keys
         for document in documents:
-            ordered = connection.database.ordered_keys
-            text = self.modification.of(document, self.filter, ordered=ordered)
+            text = self.modification.changed_text(document, self.filter, ordered=ordered)
             if text is not None:
                 yield document, text
 
 
 @value_class
-class FindAndDelete(Operation[Document | None]):
-    """Delete the first object that matches; gives it."""
+class FindAndDelete(AtomicWrite[Document | None]):
+    """Delete the first document that matches; returns it."""
 
     collection: str
     filter: Filter
     sort: Sort = NATURAL
     projection: Projection | None = None
-    writes = True
-    atomic = True
 
     def __call__(self, connection: Connection) -> Document | None:
         writer = Writer(connection, self.collection)
         return writer.atomically(lambda: self._deleted(connection, writer))
 
     def _deleted(self, connection: Connection, writer: Writer) -> Document | None:
-        asked = Find(self.collection, self.filter, self.sort, limit=1)
+        find = Find(self.collection, self.filter, self.sort, limit=1)
         for _ in range(MAX_ATTEMPTS):
-            found = asked(connection)
+            found = find(connection)
             if not found:
                 return None
-            told = _projected(connection, found[0], self.filter, self.projection)
+            answer = _projected(connection, found[0], self.filter, self.projection)
             if writer.remove_document(found[0]):
-                return told
-        raise TransactionConflict(f"{self!r}: the object is changed by others again and again")
-
-
-def _missed(operation: ModifyOne | ModifyMany) -> Find | None:
-    inserted = operation._inserted
-    return Find(operation.collection, operation.filter, limit=1) if inserted else None
+                return answer
+        raise changed_by_others(self)
 
 
 def _projected(
-    connection: Connection, told: Document | None, filter: Filter, wanted: Projection | None
+    connection: Connection, document: Document | None, filter: Filter, wanted: Projection | None
 ) -> Document | None:
-    if told is None or wanted is None:
-        return told
-    return wanted.apply(told, filter, ordered=connection.database.ordered_keys)
+    if document is None or wanted is None:
+        return document
+    return wanted.apply(document, filter, ordered=connection.database.ordered_keys)
 
 
-NINES: Final = 10**18 - 1
+MAX_OPERAND: Final = 10**18 - 1
 """Up to here, a sum of two integers is one of 64 bit."""
 GROWTH: Final = 19
-"""Characters by which such a sum may be longer than the number that it takes the place of."""
-_RULES: Final = codec.Codec()
+"""Characters by which such a sum may be longer than the number that it replaces."""
+_UNLIMITED: Final = Codec()
 
 
 @value_class
-class Increment(Operation[Any]):
-    """Add to the number at a path, which is `initial` where it is missing; gives the new number."""
+class Increment(AtomicWrite[Any]):
+    """Add to the number at a path, which is `initial` where it is missing; returns the new number."""
 
     collection: str
     id: str
     path: Path
     by: int | float
     initial: int | float
-    rules: codec.Codec
+    codec: Codec
     _written: dict[str, str] = field(default_factory=dict, repr=False)
-    writes = True
-    atomic = True
     creates_collection = True
 
     def __call__(self, connection: Connection) -> Any:
         writer = Writer(connection, self.collection)
-        if self._is_simple(connection, writer):
+        if self._is_one_statement(connection, writer):
             sql = writer.statements.by_id.increment(self.path.keys)
-            fresh = writer.parameters(self.id, self._fresh(), None)
-            counting = {"by": self.by, "size": self.rules.max_bytes - GROWTH}
-            rows = connection.rows(sql, {**fresh, **counting})
+            life = lifetime(None, writer.statements.options.ttl)
+            limits = {"by": self.by, "size": self.codec.max_bytes - GROWTH}
+            row = {"id": self.id, "body": self._new_text(), **life, **limits}
+            rows = connection.rows(sql, row)
             if rows:
-                return codec.decode(rows[0][0])
-        return writer.atomically(partial(self._slowly, connection, writer))
+                return decode(rows[0][0])
+        return writer.atomically(partial(self._read_and_write, connection, writer))
 
     def written(self, _: Connection) -> Written:
         return self._written.items()
 
-    def _is_simple(self, connection: Connection, writer: Writer) -> bool:
-        """Can one statement say it, and tell what is the matter if it fails?"""
+    def _is_one_statement(self, connection: Connection, writer: Writer) -> bool:
+        """Return whether SQL can express it, and a failure would show what is wrong."""
         statements = writer.statements
         if statements.feed is not None or any(i.unique for i in statements.options.indexes):
             return False
-        short = all(isinstance(n, float) or abs(n) <= NINES for n in (self.by, self.initial))
-        return (
-            short
-            and type(self.by) is int
-            and connection.database.ordering.can_order(self.path.keys)
-        )
+        if type(self.by) is not int or abs(self.by) > MAX_OPERAND:
+            return False
+        fits = isinstance(self.initial, float) or abs(self.initial) <= MAX_OPERAND
+        return fits and connection.database.ordering.can_order(self.path.keys)
 
-    def _slowly(self, connection: Connection, writer: Writer) -> Any:
+    def _read_and_write(self, connection: Connection, writer: Writer) -> Any:
         for _ in range(MAX_ATTEMPTS):
             found = GetDocument(self.collection, self.id)(connection)
             if found is None:
-                text = self._fresh()
+                text = self._new_text()
                 done = writer.insert(self.id, text, None)
             else:
                 text = self._increased(found)
                 done = writer.rewrite(found, text)
             if done:
-                return self._value(codec.decode(text))
-        raise TransactionConflict(f"{self!r}: the object is changed by others again and again")
+                return self._value(decode(text))
+        raise changed_by_others(self)
 
-    def _fresh(self) -> str:
-        """Return the text of the body of a new object."""
+    def _new_text(self) -> str:
+        """Return the text of the body of a new document."""
         body = self._first()
         for key in reversed(self.path.keys):
             body = {key: body}
-        return self._noted(body)
+        return self._remember(body)
 
     def _increased(self, document: Document) -> str:
-        """Return the text of an object's body with the number increased."""
+        """Return the text of a document's body with the number increased."""
         is_there = self._value(document.body) is not MISSING
         update = Update.parse({"$inc": {self.path: self.by if is_there else self._first()}})
-        return self._noted(update.apply(document, now=now()))
+        return self._remember(update.apply(document, now=now()))
 
-    def _noted(self, body: Any) -> str:
+    def _remember(self, body: Any) -> str:
         self._written.clear()
-        self._written[self.id] = self.rules.encode(body)
-        return self._written[self.id]
+        self._written[self.id] = text = self.codec.encode(body)
+        return text
 
     def _first(self) -> Any:
-        """Return the number that comes to where there is none."""
+        """Return the number where there was none."""
         try:
             return added(self.initial, self.by)
         except OperandError as error:
             raise UpdateRefused(self.id, str(self.path), error.problem) from None
 
     def _value(self, body: Any) -> Any:
-        found = (
-            each for each in values_at(body, self.path.keys, leaf=False) if each is not MISSING
-        )
-        return next(found, MISSING)
+        found = values_at(body, self.path.keys, leaf=False)
+        return next((each for each in found if each is not MISSING), MISSING)
 
 
 def read_increment(path: Any, by: Any, initial: Any) -> Path:
     """Return the path of a number that can be increased; raises `InvalidUpdate`."""
     if not isinstance(path, str | Path):
-        raise InvalidUpdate("", f"{shortened(path)} is no path")
-    place = f"$inc.{path}"
+        raise InvalidUpdate("", f"the path must be a string or a Path, got {shortened(path)}")
+    where = f"$inc.{path}"
     keys = [str(piece) for piece in read_way(path, "$inc")]
     if any(key.startswith("$") for key in keys):
-        raise InvalidUpdate(place, "names no single field of the body")
+        raise InvalidUpdate(where, "must name a single field of the body")
     for number in (by, initial):
-        _check_number(number, place)
+        if type(number) not in {int, float}:
+            raise InvalidUpdate(where, f"must be a number, got {shortened(number)}")
+        try:
+            _UNLIMITED.encode(number)
+        except InvalidBody as error:
+            raise InvalidUpdate(where, error.problem) from error
     return Path(*keys)
-
-
-def _check_number(number: Any, place: str) -> None:
-    if type(number) not in {int, float}:
-        raise InvalidUpdate(place, f"{shortened(number)} is no number")
-    try:
-        _RULES.encode(number)
-    except InvalidBody as error:
-        raise InvalidUpdate(place, error.problem) from error

@@ -487,7 +487,7 @@ def test_a_unique_index_sees_updates_in_their_order(
     things: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each object makes room for the next one, whichever are written in one statement."""
-    monkeypatch.setattr(writing, "WRITTEN_AT_ONCE", 100)
+    monkeypatch.setattr(writing, "REWRITE_CHARACTERS", 100)
     things.create_index("n", unique=True)
     many = [str(n) for n in range(200)]
     many.sort()

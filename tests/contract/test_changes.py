@@ -208,7 +208,7 @@ def test_deleting_many_is_recorded_in_batches(
         add(self, *arguments)
         waiting.append(len(self.pending))
 
-    monkeypatch.setattr(queries, "DELETED_AT_ONCE", 7)
+    monkeypatch.setattr(queries, "DELETE_BATCH", 7)
     monkeypatch.setattr(recordings, "MAX_PENDING", 10)
     monkeypatch.setattr(recordings.Recorder, "add", adding)
     things.put_many({str(n): {"n": n} for n in range(100)}, atomic=True)

@@ -178,7 +178,7 @@ def test_a_projection_that_fails_writes_nothing(store: Any) -> None:
 def test_any_number_of_expired_objects_is_in_nobodys_way(
     store: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "PURGED_AT_ONCE", 1)
+    monkeypatch.setattr(writing, "PURGE_BATCH", 1)
     things = store["things"]
     things.create_index("n", unique=True)
     things.put_many(((str(n), {"n": n}) for n in range(120)), ttl=1)
