@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         UpdateResult,
         partial_result,
     )
-    from .operations.procedures import ReturnDocument
+    from .operations.requests import ReturnDocument
     from .options import ChangeSettings, CollectionSettings, StoreOptions
     from .query.change import Change
     from .query.explain import Explanation
@@ -122,7 +122,7 @@ _MODULES = {
         "UpdateResult",
         "partial_result",
     ),
-    "operations.procedures": ("ReturnDocument",),
+    "operations.requests": ("ReturnDocument",),
     "options": ("ChangeSettings", "CollectionSettings", "StoreOptions"),
     "query.change": ("Change",),
     "query.explain": ("Explanation",),

@@ -62,15 +62,17 @@ from ..operations.procedures import (
     ATTEMPTS,
     CallFunction,
     Pause,
-    ReturnDocument,
     Writing,
     bulk_write,
     change,
     check_mode,
+    purge,
+)
+from ..operations.requests import (
+    ReturnDocument,
     find_and_delete,
     find_and_modify,
-    modify_by_id,
-    purge,
+    update_by_id,
     update_of,
 )
 from ..operations.stream import batches_of
@@ -206,7 +208,7 @@ class AsyncCollection:
     ) -> UpdateResult:
         """Async counterpart of `Collection.update`."""
         request = UpdateOne(None, update, upsert=upsert, array_filters=array_filters)
-        return await self._run(modify_by_id(self.name, self._codec, id, request, if_version))
+        return await self._run(update_by_id(self.name, self._codec, id, request, if_version))
 
     async def update_one(
         self,

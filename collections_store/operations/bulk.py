@@ -10,7 +10,7 @@ from ..document import BulkWriteResult, DeleteResult, PutManyResult, Refusal, Up
 from ..errors import CollectionsStoreError, TransactionConflict, VersionConflict
 from ..query.values import value_class
 from ..sql.dialects.protocols import UniqueViolated
-from .by_id import Insert, Put, id_taken
+from .by_id import AtomicWrite, Insert, Put, id_taken
 from .catalogue import CollectionAbsent
 from .combine import attempt
 from .connection import as_lists
@@ -24,13 +24,11 @@ if TYPE_CHECKING:
 
 Mode: TypeAlias = Literal["replace", "insert", "ignore", "if_version"]
 MAX_ROWS: Final = 1000
-"""Objects of a batch, at most."""
+"""Documents of a batch, at most."""
 
 
 class Given(NamedTuple):
-    """An object to write: its place among all that are given, and the version that is expected to be
-    there; None: none is.
-    """
+    """A document to write: its position among all that are given, and the version that is expected, None if none is."""
 
     position: int
     id: str
@@ -40,7 +38,7 @@ class Given(NamedTuple):
 
 @value_class
 class PutBatch(Operation[PutManyResult]):
-    """Write objects with different ids, in their order; `strict` raises what is refused."""
+    """Write documents with different ids, in their order; `strict`: raise the first refusal."""
 
     collection: str
     given: tuple[Given, ...] = field(repr=False)
@@ -60,40 +58,53 @@ class PutBatch(Operation[PutManyResult]):
             result += step
             if not rest:
                 return result
-        raise TransactionConflict("the objects come and go by the hands of others")
+        raise TransactionConflict(
+            f"others inserted and deleted the documents in each of {MAX_ATTEMPTS} attempts"
+        )
+
+    def written(self, _: Connection) -> Written:
+        return self._written.items()
+
+    def one_by_one(self) -> Iterator[PutBatch]:
+        """Yield a batch for each of the documents."""
+        for each in self.given:
+            yield PutBatch(self.collection, (each,), self.mode, self.ttl)
 
     def _attempt(
         self, connection: Connection, writer: Writer, given: Sequence[Given]
     ) -> tuple[PutManyResult, Sequence[Given]]:
-        """Write objects, all by one moment; gives also those that others put meanwhile."""
-        ids, life = [each.id for each in given], lifetime(self.ttl, writer.statements.options.ttl)
-        [(some,)] = connection.rows(writer.statements.by_id.has_expired, {"now": life["now"]})
+        """Write documents, all at one moment; returns also those that others inserted at the same time."""
+        life = lifetime(self.ttl, writer.statements.options.ttl)
+        ids, sql = [each.id for each in given], writer.statements.by_id
+        [(some,)] = connection.rows(sql.has_expired, {"now": life["now"]})
         if some:
             writer.purge(ids, life["now"])
         if self.mode == "replace" and writer.may_overwrite_blindly:
-            return self._written_over(connection, writer, given, life), ()
-        there = self._there(connection, ids, writer, life["now"])
-        wanted, refused, unchanged = self._chosen(given, there)
-        self._written.clear()
-        self._written.update((each.id, each.text) for each in wanted)
-        old = [each for each in wanted if each.id in there]
-        new = [each for each in wanted if each.id not in there]
-        _replace(connection, writer, old, life)
+            return self._overwrite(connection, writer, given, life), ()
+        listed = {"ids": connection.database.compiler.list_parameter(ids), "now": life["now"]}
+        rows = connection.rows(sql.bodies if writer.keeps_before else sql.versions, listed)
+        there = {row[0]: row[1:] for row in rows}
+        accepted, refused = self._accepted(given, there)
+        self._remember(accepted)
+        old = [each for each in accepted if each.id in there]
+        new = [each for each in accepted if each.id not in there]
+        if old and connection.changed_many(sql.put_batch, _rows(old), life) != len(old):
+            raise TransactionConflict("others deleted some of the documents at the same time")
         inserted = _insert(connection, writer, new, life)
-        for each in wanted:
+        for each in accepted:
             version, before = there.get(each.id, (0, None))
             if version or each.id in inserted:
                 kind = "update" if version else "insert"
                 writer.record(kind, each.id, version + 1, before, each.text)
+        unchanged = len(given) - len(accepted) - len(refused)
         result = PutManyResult(len(inserted), len(old), unchanged, tuple(refused))
         return result, [each for each in new if each.id not in inserted]
 
-    def _written_over(
+    def _overwrite(
         self, connection: Connection, writer: Writer, given: Sequence[Given], life: dict[str, Any]
     ) -> PutManyResult:
-        """Write objects over whatever is there: new ones are those whose places come after all others."""
-        self._written.clear()
-        self._written.update((each.id, each.text) for each in given)
+        """Write documents whatever is there: new are those whose positions come after all others."""
+        self._remember(given)
         sql = writer.statements.by_id
         [(last,)] = connection.rows(sql.last_position)
         if connection.changed_many(sql.put_batch, _rows(given), life) != len(given):
@@ -101,70 +112,42 @@ class PutBatch(Operation[PutManyResult]):
         [(new,)] = connection.rows(sql.count_after, {"seq": last})
         return PutManyResult(new, len(given) - new)
 
-    def written(self, _: Connection) -> Written:
-        return self._written.items()
+    def _remember(self, given: Iterable[Given]) -> None:
+        self._written.clear()
+        self._written.update((each.id, each.text) for each in given)
 
-    def one_by_one(self) -> Iterator[PutBatch]:
-        """Yield a batch for each of the objects."""
-        for each in self.given:
-            yield PutBatch(self.collection, (each,), self.mode, self.ttl)
-
-    def _there(
-        self, connection: Connection, ids: list[str], writer: Writer, time: int
-    ) -> dict[str, Row]:
-        """Return version and, if it is asked for, the text of what is there."""
-        listed = {"ids": connection.database.compiler.list_parameter(ids), "now": time}
-        sql = writer.statements.by_id
-        rows = connection.rows(sql.bodies if writer.keeps_before else sql.versions, listed)
-        return {row[0]: row[1:] for row in rows}
-
-    def _chosen(
+    def _accepted(
         self, given: Sequence[Given], there: dict[str, Row]
-    ) -> tuple[list[Given], list[Refusal], int]:
-        """Return what shall be written, what is refused, and how many are left as they are."""
-        wanted: list[Given] = []
+    ) -> tuple[list[Given], list[Refusal]]:
+        """Return what is to be written, and what is refused."""
+        accepted: list[Given] = []
         refused: list[Refusal] = []
         for each in given:
-            error = self._problem(each, there[each.id][0] if each.id in there else None)
+            found = there[each.id][0] if each.id in there else None
+            error: CollectionsStoreError | None = None
+            if self.mode == "insert" and found is not None:
+                error = id_taken(self.collection, each.id)
+            elif self.mode == "if_version" and found != each.expected:
+                error = VersionConflict(self.collection, each.id, each.expected, found)
             if error is not None and self.strict:
                 raise error
             if error is not None:
                 refused.append(Refusal(each.position, each.id, error))
-            elif self.mode != "ignore" or each.id not in there:
-                wanted.append(each)
-        return wanted, refused, len(given) - len(wanted) - len(refused)
-
-    def _problem(self, given: Given, found: int | None) -> CollectionsStoreError | None:
-        if self.mode == "insert" and found is not None:
-            return id_taken(self.collection, given.id)
-        if self.mode == "if_version" and found != given.expected:
-            return VersionConflict(self.collection, given.id, given.expected, found)
-        return None
-
-
-def _replace(
-    connection: Connection, writer: Writer, given: list[Given], life: dict[str, Any]
-) -> None:
-    """Write in the places of objects that nobody else changes."""
-    sql = writer.statements.by_id
-    if given and connection.changed_many(sql.put_batch, _rows(given), life) != len(given):
-        raise TransactionConflict("some of the objects are gone")
+            elif self.mode != "ignore" or found is None:
+                accepted.append(each)
+        return accepted, refused
 
 
 def _insert(
     connection: Connection, writer: Writer, given: list[Given], life: dict[str, Any]
 ) -> set[str]:
-    """Write new objects in the database's fastest way; gives the ids of those that others did not put
-    meanwhile.
-    """
-    sql = writer.statements.by_id
+    """Insert documents in the database's fastest way; returns the ids of those that others did not insert before."""
+    sql, rows = writer.statements.by_id, _rows(given)
     if not given:
         return set()
     if connection.database.takes_lists:
-        return {
-            id for (id,) in connection.rows(sql.insert_lists, {**as_lists(_rows(given)), **life})
-        }
-    if connection.changed_many(sql.insert_batch, _rows(given), life) != len(given):
+        return {id for (id,) in connection.rows(sql.insert_lists, {**as_lists(rows), **life})}
+    if connection.changed_many(sql.insert_batch, rows, life) != len(given):
         raise TransactionConflict("others write in this transaction too")
     return {each.id for each in given}
 
@@ -174,7 +157,7 @@ def _rows(given: Iterable[Given]) -> list[dict[str, Any]]:
 
 
 def batches(given: Iterable[Given]) -> Iterator[tuple[Given, ...]]:
-    """Yield objects in batches of about `BATCH_CHARACTERS` at most; an id comes once in each."""
+    """Yield documents in batches of about `BATCH_CHARACTERS` at most, each with different ids."""
     batch: dict[str, Given] = {}
     characters = 0
     for each in given:
@@ -189,19 +172,19 @@ def batches(given: Iterable[Given]) -> Iterator[tuple[Given, ...]]:
 
 
 def puts_together(operations: Sequence[Any]) -> Iterator[list[int]]:
-    """Yield the places of operations, in their order: each by itself, or several that put under different ids of
-    a collection, one after the other.
+    """Yield the indices of operations, in their order: each by itself, but consecutive `Put`s of one collection and time
+    to live, under different ids, together.
     """
     some: list[int] = []
     ids: set[str] = set()
     kind: tuple[Any, ...] = ()
-    for place, operation in enumerate(operations):
+    for index, operation in enumerate(operations):
         is_put = type(operation) is Put
         its = (operation.collection, operation.ttl) if is_put else ()
-        if some and (its != kind or not its or operation.id in ids):
+        if some and (not is_put or its != kind or operation.id in ids):
             yield some
             some, ids = [], set()
-        some.append(place)
+        some.append(index)
         kind = its
         if is_put:
             ids.add(operation.id)
@@ -210,43 +193,37 @@ def puts_together(operations: Sequence[Any]) -> Iterator[list[int]]:
 
 
 @value_class
-class PutListed(Operation[list[int | None]]):
-    """Do what several puts under different ids of a collection do, in one statement, where the database takes lists;
-    gives the versions, or None where what has expired is in the way.
+class PutListed(AtomicWrite[list[int | None]]):
+    """Do several puts under different ids of a collection in one statement, where the database takes lists; returns the
+    versions, None where an expired document is in the way.
     """
 
     puts: tuple[Put, ...] = field(repr=False)
-    writes = True
-    atomic = True
+    creates_collection = True
 
     @property
     def collection(self) -> str:
         """The collection of all."""
         return self.puts[0].collection
 
-    creates_collection = True
-
     def __call__(self, connection: Connection) -> list[int | None]:
-        writer = Writer(connection, self.collection)
-        if writer.statements.feed is not None:
+        statements = connection.collection(self.collection)
+        if statements.feed is not None:
             raise NeedsTransaction(f"collection {self.collection}: each change is recorded")
+        life = lifetime(self.puts[0].ttl, statements.options.ttl)
         ids, texts = [each.id for each in self.puts], [each.text for each in self.puts]
-        lists = {
-            "id": ids,
-            "body": texts,
-            **lifetime(self.puts[0].ttl, writer.statements.options.ttl),
-        }
-        versions: dict[str, int] = dict(connection.rows(writer.statements.by_id.put_lists, lists))
+        rows = connection.rows(statements.by_id.put_lists, {"id": ids, "body": texts, **life})
+        versions: dict[str, int] = dict(rows)
         return [versions.get(id) for id in ids]
 
 
 Part: TypeAlias = tuple[int, Any]
-"""A request's position among all, and the operation that it is."""
+"""The position of a write request among all, and its operation."""
 
 
 @value_class
 class BulkBatch(Operation[BulkWriteResult]):
-    """Do several operations on a collection; `ordered`: the first one that is refused is the last."""
+    """Do several operations on a collection. `ordered`: stop at the first refusal; `strict`: raise it."""
 
     collection: str
     parts: tuple[Part, ...] = field(repr=False)
@@ -266,8 +243,8 @@ class BulkBatch(Operation[BulkWriteResult]):
         return result
 
     def _inserted(self, connection: Connection, run: list[Part]) -> BulkWriteResult | None:
-        """Insert many at once; None: one at a time will tell what is the matter."""
-        given = tuple(Given(place, each.id, each.text) for place, each in run)
+        """Insert many at once; None: one at a time will show what is wrong."""
+        given = tuple(Given(position, each.id, each.text) for position, each in run)
         batch = PutBatch(self.collection, given, "insert", run[0][1].ttl)
         try:
             with connection.savepoint():
@@ -281,7 +258,7 @@ class BulkBatch(Operation[BulkWriteResult]):
                 return None
             raise
         refused = {each.position for each in done.refused}
-        ids = {place: each.id for place, each in run if place not in refused}
+        ids = {position: each.id for position, each in run if position not in refused}
         return BulkWriteResult(len(ids), inserted_ids=ids, refused=done.refused)
 
     def _one_by_one(self, connection: Connection, run: list[Part]) -> BulkWriteResult:
@@ -292,18 +269,19 @@ class BulkBatch(Operation[BulkWriteResult]):
             except CollectionsStoreError as error:
                 if self.strict or isinstance(error, CollectionAbsent | TransactionConflict):
                     raise
-                result += BulkWriteResult(refused=(Refusal(position, _id_of(operation), error),))
+                id = operation.id if isinstance(operation, Insert) else None
+                result += BulkWriteResult(refused=(Refusal(position, id, error),))
                 if self.ordered:
                     break
         return result
 
 
 class _Refused(Exception):
-    """Some of the objects cannot be inserted."""
+    """Some of the documents cannot be inserted."""
 
 
 def _runs(parts: Iterable[Part]) -> Iterator[list[Part]]:
-    """Yield the operations, those insertions together that one statement can do."""
+    """Yield the operations, those inserts together that one statement can do."""
     run: list[Part] = []
     ids: set[str] = set()
     for part in parts:
@@ -319,17 +297,13 @@ def _runs(parts: Iterable[Part]) -> Iterator[list[Part]]:
         yield run
 
 
-def _counted(position: int, operation: Any, done: Any) -> BulkWriteResult:
-    match done:
+def _counted(position: int, operation: Any, result: Any) -> BulkWriteResult:
+    match result:
         case UpdateResult(matched, modified, None):
             return BulkWriteResult(matched_count=matched, modified_count=modified)
         case UpdateResult(_, _, str(id)):
             return BulkWriteResult(upserted_ids={position: id})
         case DeleteResult(deleted):
             return BulkWriteResult(deleted_count=deleted)
-    assert isinstance(operation, Insert)  # which gives the version
+    assert isinstance(operation, Insert)  # which returns the version
     return BulkWriteResult(1, inserted_ids={position: operation.id})
-
-
-def _id_of(operation: Any) -> str | None:
-    return operation.id if isinstance(operation, Insert) else None

@@ -1,10 +1,11 @@
-"""Methods that take several operations, each written once for sync and async; write requests as operations.
+"""Methods that take several operations, each written once for sync and async.
 
-An iterable may do anything, even use the store that its objects are for. While it is read no lock is
-held and no transaction is open; what it gave waits on the disk, if it is much, and can be read again.
+A procedure is a generator: it yields operations, receives their results, and returns what the method returns. It may also
+yield a `Pause` or a `CallFunction`, which sync and async each do in their own way.
 
-A procedure is a generator: it yields operations, takes their results, and returns what the verb
-returns. It may also yield a `Pause` or a `CallFunction`, which sync and async each do in their own way.
+An iterable of the caller's may do anything, even use the store that its documents are for. So no lock is held and no
+transaction is open while it is read. For a single transaction all of it is read first: what is much waits in a temporary
+file (`Spool`), and can be read again if the transaction is repeated.
 """
 
 from __future__ import annotations
@@ -18,25 +19,17 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args
 
-from .. import document as requests
 from ..codec import Codec, decode
 from ..document import (
     BulkWriteResult,
-    Document,
     InsertManyResult,
     InsertOne,
     PutManyResult,
     R,
     Refusal,
-    ReplaceOne,
-    Request,
-    UpdateMany,
-    UpdateOne,
-    UpdateResult,
     check_id,
     in_order,
     new_id,
-    read_ttl,
 )
 from ..errors import (
     BulkWriteError,
@@ -44,44 +37,57 @@ from ..errors import (
     DocumentNotFound,
     DuplicateKey,
     InvalidId,
-    InvalidOption,
     Outcome,
     VersionConflict,
     note_outcome,
     shortened,
 )
-from ..options import (
-    check_choice,
-    check_flag,
-    check_version,
-)
-from ..query.filter import Filter
-from ..query.sort import Sort
+from ..options import check_choice, check_version
 from ..query.values import value_class
-from ..update import Update, read_replacement
 from .bulk import BulkBatch, Given, Mode, PutBatch, batches
-from .by_id import (
-    GetDocument,
-    Insert,
-    Purge,
-    Rewrite,
-)
+from .by_id import GetDocument, Insert, Purge, Rewrite
 from .combine import Steps, Together
-from .find import DeleteFirst, DeleteMatching, parse_required, read_projection
 from .maintenance import HasPrunable, Prune
-from .operation import Operation
-from .update import Answer, FindAndDelete, Modification, ModifyMany, ModifyOne, Replacement
+from .requests import operation_of
 
 T = TypeVar("T")
-IN_MEMORY: Final = 8 * 2**20
-"""Bytes; what is more goes to a temporary file."""
+Batch: TypeAlias = tuple[Given, ...]
+ReadRequest: TypeAlias = tuple[int, Any]
+"""The position of a write request, and its operation or its `Refusal`."""
+SPOOL_MEMORY: Final = 8 * 2**20
+"""Bytes of a spool in memory; with more, it is a temporary file."""
+BULK_BATCH: Final = 500
+"""Write requests of a batch."""
+MAX_EXCLUDED: Final = 3
+"""Documents that a unique index refuses in a batch before each is written by itself."""
+ATTEMPTS: Final = 1000
+"""Attempts of `change`, by default."""
+MAX_PAUSE: Final = 0.1
+"""Seconds between two attempts."""
+_UNLIMITED: Final = Codec(2**40)
+"""For stored bodies: a codec with another limit may have written them."""
+
+
+@value_class
+class Pause:
+    """Wait for some seconds."""
+
+    seconds: float
+
+
+@value_class
+class CallFunction:
+    """Call the caller's function."""
+
+    function: Callable[[Any], Any]
+    argument: Any
 
 
 class Spool(Generic[T]):
     """Values that were read, in their order."""
 
     def __init__(self, values: Iterable[T]) -> None:
-        self._file: Any = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115
+        self._file: Any = tempfile.SpooledTemporaryFile(max_size=SPOOL_MEMORY)  # noqa: SIM115
         self._count = 0
         try:
             for value in values:
@@ -101,140 +107,9 @@ class Spool(Generic[T]):
         self._file.close()
 
 
-class ReturnDocument:
-    """Which object `find_one_and_update` and `find_one_and_replace` return.
-
-    >>> ReturnDocument.AFTER
-    True
-    """
-
-    BEFORE: Final = False
-    """As it was found."""
-    AFTER: Final = True
-    """As it is now."""
-
-
-def operation_of(collection: str, rules: Codec, request: Request) -> Operation[Any]:
-    """Return the operation that a request asks for; raises what is wrong with it."""
-    match request:
-        case InsertOne(body, id=id, ttl=ttl):
-            chosen = new_id() if id is None else check_id(id)
-            return Insert(collection, chosen, rules.encode(body), read_ttl(ttl), unique=True)
-        case UpdateOne() | UpdateMany() | ReplaceOne():
-            return update_of(collection, rules, request)
-        case requests.DeleteOne(filter):
-            return DeleteFirst(collection, parse_required(filter, ..., rules))
-        case requests.DeleteMany(filter):
-            return DeleteMatching(collection, parse_required(filter, ..., rules))
-    raise InvalidOption("requests", f"{shortened(request)} is no request: InsertOne, UpdateOne, …")
-
-
-def update_of(
-    collection: str, rules: Codec, request: UpdateOne | UpdateMany | ReplaceOne
-) -> Operation[UpdateResult]:
-    """Return the operation that changes one object, or many."""
-    if isinstance(request, UpdateMany):
-        asked = parse_required(request.filter, ..., rules)
-        return ModifyMany(collection, modification_of(rules, request), asked)
-    return _one(collection, rules, request)
-
-
-def modification_of(rules: Codec, request: UpdateOne | UpdateMany | ReplaceOne) -> Modification:
-    """Return what a request wants to become of an object."""
-    upsert = check_flag("upsert", request.upsert)
-    if isinstance(request, ReplaceOne):
-        return Modification(
-            Replacement(read_replacement(request.replacement, rules)), rules, upsert
-        )
-    update = Update.parse(request.update, array_filters=request.array_filters, rules=rules)
-    return Modification(update, rules, upsert)
-
-
-def modify_by_id(
-    collection: str, rules: Codec, id: Any, request: UpdateOne, if_version: Any
-) -> Operation[UpdateResult]:
-    """Return the operation of `update`."""
-    modification, expected = modification_of(rules, request), check_version(if_version)
-    return ModifyOne(collection, modification, id=check_id(id), expected=expected)
-
-
-def find_and_modify(
-    collection: str,
-    rules: Codec,
-    request: UpdateOne | ReplaceOne,
-    *,
-    projection: Any,
-    return_document: Any,
-    if_version: Any = None,
-) -> Operation[Document | None]:
-    """Return the operation of `find_one_and_update` or `find_one_and_replace`."""
-    after = check_flag("return_document", return_document)
-    answer: Answer = "after" if after else "before"
-    expected = check_version(if_version)
-    if expected is not None and request.upsert:
-        raise InvalidOption("if_version", "does not go with upsert: a new document has no version")
-    options = {"answer": answer, "projection": projection, "expected": expected}
-    return _one(collection, rules, request, **options)
-
-
-def find_and_delete(
-    collection: str, rules: Codec, filter: Any, *, sort: Any, projection: Any
-) -> FindAndDelete:
-    """Return the operation of `find_one_and_delete`."""
-    asked = parse_required(filter, ..., rules)
-    parts = read_projection(projection, asked, rules)
-    return FindAndDelete(collection, asked, Sort.parse(sort), parts)
-
-
-def _one(
-    collection: str,
-    rules: Codec,
-    request: UpdateOne | ReplaceOne,
-    *,
-    answer: Answer = "result",
-    projection: Any = None,
-    expected: int | None = None,
-) -> ModifyOne:
-    asked: Filter = parse_required(request.filter, ..., rules)
-    parts = read_projection(projection, asked, rules)
-    options: dict[str, Any] = {"answer": answer, "projection": parts, "expected": expected}
-    modification, sort = modification_of(rules, request), Sort.parse(request.sort)
-    return ModifyOne(collection, modification, asked, sort, **options)
-
-
-Requested: TypeAlias = tuple[int, Any]
-"""A position, and the operation there, or why there is none."""
-BULK: Final = 500
-"""Requests of a batch."""
-Batch: TypeAlias = tuple[Given, ...]
-ATTEMPTS: Final = 1000
-"""How often `change` begins anew, unless told otherwise."""
-_STORED: Final = Codec(2**40)
-"""For what is stored: its size was another's limit."""
-LONGEST_PAUSE: Final = 0.1
-"""Seconds."""
-EXCLUDED: Final = 3
-"""Objects that a unique index forbids in a batch; with more, each is written by itself."""
-
-
-@value_class
-class Pause:
-    """Wait for some seconds."""
-
-    seconds: float
-
-
-@value_class
-class CallFunction:
-    """Call the caller's function."""
-
-    function: Callable[[Any], Any]
-    argument: Any
-
-
 @dataclass(slots=True)
-class Read:
-    """What was found in what a caller gave: what was refused, and whether all of it was read."""
+class Reading:
+    """The state of reading an iterable: what was refused, and whether its end was reached."""
 
     refused: list[Refusal] = field(default_factory=list)
     ended: bool = False
@@ -242,7 +117,7 @@ class Read:
 
 @value_class
 class Writing:
-    """How many objects are written: of which collection, by which rules."""
+    """How many documents are written by `put_many` and `insert_many`."""
 
     collection: str
     codec: Codec
@@ -258,61 +133,87 @@ class Writing:
         return result
 
     def insert(self, bodies: Any) -> Steps[InsertManyResult]:
-        """Write new bodies; returns their ids."""
+        """Insert bodies; returns their ids."""
         ids: list[str] = []
-        result = yield from self._written(_named(bodies, ids))
+        result = yield from self._written(_with_ids(bodies, ids))
         if result.refused:
-            raise BulkWriteError(self.collection, _inserted(ids, result.refused))
+            refused = {each.position for each in result.refused}
+            inserted = {n: id for n, id in enumerate(ids) if n not in refused}
+            done = BulkWriteResult(len(inserted), inserted_ids=inserted, refused=result.refused)
+            raise BulkWriteError(self.collection, done)
         return InsertManyResult(tuple(ids))
 
     def _written(self, bodies: Any) -> Steps[PutManyResult]:
-        read = Read()
-        reading = batches(self._given(bodies, read))
-        result = yield from self._all(reading) if self.atomic else self._put(reading, read)
-        return in_order(result + PutManyResult(refused=tuple(read.refused)))
+        reading = Reading()
+        read = batches(self._given(bodies, reading))
+        if self.atomic:
+            result = yield from self._write_atomically(read)
+        else:
+            result = yield from self._write_batches(read, reading)
+        return in_order(result + PutManyResult(refused=tuple(reading.refused)))
 
-    def _put(self, reading: Iterable[Batch], read: Read) -> Steps[PutManyResult]:
+    def _write_batches(self, read: Iterable[Batch], reading: Reading) -> Steps[PutManyResult]:
         parts: list[PutManyResult] = []
         try:
-            for batch in reading:
-                yield from self._write(self._batch(batch), parts)
+            for batch in read:
+                yield from self._write_batch(self._operation(batch), parts)
         except BaseException as error:
             if not self.atomic:
-                _note_part(error, self.collection, _total(parts), whole=read.ended)
+                _note_part(error, self.collection, _total(parts), ended=reading.ended)
             raise
         return _total(parts)
 
-    def _batch(self, given: Batch) -> PutBatch:
-        return PutBatch(self.collection, given, self.mode, self.ttl, self.atomic)
-
-    def _all(self, reading: Iterator[Batch]) -> Steps[PutManyResult]:
-        """Write all or none: one batch is so by itself, several are so together."""
-        first = list(islice(reading, 2))
+    def _write_atomically(self, read: Iterator[Batch]) -> Steps[PutManyResult]:
+        """Write all or none: a single batch is atomic by itself."""
+        first = list(islice(read, 2))
         if len(first) < 2:
-            return (yield from self._put(first, Read()))
-        spool = Spool(chain(first, reading))
+            return (yield from self._write_batches(first, Reading()))
+        spool = Spool(chain(first, read))
         try:
-            result: PutManyResult = yield Together(
-                self.collection, lambda: self._put(spool, Read())
-            )
+            steps = Together(self.collection, lambda: self._write_batches(spool, Reading()))
+            result: PutManyResult = yield steps
         finally:
             spool.close()
         return result
 
-    def _given(self, bodies: Any, read: Read) -> Iterator[Given]:
+    def _write_batch(self, batch: PutBatch, parts: list[PutManyResult]) -> Steps[None]:
+        """Write a batch without the documents that a unique index refuses; append each partial result."""
+        for _ in range(MAX_EXCLUDED):
+            try:
+                parts.append((yield batch))
+                return
+            except DuplicateKey as error:
+                refused = [each for each in batch.given if each.id == error.id]
+                if self.atomic or not refused:
+                    raise
+                parts.append(_refusal(refused[0], error))
+                batch = self._operation(tuple(e for e in batch.given if e is not refused[0]))
+        for one in batch.one_by_one():
+            try:
+                parts.append((yield one))
+            except DuplicateKey as error:
+                parts.append(_refusal(one.given[0], error))
+
+    def _operation(self, batch: Batch) -> PutBatch:
+        return PutBatch(self.collection, batch, self.mode, self.ttl, self.atomic)
+
+    def _given(self, bodies: Any, reading: Reading) -> Iterator[Given]:
+        """Yield the documents of an iterable; refuse or raise those that cannot be written."""
         pairs = bodies.items() if isinstance(bodies, Mapping) else bodies
         for position, each in enumerate(pairs):
             try:
                 id, body, version = self._parts(each)
                 given = Given(position, check_id(id), self.codec.encode(body), version)
             except CollectionsStoreError as error:
+                first = each[0] if isinstance(each, tuple | list) and each else None
+                id = first if isinstance(first, str) else None
                 if self.atomic:
-                    error.add_note(f"of the object {shortened(_id_of(each))}")
+                    error.add_note(f"of the document {shortened(id)}")
                     raise
-                read.refused.append(Refusal(position, _id_of(each), error))
+                reading.refused.append(Refusal(position, id, error))
             else:
                 yield given
-        read.ended = True
+        reading.ended = True
 
     def _parts(self, given: Any) -> tuple[Any, Any, int | None]:
         """Return id, body and version; raises `InvalidId`, and `InvalidOption` of a version."""
@@ -321,94 +222,75 @@ class Writing:
             return parts[0], parts[1], check_version(parts[2])
         if self.mode != "if_version" and len(parts) == 2:
             return *parts, None
-        more = "triples of an id, a body and a version (None: no object)"
-        wanted = more if self.mode == "if_version" else "pairs of an id and a body"
+        triples = "triples of an id, a body and a version (None: no document)"
+        wanted = triples if self.mode == "if_version" else "pairs of an id and a body"
         raise InvalidId(given, f"give {wanted}")
 
-    def _write(self, batch: PutBatch, parts: list[PutManyResult]) -> Steps[None]:
-        """Write a batch but for what a unique index forbids, and note each part that is done."""
-        for _ in range(EXCLUDED):
-            try:
-                parts.append((yield batch))
-                return
-            except DuplicateKey as error:
-                doomed = [each for each in batch.given if each.id == error.id]
-                if self.atomic or not doomed:
-                    raise
-                parts.append(_refusing(doomed[0], error))
-                rest = tuple(each for each in batch.given if each is not doomed[0])
-                batch = self._batch(rest)
-        for one in batch.one_by_one():
-            try:
-                parts.append((yield one))
-            except DuplicateKey as error:
-                parts.append(_refusing(one.given[0], error))
+
+def _with_ids(bodies: Any, ids: list[str]) -> Iterator[tuple[str, Any]]:
+    """Yield bodies with the ids that they are inserted under, which are appended to `ids`."""
+    pairs = bodies.items() if isinstance(bodies, Mapping) else ((new_id(), b) for b in bodies)
+    for id, body in pairs:
+        ids.append(id)
+        yield id, body
 
 
 def bulk_write(
     collection: str, codec: Codec, requests: Iterable[Any], *, ordered: bool, atomic: bool
 ) -> Steps[BulkWriteResult]:
-    """Do requests in batches, or all at once."""
-    reading = _parts(collection, codec, requests)
+    """Do write requests in batches, or all at once."""
+    reading = _read_requests(collection, codec, requests)
     if atomic:
         read = list(reading)  # before anything is locked: reading may do anything
         result: BulkWriteResult = yield Together(
-            collection, lambda: _bulk(collection, iter(read), ordered=ordered, strict=True)
+            collection, lambda: _bulk_write(collection, iter(read), ordered=ordered, strict=True)
         )
     else:
-        result = yield from _bulk(collection, reading, ordered=ordered, strict=False)
+        result = yield from _bulk_write(collection, reading, ordered=ordered, strict=False)
     if result.refused:
         raise BulkWriteError(collection, in_order(result))
     return result
 
 
-def _bulk(
-    collection: str, reading: Iterator[Requested], *, ordered: bool, strict: bool
-) -> Steps[BulkWriteResult]:
-    result, batch = BulkWriteResult(), list[Requested]()
-    try:
-        while not (ordered and result.refused) and (batch := list(islice(reading, BULK))):
-            step = yield from _bulk_batch(collection, batch, ordered=ordered, strict=strict)
-            result += step
-    except BaseException as error:
-        if not strict:
-            _note_part(error, collection, result, whole=len(batch) < BULK)
-        raise
-    return result
-
-
-def _bulk_batch(
-    collection: str, batch: Sequence[Requested], *, ordered: bool, strict: bool
-) -> Steps[BulkWriteResult]:
-    good = [(place, each) for place, each in batch if not isinstance(each, Refusal)]
-    bad = [each for _, each in batch if isinstance(each, Refusal)]
-    for first in bad[:1]:
-        if strict:
-            raise first.error
-        if ordered:
-            good = [part for part in good if part[0] < first.position]
-    result = BulkWriteResult()
-    if good:
-        result = yield BulkBatch(collection, tuple(good), ordered, strict)
-    if not (ordered and result.refused):
-        result += BulkWriteResult(refused=tuple(bad[: 1 if ordered else None]))
-    return result
-
-
-def _parts(collection: str, codec: Codec, requests: Iterable[Any]) -> Iterator[Requested]:
-    """Yield the operations that are asked for, by their positions; or why there is none."""
+def _read_requests(collection: str, codec: Codec, requests: Iterable[Any]) -> Iterator[ReadRequest]:
     for position, request in enumerate(requests):
         try:
-            yield position, operation_of(collection, codec, _checked(request))
+            yield position, operation_of(collection, codec, request)
         except CollectionsStoreError as error:
             id = request.id if isinstance(request, InsertOne) else None
             yield position, Refusal(position, id, error)
 
 
-def _checked(request: Any) -> Request:
-    if isinstance(request, Request):
-        return request
-    raise InvalidOption("requests", f"{shortened(request)} is none: InsertOne, UpdateOne, …")
+def _bulk_write(
+    collection: str, reading: Iterator[ReadRequest], *, ordered: bool, strict: bool
+) -> Steps[BulkWriteResult]:
+    result, batch = BulkWriteResult(), list[ReadRequest]()
+    try:
+        while not (ordered and result.refused) and (batch := list(islice(reading, BULK_BATCH))):
+            result += yield from _bulk_batch(collection, batch, ordered=ordered, strict=strict)
+    except BaseException as error:
+        if not strict:
+            _note_part(error, collection, result, ended=len(batch) < BULK_BATCH)
+        raise
+    return result
+
+
+def _bulk_batch(
+    collection: str, batch: Sequence[ReadRequest], *, ordered: bool, strict: bool
+) -> Steps[BulkWriteResult]:
+    good = [part for part in batch if not isinstance(part[1], Refusal)]
+    bad = [each for _, each in batch if isinstance(each, Refusal)]
+    if bad and strict:
+        raise bad[0].error
+    if bad and ordered:
+        bad = bad[:1]
+        good = [part for part in good if part[0] < bad[0].position]
+    result = BulkWriteResult()
+    if good:
+        result = yield BulkBatch(collection, tuple(good), ordered, strict)
+    if not (ordered and result.refused):
+        result += BulkWriteResult(refused=tuple(bad))
+    return result
 
 
 def change(
@@ -418,16 +300,16 @@ def change(
     function: Callable[[Any], Any],
     options: Mapping[str, Any],
 ) -> Steps[Any]:
-    """Load a body, have `function` make another of it or change it in place, and write that unless it was
-    changed meanwhile: then begin anew.
+    """Read a body, let `function` return another or change it in place, and write the result, unless the document was
+    changed at the same time: then begin again.
     """
     for attempt in range(options["attempts"]):
         found = yield GetDocument(collection, id)
         if found is None and options["default"] is ...:
             raise DocumentNotFound(collection, id)
-        begun = deepcopy(options["default"]) if found is None else _copied(found.body)
-        made = yield CallFunction(function, begun)
-        text = codec.encode(begun if made is None else made)
+        body = deepcopy(options["default"]) if found is None else _copied(found.body)
+        returned = yield CallFunction(function, body)
+        text = codec.encode(body if returned is None else returned)
         try:
             if found is None:
                 yield Insert(collection, id, text, options["ttl"])
@@ -435,7 +317,7 @@ def change(
                 yield Rewrite(collection, found, text)
         except VersionConflict as error:
             conflict = error
-            longest = min(LONGEST_PAUSE, 0.001 * 2 ** min(attempt, 7))
+            longest = min(MAX_PAUSE, 0.001 * 2 ** min(attempt, 7))
             yield Pause(random.uniform(0, longest))
         else:
             return decode(text)
@@ -443,28 +325,18 @@ def change(
 
 
 def _copied(body: Any) -> Any:
-    """Return a body that may be changed: what was read goes into the record of changes as it was."""
-    return decode(_STORED.encode(body))
+    """Return a body that may be changed: the one that was read is recorded as the body before."""
+    return decode(_UNLIMITED.encode(body))
 
 
 def purge(collection: str) -> Steps[int]:
-    """Delete what has expired, some at a time, and changes that are kept no longer; returns how many
-    objects.
-    """
+    """Delete expired documents, a batch at a time, and surplus changes; returns how many documents."""
     total = 0
-    while (gone := (yield Purge(collection))) > 0:
-        total += gone
+    while (purged := (yield Purge(collection))) > 0:
+        total += purged
     if (yield HasPrunable(collection)):
         yield Prune(collection)
     return total
-
-
-def _named(bodies: Any, ids: list[str]) -> Iterator[tuple[str, Any]]:
-    """Yield bodies with the ids that they are inserted under, which are noted."""
-    pairs = bodies.items() if isinstance(bodies, Mapping) else ((new_id(), b) for b in bodies)
-    for id, body in pairs:
-        ids.append(id)
-        yield id, body
 
 
 def check_mode(mode: Any) -> Mode:
@@ -473,33 +345,21 @@ def check_mode(mode: Any) -> Mode:
     return checked
 
 
-def _inserted(ids: Sequence[str], refused: tuple[Refusal, ...]) -> BulkWriteResult:
-    """Return what became of new objects, some of which were refused."""
-    bad = {each.position for each in refused}
-    inserted = {place: id for place, id in enumerate(ids) if place not in bad}
-    return BulkWriteResult(len(inserted), inserted_ids=inserted, refused=refused)
-
-
-def _id_of(given: Any) -> str | None:
-    """Return the id in what may be no pair."""
-    first = given[0] if isinstance(given, tuple | list) and given else None
-    return first if isinstance(first, str) else None
-
-
-def _note_part(error: BaseException, collection: str, result: R, *, whole: bool) -> None:
-    """Tell the caller what the batches wrote before the error; `whole`: nothing comes after the batch that it met."""
-    met = getattr(error, "collections_store_outcome", None)
-    if met is not None:
-        if met.whole:
+def _note_part(error: BaseException, collection: str, result: R, *, ended: bool) -> None:
+    """Add to an error what the batches before it wrote; `ended`: no other batch was to come."""
+    outcome = getattr(error, "collections_store_outcome", None)
+    if outcome is not None:
+        if outcome.whole:
             return
-        result += met.result if isinstance(met.result, type(result)) else type(result)()
+        is_ours = isinstance(outcome.result, type(result))
+        result += outcome.result if is_ours else type(result)()
     if _wrote(result):
-        done = whole and met is not None and met.committed
-        words = "everything" if done else "a part, in batches"
-        text = f"wrote {words}: collection {collection}: {result!r}"
+        done = ended and outcome is not None and outcome.committed
+        part = "everything" if done else "a part, in batches"
+        text = f"wrote {part}: collection {collection}: {result!r}"
         note_outcome(error, Outcome(True if done else None, result, whole=True), text)
-    elif met is not None:
-        met.committed, met.whole = met.committed and whole, True
+    elif outcome is not None:
+        outcome.committed, outcome.whole = outcome.committed and ended, True
 
 
 def _wrote(result: PutManyResult | BulkWriteResult) -> bool:
@@ -509,7 +369,7 @@ def _wrote(result: PutManyResult | BulkWriteResult) -> bool:
 
 
 def _total(parts: Sequence[PutManyResult]) -> PutManyResult:
-    """Return the sum; with one pass over what was refused."""
+    """Return the sum, in one pass over the refusals."""
     inserted = sum(each.inserted_count for each in parts)
     replaced = sum(each.replaced_count for each in parts)
     unchanged = sum(each.unchanged_count for each in parts)
@@ -517,5 +377,5 @@ def _total(parts: Sequence[PutManyResult]) -> PutManyResult:
     return PutManyResult(inserted, replaced, unchanged, refused)
 
 
-def _refusing(given: Given, error: CollectionsStoreError) -> PutManyResult:
+def _refusal(given: Given, error: CollectionsStoreError) -> PutManyResult:
     return PutManyResult(refused=(Refusal(given.position, given.id, error),))

@@ -99,7 +99,7 @@ def test_what_cannot_be_stored_is_refused(things: Any) -> None:
     assert found(things) == {"a": 1, "c": 2}
     with pytest.raises(InvalidBody) as failed:
         things.put_many([("d", 1), ("e", {1})], atomic=True)
-    assert failed.value.__notes__ == ["of the object 'e'"]
+    assert failed.value.__notes__ == ["of the document 'e'"]
     assert found(things) == {"a": 1, "c": 2}
 
 

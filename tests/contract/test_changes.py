@@ -69,8 +69,8 @@ class DeletedRows(Operation[Any]):
         statements = connection.collection(self.collection)
         found = []
         for sql, parameters in (
-            (statements.by_id.remove_told, {"id": "a"}),
-            (statements.delete(Filter(), plain=True).sql, {"seq": 0, "limit": 10}),
+            (statements.by_id.remove_returning, {"id": "a"}),
+            (statements.delete(Filter(), indexed=True).sql, {"seq": 0, "limit": 10}),
         ):
             with suppress(Boom), connection.savepoint():
                 found += connection.rows(sql, {"now": schema.now(), **parameters})
