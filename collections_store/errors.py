@@ -244,16 +244,15 @@ class UpdateRefused(CollectionsStoreError, ValueError):
 class BulkWriteError(CollectionsStoreError, RuntimeError):
     """Some of many writes failed: `result` has these with their errors, and the counts of the others, which were written."""
 
-    def __init__(
-        self, collection: str, result: document.PutManyResult | document.BulkWriteResult
-    ) -> None:
+    def __init__(self, collection: str, result: Any) -> None:
         first, count = result.refused[0], len(result.refused)
         more = f", and {count - 1:,} more" if count > 1 else ""
         super().__init__(
             f"collection {collection}: refused the one at position {first.position:,} "
             f"({first.error}){more}: see `result` for what was written"
         )
-        self.collection, self.result = collection, result
+        self.collection = collection
+        self.result: document.PutManyResult | document.BulkWriteResult = result
 
 
 class CollectionNotFound(CollectionsStoreError, KeyError):

@@ -94,6 +94,7 @@ from .options import (
     safe_url,
 )
 from .query.change import ChangePosition
+from .query.values import lazy_type
 from .sql.catalogue import CatalogueStatements
 from .sql.dialects import named
 from .sql.dialects.protocols import Database, TableVanished
@@ -102,6 +103,10 @@ from .sql.schema import mapped_class
 if TYPE_CHECKING:
     from .integrations.soul_machines import Policy, SkillMemory
     from .memory import Memory
+else:
+    Memory = lazy_type("collections_store.memory", "Memory")
+    Policy = lazy_type("collections_store.integrations.soul_machines", "Policy")
+    SkillMemory = lazy_type("collections_store.integrations.soul_machines", "SkillMemory")
 
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -215,6 +215,18 @@ def test_twins_take_the_same_options(sync: type, twin: type) -> None:
     expected = [p.replace("AsyncConnection", "Connection") for p in _parameters(twin.__init__)]  # type: ignore[misc]
     ours = [p.replace("sa.Connection", "Connection") for p in _parameters(sync.__init__)]  # type: ignore[misc]
     assert [p.replace("Async", "") for p in expected] == ours
+
+
+def test_the_type_hints_of_everything_public_can_be_resolved() -> None:
+    """Of what is imported on first use, too: `get_type_hints` imports it."""
+    for name, thing in _public():
+        constructor = [thing.__init__] if inspect.isclass(thing) else []
+        target = thing.fget if isinstance(thing, property) else inspect.unwrap(thing)
+        for each in (getattr(target, "__func__", target), *constructor):
+            if inspect.isclass(each) or inspect.isfunction(each):
+                assert isinstance(get_type_hints(each), dict), name
+    memory = get_type_hints(collections_store.Store.memory)["return"]
+    assert memory is collections_store.memory.Memory
 
 
 def test_everything_public_is_documented() -> None:

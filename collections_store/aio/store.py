@@ -44,6 +44,7 @@ from ..options import (
     check_function,
     check_isolation,
 )
+from ..query.values import lazy_type
 from ..sql.schema import mapped_class
 from ..store import ATTEMPTS, EXIT_TIMEOUT, Store, may_retry_transaction, pause_after
 from .bridge import TransactionStep, finished, note, run_step, settle, whole
@@ -51,6 +52,8 @@ from .transaction import AsyncBound, AsyncCollections, AsyncOpenTransaction, Asy
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
+else:
+    AsyncConnection = lazy_type("sqlalchemy.ext.asyncio", "AsyncConnection")
 
 
 T = TypeVar("T")

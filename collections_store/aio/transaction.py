@@ -36,6 +36,7 @@ from ..options import (
     Ttl,
     check_flag,
 )
+from ..query.values import lazy_type
 from ..store import BOUND, OUT_OF_ORDER, SAVEPOINT_ENDED, Bound, remove_savepoint
 from .bridge import finished, note, note_rollback, settle
 from .collection import AsyncCollection
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
 
     from ..integrations.soul_machines import AsyncSkillMemory, Policy
     from ..memory import AsyncMemory
+else:
+    AsyncMemory = lazy_type("collections_store.memory", "AsyncMemory")
+    AsyncSkillMemory = lazy_type("collections_store.integrations.soul_machines", "AsyncSkillMemory")
+    Policy = lazy_type("collections_store.integrations.soul_machines", "Policy")
 
 
 T = TypeVar("T")

@@ -474,7 +474,7 @@ class Projection:
     """
 
     entries: tuple[Entry, ...]
-    _tree: Tree = field(init=False, compare=False, repr=False)
+    _tree: dict[str, Any] = field(init=False, compare=False, repr=False)
     _includes: bool = field(init=False, compare=False, repr=False)
     names_fields_only: bool = field(init=False, compare=False, repr=False)
     """Whether it names fields only, and so depends on nothing but the body."""

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, TypeVar, dataclass_transform, overload
+from typing import Any, Final, ForwardRef, TypeVar, dataclass_transform, overload
 
 T = TypeVar("T")
+
+
+def lazy_type(module: str, name: str) -> Any:
+    """Return a reference to a type that `typing.get_type_hints` resolves, by importing the module then."""
+    return ForwardRef(f"__import__({module!r}, fromlist=('',)).{name}")
 
 
 @overload

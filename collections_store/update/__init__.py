@@ -16,6 +16,7 @@ from ..codec import Codec
 from ..document import Document
 from ..errors import InvalidUpdate, UpdateRefused, shortened
 from ..query.filter import Filter
+from ..query.values import lazy_type
 from .actions import ArrayFilter, FieldChange
 from .apply import Application, Budget, Fields, changed, tree_of
 from .parser import check_names, read_array_filters, read_operators
@@ -23,6 +24,8 @@ from .upsert import seed, seed_id
 
 if TYPE_CHECKING:
     from ..aggregation.pipeline import Pipeline
+else:
+    Pipeline = lazy_type("collections_store.aggregation.pipeline", "Pipeline")
 
 
 @dataclass(frozen=True, slots=True)
