@@ -8,8 +8,6 @@ from typing import Any, TypeVar
 import click
 
 from .. import CollectionsStoreError
-from ..integrations.aea import import_aea
-from ..integrations.sqlite_files import import_kdeps, import_opsdroid
 from .arguments import skip_errors_option
 from .exits import one_line
 from .files import shown
@@ -57,6 +55,8 @@ def opsdroid(target: Target, /, file: str, *, table: str, **options: Any) -> Non
     \b
       collections-store import-opsdroid ~/.local/share/opsdroid/sqlite.db
     """
+    from ..integrations.sqlite_files import import_opsdroid
+
     _import(import_opsdroid, target, file, table=table, **options)
 
 
@@ -73,6 +73,8 @@ def kdeps(target: Target, /, file: str, **options: Any) -> None:
     \b
       collections-store import-kdeps ~/.kdeps/memory.db
     """
+    from ..integrations.sqlite_files import import_kdeps
+
     _import(import_kdeps, target, file, **options)
 
 
@@ -109,6 +111,8 @@ def aea(target: Target, file: str, *, skip_errors: bool) -> None:
     \b
       collections-store import-aea agent.db
     """
+    from ..integrations.aea import import_aea
+
     skipped = _Skipped()
     with target.to_write() as store:
         counts = import_aea(store, file, on_error=skipped if skip_errors else None)

@@ -68,15 +68,21 @@ def test_a_collection_can_be_exported_into_itself(sqlite: Cli, tmp_path: Path) -
     assert sqlite.done("find", "a", "--count") == "3001\n"
 
 
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Cli:
+    cli = Cli((f"--url=sqlite:///{tmp_path_factory.mktemp('large') / 'one.db'}",))
+    many(cli, "a", 5000)
+    cli.done("put", "a", "l", input=json.dumps("x" * 15_000_000))
+    return cli
+
+
 @BUFFERED
 @pytest.mark.parametrize("command", [("export", "a"), ("list", "a"), ("get", "a", "l")])
 def test_a_reader_that_goes_away(
-    sqlite: Cli, tmp_path: Path, command: tuple[str, ...], buffered: dict[str, str]
+    large: Cli, tmp_path: Path, command: tuple[str, ...], buffered: dict[str, str]
 ) -> None:
-    many(sqlite, "a", 5000)
-    sqlite.done("put", "a", "l", input=json.dumps("x" * 15_000_000))
     process = subprocess.Popen(
-        sqlite.command(*command),
+        large.command(*command),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=process_environment(**buffered),

@@ -79,9 +79,13 @@ class Undone(Exception):
 class Machine(RuleBasedStateMachine):
     """A memory, and what a dict says of it."""
 
-    def __init__(self, opener: Opener, clock: Clock) -> None:
+    def __init__(self, opened: list[Any], opener: Opener, clock: Clock) -> None:
+        """`opened` has the store of the previous run, unless that one failed."""
         super().__init__()
-        self.opener, self.clock, self.root = opener, clock, opener().memory("bot")
+        self.opened, self.opener, self.clock = opened, opener, clock
+        if not opened:
+            opened.append(opener())
+        self.root = opened[0].memory("bot")
         self.root.end()
         self.model: dict[tuple[Place, str], Kept] = {}
         self.blocks: list[tuple[Any, Any, dict[tuple[Place, str], Kept]]] = []
@@ -280,17 +284,21 @@ class Machine(RuleBasedStateMachine):
         assert [memory.ttl(key) for key in there] == pytest.approx(lives, abs=1e-3)
 
     def teardown(self) -> None:
-        """Leave nothing to the next run, no connection either, however this one ended."""
+        """Leave no value to the next run; after a failure no connection either."""
+        succeeded = False
         try:
             while self.blocks:
                 self.close_block(keep=True)
             for place in PLACES:
                 self.compare(place)
+            succeeded = True
         finally:
             for context, _, _ in reversed(self.blocks):
                 context.__exit__(Undone, Undone(), None)
             self.root.end()
-            self.opener.close_stores()
+            if not succeeded:
+                self.opened.clear()
+                self.opener.close_stores()
 
 
 @pytest.mark.timeout(600)
@@ -304,5 +312,6 @@ def test_a_memory_is_a_dict(open_store: Opener, clock: Clock) -> None:
         phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
         report_multiple_bugs=False,
     )
-    new: Any = lambda: Machine(open_store, clock)  # noqa: E731 - it asks for a class
+    opened: list[Any] = []
+    new: Any = lambda: Machine(opened, open_store, clock)  # noqa: E731 - it asks for a class
     run_state_machine_as_test(new, settings=profile)
