@@ -11,7 +11,7 @@ from typing import Any
 _FAST = "forkserver" in multiprocessing.get_all_start_methods()
 _context: Any = multiprocessing.get_context("forkserver" if _FAST else "spawn")
 if _FAST:
-    _library = ("dialogues", "migrate", "dialects.sqlite", "dialects.postgresql")
+    _library = ("dialogues", "migrate", "sql.dialects.sqlite", "sql.dialects.postgresql")
     _context.set_forkserver_preload(
         ["pytest", "psycopg", *(f"collections_store.{room}" for room in _library)]
     )

@@ -1,4 +1,4 @@
-"""Questions to 4,000 real dialogues: SQLite, PostgreSQL and plain loops over the lists agree.
+"""Queries of 2,000 real dialogues: SQLite, PostgreSQL and plain loops over the lists agree.
 
 A dialogue is {"dialogue_id", "services": [text], "turns": [{"speaker", "utterance", "frames": [{"service",
 "actions": [{"act", "slot", "values"}], "slots": [{"slot", "start"}], "state": {"active_intent", "slot_values": {slot:
@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -20,14 +21,11 @@ from conftest import SHARED
 from collections_store import Filter, Projection, Store
 
 FILE = SHARED / "data" / "sgd_dialogues.jsonl.gz"
-NEW_VERBS = True
-"""Are there `find(…, sort=, projection=)`, `distinct`, `page` and `aggregate`? Then the tests at the end run."""
 
 pytestmark = [
     pytest.mark.skipif(not FILE.is_file(), reason="../shared/data is not there: no dialogues"),
     pytest.mark.timeout(300),
 ]
-new_verbs = pytest.mark.skipif(not NEW_VERBS, reason="NEW_VERBS: these verbs are not there yet")
 
 Dialogue = dict[str, Any]
 
@@ -35,12 +33,12 @@ Dialogue = dict[str, Any]
 @pytest.fixture(scope="module")
 def dialogues() -> list[Dialogue]:
     with gzip.open(FILE, "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+        return [json.loads(line) for line in islice(lines, 1, None, 2)]
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def talks(request: pytest.FixtureRequest, dialogues: list[Dialogue]) -> Iterator[Any]:
-    """The collection of all dialogues, under their ids, on each backend."""
+    """The collection of all dialogues, by their ids, on each backend."""
     url, options = "sqlite://", {}
     if request.param == "postgresql":
         place = request.getfixturevalue("lasting_postgres_place")
@@ -119,26 +117,26 @@ def passengers_in_a_class(dialogue: Dialogue) -> bool:
     return any("passengers" in each and "seating_class" in each for each in parameters(dialogue))
 
 
-# -- questions ---------------------------------------------------------------------------------
+# -- queries ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Question:
+class Query:
     name: str
-    asked: dict[str, Any]
-    answer: Callable[[Dialogue], bool]
+    filter: dict[str, Any]
+    matches: Callable[[Dialogue], bool]
 
 
-QUESTIONS = [
-    Question("an element", {"services": "Restaurants_1"}, lambda d: "Restaurants_1" in d["services"]),
-    Question("numbers and a pattern", {"services.0": {"$regex": "^Flights"}}, lambda d: d["services"][0].startswith("Flights")),
-    Question("$size", {"turns": {"$size": 12}}, lambda d: len(d["turns"]) == 12),
-    Question(
+QUERIES = [
+    Query("an element", {"services": "Restaurants_1"}, lambda d: "Restaurants_1" in d["services"]),
+    Query("numbers and a pattern", {"services.0": {"$regex": "^Flights"}}, lambda d: d["services"][0].startswith("Flights")),
+    Query("$size", {"turns": {"$size": 12}}, lambda d: len(d["turns"]) == 12),
+    Query(
         "through three arrays",
         {"turns.frames.service_results.price_range": "inexpensive"},
         lambda d: any(each.get("price_range") == "inexpensive" for each in results(d)),
     ),
-    Question(
+    Query(
         "$elemMatch in $elemMatch",
         {
             "turns": {
@@ -150,7 +148,7 @@ QUESTIONS = [
         },
         confirms_a_class,
     ),
-    Question(
+    Query(
         "a pattern within one turn",
         {"turns": {"$elemMatch": {"speaker": "USER", "utterance": {"$regex": r"\bcheap(er)?\b", "$options": "i"}}}},
         lambda d: any(
@@ -158,48 +156,48 @@ QUESTIONS = [
             for t in d["turns"]
         ),
     ),
-    Question(
+    Query(
         "a range within one element",
         {"turns.frames.slots": {"$elemMatch": {"slot": "city", "start": {"$gte": 60, "$lt": 70}}}},
         asks_late_for_a_city,
     ),
-    Question(
+    Query(
         "a range over elements",
         {"turns.frames.slots.start": {"$gt": 150}},
         lambda d: any(slot["start"] > 150 for slot in slots(d)),
     ),
-    Question(
+    Query(
         "$nin",
         {"services": {"$nin": ["Events_2", "Flights_1"]}},
         lambda d: not {"Events_2", "Flights_1"} & set(d["services"]),
     ),
-    Question("$ne", {"turns.frames.actions.act": {"$ne": "OFFER"}}, lambda d: "OFFER" not in acts(d)),
-    Question(
+    Query("$ne", {"turns.frames.actions.act": {"$ne": "OFFER"}}, lambda d: "OFFER" not in acts(d)),
+    Query(
         "$all",
         {"turns.frames.actions.act": {"$all": ["NEGATE", "REQUEST_ALTS", "NOTIFY_FAILURE"]}},
         lambda d: acts(d) >= {"NEGATE", "REQUEST_ALTS", "NOTIFY_FAILURE"},
     ),
-    Question(
+    Query(
         "$exists",
         {"turns.frames.state.slot_values.party_size": {"$exists": True}},
         lambda d: values(d, "party_size") != [],
     ),
-    Question(
+    Query(
         "not there",
         {"turns.frames.state.slot_values.city": {"$exists": False}},
         lambda d: values(d, "city") == [],
     ),
-    Question(
+    Query(
         "$type at numbers",
         {"turns.3.frames.0.slots.0.start": {"$type": "int"}},
         fourth_turn_names_a_slot,
     ),
-    Question(
+    Query(
         "the first turn",
         {"turns.0.frames.0.state.active_intent": {"$in": ["FindEvents", "FindBus"]}},
         first_intent_is_to_find,
     ),
-    Question(
+    Query(
         "one of many things",
         {
             "$or": [
@@ -216,7 +214,7 @@ QUESTIONS = [
             or d["dialogue_id"] in {"1_00000", "9_00000"}
         ),
     ),
-    Question(
+    Query(
         "none of them",
         {"$nor": [{"turns.frames.actions.act": "OFFER_INTENT"}, {"turns.frames.service_results": {"$size": 10}}]},
         lambda d: (
@@ -224,22 +222,22 @@ QUESTIONS = [
             and not any(len(f.get("service_results", [])) == 10 for f in frames(d))
         ),
     ),
-    Question(
+    Query(
         "patterns and values",
         {"turns.utterance": {"$in": [re.compile("^Nope"), "Goodbye."]}},
         lambda d: any(t["utterance"].startswith("Nope") or t["utterance"] == "Goodbye." for t in d["turns"]),
     ),
-    Question(
+    Query(
         "$elemMatch of texts",
         {"turns.frames.state.slot_values.cuisine": {"$elemMatch": {"$gte": "M", "$lt": "T"}}},
         lambda d: any("M" <= each < "T" for texts in values(d, "cuisine") for each in texts),
     ),
-    Question(
+    Query(
         "a range of ids and a remainder",
         {"dialogue_id": {"$gte": "1_00100", "$lt": "3"}, "turns.frames.slots.start": {"$mod": [31, 30]}},
         lambda d: "1_00100" <= d["dialogue_id"] < "3" and any(s["start"] % 31 == 30 for s in slots(d)),
     ),
-    Question(
+    Query(
         "two fields of one object",
         {
             "turns": {
@@ -251,7 +249,7 @@ QUESTIONS = [
         },
         passengers_in_a_class,
     ),
-    Question(
+    Query(
         "a schema",
         {"$jsonSchema": {"properties": {"turns": {"minItems": 20}}}},
         lambda d: len(d["turns"]) >= 20,
@@ -259,12 +257,12 @@ QUESTIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.name)
-def test_questions(question: Question, talks: Any, dialogues: list[Dialogue]) -> None:
-    expected = [each["dialogue_id"] for each in dialogues if question.answer(each)]
-    assert 0 < len(expected) < len(dialogues), "a question must tell dialogues apart"
-    assert [document.id for document in talks.find(question.asked)] == expected
-    assert talks.count(question.asked) == len(expected)
+@pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.name)
+def test_queries(query: Query, talks: Any, dialogues: list[Dialogue]) -> None:
+    expected = [each["dialogue_id"] for each in dialogues if query.matches(each)]
+    assert 0 < len(expected) < len(dialogues), "a query must match some dialogues, and not all"
+    assert [document.id for document in talks.find(query.filter)] == expected
+    assert talks.count(query.filter) == len(expected)
 
 
 # -- parts of dialogues ------------------------------------------------------------------------
@@ -340,7 +338,7 @@ def test_parts(part: Part, talks: Any, dialogues: list[Dialogue]) -> None:
     assert any(body != {} for body in bodies)
 
 
-# -- with verbs to come ------------------------------------------------------------------------
+# -- projections, order, pages, groups ------------------------------------------------------------------------
 
 LONG = {"turns": {"$size": 24}}
 
@@ -353,7 +351,6 @@ def sorted_ids(dialogues: list[Dialogue]) -> list[str]:
     return [each["dialogue_id"] for each in found]
 
 
-@new_verbs
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
 def test_find_gives_parts(part: Part, talks: Any, dialogues: list[Dialogue]) -> None:
     by_id = {each["dialogue_id"]: each for each in dialogues}
@@ -362,7 +359,6 @@ def test_find_gives_parts(part: Part, talks: Any, dialogues: list[Dialogue]) -> 
     assert all(document.body == part.answer(by_id[document.id]) for document in found)
 
 
-@new_verbs
 def test_find_sorts(talks: Any, dialogues: list[Dialogue]) -> None:
     expected = sorted_ids(dialogues)
     order = [("services", 1), ("dialogue_id", -1)]
@@ -375,7 +371,6 @@ def test_find_sorts(talks: Any, dialogues: list[Dialogue]) -> None:
     assert longest[0].body["turns"][31]["utterance"] == last
 
 
-@new_verbs
 @pytest.mark.parametrize("limit", [1000, 50, 29])
 def test_pages(limit: int, talks: Any, dialogues: list[Dialogue]) -> None:
     expected = sorted_ids(dialogues)
@@ -392,7 +387,6 @@ def test_pages(limit: int, talks: Any, dialogues: list[Dialogue]) -> None:
     assert found == expected
 
 
-@new_verbs
 def test_distinct(talks: Any, dialogues: list[Dialogue]) -> None:
     services = {service for each in dialogues for service in each["services"]}
     assert sorted(talks.distinct("services")) == sorted(services)
@@ -418,7 +412,6 @@ def test_distinct(talks: Any, dialogues: list[Dialogue]) -> None:
     assert sorted(found) == sorted(sizes)
 
 
-@new_verbs
 def test_groups(talks: Any, dialogues: list[Dialogue]) -> None:
     pipeline = [
         {"$match": {"turns.frames.actions.act": "NOTIFY_FAILURE"}},

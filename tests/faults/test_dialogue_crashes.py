@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from conftest import Place
 from faults.talking import RULES, SCRIPT, Said, calling, from_other, play, shown, talk
 from forked import Forked
@@ -39,9 +40,27 @@ def store(shared_place: Place) -> Iterator[Store]:
 
 def run(place: Place, colour: str, **plan: Any) -> Forked:
     """Have a process talk as planned, when it has restored nothing."""
-    process = Forked(play, place.url, place.options, colour, plan)
+    url = place.url
+    if place.is_postgresql:
+        name = {"application_name": place.options["schema"]}
+        url = sa.make_url(url).update_query_dict(name).render_as_string(hide_password=False)
+    process = Forked(play, url, place.options, colour, plan)
     assert process.connection.recv() == 0
     return process
+
+
+def wait_for_sessions(place: Place) -> None:
+    """Wait until the server has ended the sessions of a killed process: its last write may commit until then."""
+    if not place.is_postgresql:
+        return
+    engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"))
+    query = sa.text("SELECT count(*) FROM pg_stat_activity WHERE application_name = :name")
+    until = time.monotonic() + 60
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        while connection.scalar(query, {"name": place.options["schema"]}):
+            assert time.monotonic() < until, "the sessions of the killed process do not end"
+            time.sleep(0.01)
+    engine.dispose()
 
 
 def expected(steps: int, *, keeps: bool = True) -> dict[str, list[Any]]:
@@ -119,6 +138,7 @@ def test_an_end_after_each_step(
         process = run(shared_place, colour, at=at, by=way, dialogues=how)
         assert process.rest() == list(STEPS)[:at]
         assert process.join() == WAYS[way]
+        wait_for_sessions(shared_place)
         dialogues = Dialogues(store, "ada", rules=RULES, **how)
         assert dialogues.setup().quarantined == ()
         found = found_in(dialogues)
@@ -146,6 +166,7 @@ def test_an_end_at_any_moment(
         time.sleep(moments.expovariate(1 / 0.003))
         process.kill(how)
         steps = [*told, *process.rest()][-1]
+        wait_for_sessions(shared_place)
         dialogues = Dialogues(store, "ada", rules=RULES)
         assert dialogues.setup().quarantined == ()
         found = found_in(dialogues)

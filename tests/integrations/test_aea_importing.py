@@ -187,7 +187,7 @@ def test_one_command_imports_it(file: Path, tmp_path: Path) -> None:
 def test_the_command_of_the_page_imports_it(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = DOCS / "how-to" / "use-with-aea.md"
+    page = DOCS / "how-to" / "aea.md"
     [command] = [block.text for block in blocks(page) if "import-aea" in block.text]
     (tmp_path / "bot").mkdir()
     file.rename(tmp_path / "bot" / "generic_storage.db")

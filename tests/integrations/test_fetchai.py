@@ -34,8 +34,9 @@ BESIDE = [
     ),
 ]
 """What it needs, without its own limits of what is too old for Python 3.11."""
-FEW = "not postgresql and not races and not SIGINT and not SIGTERM and not page"
+FEW = "not postgresql and not races and not page"
 """What runs unless `nox -s hosts-aea` asks for all: the rest takes a minute more."""
+QUIET = ("-q", "--disable-pip-version-check", "--no-compile")
 WHOLE = "COLLECTIONS_STORE_TEST_HOSTS"
 PARTS = ("storage", "dialogues", "attributes", "run", "importing")
 TESTS = [f"test_aea_{part}.py" for part in PARTS]
@@ -45,7 +46,7 @@ TESTS = [f"test_aea_{part}.py" for part in PARTS]
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The interpreter of an environment that has Fetch.ai's AEA and this checkout."""
     folder = tmp_path_factory.mktemp("fetchai")
-    venv.create(folder, with_pip=True, symlinks=os.name != "nt")
+    venv.create(folder, symlinks=os.name != "nt")
     program = str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
     source = folder / "source"
     names = ["collections_store", "migrations", "pyproject.toml", "README.md", "LICENSE"]
@@ -58,7 +59,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def _pip(program: str, *arguments: str) -> None:
-    command = [program, "-m", "pip", "install", "-q", "--disable-pip-version-check", *arguments]
+    command = [sys.executable, "-m", "pip", "--python", program, "install", *QUIET, *arguments]
     done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8")
     unreachable = (
         "No matching distribution",
