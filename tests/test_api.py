@@ -65,13 +65,6 @@ TWINS = [
 OTHER_NAMES = {"get_sync_collection": "get_collection", "close": "aclose"}
 ONLY_ASYNC = {"get_sync_collection"}
 """For a synchronous component in an asynchronous program."""
-COPIED = (
-    AsyncItems,
-    AsyncRecords,
-    AsyncMemoryStorage,
-    AsyncSessionStorage,
-)
-"""Classes whose methods may still have the docstring of their sync counterpart; remove a converted one."""
 COUNTERPART = re.compile(r"Async counterpart of `(\w+)\.(\w+)`\.")
 LONGEST_DOCSTRING = 3
 """Lines in an async method: what differs from the sync counterpart."""
@@ -198,8 +191,6 @@ def test_async_methods_name_their_sync_counterpart(sync: type, twin: type) -> No
         if member is counterpart:
             continue  # of a common base class
         text = inspect.getdoc(member) or ""
-        if twin in COPIED and _prose(member) == _prose(counterpart):
-            continue
         if member is counterpart:  # inherited from the same class
             continue
         named = COUNTERPART.match(text)
@@ -310,10 +301,3 @@ def _parameters(method: Any) -> list[str]:
 
 def _answer(method: Any) -> str:
     return str(inspect.signature(method).return_annotation).replace("Async", "")
-
-
-def _prose(method: Any) -> str:
-    text = (inspect.getdoc(method) or "").split(">>>")[0].strip()
-    return text.replace("Async", "").replace(
-        "`await store.get_collection", "`store.get_sync_collection"
-    )

@@ -1,8 +1,8 @@
-"""kdeps' memory: the functions of its workflows, before and from version 1.9 on; sync and async.
+"""The memory functions of kdeps' workflows, before and from version 1.9 on; sync and async.
 
-`Items` and `Records` are the functions `memory` and `session` of its versions up to 0.6, `MemoryStorage` and `SessionStorage` those
-from 1.9 on. Each stands on a `Memory`, which says where the values are, and for how long; and those whose names begin with `Async`
-on an `AsyncMemory`.
+`Items` and `Records` are the functions `memory` and `session` up to 0.6, `MemoryStorage` and `SessionStorage` those from
+1.9 on. Each wraps a `Memory`, which decides where values are stored and when they expire; Async classes wrap an
+`AsyncMemory`.
 
 >>> with Store("sqlite://") as store:
 ...     memory = Records(store.memory("agent"))
@@ -22,13 +22,24 @@ from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
 from .. import InvalidOption
 from ..memory import AsyncMemory, Memory
 
-Duration: TypeAlias = float | str | timedelta | None
-M = TypeVar("M")
+__all__ = [
+    "AsyncItems",
+    "AsyncMemoryStorage",
+    "AsyncRecords",
+    "AsyncSessionStorage",
+    "Items",
+    "MemoryStorage",
+    "Records",
+    "SessionStorage",
+]
 
-NOTHING: Final = object()
-"""Where there is no value, as opposed to None, which is one."""
+Duration: TypeAlias = float | str | timedelta | None
+M = TypeVar("M", Memory, AsyncMemory)
+
+_ABSENT: Final = object()
+"""Stands for no value, as opposed to None, which is one."""
 _UNITS: Final = {
-    **dict.fromkeys(("us", "µs", "μs"), 1e-6),  # two different signs
+    **dict.fromkeys(("us", "µs", "μs"), 1e-6),  # two different characters
     "ns": 1e-9,
     "ms": 0.001,
     "s": 1.0,
@@ -41,59 +52,13 @@ _PART: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([nuµμm]s|[smhdw])")
 _DURATION: Final = re.compile(rf"[-+]?(?:0|(?:{_PART.pattern})+)")
 
 
-def shown(value: Any) -> str:
-    """Return a value as text: that of `MemoryStorage` may be no text, and is its JSON then, if it has one."""
-    if value is NOTHING:
-        return ""
-    try:
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    except TypeError:
-        return str(value)
-
-
-def memory_of(kind: type[M], memory: Any) -> M:
-    """Return a memory if it is of this colour; raises `InvalidOption`."""
-    if isinstance(memory, kind):
-        return memory
-    problem = f"must be an AsyncMemory for Async classes, a Memory for others, got {type(memory).__name__}"
-    raise InvalidOption("memory", problem)
-
-
-def text_of(name: str, text: Any) -> str:
-    """Return a text that is not empty, as kdeps wants it; raises `InvalidOption`."""
-    if not isinstance(text, str):
-        raise InvalidOption(name, f"{text!r} is no text")
-    if not text:
-        raise InvalidOption(name, "it is empty, and kdeps takes no empty one")
-    return text
-
-
-def life_of(ttl: Duration) -> float | timedelta | None:
-    """Return how long a value lives, as a `Memory` has it; raises `InvalidOption`."""
-    if isinstance(ttl, str):
-        ttl = _seconds(ttl)
-    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
-    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds <= 0:
-        return math.inf
-    return seconds  # what is no number either, the memory refuses
-
-
-def _seconds(text: str) -> float:
-    total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
-    if not _DURATION.fullmatch(text) or not math.isfinite(total):
-        raise InvalidOption(
-            "ttl", f"{text!r} is no duration: write 90s, 1h30m or 7d, of {', '.join(_UNITS)}"
-        )
-    return -total if text.startswith("-") else total
-
-
-class _Texts:
-    """Texts under ids. `with` one clears it at the end."""
+class _Strings:
+    """Strings under ids. `with` clears the memory at the end."""
 
     _NOUN: ClassVar[str] = "record"
 
     def __init__(self, memory: Memory) -> None:
-        self._memory = memory_of(Memory, memory)
+        self._memory = _checked(Memory, memory)
 
     def __enter__(self) -> Self:
         self._memory.__enter__()
@@ -108,62 +73,62 @@ class _Texts:
         self._memory.__exit__(kind, error, traceback)
 
     def clear(self) -> str:
-        """Delete all values; returns how many, in kdeps' words."""
+        """Delete all values; returns kdeps' message with their number."""
         return f"Cleared {self._memory.clear()} {self._NOUN}s"
 
     def _get(self, id: str) -> str:
-        return shown(self._memory.get(text_of("id", id), NOTHING))
+        return _text(self._memory.get(_string("id", id), _ABSENT))
 
     def _set(self, id: str, value: str) -> str:
-        self._memory.put(text_of("id", id), text_of("value", value))
+        self._memory.put(_string("id", id), _string("value", value))
         return value
 
     def _delete(self, id: str) -> str:
-        return shown(self._memory.delete(text_of("id", id), NOTHING))
+        return _text(self._memory.delete(_string("id", id), _ABSENT))
 
 
-class Items(_Texts):
+class Items(_Strings):
     """The functions of kdeps 0.2 to 0.4: `Items(store.memory("agent"))` for its memory, and
-    `with Items(store.memory("agent").request()) as session:` for a session, which is one request long: the end of the block
-    clears what it stands on. A memory that is there to stay is refused by `with`.
+    `with Items(store.memory("agent").request()) as session:` for its session, which lasts one request: the end of the
+    block clears it. `with` raises `InvalidOption` for a permanent memory.
 
-    Ids and values are texts, and not empty: else `InvalidOption` is raised. A value that is no text, which `MemoryStorage` wrote into the
-    same memory, is read as its JSON, or as Python writes it.
+    Ids and values are non-empty strings; others raise `InvalidOption`. Other values, which `MemoryStorage` wrote into
+    the same memory, are returned as JSON, or else as their `str`.
     """
 
     _NOUN = "item"
 
     def getItem(self, id: str) -> str:
-        """Return the value under an id; "" where there is none."""
+        """Return the value under an id, or "" if there is none."""
         return self._get(id)
 
     def setItem(self, id: str, value: str) -> str:
-        """Write a value under an id; returns the value."""
+        """Write a value under an id and return it."""
         return self._set(id, value)
 
     def deleteItem(self, id: str) -> str:
-        """Delete the value under an id; returns it, "" where there is none."""
+        """Delete the value under an id and return it, or "" if there is none."""
         return self._delete(id)
 
 
-class Records(_Texts):
-    """The functions of kdeps 0.5 and 0.6: as `Items`, by other names."""
+class Records(_Strings):
+    """The functions of kdeps 0.5 and 0.6: those of `Items` by other names."""
 
     def getRecord(self, id: str) -> str:
-        """Return the value under an id; "" where there is none."""
+        """Return the value under an id, or "" if there is none."""
         return self._get(id)
 
     def setRecord(self, id: str, value: str) -> str:
-        """Write a value under an id; returns the value."""
+        """Write a value under an id and return it."""
         return self._set(id, value)
 
     def deleteRecord(self, id: str) -> str:
-        """Delete the value under an id; returns it, "" where there is none."""
+        """Delete the value under an id and return it, or "" if there is none."""
         return self._delete(id)
 
 
 class MemoryStorage:
-    """The memory of kdeps from 1.9 on: JSON under keys, of which null is a value too.
+    """The memory of kdeps from 1.9 on: JSON values under keys; null is a value too.
 
     >>> with Store("sqlite://") as store:
     ...     memory = MemoryStorage(store.memory("kdeps"))
@@ -172,22 +137,21 @@ class MemoryStorage:
     """
 
     def __init__(self, memory: Memory) -> None:
-        self._memory = memory_of(Memory, memory)
+        self._memory = _checked(Memory, memory)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the value under a key, or `default` where there is none."""
+        """Return the value under a key, or `default` if there is none."""
         return self._memory.get(key, default)
 
     def fetch(self, key: str) -> tuple[Any, bool]:
         """Return the value under a key, and whether there is one."""
-        found, value = self._memory.fetch(key)
-        return value, found
+        return self._memory.fetch(key)[::-1]
 
     def set(self, key: str, value: Any, *, ttl: Duration = None) -> bool:
-        """Write a value under a key; returns True. It lives for `ttl`: see `SessionStorage`. Raises `InvalidOption`
-        where the key is empty.
+        """Write a value under a key and return True; `ttl` as in `SessionStorage`. Raises `InvalidOption` for an
+        empty key.
         """
-        self._memory.put(text_of("key", key), value, ttl=life_of(ttl))
+        self._memory.put(_string("key", key), value, ttl=_ttl(ttl))
         return True
 
     def delete(self, key: str) -> None:
@@ -196,11 +160,10 @@ class MemoryStorage:
 
 
 class SessionStorage(MemoryStorage):
-    """A session of kdeps' from 1.9 on: a memory by its id, in which values live for `ttl` after they were written or
-    read last.
+    """A session of kdeps from 1.9 on, by its id: values expire `ttl` after they were last written or read.
 
-    `ttl` is seconds, a timedelta, or text as in a workflow, such as "30m", "1h30m" or "7d"; 0 and less is for ever, None
-    as long as the memory says. A value with a `ttl` of its own ends when that is over, and with its session if that ends before.
+    `ttl` is seconds, a timedelta, or a string as in a workflow, such as "30m", "1h30m" or "7d"; 0 and less: never;
+    None: as in the memory. A value with a `ttl` of its own expires with that or with the session, whichever is first.
 
     >>> with Store("sqlite://") as store:
     ...     session = SessionStorage(store.memory("kdeps"), "ada", ttl="7d")
@@ -209,16 +172,14 @@ class SessionStorage(MemoryStorage):
     """
 
     def __init__(self, memory: Memory, id: str, *, ttl: Duration = "30m") -> None:
-        name = text_of("session", id)
-        session = memory_of(Memory, memory).session(name, ttl=life_of(ttl), sliding=True)
-        super().__init__(session)
+        super().__init__(_session(Memory, memory, id, ttl))
 
     def touch(self, key: str) -> bool:
-        """Have a value live from now on for as long as it was given; returns whether it is there."""
+        """Restart a value's time to live; returns whether there is a value."""
         return self._memory.touch(key)
 
     def is_expired(self, key: str) -> bool:
-        """Is there no value under a key, or no longer?"""
+        """Return whether there is no value under a key."""
         return self._memory.ttl(key) is None
 
     def get_all(self) -> dict[str, Any]:
@@ -230,13 +191,11 @@ class SessionStorage(MemoryStorage):
         return self._memory.clear()
 
 
-class _AsyncTexts:
-    """Texts under ids. `async with` one clears it at the end."""
-
+class _AsyncStrings:
     _NOUN: ClassVar[str] = "record"
 
     def __init__(self, memory: AsyncMemory) -> None:
-        self._memory = memory_of(AsyncMemory, memory)
+        self._memory = _checked(AsyncMemory, memory)
 
     async def __aenter__(self) -> Self:
         await self._memory.__aenter__()
@@ -251,102 +210,82 @@ class _AsyncTexts:
         await self._memory.__aexit__(kind, error, traceback)
 
     async def clear(self) -> str:
-        """Delete all values; returns how many, in kdeps' words."""
+        """Async counterpart of `Items.clear`."""
         return f"Cleared {await self._memory.clear()} {self._NOUN}s"
 
     async def _get(self, id: str) -> str:
-        return shown(await self._memory.get(text_of("id", id), NOTHING))
+        return _text(await self._memory.get(_string("id", id), _ABSENT))
 
     async def _set(self, id: str, value: str) -> str:
-        await self._memory.put(text_of("id", id), text_of("value", value))
+        await self._memory.put(_string("id", id), _string("value", value))
         return value
 
     async def _delete(self, id: str) -> str:
-        return shown(await self._memory.delete(text_of("id", id), NOTHING))
+        return _text(await self._memory.delete(_string("id", id), _ABSENT))
 
 
-class AsyncItems(_AsyncTexts):
-    """The functions of kdeps 0.2 to 0.4: `AsyncItems(store.memory("agent"))` for its memory, and
-    `async with AsyncItems(store.memory("agent").request()) as session:` for a session, which is one request long: the end of
-    the block clears what it stands on. A memory that is there to stay is refused by `async with`.
-
-    Ids and values are texts, and not empty: else `InvalidOption` is raised. A value that is no text, which `AsyncMemoryStorage` wrote into the
-    same memory, is read as its JSON, or as Python writes it.
+class AsyncItems(_AsyncStrings):
+    """Async counterpart of `Items`: `AsyncItems(store.memory("agent"))`, and
+    `async with AsyncItems(store.memory("agent").request()) as session:`.
     """
 
     _NOUN = "item"
 
     async def getItem(self, id: str) -> str:
-        """Return the value under an id; "" where there is none."""
+        """Async counterpart of `Items.getItem`."""
         return await self._get(id)
 
     async def setItem(self, id: str, value: str) -> str:
-        """Write a value under an id; returns the value."""
+        """Async counterpart of `Items.setItem`."""
         return await self._set(id, value)
 
     async def deleteItem(self, id: str) -> str:
-        """Delete the value under an id; returns it, "" where there is none."""
+        """Async counterpart of `Items.deleteItem`."""
         return await self._delete(id)
 
 
-class AsyncRecords(_AsyncTexts):
-    """The functions of kdeps 0.5 and 0.6: as `AsyncItems`, by other names."""
+class AsyncRecords(_AsyncStrings):
+    """Async counterpart of `Records`."""
 
     async def getRecord(self, id: str) -> str:
-        """Return the value under an id; "" where there is none."""
+        """Async counterpart of `Records.getRecord`."""
         return await self._get(id)
 
     async def setRecord(self, id: str, value: str) -> str:
-        """Write a value under an id; returns the value."""
+        """Async counterpart of `Records.setRecord`."""
         return await self._set(id, value)
 
     async def deleteRecord(self, id: str) -> str:
-        """Delete the value under an id; returns it, "" where there is none."""
+        """Async counterpart of `Records.deleteRecord`."""
         return await self._delete(id)
 
 
 class AsyncMemoryStorage:
-    """The memory of kdeps from 1.9 on: JSON under keys, of which null is a value too.
-
-    >>> async def main():
-    ...     async with AsyncStore("sqlite://") as store:
-    ...         memory = AsyncMemoryStorage(store.memory("kdeps"))
-    ...         written = await memory.set("visits", None)
-    ...         return written, await memory.get("visits", 7), await memory.get("name", "nobody")
-    >>> asyncio.run(main())
-    (True, None, 'nobody')
-    """
+    """Async counterpart of `MemoryStorage`."""
 
     def __init__(self, memory: AsyncMemory) -> None:
-        self._memory = memory_of(AsyncMemory, memory)
+        self._memory = _checked(AsyncMemory, memory)
 
     async def get(self, key: str, default: Any = None) -> Any:
-        """Return the value under a key, or `default` where there is none."""
+        """Async counterpart of `MemoryStorage.get`."""
         return await self._memory.get(key, default)
 
     async def fetch(self, key: str) -> tuple[Any, bool]:
-        """Return the value under a key, and whether there is one."""
-        found, value = await self._memory.fetch(key)
-        return value, found
+        """Async counterpart of `MemoryStorage.fetch`."""
+        return (await self._memory.fetch(key))[::-1]
 
     async def set(self, key: str, value: Any, *, ttl: Duration = None) -> bool:
-        """Write a value under a key; returns True. It lives for `ttl`: see `AsyncSessionStorage`. Raises `InvalidOption`
-        where the key is empty.
-        """
-        await self._memory.put(text_of("key", key), value, ttl=life_of(ttl))
+        """Async counterpart of `MemoryStorage.set`."""
+        await self._memory.put(_string("key", key), value, ttl=_ttl(ttl))
         return True
 
     async def delete(self, key: str) -> None:
-        """Delete the value under a key, if there is one."""
+        """Async counterpart of `MemoryStorage.delete`."""
         await self._memory.delete(key)
 
 
 class AsyncSessionStorage(AsyncMemoryStorage):
-    """A session of kdeps' from 1.9 on: a memory by its id, in which values live for `ttl` after they were written or
-    read last.
-
-    `ttl` is seconds, a timedelta, or text as in a workflow, such as "30m", "1h30m" or "7d"; 0 and less is for ever, None
-    as long as the memory says. A value with a `ttl` of its own ends when that is over, and with its session if that ends before.
+    """Async counterpart of `SessionStorage`.
 
     >>> async def main():
     ...     async with AsyncStore("sqlite://") as store:
@@ -357,34 +296,67 @@ class AsyncSessionStorage(AsyncMemoryStorage):
     """
 
     def __init__(self, memory: AsyncMemory, id: str, *, ttl: Duration = "30m") -> None:
-        name = text_of("session", id)
-        session = memory_of(AsyncMemory, memory).session(name, ttl=life_of(ttl), sliding=True)
-        super().__init__(session)
+        super().__init__(_session(AsyncMemory, memory, id, ttl))
 
     async def touch(self, key: str) -> bool:
-        """Have a value live from now on for as long as it was given; returns whether it is there."""
+        """Async counterpart of `SessionStorage.touch`."""
         return await self._memory.touch(key)
 
     async def is_expired(self, key: str) -> bool:
-        """Is there no value under a key, or no longer?"""
+        """Async counterpart of `SessionStorage.is_expired`."""
         return await self._memory.ttl(key) is None
 
     async def get_all(self) -> dict[str, Any]:
-        """Return all values by their keys."""
+        """Async counterpart of `SessionStorage.get_all`."""
         return {entry.key: entry.value for entry in await self._memory.find()}
 
     async def clear(self) -> int:
-        """Delete all values of this session; returns how many."""
+        """Async counterpart of `SessionStorage.clear`."""
         return await self._memory.clear()
 
 
-__all__ = [
-    "AsyncItems",
-    "AsyncMemoryStorage",
-    "AsyncRecords",
-    "AsyncSessionStorage",
-    "Items",
-    "MemoryStorage",
-    "Records",
-    "SessionStorage",
-]
+def _checked(kind: type[M], memory: object) -> M:
+    if isinstance(memory, kind):
+        return memory
+    wanted = "must be an AsyncMemory for Async classes, a Memory for others"
+    raise InvalidOption("memory", f"{wanted}, got {type(memory).__name__}")
+
+
+def _session(kind: type[M], memory: object, id: str, ttl: Duration) -> M:
+    name = _string("session", id)
+    return _checked(kind, memory).session(name, ttl=_ttl(ttl), sliding=True)
+
+
+def _text(value: Any) -> str:
+    """Return a value as a string: its JSON, or its `str` if it has none."""
+    if value is _ABSENT:
+        return ""
+    try:
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    except TypeError:
+        return str(value)
+
+
+def _string(name: str, text: Any) -> str:
+    """Return a non-empty string; raises `InvalidOption`."""
+    if isinstance(text, str) and text:
+        return text
+    raise InvalidOption(name, f"must be a non-empty string, got {text!r}")
+
+
+def _ttl(ttl: Duration) -> float | timedelta | None:
+    """Return a time to live for `Memory`; raises `InvalidOption`."""
+    if isinstance(ttl, str):
+        ttl = _seconds(ttl)
+    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
+    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds <= 0:
+        return math.inf
+    return seconds  # the memory rejects what is not a number
+
+
+def _seconds(text: str) -> float:
+    total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    if not _DURATION.fullmatch(text) or not math.isfinite(total):
+        problem = f"must be a duration such as 90s, 1h30m or 7d, of {', '.join(_UNITS)}"
+        raise InvalidOption("ttl", f"{problem}, got {text!r}")
+    return -total if text.startswith("-") else total

@@ -43,7 +43,7 @@ from opsdroid.memory import Memory
 
 from collections_store.integrations.opsdroid import DatabaseCollectionsStore
 
-PAGE = DOCS / "how-to" / "use-with-opsdroid.md"
+PAGE = DOCS / "how-to" / "opsdroid.md"
 MODULE = "collections_store.integrations.opsdroid"
 SUMMER = datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin"))
 VALUES = [
