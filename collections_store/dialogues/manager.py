@@ -85,10 +85,8 @@ class Restored:
 class DialogueOptions:
     """What happens to dialogues that have ended: the options of `Dialogues` with these names. Raises `InvalidOption`.
 
-    >>> DialogueOptions(terminal_kept=-1)
-    Traceback (most recent call last):
-    ...
-    collections_store.errors.InvalidOption: option terminal_kept: must be an integer from 0 to 2**63 - 1, got -1
+    >>> DialogueOptions(terminal_kept=1000).terminal_ttl is None
+    True
     """
 
     keep_terminal_state_dialogues: bool = True
