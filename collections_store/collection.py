@@ -625,7 +625,7 @@ class Collection:
         ...     store["cities"].distinct("rivers")
         ['Danube', 'Iller']
         """
-        asked = Filter.parse(filter, rules=self._codec)
+        asked = Filter.parse(filter, codec=self._codec)
         return self._run(Distinct(self.name, read_target(field, InvalidFilter), asked))
 
     def delete_one(self, filter: Any, equals: Any = ...) -> DeleteResult:

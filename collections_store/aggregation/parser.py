@@ -19,7 +19,6 @@ from ..errors import (
 from ..query.conditions import read_target
 from ..query.filter import Filter
 from ..query.parser import FilterParser as FilterParser
-from ..query.parser import check_nesting
 from ..query.path import MAX_KEYS, Path
 from ..query.sort import Sort
 from .expressions.nodes import Constant, Node
@@ -273,7 +272,6 @@ class PipelineParser:
             return [Match(operand)]
         try:
             parser = FilterParser(self._rules, variables=self._variables)
-            check_nesting(operand)
             return [Match(Filter(parser.document(operand)))]
         except InvalidFilter as error:
             raise _moved(error, place) from error

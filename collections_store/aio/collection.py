@@ -396,7 +396,7 @@ class AsyncCollection:
 
     async def distinct(self, field: str | Path, filter: Any = None) -> Values:
         """Async counterpart of `Collection.distinct`."""
-        asked = Filter.parse(filter, rules=self._codec)
+        asked = Filter.parse(filter, codec=self._codec)
         return await self._run(Distinct(self.name, read_target(field, InvalidFilter), asked))
 
     async def delete_one(self, filter: Any, equals: Any = ...) -> DeleteResult:

@@ -63,9 +63,9 @@ class ChangeFilter:
     kinds: frozenset[ChangeKind] = KINDS
 
     @classmethod
-    def parse(cls, filter: Any, kinds: Any, rules: Codec) -> ChangeFilter:
+    def parse(cls, filter: Any, kinds: Any, codec: Codec) -> ChangeFilter:
         """Read what a caller asks for; raises `InvalidFilter` and `InvalidOption`."""
-        asked = Filter.parse(filter, rules=rules)
+        asked = Filter.parse(filter, codec=codec)
         for name in _metadata(asked) - _KNOWN:
             problem = "of an object, changes record $id and $version only; each has its own `time`"
             raise InvalidFilter(f"${name}", problem)

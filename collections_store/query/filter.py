@@ -1,9 +1,7 @@
-"""What is asked of a collection: MongoDB's filter language, parsed into frozen values.
+"""Filters: MongoDB's filter language as values, and `F`, the same in Python.
 
-A filter has a *shape* and *values*: the shape decides the SQL, and is what compiled statements are
-cached under; the values travel as parameters.
-
-Filters written in Python: `F("age") >= 30` instead of `{"age": {"$gte": 30}}`.
+`F("age") >= 30` is `{"age": {"$gte": 30}}`. A filter has a *shape* and *values*: the shape decides the SQL, and is what
+compiled statements are cached under; the values are their parameters.
 """
 
 from __future__ import annotations
@@ -15,23 +13,19 @@ from typing import Any, NoReturn
 
 from ..codec import Codec
 from ..errors import InvalidFilter, shortened
-from .conditions import (
-    And,
-    Condition,
-    Not,
-    Or,
-)
-from .parser import FilterParser, check_equals, check_levels, check_nesting
+from .conditions import And, Condition, Not, Or
+from .parser import FilterParser, check_equals, check_levels
 from .path import Path
 from .printing import to_json
 from .shapes import shape_of
 
 EVERYTHING = And(())
+_CODEC = Codec()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Filter:
-    """What is asked. Without a condition: every object.
+    """A filter. Without a condition it matches every document.
 
     >>> Filter.parse({"address.city": "Berlin"}) == Filter.parse("address.city", "Berlin")
     True
@@ -43,45 +37,46 @@ class Filter:
     _shape: Condition | None = field(default=None, init=False, compare=False, repr=False)
     _levels: int = field(default=0, init=False, compare=False, repr=False)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.condition, Condition):
+            raise InvalidFilter(
+                "", f"must be a condition, got {shortened(self.condition)}: use Filter.parse"
+            )
+
     @property
     def shape(self) -> Condition:
-        """The condition with slots in the place of its values."""
+        """The condition with parameters in place of its values."""
         if self._shape is None:
             object.__setattr__(self, "_shape", shape_of(self.condition))
         assert self._shape is not None
         return self._shape
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.condition, Condition):
-            raise InvalidFilter("", "Filter.parse reads what is asked")
-
     @classmethod
-    def parse(cls, what: Any = None, equals: Any = ..., rules: Codec = Codec()) -> Filter:  # noqa: B008
-        """Read the ways a caller may ask; raises `InvalidFilter` naming the place.
+    def parse(cls, what: Any = None, equals: Any = ..., codec: Codec = _CODEC) -> Filter:
+        """Read what a caller may pass as a filter; raises `InvalidFilter` naming the position.
 
         `what` is None (everything), a filter document, a `Filter`, or a field (dotted text or
         `Path`) that `equals` a value.
         """
         if isinstance(what, str | Path):
             if equals is ...:
-                raise InvalidFilter(str(what), "what shall the field equal? find(field, value)")
-            check_equals(what, equals)
-            return cls(FilterParser(rules).field(what, equals, str(what)))
+                raise InvalidFilter(str(what), "must have a value to equal: find(field, value)")
+            if isinstance(equals, Mapping):
+                check_equals(what, equals)
+            return cls(FilterParser(codec).field(what, equals, str(what)))
         if equals is not ...:
             raise InvalidFilter(
                 "",
-                f"a value to equal goes with a field, not {shortened(what)}; the parts of bodies that "
-                "are wanted are given as projection=",
+                f"a value to equal goes with a field, got {shortened(what)}; the parts of bodies to return "
+                "are given as projection=",
             )
-        match what:
-            case None:
-                return cls()
-            case Filter():
-                return what
-            case Mapping():
-                check_nesting(what)
-                return cls(FilterParser(rules).document(what))
-        raise InvalidFilter("", f"a filter is a document or a field, not {shortened(what)}")
+        if what is None:
+            return cls()
+        if isinstance(what, Filter):
+            return what
+        if isinstance(what, Mapping):
+            return cls(FilterParser(codec).document(what))
+        raise InvalidFilter("", f"a filter must be a document or a field, got {shortened(what)}")
 
     def __and__(self, other: Filter) -> Filter:
         return self._joined(And, conjuncts, other)
@@ -110,11 +105,11 @@ class Filter:
 
     @classmethod
     def _nested(cls, condition: Condition, levels: int) -> Filter:
-        """Return a filter that is made of others, so many levels deep; raises `InvalidFilter`."""
+        """Return a filter of other filters, so many levels deep; raises `InvalidFilter`."""
         check_levels(levels)
-        made = cls(condition)
-        object.__setattr__(made, "_levels", levels)
-        return made
+        filter = cls(condition)
+        object.__setattr__(filter, "_levels", levels)
+        return filter
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
@@ -123,9 +118,7 @@ class Filter:
         )
 
     def to_json(self) -> dict[Any, Any]:
-        """Return the filter document. A key of it that holds a dot or begins with `$` stands in a `Path`;
-        all other fields are text.
-        """
+        """Return the filter document. A field whose keys hold a dot or begin with `$` is a `Path`, others are strings."""
         return to_json(self.condition)
 
     def __str__(self) -> str:
@@ -147,11 +140,8 @@ def disjuncts(condition: Condition) -> tuple[Condition, ...]:
     return (condition,)
 
 
-_RULES = Codec()
-
-
 class F:
-    """A field of the body, or `$id` and the other metadata, to be compared with something.
+    """A field of the body, or `$id` and the other metadata.
 
     Every comparison is a `Filter`; `&`, `|` and `~` join them.
 
@@ -166,7 +156,7 @@ class F:
 
     def __init__(self, path: str | Path) -> None:
         if not isinstance(path, str | Path):
-            raise InvalidFilter("", f"a field is a string, not {shortened(path)}")
+            raise InvalidFilter("", f"a field must be a string, got {shortened(path)}")
         self._path = path
 
     def __repr__(self) -> str:
@@ -179,16 +169,16 @@ class F:
         return self._equal(value).__invert__()
 
     def __gt__(self, value: Any) -> Filter:
-        return self._says("$gt", value)
+        return self._operator("$gt", value)
 
     def __ge__(self, value: Any) -> Filter:
-        return self._says("$gte", value)
+        return self._operator("$gte", value)
 
     def __lt__(self, value: Any) -> Filter:
-        return self._says("$lt", value)
+        return self._operator("$lt", value)
 
     def __le__(self, value: Any) -> Filter:
-        return self._says("$lte", value)
+        return self._operator("$lte", value)
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
@@ -201,24 +191,24 @@ class F:
         return self._operators({"$gte": low, "$lte": high})
 
     def contains(self, value: Any) -> Filter:
-        """Equal to `value`, or an array with an element that is: what `==` says, in a clearer word."""
+        """Equal to `value`, or an array with an element that is: the same as `==`."""
         return self._equal(value)
 
     def contains_all(self, values: Iterable[Any]) -> Filter:
         """An array with all of the values (`$all`)."""
-        return self._says("$all", _listed(values, f"{self._path}.$all"))
+        return self._operator("$all", _listed(values, f"{self._path}.$all"))
 
     def is_in(self, values: Iterable[Any]) -> Filter:
         """Equal to one of the values (`$in`)."""
-        return self._says("$in", _listed(values, f"{self._path}.$in"))
+        return self._operator("$in", _listed(values, f"{self._path}.$in"))
 
     def not_in(self, values: Iterable[Any]) -> Filter:
         """Equal to none of the values (`$nin`)."""
-        return self._says("$nin", _listed(values, f"{self._path}.$nin"))
+        return self._operator("$nin", _listed(values, f"{self._path}.$nin"))
 
     def exists(self, there: bool = True) -> Filter:
-        """There, be it null (`$exists`)."""
-        return self._says("$exists", there)
+        """Present, be it null (`$exists`)."""
+        return self._operator("$exists", there)
 
     def matches(self, pattern: str | re.Pattern[str], options: str | None = None) -> Filter:
         """A string in which the pattern is found (`$regex`); `options` are of `imsxu`."""
@@ -227,41 +217,40 @@ class F:
 
     def has_type(self, *types: str) -> Filter:
         """Of one of MongoDB's types: "string", "number", "array" … (`$type`)."""
-        return self._says("$type", list(types))
+        return self._operator("$type", list(types))
 
     def has_size(self, size: int) -> Filter:
-        """An array of that many elements (`$size`)."""
-        return self._says("$size", size)
+        """An array of that size (`$size`)."""
+        return self._operator("$size", size)
 
     def modulo(self, divisor: int, remainder: int) -> Filter:
         """A number that divided by `divisor` leaves `remainder` (`$mod`)."""
-        return self._says("$mod", [divisor, remainder])
+        return self._operator("$mod", [divisor, remainder])
 
     def any(self, what: Filter | Mapping[str, Any]) -> Filter:
         """An array with one element that meets all of `what` (`$elemMatch`).
 
-        A `Filter` speaks of elements that are objects, a document of operators of the elements
+        A `Filter` applies to elements that are objects, a document of operators to the elements
         themselves: `F("scores").any({"$gt": 10, "$lt": 20})`.
         """
         if not isinstance(what, Filter):
-            check_nesting({"$elemMatch": what})
-            return self._says("$elemMatch", what)
-        place = f"{self._path}.$elemMatch"
-        inside = FilterParser(_RULES).any_object(self._path, what.condition, place)
+            return self._operator("$elemMatch", what)
+        position = f"{self._path}.$elemMatch"
+        inside = FilterParser(_CODEC).any_object(self._path, what.condition, position)
         return Filter._nested(inside, what._levels + 1)
 
     def _equal(self, value: object) -> Filter:
-        return Filter(FilterParser(_RULES).field(self._path, value, str(self._path)))
+        return Filter(FilterParser(_CODEC).field(self._path, value, str(self._path)))
 
-    def _says(self, operator: str, operand: Any) -> Filter:
+    def _operator(self, operator: str, operand: Any) -> Filter:
         return self._operators({operator: operand})
 
     def _operators(self, operators: Mapping[str, Any]) -> Filter:
-        return Filter(FilterParser(_RULES).operators(self._path, operators, str(self._path)))
+        return Filter(FilterParser(_CODEC).operators(self._path, operators, str(self._path)))
 
 
-def _listed(values: Any, place: str) -> list[Any]:
+def _listed(values: Any, position: str) -> list[Any]:
     """Return the values of an iterable; raises `InvalidFilter`, for a single string too."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidFilter(place, f"must be an iterable of values, got {shortened(values)}")
+        raise InvalidFilter(position, f"must be an iterable of values, got {shortened(values)}")
     return list(values)

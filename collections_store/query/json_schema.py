@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from ..errors import InvalidFilter, MissingExtra, shortened
 from .patterns.parser import InvalidPattern
 from .patterns.pattern import compiled
-from .values import FOREIGN_TYPES, TYPES, is_number, value_class
+from .values import NON_JSON_TYPES, TYPES, is_number, value_class
 
 Place: TypeAlias = tuple[str | int, ...]
 Keyword: TypeAlias = Callable[[Any, Any, Any, Mapping[str, Any]], bool]
@@ -39,7 +39,7 @@ _KEYWORDS: Final = frozenset({
 _KNOWN: Final = _ONE | _LISTS | _BY_NAME | _KEYWORDS
 _LEFT_OUT: Final = frozenset({"$ref", "$schema", "default", "definitions", "format", "id"})
 _JSON_TYPES: Final = frozenset({"object", "array", "string", "number", "boolean", "null"})
-_BSON_TYPES: Final = frozenset({*TYPES, *FOREIGN_TYPES})
+_BSON_TYPES: Final = frozenset({*TYPES, *NON_JSON_TYPES})
 
 
 @value_class(eq=True)

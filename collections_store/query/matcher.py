@@ -1,8 +1,7 @@
-"""The reference: does this object match this filter? Pure Python, small and exact.
+"""The reference: whether a document matches a filter. Pure Python, small and exact.
 
-The SQL must agree with this room (a property test holds it to that), and what SQL cannot say runs
-here behind an SQL pre-filter. The rules are MongoDB's server's, as 1,050 cases of its family's test
-suites check them:
+The SQL must agree with this module (a property test compares them), and what SQL cannot express runs here, behind an
+SQL pre-filter. The rules are those of MongoDB's server, as 1,050 cases of its test suites check them:
 
 1. A path walks objects by key. A missing key, or a scalar before the end, gives MISSING.
 2. An array before the end is opened, one level per key: its objects go on with the rest of the
@@ -14,14 +13,15 @@ suites check them:
    arrays element by element, objects field by field (type, key, value).
 5. A body that is no object has no fields: every path is MISSING. `$body` (the empty path) reaches
    the body itself, by rule 3.
-6. What is negated (`$ne`, `$nin`, `$not`, `$nor`) holds exactly where the rest does not.
+6. A negation (`$ne`, `$nin`, `$not`, `$nor`) holds exactly where the positive does not.
 7. `$expr` holds where the value of its expression counts as true (`operands.truthy`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from operator import ge, gt, le, lt
+from typing import Any, Final, TypeAlias
 
 from ..aggregation.expressions.nodes import evaluate
 from ..aggregation.expressions.operands import key_of, truthy
@@ -29,13 +29,11 @@ from ..aggregation.expressions.scope import NO_VARIABLES, Scope
 from ..document import Anonymous, Document, metadatum
 from .budget import spend
 from .conditions import (
-    MANY,
     WHOLE_ARRAY_TESTS,
     And,
     Bits,
     Compare,
     Condition,
-    Equalities,
     Equals,
     Exists,
     Expression,
@@ -61,6 +59,9 @@ from .filter import Filter
 from .path import is_index
 from .values import MISSING, RANKS, TYPES, compare, equal, is_number
 
+MANY: Final = 8
+"""Of so many conditions or tests those for equality are looked up, instead of evaluated one by one."""
+
 
 def matches(
     filter: Filter,
@@ -69,7 +70,7 @@ def matches(
     ordered: bool = True,
     variables: Mapping[str, Any] = NO_VARIABLES,
 ) -> bool:
-    """Return whether `document` is asked for; `ordered`: do objects with other key order differ?
+    """Return whether `document` matches; `ordered`: whether objects with other key order differ.
 
     `variables` are those that `$expr` may use besides `$$ROOT` and `$$CURRENT`.
     """
@@ -84,16 +85,15 @@ def holds(
     ordered: bool = True,
     variables: Mapping[str, Any] = NO_VARIABLES,
 ) -> bool:
-    """Return whether a condition holds for an object."""
+    """Return whether a condition holds for a document."""
 
     def inner_holds(inner: Condition) -> bool:
         return holds(inner, document, ordered=ordered, variables=variables)
 
     match condition:
         case Field(path, test):
-            found = values_at(
-                document.body, path.keys, leaf=not isinstance(test, WHOLE_ARRAY_TESTS)
-            )
+            leaf = not isinstance(test, WHOLE_ARRAY_TESTS)
+            found = values_at(document.body, path.keys, leaf=leaf)
             return any(passes(test, value, ordered=ordered) for value in found)
         case Metadata(field, test):
             if isinstance(document, Anonymous):
@@ -103,33 +103,60 @@ def holds(
             return all(map(inner_holds, conditions))
         case Or(conditions) if len(conditions) < MANY:
             return any(map(inner_holds, conditions))
-        case And():
-            asked = condition.equalities(ordered=ordered)
-            return _has_all(asked, document, ordered) and all(map(inner_holds, asked.rest))
-        case Or():
-            asked = condition.equalities(ordered=ordered)
-            return _has_one(asked, document, ordered) or any(map(inner_holds, asked.rest))
+        case And(conditions):
+            known, rest = _equalities(condition, conditions, Equals, ordered)
+            return _has_all(known, document, ordered) and all(map(inner_holds, rest))
+        case Or(conditions):
+            known, rest = _equalities(condition, conditions, (Equals, OneOf), ordered)
+            return _has_one(known, document, ordered) or any(map(inner_holds, rest))
         case Not(inner):
             return not inner_holds(inner)
         case FitsSchema(schema):
-            return bool(_asked(schema).fits(document.body))
+            return bool(_value(schema).fits(document.body))
         case Expression(expression):
             scope = Scope(document, variables, ordered=ordered)
-            return truthy(evaluate(_asked(expression), scope))
+            return truthy(evaluate(_value(expression), scope))
 
 
-def _has_all(asked: Equalities, document: Document | Anonymous, ordered: bool) -> bool:
+_KeysByPath: TypeAlias = dict[tuple[str, ...], set[Hashable]]
+
+
+def _equalities(
+    node: And | Or | Passes, parts: Iterable[Any], kinds: Any, ordered: bool
+) -> tuple[_KeysByPath, list[Any]]:
+    """Return the keys of the values that parts of a node equal, by paths, and the other parts; computed once.
+
+    `kinds` are the tests that are looked up.
+    """
+    if node.lookup is None:
+        object.__setattr__(node, "lookup", {})
+    if ordered not in node.lookup:
+        by_path: _KeysByPath = {}
+        rest = []
+        for each in parts:
+            path, test = (each.path.keys, each.test) if isinstance(each, Field) else ((), each)
+            if isinstance(test, kinds):
+                keys = test.keys if isinstance(test, OneOf) else {_key(_value(test.value), ordered)}
+                by_path.setdefault(path, set()).update(keys)
+            else:
+                rest.append(each)
+        node.lookup[ordered] = by_path, rest
+    lookup: tuple[_KeysByPath, list[Any]] = node.lookup[ordered]
+    return lookup
+
+
+def _has_all(by_path: _KeysByPath, document: Document | Anonymous, ordered: bool) -> bool:
     return all(
-        wanted <= {_key(each, ordered) for each in values_at(document.body, keys)}
-        for keys, wanted in asked.by_path.items()
+        keys <= {_key(each, ordered) for each in values_at(document.body, path)}
+        for path, keys in by_path.items()
     )
 
 
-def _has_one(asked: Equalities, document: Document | Anonymous, ordered: bool) -> bool:
+def _has_one(by_path: _KeysByPath, document: Document | Anonymous, ordered: bool) -> bool:
     return any(
-        _key(each, ordered) in wanted
-        for keys, wanted in asked.by_path.items()
-        for each in values_at(document.body, keys)
+        _key(each, ordered) in keys
+        for path, keys in by_path.items()
+        for each in values_at(document.body, path)
     )
 
 
@@ -138,7 +165,7 @@ def _key(value: Any, ordered: bool) -> Hashable:
 
 
 def values_at(body: Any, keys: tuple[str, ...], *, leaf: bool = True) -> Iterator[Any]:
-    """Yield what the path reaches in `body`, MISSING included; `leaf`: open an array at its end?"""
+    """Yield the values at a path in `body`, MISSING included; `leaf`: those in an array at its end, too."""
     if keys and not isinstance(body, dict):
         yield MISSING
         return
@@ -155,7 +182,7 @@ def values_at(body: Any, keys: tuple[str, ...], *, leaf: bool = True) -> Iterato
 
 
 def _opened(array: list[Any], start: int, keys: tuple[str, ...], leaf: bool) -> Iterator[Any]:
-    """Yield what is reached through an array, where so many keys have led."""
+    """Yield the values at the rest of a path, from the key `start` on, through an array."""
     left: list[tuple[Any, int]] = [(array, start)]
     seen, end = set[tuple[int, int]](), len(keys)
     while left:
@@ -167,7 +194,7 @@ def _opened(array: list[Any], start: int, keys: tuple[str, ...], leaf: bool) -> 
             if leaf and depth == end and isinstance(value, list):
                 yield from value
             yield value if depth == end else MISSING
-        elif (id(value), depth) not in seen:  # numbers lead to one place in many ways
+        elif (id(value), depth) not in seen:  # several indexes may lead to one value
             seen.add((id(value), depth))
             left.extend([(each, depth) for each in reversed(value) if isinstance(each, dict)])
             key = keys[depth]
@@ -180,7 +207,7 @@ def _opened(array: list[Any], start: int, keys: tuple[str, ...], leaf: bool) -> 
 
 
 def value_at(body: Any, keys: tuple[str, ...]) -> Any:
-    """Return the value at the end of the path that opens no array; null where there is none."""
+    """Return the value at a path through objects only; null where there is none."""
     value = body
     for key in keys:
         if not isinstance(value, dict) or key not in value:
@@ -190,8 +217,8 @@ def value_at(body: Any, keys: tuple[str, ...]) -> Any:
 
 
 def distinct_values(body: Any, keys: tuple[str, ...]) -> Iterator[Any]:
-    """Yield the values that `distinct` sees at the path: of an array its elements, of a missing
-    field nothing. A key that is a number leads into an array's one element.
+    """Yield the values of `distinct` at a path: the elements of an array, nothing for a missing field. A key that is
+    a number leads into an array's one element.
     """
     value = body if isinstance(body, dict) or not keys else None
     for depth, key in enumerate(keys):
@@ -208,26 +235,26 @@ def distinct_values(body: Any, keys: tuple[str, ...]) -> Iterator[Any]:
 
 
 def passes(test: Test, value: Any, *, ordered: bool = True) -> bool:
-    """Return whether one value passes a test; an array is not opened."""
+    """Return whether one value passes a test, an array as a whole."""
     match test:
         case Equals(wanted):
-            return _equals(value, _asked(wanted), ordered)
+            return _equals(value, _value(wanted), ordered)
         case OneOf():
             return _is_one_of(value, test)
         case Compare(operator, wanted):
-            return _compares(value, operator, _asked(wanted), ordered)
+            return _compares(value, operator, _value(wanted), ordered)
         case HasType(types):
             return value is not MISSING and any(TYPES[name](value) for name in types)
         case Matches(pattern):
-            return isinstance(value, str) and bool(_asked(pattern).is_found(value))
+            return isinstance(value, str) and bool(_value(pattern).is_found(value))
         case Modulo(divisor, remainder):
-            return is_number(value) and _modulo(value, _asked(divisor)) == _asked(remainder)
+            return is_number(value) and _modulo(value, _value(divisor)) == _value(remainder)
         case Bits(operator, mask):
-            return _bits(value, operator, _asked(mask))
+            return _bits(value, operator, _value(mask))
         case Exists():
             return value is not MISSING
         case HasSize(size):
-            return isinstance(value, list) and len(value) == _asked(size)
+            return isinstance(value, list) and len(value) == _value(size)
         case HasElement(tests):
             return isinstance(value, list) and any(
                 all(passes(each, element, ordered=ordered) for each in tests) for element in value
@@ -242,23 +269,23 @@ def passes(test: Test, value: Any, *, ordered: bool = True) -> bool:
             return not all(passes(each, value, ordered=ordered) for each in tests)
         case Passes(tests) if len(tests) < MANY:
             return any(passes(each, value, ordered=ordered) for each in tests)
-        case Passes():
-            asked = test.equalities(ordered=ordered)
-            if _key(value, ordered) in asked.by_path.get((), ()):
+        case Passes(tests):
+            known, rest = _equalities(test, tests, (Equals, OneOf), ordered)
+            if _key(value, ordered) in known.get((), ()):
                 return True
-            return any(passes(each, value, ordered=ordered) for each in asked.rest)
+            return any(passes(each, value, ordered=ordered) for each in rest)
 
 
 def _as_object(element: Any) -> dict[str, Any] | None:
-    """See an element as `$elemMatch` does: an inner array is an object of its positions."""
+    """Return an element as `$elemMatch` treats it: an inner array is an object of its positions."""
     if isinstance(element, list):
         return {str(position): each for position, each in enumerate(element)}
     return element if isinstance(element, dict) else None
 
 
-def _asked(given: Operand) -> Any:
-    assert isinstance(given, Value)
-    return given.value
+def _value(operand: Operand) -> Any:
+    assert isinstance(operand, Value)
+    return operand.value
 
 
 def _equals(value: Any, wanted: Any, ordered: bool) -> bool:
@@ -273,18 +300,13 @@ def _is_one_of(value: Any, test: OneOf) -> bool:
     return key_of(None if value is MISSING else value) in test.keys
 
 
+_COMPARISONS: Final = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}
+
+
 def _compares(value: Any, operator: str, wanted: Any, ordered: bool) -> bool:
     if value is MISSING or value is None or RANKS[type(value)] != RANKS[type(wanted)]:
         return False
-    found = compare(value, wanted, ordered=ordered)
-    match operator:
-        case "$gt":
-            return found > 0
-        case "$gte":
-            return found >= 0
-        case "$lt":
-            return found < 0
-    return found <= 0
+    return bool(_COMPARISONS[operator](compare(value, wanted, ordered=ordered), 0))
 
 
 def _modulo(value: float, divisor: int) -> int | None:

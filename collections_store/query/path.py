@@ -1,4 +1,4 @@
-"""Where in a body: the keys from its top down to one field."""
+"""Paths: the keys from the top of a body down to one field."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from ..errors import InvalidFilter, shortened
 
-PATHS_KEPT = 1024
+MAX_CACHED = 1024
 MAX_KEYS = 200
 """As deep as a body may be (see `codec.MAX_DEPTH`)."""
 
@@ -37,10 +37,10 @@ class Path:
 
     @classmethod
     def parse(cls, dotted: str) -> Path:
-        """Read a dotted path; every string is one, an empty component names the empty key."""
+        """Read a dotted path. Every string is one; an empty part names the empty key."""
         if not isinstance(dotted, str):
-            raise InvalidFilter("", f"a path is a string, not {shortened(dotted)}")
-        return _parsed(dotted)
+            raise InvalidFilter("", f"a path must be a string, got {shortened(dotted)}")
+        return parsed(dotted)
 
     def __str__(self) -> str:
         return ".".join(self.keys)
@@ -49,13 +49,19 @@ class Path:
         return path_repr(self.keys)
 
 
+@lru_cache(maxsize=MAX_CACHED)
+def parsed(dotted: str) -> Path:
+    """Return the path of a dotted string."""
+    return Path(*dotted.split("."))
+
+
 def path_repr(keys: Iterable[str]) -> str:
-    """Return the Python that makes the path of some keys."""
+    """Return the Python expression of the path of some keys."""
     return f"Path({', '.join(map(repr, keys))})"
 
 
 def path_prefixes(keys: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the places on the way to a field, its own included; no keys lead to the body itself."""
+    """Return the prefixes of a path, itself included; the only one of no keys is the body itself."""
     return [keys[:depth] for depth in range(min(1, len(keys)), len(keys) + 1)]
 
 
@@ -68,21 +74,18 @@ def is_index(key: str) -> bool:
 
 
 def element_index(key: str) -> int | None:
-    """Return which element of an array an update means by `key`: 1 for "1" and "01"; None: it means none."""
+    """Return the index of the element that `key` names in an update, 1 for "1" and "01"; None: it names none."""
     digits = key.lstrip("0") or key[:1]
     return int(digits) if is_index(digits) else None
 
 
-@lru_cache(maxsize=PATHS_KEPT)
-def _parsed(dotted: str) -> Path:
-    return Path(*dotted.split("."))
-
-
 def _check(key: object, keys: tuple[str, ...]) -> None:
     if not isinstance(key, str):
-        raise InvalidFilter("", f"a key is a string, not {shortened(key)}")
+        raise InvalidFilter("", f"a key must be a string, got {shortened(key)}")
     if "\0" in key:
-        raise InvalidFilter(".".join(keys), "no key of a stored body holds a NUL character")
+        raise InvalidFilter(
+            ".".join(keys), "a key must not hold a NUL character: no stored body does"
+        )
     try:
         key.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""A filter's shape and its values, apart: the one decides the SQL, the others are parameters."""
+"""The shape of a filter, which decides the SQL, and its values, which are the parameters."""
 
 from __future__ import annotations
 
@@ -23,56 +23,54 @@ from .conditions import (
 from .path import Path
 
 T = TypeVar("T")
-_SLOTS: Final[dict[Kind, Parameter]] = {kind: Parameter(kind) for kind in get_args(Kind)}
+_PARAMETERS: Final[dict[Kind, Parameter]] = {kind: Parameter(kind) for kind in get_args(Kind)}
 _LEAVES: Final = frozenset({str, bool, Path})
 
 
 def shape_of(condition: Condition) -> Condition:
-    """Return the condition with slots in the place of its values."""
-    kind = type(condition)
-    if kind is And:
-        return And(tuple([shape_of(each) for each in condition.conditions]))  # type: ignore[union-attr]
-    if kind is Field:
-        asked: Any = condition
-        test = asked.test
+    """Return the condition with parameters in place of its values."""
+    if type(condition) is And:
+        return And(tuple([shape_of(each) for each in condition.conditions]))
+    if type(condition) is Field:
+        test = condition.test
         if type(test) is Equals:  # most are
-            return Field(asked.path, _equals(test.value.kind))
+            return Field(condition.path, _equals(test.value.kind))
         if type(test) is Compare:
-            return Field(asked.path, _compares(test.operator, test.value.kind))
-    return _mapped(condition, _slot)
+            return Field(condition.path, _compares(test.operator, test.value.kind))
+    return _mapped(condition, _parameter)
 
 
 @cache
 def _equals(kind: Kind) -> Equals:
-    return Equals(_SLOTS[kind])
+    return Equals(_PARAMETERS[kind])
 
 
 @cache
 def _compares(operator: Comparison, kind: Kind) -> Compare:
-    return Compare(operator, _SLOTS[kind])
+    return Compare(operator, _PARAMETERS[kind])
 
 
-def _slot(given: Operand) -> Parameter:
-    return _SLOTS[given.kind]
+def _parameter(operand: Operand) -> Parameter:
+    return _PARAMETERS[operand.kind]
 
 
-def with_sql(shape: Condition, words: Callable[[Parameter], tuple[str, ...]]) -> Condition:
-    """Return the shape with SQL in its slots; `words` is asked in the order of `values_of`."""
-    return _mapped(shape, lambda given: Parameter(given.kind, words(Parameter(given.kind))))
+def with_sql(shape: Condition, sql: Callable[[Parameter], tuple[str, ...]]) -> Condition:
+    """Return the shape with SQL in its parameters; `sql` is called in the order of `values_of`."""
+    return _mapped(shape, lambda operand: Parameter(operand.kind, sql(Parameter(operand.kind))))
 
 
-def test_with_sql(test: Test, words: Callable[[Any], tuple[str, ...]]) -> Test:
-    """Return the test with slots that hold the words for its values or, in a shape, its slots."""
-    return _mapped(test, lambda given: Parameter(given.kind, words(given)))
+def test_with_sql(test: Test, sql: Callable[[Any], tuple[str, ...]]) -> Test:
+    """Return the test with parameters that hold the SQL of its values or, in a shape, its parameters."""
+    return _mapped(test, lambda operand: Parameter(operand.kind, sql(operand)))
 
 
 def with_values(shape: Condition, value: Callable[[Parameter], Value]) -> Condition:
-    """Return a condition of a shape; `value` is asked for its values in the order of `values_of`."""
-    return _mapped(shape, lambda given: value(Parameter(given.kind)))
+    """Return a condition of a shape; `value` is called for its values in the order of `values_of`."""
+    return _mapped(shape, lambda operand: value(Parameter(operand.kind)))
 
 
 def values_of(condition: Condition | Test) -> list[Any]:
-    """Return the values of a condition, or the slots of a shape, always in the same order."""
+    """Return the values of a condition, or the parameters of a shape, always in the same order."""
     if type(condition) is And:
         return [value for each in condition.conditions for value in values_of(each)]
     test = condition.test if type(condition) is Field else condition
@@ -91,8 +89,8 @@ def _mapped(node: T, change: Callable[[Operand], Operand]) -> T:
         return tuple([_mapped(each, change) for each in node])  # type: ignore[attr-defined, return-value]
     if kind in _LEAVES:
         return node
-    made: T = kind(*[_mapped(getattr(node, name), change) for name in _names(kind)])
-    return made
+    result: T = kind(*[_mapped(getattr(node, name), change) for name in _names(kind)])
+    return result
 
 
 def _visit(node: Any, found: list[Operand]) -> None:
@@ -109,5 +107,5 @@ def _visit(node: Any, found: list[Operand]) -> None:
 
 @cache
 def _names(kind: Any) -> tuple[str, ...]:
-    """Return the names of what the nodes of a class are made of; there are a dozen classes."""
+    """Return the names of the parts of a node's class."""
     return tuple(each.name for each in fields(kind) if each.init)

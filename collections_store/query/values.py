@@ -1,6 +1,4 @@
-"""Classes of values that nobody outside the house makes or changes.
-
-JSON values among each other: MongoDB's order of types, equality and order within a type.
+"""JSON values as MongoDB compares them, and the decorator of value classes.
 
 Numbers are one type: 1 equals 1.0, and both compare exactly. Neither equals true or "1".
 """
@@ -21,7 +19,7 @@ def lazy_type(module: str, name: str) -> Any:
 
 @overload
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
-def value_class(made: type[T], /) -> type[T]: ...
+def value_class(cls: type[T], /) -> type[T]: ...
 
 
 @overload
@@ -30,13 +28,14 @@ def value_class(*, eq: bool) -> Callable[[type[T]], type[T]]: ...
 
 
 def value_class(
-    made: type[T] | None = None, /, *, eq: bool = False
+    cls: type[T] | None = None, /, *, eq: bool = False
 ) -> type[T] | Callable[[type[T]], type[T]]:
-    """Make a dataclass with slots that type checkers treat as frozen; with `eq`, its instances compare and hash by
-    their fields. Errors print them.
+    """Make a dataclass with slots that the type checker treats as frozen; with `eq`, its objects compare and hash
+    by their fields. All print their fields, for errors.
 
-    Freezing at run time costs four times as much at import and three times as much for each instance
-    (measured), and each call creates several. Classes that users receive use `dataclass(frozen=True, slots=True)`.
+    Freezing at run time as well makes the import of a class take four times as long and the creation of an object
+    three times (measured). There are a hundred such classes, and every call creates objects of some. What users
+    keep is frozen at run time too: `dataclass(frozen=True, slots=True)`.
 
     >>> @value_class(eq=True)
     ... class Point:
@@ -44,21 +43,21 @@ def value_class(
     >>> Point(1) == Point(1)
     True
     """
-    if made is None:
+    if cls is None:
         return dataclass(slots=True, eq=eq, unsafe_hash=eq, repr=eq)
-    slotted = dataclass(slots=True, eq=False, repr=False)(made)
-    slotted.__repr__ = _shown  # type: ignore[method-assign] # one for all: nothing to compile
+    slotted = dataclass(slots=True, eq=False, repr=False)(cls)
+    slotted.__repr__ = _repr  # type: ignore[method-assign] # one for all: nothing to compile
     return slotted
 
 
-def _shown(self: Any) -> str:
+def _repr(self: Any) -> str:
     """Print as dataclasses do."""
     values = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
     return f"{type(self).__qualname__}({', '.join(values)})"
 
 
 MISSING: Final = object()
-"""What a path that leads nowhere gives."""
+"""The value of a path that leads nowhere."""
 RANKS: Final[dict[type, int]] = {
     type(None): 1,
     int: 2,
@@ -72,7 +71,7 @@ RANKS: Final[dict[type, int]] = {
 
 
 def equal(left: Any, right: Any, *, ordered: bool = True) -> bool:
-    """Return whether two JSON values are the same, types kept apart."""
+    """Return whether two JSON values are equal. Values of different types never are."""
     match left, right:
         case (bool(), _) | (_, bool()):
             return left is right
@@ -87,7 +86,7 @@ def equal(left: Any, right: Any, *, ordered: bool = True) -> bool:
 
 
 def identical(left: Any, right: Any, *, ordered: bool = True) -> bool:
-    """Return whether two JSON values are spelled alike: 1 and 1.0 are not, nor 0.0 and -0.0, nor, if
+    """Return whether two JSON values have the same JSON: 1 and 1.0 do not, nor 0.0 and -0.0, nor, if
     `ordered`, objects with keys in another order.
     """
     if left is right:
@@ -147,7 +146,7 @@ def _sign(left: Any, right: Any) -> int:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a JSON value is a number: a boolean is none."""
+    """Return whether a JSON value is a number, which a boolean is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
@@ -167,8 +166,8 @@ TYPES: Final[dict[str, Callable[[Any], bool]]] = {
     "long": lambda value: type(value) is int and not is_int(value),
     "number": is_number,
 }
-"""MongoDB's types, by name: is a JSON value of it?"""
-FOREIGN_TYPES: Final = (
+"""A function for each of MongoDB's types that returns whether a JSON value has it."""
+NON_JSON_TYPES: Final = (
     "undefined", "binData", "objectId", "date", "regex", "dbPointer", "javascript", "symbol",
     "javascriptWithScope", "timestamp", "decimal", "minKey", "maxKey",
 )  # fmt: skip

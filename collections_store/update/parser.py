@@ -22,7 +22,7 @@ from ..codec import Codec
 from ..errors import InvalidBody, InvalidFilter, InvalidUpdate, cut, shortened
 from ..query.conditions import METADATA, Value
 from ..query.parser import FilterParser as FilterParser
-from ..query.parser import check_nesting, first_key
+from ..query.parser import first_key
 from ..query.path import Path, path_repr
 from ..query.sort import MAX_FIELDS
 from ..query.values import is_number
@@ -295,7 +295,6 @@ def read_pull(operand: Any, place: str, rules: Codec) -> Action:
 def _pull_condition(operand: Any, parser: FilterParser) -> Action:
     if isinstance(operand, re.Pattern):
         return Pull(parser.field("", operand, ""), wrapped=True)
-    check_nesting(operand)
     first = first_key(operand)
     if first.startswith("$") and first not in _WHOLE_FILTERS:
         return Pull(parser.operators("", operand, ""), wrapped=True)
@@ -425,7 +424,6 @@ def _array_filter(what: Any, place: str, rules: Codec) -> ArrayFilter:
     if not isinstance(what, Mapping):
         raise InvalidUpdate(place, f"needs a filter document, not {shortened(what)}")
     try:
-        check_nesting(what)
         condition = FilterParser(rules, within=True).document(what)
     except InvalidFilter as error:
         raise InvalidUpdate(f"{place}.{error.place}".rstrip("."), error.problem) from error

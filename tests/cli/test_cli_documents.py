@@ -102,7 +102,7 @@ def test_bad_input_ends_in_3(cli: Cli) -> None:
         "cannot name": ("list", "'; DROP TABLE cs_collections; --"),
         "2,000": ("put", "things", "x" * 2001, "1"),
         "FILTER is not JSON: ": ("find", "things", "{a: 1}"),
-        "a filter is a document": ("find", "things", "[1]"),
+        "a filter must be a document": ("find", "things", "[1]"),
         "no such operator": ("find", "things", '{"a": {"$near": 1}}'),
         "$nowhere": ("find", "things", '{"$nowhere": 1}'),
     }

@@ -171,8 +171,8 @@ def test_a_deep_schema() -> None:
 @pytest.mark.parametrize(
     ("schema", "where"),
     [
-        ("text", r"\$jsonSchema': needs a document"),
-        ([], r"\$jsonSchema': needs a document"),
+        ("text", r"\$jsonSchema': must be a document"),
+        ([], r"\$jsonSchema': must be a document"),
         ({"$ref": "#"}, r"\$jsonSchema\.\$ref': this keyword is not supported"),
         ({"$schema": "http://json-schema.org/draft-04/schema#"}, r"\.\$schema'"),
         ({"default": {}}, r"\.default'"),

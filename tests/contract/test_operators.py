@@ -342,6 +342,8 @@ def test_times_have_an_order(filled: Any) -> None:
     [
         ({"a": {"$gtt": 1}}, r"a\.\$gtt"),
         ({"$xor": []}, r"\$xor"),
+        ({"$xor": {"$all": []}}, r"'\$xor': no such operator"),
+        ({"a": 1, "$xor": {"$gt": None}}, r"'\$xor': no such operator"),
         ({"$and": []}, r"\$and"),
         ({"$or": {"a": 1}}, r"\$or"),
         ({"$or": [{"a": 1}, 5]}, r"\$or\.1"),

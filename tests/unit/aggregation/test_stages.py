@@ -644,7 +644,7 @@ REFUSED: list[tuple[Any, str]] = [
     ([{"$lookup": {"from": "x", "as": "y", "localField": "a", "foreignField": "$ids"}}],
      r"\$lookup\.foreignField': no such operator or metadata; there is \$body"),
     ([{"$lookup": {"from": "x", "as": "y", "localField": "$body.\0", "foreignField": "a"}}],
-     r"\$lookup\.localField': no key"),
+     r"\$lookup\.localField': a key must not hold"),
     ([{"$lookup": {"from": "", "as": "y", "pipeline": []}}], r"\$lookup\.from': '' cannot name"),
     ([{"$lookup": {"from": "a b", "as": "y", "pipeline": []}}], r"\$lookup\.from': 'a b' cannot"),
     ([{"$lookup": {"from": "a\0b", "as": "y", "pipeline": []}}], r"\$lookup\.from"),
