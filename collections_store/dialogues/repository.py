@@ -110,13 +110,15 @@ class DialogueRepository(Generic[D]):
         if unknown := keys - self.persisted.keys():
             found = yield self._read(lambda records: records.persisted(unknown))
             self.persisted.update(found)
-        gone = {
+        missing = {
             label
             for label, _ in labelled
             if label.key in stored and label.key not in self.persisted
         }
-        errors.update((each, DialogueConflict(each)) for each in gone if each.key not in purgeable)
-        drafts = list(self._drafts((each for each in labelled if each[0] not in gone), errors))
+        errors.update(
+            (each, DialogueConflict(each)) for each in missing if each.key not in purgeable
+        )
+        drafts = list(self._drafts((each for each in labelled if each[0] not in missing), errors))
         count = yield from self._write_all([each for each in drafts if not each.is_written], errors)
         for draft in drafts:
             if draft.is_terminal:

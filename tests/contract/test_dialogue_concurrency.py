@@ -72,9 +72,7 @@ def in_memory(dialogues: list[Any]) -> dict[str, tuple[Any, ...]]:
 # -- many at once ---------------------------------------------------------------------------------
 
 
-def test_many_say_something_in_dialogues_of_their_own(
-    open_store: Opener, again: Any, hasty: None
-) -> None:
+def test_many_write_to_their_own_dialogues(open_store: Opener, again: Any, hasty: None) -> None:
     ada = again(rules=RULES, cached=5)
     made = results(open_store.together((ada, "create", f"b{n % 7}", "ask", n) for n in range(MANY)))
     dialogues = [dialogue for _, dialogue in made]
@@ -90,9 +88,7 @@ def test_many_say_something_in_dialogues_of_their_own(
     assert as_restored(again, rules=RULES) == in_memory(dialogues)
 
 
-def test_many_say_something_in_the_same_dialogue(
-    open_store: Opener, again: Any, hasty: None
-) -> None:
+def test_many_write_to_the_same_dialogue(open_store: Opener, again: Any, hasty: None) -> None:
     for save in ("message", "teardown", 0.001):
         ada = again(save=save, component=f"c {save}")
         _, dialogue = ada.create("bob", "ask")
@@ -104,7 +100,7 @@ def test_many_say_something_in_the_same_dialogue(
         assert found.messages == dialogue.messages
 
 
-def test_the_same_message_many_times_is_taken_once(open_store: Opener, again: Any) -> None:
+def test_the_same_message_many_times_is_accepted_once(open_store: Opener, again: Any) -> None:
     ada = again()
     first = Message("ask", 1, 1, 0, ("b7", ""), "bob", "ada")
     outcomes = open_store.together([(ada, "update", first)] * MANY)
@@ -181,7 +177,7 @@ def test_what_is_reloaded_is_as_it_is_on_the_disk(again: Any) -> None:
     assert two.get_dialogue_from_label(dialogue.dialogue_label) is None
 
 
-def test_two_never_have_a_dialogue_in_both_places(strife: Any) -> None:
+def test_a_dialogue_is_never_in_both_collections(strife: Any) -> None:
     one, two = strife(), strife()
     dialogue = begun(one)
     two.setup()
@@ -196,7 +192,7 @@ def test_two_never_have_a_dialogue_in_both_places(strife: Any) -> None:
     assert (len(third.find(terminal=False)), len(third.find(terminal=True))) == (0, 1)
 
 
-def test_a_conflict_keeps_none_of_the_others_from_being_saved(strife: Any) -> None:
+def test_a_conflict_does_not_stop_the_others_from_being_saved(strife: Any) -> None:
     one, two = strife(), strife(save="teardown")
     dialogue = begun(one)
     two.setup()
@@ -272,7 +268,7 @@ def limit(engine: sa.Engine, more: int) -> None:
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + more}")
 
 
-def test_metadata_that_is_no_json_keeps_no_other_from_being_saved_in_the_end(
+def test_metadata_that_is_not_json_does_not_stop_the_others_from_being_saved(
     again: Any,
 ) -> None:
     for save in ("message", "teardown", 3600):
@@ -328,7 +324,7 @@ def test_the_thread_that_saves_ends_with_the_dialogues(
     assert not [each for each in new_threads() if each.name.endswith("-dialogues")]
 
 
-def test_only_the_end_saves_if_so_asked_but_an_end_is_saved_at_once(again: Any, store: Any) -> None:
+def test_save_at_teardown_saves_an_end_at_once(again: Any, store: Any) -> None:
     ada = again(save="teardown", rules=RULES)
     going_on, other = begun(ada), begun(ada, "eve")
     assert not on_disk(store, "messages")
@@ -346,7 +342,7 @@ def test_only_the_end_saves_if_so_asked_but_an_end_is_saved_at_once(again: Any, 
 # -- a cancelled call --------------------------------------------------------------------------------
 
 
-def test_a_cancelled_verb_leaves_memory_and_disk_equal(place: Place) -> None:
+def test_a_cancelled_method_leaves_memory_and_disk_equal(place: Place) -> None:
     async def main() -> None:
         async with AsyncStore(place.url, **place.options) as store:
             ada = AsyncDialogues(store, "ada", rules=Rules(terminal_performatives={"end"}))
@@ -386,7 +382,7 @@ def test_a_cancelled_verb_leaves_memory_and_disk_equal(place: Place) -> None:
     asyncio.run(main())
 
 
-def test_a_cancelled_verb_that_still_waits_wrote_nothing(place: Place) -> None:
+def test_a_cancelled_method_that_still_waits_wrote_nothing(place: Place) -> None:
     async def cancelled(task: asyncio.Task[Any]) -> bool | None:
         await asyncio.sleep(0)
         task.cancel()
@@ -428,7 +424,7 @@ class Part:
             raise LookupError(f"{what} {self._name}")
 
 
-def test_parts_are_set_up_in_order_and_torn_down_the_other_way_round(open_store: Opener) -> None:
+def test_components_are_set_up_in_order_and_torn_down_in_reverse(open_store: Opener) -> None:
     log: list[str] = []
     store = open_store()
     for name in "abc":
@@ -497,7 +493,7 @@ def test_a_cancelled_close_tears_down_every_part(place: Place) -> None:
     assert log == ["teardown c", "teardown b", "teardown a"]
 
 
-def test_dialogues_that_cannot_be_saved_are_told_by_close(open_store: Opener) -> None:
+def test_close_reports_dialogues_that_cannot_be_saved(open_store: Opener) -> None:
     store = open_store()
     dialogues = [open_store.dialogues(store, name) for name in ("ada", "bob", "eve")]
     for each in dialogues:

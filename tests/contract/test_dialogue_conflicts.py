@@ -45,7 +45,7 @@ WAYS = ["finished", "messages", "removed", "purged"]
 
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("kept", [True, False], ids=["kept", "dropped"])
-def test_nobody_says_anything_in_what_the_other_ended(
+def test_no_message_is_added_to_a_dialogue_that_another_ended(
     again: Any, store: Any, how: str, kept: bool
 ) -> None:
     one, dialogue, two, theirs = two_of(again, keep_terminal_state_dialogues=kept)
@@ -64,7 +64,7 @@ def test_nobody_says_anything_in_what_the_other_ended(
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_nothing_is_saved_of_what_the_other_ended(open_store: Opener, how: str) -> None:
+def test_nothing_is_saved_of_a_dialogue_that_another_ended(open_store: Opener, how: str) -> None:
     with open_store() as store:
 
         def again(**options: Any) -> Any:
@@ -108,7 +108,9 @@ def test_who_ends_a_dialogue_without_a_message_has_seen_all_of_it(again: Any) ->
     assert said(one.reload(dialogue.dialogue_label)) == said(theirs)
 
 
-def test_a_store_of_dialogues_adds_nothing_to_what_is_gone(open_store: Opener, store: Any) -> None:
+def test_a_dialogue_store_adds_nothing_to_a_deleted_dialogue(
+    open_store: Opener, store: Any
+) -> None:
     one = open_store.dialogue_store(store, "ada", codec=PlainCodec())
     two = open_store.dialogue_store(store, "ada", codec=PlainCodec())
     dialogue = begun(open_store.dialogues(store))
@@ -173,9 +175,7 @@ def test_stores_of_two_who_began_the_same_dialogue_do_not_mix_them(
     assert [each.lines for each in one.find()] == [["hello", "one", "more"]]
 
 
-def test_two_who_purge_at_the_same_time_keep_as_many_as_shall_be_kept(
-    again: Any, store: Any
-) -> None:
+def test_concurrent_purges_leave_the_number_kept(again: Any, store: Any) -> None:
     one = again(rules=RULES)
     for _ in range(6):
         ended(one)
@@ -191,7 +191,7 @@ def test_two_who_purge_at_the_same_time_keep_as_many_as_shall_be_kept(
     assert len(on_disk(store, "terminal")) == 4
 
 
-def test_who_removes_what_the_other_removed_is_told_that_it_was_gone(again: Any) -> None:
+def test_remove_returns_false_after_another_removed(again: Any) -> None:
     one, dialogue, two, theirs = two_of(again)
     assert one.remove(dialogue.dialogue_label)
     assert not two.remove(theirs.dialogue_label)

@@ -23,7 +23,7 @@ def again(open_store: Opener, store: Any) -> Any:
     return lambda **options: open_store.dialogues(store, **options)
 
 
-def test_what_is_said_is_not_changed_by_who_said_it(again: Any, store: Any) -> None:
+def test_a_sender_cannot_change_an_accepted_message(again: Any, store: Any) -> None:
     for number, save in enumerate(("message", "teardown")):
         ada = again(save=save, component=f"c{number}")
         body = {"price": 1}
@@ -39,7 +39,7 @@ def test_what_is_said_is_not_changed_by_who_said_it(again: Any, store: Any) -> N
         assert found["responder"].messages[0].body == theirs.messages[0].body == {"n": [1]}
 
 
-def test_a_message_that_comes_again_is_compared_as_it_is_kept(again: Any) -> None:
+def test_a_repeated_message_is_compared_as_it_is_stored(again: Any) -> None:
     ada = again()
     first = Message("ask", {"n": [1, 2]}, 1, 0, ("r", ""), "eve", "ada")
     ada.update(first)
@@ -65,7 +65,7 @@ def test_who_ends_or_removes_a_dialogue_deletes_no_message_that_it_never_saw(aga
     assert one.remove(label)
 
 
-def test_hostile_numbers_and_texts_are_refused(again: Any, store: Any) -> None:
+def test_hostile_numbers_and_strings_are_rejected(again: Any, store: Any) -> None:
     for number in (10**5000, -(10**10)):
         with pytest.raises(InvalidOption, match="message_id"):
             Message("ask", message_id=number)
@@ -81,7 +81,7 @@ def test_hostile_numbers_and_texts_are_refused(again: Any, store: Any) -> None:
     assert ada.find() == []
 
 
-def test_a_dialogue_that_goes_on_elsewhere_is_not_said_to_have_ended(again: Any) -> None:
+def test_a_dialogue_active_elsewhere_is_a_conflict(again: Any) -> None:
     one, two = again(), again()
     two.setup()
     first = Message("ask", 1, 1, 0, ("r", ""), "bob", "ada")
@@ -121,16 +121,14 @@ def made(role: str, reference: str) -> Dialogue:
     return Dialogue(DialogueLabel((reference, ""), "bob", "ada"), "ada", role)
 
 
-def test_a_truth_value_of_any_kind_tells_whether_it_has_ended(
-    open_store: Opener, store: Any
-) -> None:
+def test_any_truth_value_of_is_terminal_counts(open_store: Opener, store: Any) -> None:
     kept = open_store.dialogue_store(store, "ada", codec=Odd())
     kept.save(made("a", "1"))
     assert [each.role for each in kept.restore()] == ["a"]
     assert kept.quarantined() == []
 
 
-def test_what_is_put_aside_is_as_it_was(open_store: Opener, store: Any) -> None:
+def test_a_quarantined_record_is_unchanged(open_store: Opener, store: Any) -> None:
     kept = open_store.dialogue_store(store, "ada", codec=PlainCodec())
     kept.save(made("a", "1"))
     spoiling = open_store.dialogue_store(store, "ada", codec=Spoiling())
@@ -139,7 +137,7 @@ def test_what_is_put_aside_is_as_it_was(open_store: Opener, store: Any) -> None:
     assert (aside.body["role"], aside.body["self_address"]) == ("a", "ada")
 
 
-def test_one_without_a_label_keeps_no_other_from_being_saved(
+def test_a_dialogue_without_a_label_does_not_stop_the_others_from_being_saved(
     open_store: Opener, store: Any
 ) -> None:
     kept = open_store.dialogue_store(store, "ada", codec=Nameless())
@@ -167,7 +165,7 @@ def test_what_is_read_again_is_saved_again(open_store: Opener, store: Any) -> No
 
 
 @pytest.mark.parametrize("verb", ["find", "quarantined", "setup", "teardown"])
-def test_a_verb_within_a_verb_is_refused_and_never_waits_for_itself(store: Any, verb: str) -> None:
+def test_a_nested_method_is_rejected_and_never_waits_for_itself(store: Any, verb: str) -> None:
     if not isinstance(store, Store):
         pytest.skip("a function that is called cannot await")
 
@@ -183,9 +181,7 @@ def test_a_verb_within_a_verb_is_refused_and_never_waits_for_itself(store: Any, 
     assert len(ada.find()) == 1
 
 
-def test_what_cannot_be_saved_is_told_once(
-    open_store: Opener, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failed_save_is_logged_once(open_store: Opener, caplog: pytest.LogCaptureFixture) -> None:
     store = open_store()
     ada = open_store.dialogues(store, rules=RULES, cached=0)
     dialogue = ended(ada)

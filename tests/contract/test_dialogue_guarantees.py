@@ -82,7 +82,7 @@ def test_4_one_bad_record_stops_the_agent(
     assert "foreign" in caplog.text
 
 
-def test_5_every_restored_dialogue_that_the_other_side_began_is_dead(agent: Any) -> None:
+def test_5_every_restored_dialogue_of_the_counterparty_is_dead(agent: Any) -> None:
     ada = agent()
     ada.update(first_of_bob())
     second = agent()
@@ -216,7 +216,7 @@ def test_15_what_is_cleaned_up_returns_after_a_restart(agent: Any) -> None:
         ada.reply(some[0], "offer")
 
 
-def test_16_state_of_ones_own_is_not_kept_and_nothing_ever_goes(agent: Any, store: Any) -> None:
+def test_16_own_state_is_not_persisted_and_nothing_is_ever_purged(agent: Any, store: Any) -> None:
     ada = agent(terminal_kept=2)
     dialogue = begun(ada)
     dialogue.metadata["terms"] = {"price": 4, "is_agreed": False}

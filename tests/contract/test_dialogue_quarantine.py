@@ -33,7 +33,7 @@ def calls_of(open_store: Opener, store: Any, codec: Any) -> Any:
     return open_store.dialogue_store(store, "ada", "calls", codec=codec)
 
 
-def test_what_was_put_aside_goes_back_where_it_was(open_store: Opener, store: Any) -> None:
+def test_quarantined_records_move_back(open_store: Opener, store: Any) -> None:
     old = calls_of(open_store, store, CallCodec())
     old.save(
         call_to("bob", "hello", "bye", notes="unreadable"),
@@ -59,7 +59,7 @@ def test_what_was_put_aside_goes_back_where_it_was(open_store: Opener, store: An
     assert new.restore_quarantined() == []
 
 
-def test_what_has_begun_anew_is_not_overwritten(open_store: Opener, store: Any) -> None:
+def test_a_dialogue_that_began_again_is_not_overwritten(open_store: Opener, store: Any) -> None:
     old = calls_of(open_store, store, CallCodec())
     old.save(call_to("bob", "hello", notes="unreadable"))
     assert list(old.restore()) == []
@@ -71,7 +71,7 @@ def test_what_has_begun_anew_is_not_overwritten(open_store: Opener, store: Any) 
 
 
 @pytest.mark.parametrize("how", ["ended", "removed"])
-def test_what_has_begun_anew_and_is_over_does_not_begin_again(
+def test_a_dialogue_that_began_again_and_ended_is_not_restored(
     open_store: Opener, store: Any, how: str
 ) -> None:
     old = calls_of(open_store, store, CallCodec())
@@ -87,7 +87,7 @@ def test_what_has_begun_anew_and_is_over_does_not_begin_again(
     assert len(again.quarantined()) == 1
 
 
-def test_what_several_put_aside_and_back_at_once_is_there_once(
+def test_concurrent_quarantine_and_restore_lose_and_double_nothing(
     open_store: Opener, store: Any
 ) -> None:
     stores = [calls_of(open_store, store, CallCodec()) for _ in range(4)]
@@ -106,9 +106,7 @@ def test_what_several_put_aside_and_back_at_once_is_there_once(
     ]
 
 
-def test_what_others_wrote_among_what_was_put_aside_stays_there(
-    open_store: Opener, store: Any
-) -> None:
+def test_foreign_records_in_the_quarantine_stay_there(open_store: Opener, store: Any) -> None:
     old = calls_of(open_store, store, CallCodec())
     old.save(call_to("bob", "hello", notes="unreadable"))
     assert list(old.restore()) == []
@@ -130,7 +128,7 @@ def test_what_others_wrote_among_what_was_put_aside_stays_there(
     assert len(on_disk(store, "messages", CALLS)) == 1
 
 
-def test_dialogues_take_back_what_can_be_read_by_now(open_store: Opener, store: Any) -> None:
+def test_dialogues_restore_what_can_be_read_by_now(open_store: Opener, store: Any) -> None:
     ada = open_store.dialogues(store, rules=RULES)
     going, over = begun(ada), ended(ada, "eve")
     ada.teardown()
@@ -153,7 +151,7 @@ def test_dialogues_take_back_what_can_be_read_by_now(open_store: Opener, store: 
 
 
 @pytest.mark.parametrize("error", [MemoryError, OSError, ImportError])
-def test_what_is_no_fault_of_the_record_puts_none_aside(
+def test_an_error_of_the_process_quarantines_nothing(
     open_store: Opener, store: Any, error: type[Exception]
 ) -> None:
     calls_of(open_store, store, CallCodec()).save(call_to("bob", "hello"))
@@ -164,7 +162,7 @@ def test_what_is_no_fault_of_the_record_puts_none_aside(
     assert len(list(calls_of(open_store, store, CallCodec()).restore())) == 1
 
 
-def test_a_wrong_complete_label_is_nobodys(open_store: Opener, store: Any) -> None:
+def test_a_wrong_complete_label_matches_no_dialogue(open_store: Opener, store: Any) -> None:
     calls = calls_of(open_store, store, CallCodec())
     incomplete = call_to("bob", "hello").label
     calls.save(Call(incomplete.complete("c4"), ["hello"]))
@@ -196,7 +194,7 @@ def test_messages_of_a_wrong_complete_label_are_none(open_store: Opener, store: 
     ],
     ids=repr,
 )
-def test_messages_that_are_not_the_dialogues_are_put_aside(
+def test_messages_of_another_dialogue_are_quarantined(
     open_store: Opener, store: Any, changed: dict[str, Any]
 ) -> None:
     ada = open_store.dialogues(store)

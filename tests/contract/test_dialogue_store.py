@@ -69,7 +69,7 @@ def again(open_store: Opener, store: Any) -> Any:
 # -- a host's own classes -------------------------------------------------------------------------
 
 
-def test_calls_are_kept_moved_found_and_removed(calls: Any, again: Any, store: Any) -> None:
+def test_calls_are_saved_moved_found_and_removed(calls: Any, again: Any, store: Any) -> None:
     one, two = call_to("bob", "hello", {"deep": [1]}), call_to("eve", 1, None)
     assert calls.save(one, two) == 2
     assert calls.save(one, two) == 0
@@ -105,7 +105,9 @@ def test_an_incomplete_label_becomes_complete_in_place(calls: Any, again: Any) -
     assert again().get(call.label.complete("")) == call
 
 
-def test_what_cannot_be_taken_apart_keeps_none_of_the_others(calls: Any, again: Any) -> None:
+def test_a_dialogue_that_cannot_be_converted_does_not_stop_the_others(
+    calls: Any, again: Any
+) -> None:
     bad, worse = call_to("b1", object()), call_to("b2", "x", notes={1, 2})
     good = [call_to(f"g{n}", "hello") for n in range(5)]
     with pytest.raises(DialoguesNotSaved) as caught:
@@ -117,7 +119,7 @@ def test_what_cannot_be_taken_apart_keeps_none_of_the_others(calls: Any, again: 
     assert calls.save(*good, bad, worse) == 2
 
 
-def test_a_header_never_hides_what_the_library_keeps(calls: Any, again: Any) -> None:
+def test_a_header_never_hides_the_keys_of_the_library(calls: Any, again: Any) -> None:
     header: dict[str, Any] = {"is_terminal": False, "dialogue_label": None, "role": "r"}
     call = call_to("bob", "hello", is_over=True, header=header)
     calls.save(call)
@@ -185,7 +187,7 @@ def test_many_are_restored_some_at_a_time(calls: Any, again: Any) -> None:
 # -- bad records ----------------------------------------------------------------------------------
 
 
-def test_a_bad_record_is_put_aside_with_the_reason_and_the_rest_is_restored(
+def test_a_bad_record_is_quarantined_with_the_reason_and_the_rest_is_restored(
     calls: Any, again: Any, store: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = [call_to("b1", "x", notes="unreadable"), call_to("b2", "x", "y"), call_to("b3", "x")]
@@ -253,7 +255,9 @@ def test_an_agent_starts_whatever_lies_in_its_collections(open_store: Opener, st
     assert (third.setup().active, third.setup().quarantined) == (1, ())
 
 
-def test_a_bad_terminal_record_is_put_aside_when_it_is_met(open_store: Opener, store: Any) -> None:
+def test_a_bad_terminal_record_is_quarantined_when_it_is_read(
+    open_store: Opener, store: Any
+) -> None:
     ada = open_store.dialogues(store, rules=RULES, cached=0)
     bad, good = ended(ada, "bob"), ended(ada, "bob")
     store[ADA.terminal].update(bad.dialogue_label.key, {"$unset": {"role": ""}})

@@ -77,7 +77,7 @@ def count_on(place: Place, part: str) -> int:
 # -- event loops -----------------------------------------------------------------------------------
 
 
-def test_what_was_said_in_a_loop_that_ended_is_saved_by_a_teardown_in_another(
+def test_messages_of_a_closed_loop_are_saved_by_a_teardown_in_another(
     shared_place: Place,
 ) -> None:
     for save in (HOUR, "teardown"):
@@ -113,7 +113,7 @@ def test_delayed_saving_outlives_the_loop_in_which_it_began(shared_place: Place)
     asyncio.run(store.aclose())
 
 
-def test_tasks_of_several_loops_say_something_in_the_same_dialogue(shared_place: Place) -> None:
+def test_tasks_of_several_loops_write_to_the_same_dialogue(shared_place: Place) -> None:
     store = AsyncStore(shared_place.url, **shared_place.options)
     for save in ("message", 0.001):
         ada = AsyncDialogues(store, "ada", component=f"c {save}", save=save)
@@ -132,7 +132,7 @@ def test_tasks_of_several_loops_say_something_in_the_same_dialogue(shared_place:
     asyncio.run(store.aclose())
 
 
-def test_a_lock_is_passed_on_to_threads_and_tasks_in_the_order_in_which_they_asked() -> None:
+def test_a_lock_is_passed_on_to_threads_and_tasks_in_order() -> None:
     async def main() -> list[str]:
         lock, order = SharedLock(), list[str]()
 
@@ -160,7 +160,7 @@ def test_a_lock_is_passed_on_to_threads_and_tasks_in_the_order_in_which_they_ask
     assert asyncio.run(main()) == ["first", "thread", "last"]
 
 
-def test_who_is_cancelled_while_he_waits_for_a_lock_holds_nobody_up() -> None:
+def test_a_cancelled_waiter_passes_the_lock_on() -> None:
     async def main() -> None:
         lock = SharedLock()
 
@@ -201,7 +201,7 @@ def test_a_task_whose_loop_was_closed_does_not_get_the_lock() -> None:
 # -- teardown --------------------------------------------------------------------------------------
 
 
-def test_delayed_saving_goes_on_after_a_teardown_that_failed(
+def test_background_saving_continues_after_a_failed_teardown(
     open_store: Opener, store: Any
 ) -> None:
     ada = open_store.dialogues(store, save=0.05)
@@ -214,7 +214,7 @@ def test_delayed_saving_goes_on_after_a_teardown_that_failed(
     open_store.wait_for(lambda: len(on_disk(store, "active")) == 2)
 
 
-def test_nobody_saves_any_more_when_the_store_is_closed(
+def test_no_thread_saves_after_the_store_is_closed(
     open_store: Opener, new_threads: NewThreads
 ) -> None:
     store = open_store()
@@ -243,7 +243,7 @@ def test_many_tear_down_at_once(open_store: Opener, store: Any) -> None:
         assert open_store.dialogues(store, component=f"c{number}").setup().active == 1
 
 
-def test_a_verb_that_waits_while_all_is_torn_down_does_not_begin_anew(tmp_path: Path) -> None:
+def test_a_method_that_waits_for_a_teardown_is_rejected(tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path / 'store.db'}") as store:
         ada = Dialogues(store, "ada", save="teardown")
         outcomes: list[Any] = []
@@ -352,7 +352,7 @@ def test_what_is_asynchronous_cannot_be_attached_to_a_synchronous_store() -> Non
         store.attach(Asynchronous())
 
 
-def test_dialogues_want_a_store_of_their_colour() -> None:
+def test_dialogues_reject_a_store_of_the_wrong_kind() -> None:
     codec = PlainCodec()
     makers: list[tuple[Any, str, list[Any]]] = [
         (Dialogues, "Store", [AsyncStore("sqlite://"), None, "sqlite://"]),

@@ -76,7 +76,7 @@ def again(open_store: Opener, store: Any) -> Any:
 # -- what is on the disk, and when ---------------------------------------------------------------
 
 
-def test_every_message_is_on_the_disk_before_the_verb_returns(
+def test_every_message_is_committed_before_the_method_returns(
     ada: Any, again: Any, store: Any
 ) -> None:
     message, dialogue = ada.create("bob", "ask", {"item": "tea"})
@@ -89,7 +89,7 @@ def test_every_message_is_on_the_disk_before_the_verb_returns(
     assert restored.messages == dialogue.messages
 
 
-def test_a_restored_dialogue_goes_on_where_it_stopped(ada: Any, again: Any) -> None:
+def test_a_restored_dialogue_continues(ada: Any, again: Any) -> None:
     message, dialogue = ada.create("bob", "ask", {"item": "tea"})
     assert not dialogue.dialogue_label.is_complete
     second = again()
@@ -109,7 +109,7 @@ def test_a_restored_dialogue_goes_on_where_it_stopped(ada: Any, again: Any) -> N
     assert (found.state, found.is_terminal) == ("agreed", True)
 
 
-def test_a_dialogue_of_the_other_side_goes_on_where_it_stopped(ada: Any, again: Any) -> None:
+def test_a_restored_dialogue_of_the_counterparty_continues(ada: Any, again: Any) -> None:
     first = Message("ask", {"item": "tea"}, 1, 0, ("b7", ""), "bob", "ada")
     dialogue = ada.update(first)
     assert (dialogue.role, dialogue.is_self_initiated) == ("responder", False)
@@ -128,7 +128,7 @@ def test_a_dialogue_of_the_other_side_goes_on_where_it_stopped(ada: Any, again: 
     assert caught.value.dialogue.message_count == 3
 
 
-def test_what_is_touched_is_on_the_disk_with_the_next_message_or_by_save_or_in_the_end(
+def test_metadata_is_saved_with_the_next_message_or_by_save_or_at_teardown(
     ada: Any, again: Any, open_store: Opener
 ) -> None:
     dialogues = [begun(ada, each) for each in ("bob", "eve", "joe")]
@@ -149,7 +149,7 @@ def test_what_is_touched_is_on_the_disk_with_the_next_message_or_by_save_or_in_t
     assert all(each.metadata["terms"] == {"budget": 5} for each in ada.dialogues_in_active_state)
 
 
-def test_metadata_that_somebody_held_on_to_is_saved_in_the_end(ada: Any, again: Any) -> None:
+def test_borrowed_metadata_is_saved_at_teardown(ada: Any, again: Any) -> None:
     dialogue = begun(ada)
     held = dialogue.metadata
     held["a"] = 1
@@ -177,7 +177,7 @@ def test_what_is_not_json_is_refused_at_once(ada: Any, again: Any, store: Any) -
         assert len(on_disk(store, "messages", DialogueNamespace("ada", f"c {save}"))) == 2
 
 
-def test_metadata_that_is_no_json_is_told_by_its_place(ada: Any, store: Any) -> None:
+def test_the_error_of_metadata_names_its_path(ada: Any, store: Any) -> None:
     dialogue = begun(ada)
     dialogue.metadata["x"] = {"bad": object()}
     with pytest.raises(InvalidBody, match=r"metadata\.x\.bad"):
@@ -192,7 +192,7 @@ def test_metadata_that_is_no_json_is_told_by_its_place(ada: Any, store: Any) -> 
 # -- what has ended --------------------------------------------------------------------------------
 
 
-def test_one_that_ended_moves_out_of_memory_and_is_found_by_everything(
+def test_a_terminal_dialogue_leaves_memory_and_is_found_by_everything(
     ada: Any, again: Any, store: Any
 ) -> None:
     dialogues = again(cached=0)
@@ -232,9 +232,7 @@ def test_the_cache_is_bounded_even_if_all_metadata_was_looked_at(ada: Any, again
     assert [each.metadata for each in found] == [{"seen": True}] * 12
 
 
-def test_a_terminal_dialogue_touched_in_the_cache_and_evicted_is_saved(
-    ada: Any, again: Any
-) -> None:
+def test_a_dirty_terminal_dialogue_that_is_evicted_is_saved(ada: Any, again: Any) -> None:
     dialogues = again(cached=1)
     one = ended(dialogues)
     one.metadata["note"] = 1
@@ -246,7 +244,7 @@ def test_a_terminal_dialogue_touched_in_the_cache_and_evicted_is_saved(
     assert found.metadata == {"note": 1}
 
 
-def test_not_kept_means_gone_from_memory_and_disk_and_its_first_message_is_refused(
+def test_without_keep_an_end_deletes_and_the_first_message_is_rejected(
     again: Any, store: Any
 ) -> None:
     dialogues = again(keep_terminal_state_dialogues=False)
@@ -324,7 +322,7 @@ def test_retention_by_age_and_count(again: Any, store: Any, clock: Clock) -> Non
             dialogues.purge(**wrong)
 
 
-def test_a_purge_keeps_what_it_does_not_delete(again: Any) -> None:
+def test_a_purge_leaves_the_other_dialogues(again: Any) -> None:
     dialogues = again(offload=False)
     one, two = ended(dialogues, "b1"), ended(dialogues, "b2")
     two.metadata["note"] = 1
@@ -512,7 +510,7 @@ def test_options_that_make_no_sense_are_refused(again: Any) -> None:
             again(**each)
 
 
-def test_a_role_is_text(again: Any, store: Any) -> None:
+def test_a_role_is_a_string(again: Any, store: Any) -> None:
     dialogues = again(role_from_first_message=lambda *_: 7)
     with pytest.raises(InvalidOption, match="role_from_first_message"):
         begun(dialogues)

@@ -126,7 +126,7 @@ def begun(dialogues: Any) -> tuple[Any, Any]:
     return dialogues.update(sent(question)), theirs
 
 
-def test_attributes_are_kept_with_the_next_message(store: Store, tmp_path: Path) -> None:
+def test_attributes_are_saved_with_the_next_message(store: Store, tmp_path: Path) -> None:
     deal, _ = begun(started(store, tmp_path, Deal))
     deal.terms = {"price": 10**30, "rate": float("inf"), "tags": ["a\0b", None, True]}
     deal._proposal["by"] = PEER
@@ -146,7 +146,7 @@ def test_attributes_are_kept_with_the_next_message(store: Store, tmp_path: Path)
     assert ended.terms["price"] == 5
 
 
-def test_attributes_are_kept_when_the_agent_stops(store: Store, tmp_path: Path) -> None:
+def test_attributes_are_saved_when_the_agent_stops(store: Store, tmp_path: Path) -> None:
     dialogues = started(store, tmp_path, Deal)
     deal, _ = begun(dialogues)
     deal.terms = "late"
@@ -164,7 +164,7 @@ def test_attributes_are_kept_when_the_agent_stops(store: Store, tmp_path: Path) 
     [(1,), {1}, b"x", object(), Level.LOW, {1: 1}, [(1,)], "x" * 200_000, Deal],
     ids=lambda value: type(value).__name__,
 )
-def test_what_json_cannot_say_is_as_the_class_makes_it(tmp_path: Path, value: Any) -> None:
+def test_attributes_that_are_not_json_are_set_by_the_class(tmp_path: Path, value: Any) -> None:
     with Store("sqlite://") as store:
         deal, _ = begun(started(store, tmp_path, Deal))
         deal.terms, deal.friend = value, "Eve"
@@ -194,7 +194,7 @@ def test_dialogues_are_found_by_their_attributes(store: Store, tmp_path: Path) -
     assert kept.find({"metadata.attributes.terms.price": 5}) == [deal]
 
 
-def test_a_class_may_say_itself_what_is_kept(store: Store, tmp_path: Path) -> None:
+def test_a_class_may_decide_what_is_stored(store: Store, tmp_path: Path) -> None:
     deal, _ = begun(started(store, tmp_path, OwnDeal))
     deal.paid, deal.note = frozenset({3, 10**20}), "old"
     deal.reply(TELL, text="this")
@@ -202,7 +202,7 @@ def test_a_class_may_say_itself_what_is_kept(store: Store, tmp_path: Path) -> No
     assert (again.paid, again.note) == (deal.paid, "new")
 
 
-def test_what_aea_kept_of_a_class_is_taken_over(tmp_path: Path) -> None:
+def test_what_aea_stored_of_a_class_is_taken_over(tmp_path: Path) -> None:
     register()
     uri = f"collections+sqlite:///{tmp_path / 'agent.db'}"
     aea = dealing(tmp_path, OwnDeal, uri)
@@ -243,7 +243,7 @@ def numbers(dialogues: Any) -> tuple[int, int]:
     return stats.self_initiated[DONE], stats.other_initiated[DONE]
 
 
-def test_statistics_go_on(store: Store, tmp_path: Path) -> None:
+def test_statistics_continue_after_a_restart(store: Store, tmp_path: Path) -> None:
     for number in range(3):
         dialogues = started(store, tmp_path, Deal)
         assert numbers(dialogues) == (2 * number, number)
@@ -253,7 +253,7 @@ def test_statistics_go_on(store: Store, tmp_path: Path) -> None:
         assert numbers(dialogues) == (2 * number + 2, number + 1)
 
 
-def test_statistics_are_told_apart(store: Store, tmp_path: Path) -> None:
+def test_statistics_belong_to_agent_and_component(store: Store, tmp_path: Path) -> None:
     started(store, tmp_path, Deal).dialogue_stats.add_dialogue_endstate(DONE, True)
     aea = agent(tmp_path)
     attach(aea, store)

@@ -153,7 +153,7 @@ def test_a_label_completed_by_a_refused_message_loses_nothing(store: Store, tmp_
     assert again == mine
 
 
-def test_a_write_that_fails_takes_the_message_back(store: Store, tmp_path: Path) -> None:
+def test_a_failed_write_takes_the_message_back(store: Store, tmp_path: Path) -> None:
     bob, ada = peer(), Killed(tmp_path, store)
     own, theirs = talk(ada.dialogues, bob)
     before = theirs.json()
@@ -175,7 +175,7 @@ def test_a_write_that_fails_takes_the_message_back(store: Store, tmp_path: Path)
     assert theirs in Killed(tmp_path, store).active
 
 
-def test_a_message_that_cannot_be_kept_is_refused(store: Store, tmp_path: Path) -> None:
+def test_a_message_that_cannot_be_stored_is_rejected(store: Store, tmp_path: Path) -> None:
     ada, bob = Killed(tmp_path, store), peer("bob\0")
     question, _ = bob.create(ADDRESS, ASK, text="x")
     assert ada.dialogues.update(sent(question)) is None
@@ -189,7 +189,7 @@ def collections_of(store: Store) -> dict[str, int]:
 
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("said", [ASK, BYE])
-def test_a_message_from_nobody_stops_no_agent(
+def test_a_message_without_a_sender_stops_no_agent(
     store: Store, tmp_path: Path, keep: bool, said: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ShopDialogue._rules, "_initial_performatives", frozenset({ASK, BYE}))
@@ -213,7 +213,7 @@ def test_a_refused_first_message_leaves_nothing(store: Store, tmp_path: Path) ->
     assert not any(collections_of(store).values())
 
 
-def test_a_reference_that_cannot_be_kept_spoils_no_dialogue(store: Store, tmp_path: Path) -> None:
+def test_a_reference_that_cannot_be_stored_spoils_no_dialogue(store: Store, tmp_path: Path) -> None:
     ada, bob = Killed(tmp_path, store), peer()
     message, mine = ada.dialogues.create(PEER, ASK, text="hello")
     answer = bob.update(sent(message)).reply(TELL, text="hi")
@@ -240,7 +240,7 @@ def test_a_purge_that_fails_takes_no_message_back(
     assert Killed(tmp_path, store).ended == [theirs]
 
 
-def test_what_ends_a_dialogue_is_said_once(store: Store, tmp_path: Path) -> None:
+def test_the_first_terminal_performative_counts(store: Store, tmp_path: Path) -> None:
     ada, bob = Killed(tmp_path, store), peer()
     own, _ = talk(ada.dialogues, bob)
     original = ada.storage.store.accepted
@@ -299,7 +299,7 @@ def test_two_skills_have_dialogues_of_the_same_class(store: Store, tmp_path: Pat
         assert found.last_outgoing_message.get("text") == skill.public_id.name
 
 
-def test_one_bad_record_is_put_aside(store: Store, tmp_path: Path) -> None:
+def test_a_bad_record_is_quarantined(store: Store, tmp_path: Path) -> None:
     ada = Killed(tmp_path, store)
     own, theirs = talk(ada.dialogues, peer())
     (place,) = [each.name for each in store.collections() if each.name.endswith("__active")]
@@ -346,7 +346,7 @@ def test_dialogues_that_ended_are_offloaded_and_found(store: Store, tmp_path: Pa
     assert again.dialogues.get_dialogues_with_counterparty("nobody") == []
 
 
-def test_a_late_message_to_an_ended_dialogue_is_kept(store: Store, tmp_path: Path) -> None:
+def test_a_late_message_to_a_terminal_dialogue_is_saved(store: Store, tmp_path: Path) -> None:
     ada, bob = Killed(tmp_path, store), peer()
     own, _ = talk(ada.dialogues, bob)
     bob.update(sent(own.reply(BYE)))
@@ -402,7 +402,7 @@ def lossy(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Stor
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_a_dialogue_goes_on_after_a_write_in_doubt(
+def test_a_dialogue_continues_after_a_write_in_doubt(
     lossy: Any, tmp_path: Path, keep: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     (store, losing), bob = lossy, peer()
@@ -473,7 +473,7 @@ def test_a_dialogue_begun_before_the_restored_ones_is_there(store: Store, tmp_pa
     assert len(Killed(tmp_path, store).active) == 2
 
 
-def test_agents_and_components_are_told_apart(store: Store, tmp_path: Path) -> None:
+def test_agents_and_components_have_their_own_dialogues(store: Store, tmp_path: Path) -> None:
     talk(Killed(tmp_path, store).dialogues, peer())
     assert Killed(tmp_path, store, address="eve_address").active == []
     assert Killed(tmp_path, store, name="my-dialogues").active == []
@@ -499,7 +499,7 @@ def test_cleaning_up_cleans_the_disk(store: Store, tmp_path: Path) -> None:
     assert again.dialogues.update(sent(theirs._incoming_messages[0])) is None
 
 
-def test_what_has_ended_is_kept_as_long_as_asked(store: Store, tmp_path: Path) -> None:
+def test_terminal_dialogues_are_kept_within_the_limits(store: Store, tmp_path: Path) -> None:
     ada, bob = Killed(tmp_path, store), peer()
     for _ in range(4):
         own, _ = talk(ada.dialogues, bob)
@@ -508,7 +508,7 @@ def test_what_has_ended_is_kept_as_long_as_asked(store: Store, tmp_path: Path) -
     assert len(Killed(tmp_path, store, terminal_ttl=3600).ended) == 2
 
 
-def test_no_more_are_kept_than_asked_while_it_runs(store: Store, tmp_path: Path) -> None:
+def test_terminal_dialogues_are_purged_while_the_agent_runs(store: Store, tmp_path: Path) -> None:
     ada, bob = Killed(tmp_path, store, terminal_kept=2), peer()
     most = 0
     for _ in range(9):
@@ -530,9 +530,7 @@ def test_no_more_are_kept_than_asked_while_it_runs(store: Store, tmp_path: Path)
     + [{"terminal_kept": each} for each in (-1, 1.5, True, "1")],
     ids=repr,
 )
-def test_bad_retention_is_told_when_it_is_attached(
-    store: Store, tmp_path: Path, options: Any
-) -> None:
+def test_bad_retention_is_rejected_by_attach(store: Store, tmp_path: Path, options: Any) -> None:
     aea = agent(tmp_path)
     before = aea.runtime.storage, dialogues_of(aea)._dialogues_storage
     with pytest.raises(InvalidOption, match=next(iter(options))):
@@ -540,7 +538,7 @@ def test_bad_retention_is_told_when_it_is_attached(
     assert (aea.runtime.storage, dialogues_of(aea)._dialogues_storage) == before
 
 
-def test_messages_are_found_by_what_they_say(store: Store, tmp_path: Path) -> None:
+def test_messages_are_found_by_their_content(store: Store, tmp_path: Path) -> None:
     ada = Killed(tmp_path, store)
     _, theirs = talk(ada.dialogues, peer())
     kept: DialogueStore[Any] = ada.storage.store
@@ -548,7 +546,7 @@ def test_messages_are_found_by_what_they_say(store: Store, tmp_path: Path) -> No
     assert kept.find({"messages.performative": "bye"}) == []
 
 
-def test_two_processes_with_one_agent_are_told(store: Store, tmp_path: Path) -> None:
+def test_two_processes_with_one_agent_conflict(store: Store, tmp_path: Path) -> None:
     ada = Killed(tmp_path, store)
     own, _ = talk(ada.dialogues, peer())
     twin = Killed(tmp_path, store)
@@ -610,7 +608,7 @@ def test_what_aea_knew_to_have_ended_is_not_replayed(store: Store, tmp_path: Pat
     assert store[name].count() == 0
 
 
-def test_aeas_own_persistence_goes_on_unchanged(tmp_path: Path) -> None:
+def test_aeas_own_persistence_works_unchanged(tmp_path: Path) -> None:
     register()
     uri = f"collections+sqlite:///{tmp_path / 'agent.db'}"
     bob = peer()
@@ -628,14 +626,14 @@ def test_aeas_own_persistence_goes_on_unchanged(tmp_path: Path) -> None:
         assert {each.id for each in found} >= {str(own.dialogue_label), str(theirs.dialogue_label)}
 
 
-def test_what_cannot_be_attached_is_told(tmp_path: Path) -> None:
+def test_attach_rejects_what_is_no_store(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="store"):
         attach(agent(tmp_path))
     with pytest.raises(InvalidOption, match="store"):
         attach(agent(tmp_path), "sqlite://")  # type: ignore[arg-type]
 
 
-def test_the_message_that_comes_back_is_the_one_that_was_said(tmp_path: Path) -> None:
+def test_a_restored_message_equals_the_original(tmp_path: Path) -> None:
     with Store("sqlite://") as store:
         ada = Killed(tmp_path, store)
         message, _ = ada.dialogues.create(PEER, ASK, text="a\0b", wei=10**40)
@@ -645,7 +643,7 @@ def test_the_message_that_comes_back_is_the_one_that_was_said(tmp_path: Path) ->
         assert json.loads(again.last_outgoing_message.encode())["wei"] == 10**40
 
 
-def test_an_agent_that_is_started_again_goes_on(tmp_path: Path) -> None:
+def test_an_agent_that_is_started_again_continues(tmp_path: Path) -> None:
     register()
     aea = agent(tmp_path, storage_uri=f"collections+sqlite:///{tmp_path / 'a.db'}?attach=dialogues")
     bob, storage, dialogues = peer(), aea.runtime.storage, dialogues_of(aea)

@@ -164,7 +164,7 @@ def test_a_damaged_file_brings_nothing(file: Path, tmp_path: Path) -> None:
         assert import_aea(store, file) == {"Others": 8, "things": 508}  # and no other's table
 
 
-def test_what_cannot_be_stored_is_skipped_if_asked(file: Path, tmp_path: Path) -> None:
+def test_on_error_skips_what_cannot_be_stored(file: Path, tmp_path: Path) -> None:
     connection = sqlite3.connect(file)
     connection.execute("INSERT INTO things VALUES ('bad', 'no JSON')")
     connection.commit()
@@ -199,7 +199,7 @@ def test_the_command_of_the_page_imports_it(
         assert store["things"].get("number") == 12
 
 
-def test_what_needs_aea_says_so_and_the_import_does_without() -> None:
+def test_only_the_import_works_without_aea() -> None:
     script = (
         "import sys; sys.modules['aea'] = None\n"
         "from collections_store.integrations.aea import import_aea\n"

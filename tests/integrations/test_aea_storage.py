@@ -74,7 +74,7 @@ BODIES: list[Any] = [
 
 
 @pytest.mark.parametrize("body", BODIES, ids=repr)
-def test_every_body_that_aea_takes_comes_back(things: Any, body: Any) -> None:
+def test_every_body_that_aea_accepts_is_restored(things: Any, body: Any) -> None:
     things.put("id", body)
     found = things.get("id")
     assert found == body
@@ -135,7 +135,7 @@ def test_what_is_returned_is_the_callers_own(things: Any) -> None:
     assert things.get("1") == {"list": [1]}
 
 
-def test_ids_are_texts_as_in_aea(things: Any) -> None:
+def test_ids_are_strings_as_in_aea(things: Any) -> None:
     things.put(1, "one")
     assert [things.get(each) for each in ("1", 1, True)] == ["one"] * 3
     things.put("", "empty")
@@ -145,7 +145,7 @@ def test_ids_are_texts_as_in_aea(things: Any) -> None:
             things.put(bad, 1)
 
 
-def test_equal_texts_are_one_object(things: Any) -> None:
+def test_equal_strings_are_one_object(things: Any) -> None:
     things.put("1", {"opponent": "agent one", "starter": "agent one"})
     found = things.get("1")
     assert found["opponent"] is found["starter"]
@@ -164,7 +164,7 @@ def test_names_keep_their_case(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("name", ["a-b", "", "a b", "abc\n", "é", "a.b"])
-def test_a_bad_name_is_refused_in_aeas_words(storage: Storage, name: str) -> None:
+def test_a_bad_name_raises_aeas_error(storage: Storage, name: str) -> None:
     with pytest.raises(ValueError, match="Invalid collection name"):
         storage.get_sync_collection(name)
 
@@ -199,7 +199,7 @@ def test_collections_and_storage_are_true(storage: Storage, things: Any) -> None
         ("a.b", 1.0),
     ],
 )
-def test_find_takes_aeas_paths(things: Any, field: str, equals: Any) -> None:
+def test_find_accepts_aeas_paths(things: Any, field: str, equals: Any) -> None:
     body = {
         "a": {"b": 1},
         "d.ot": 2,
@@ -220,7 +220,7 @@ def test_find_takes_aeas_paths(things: Any, field: str, equals: Any) -> None:
     assert things.find(field, equals) == [("yes", body)]
 
 
-def test_find_keeps_types_apart(things: Any) -> None:
+def test_find_distinguishes_types(things: Any) -> None:
     for number, value in enumerate([1, True, "1", None, {"b": 1}, '{"b":1}']):
         things.put(str(number), {"x": value})
     assert [id for id, _ in things.find("x", 1)] == ["0"]
@@ -461,7 +461,7 @@ def test_nothing_of_sqlalchemys_runs_in_the_main_thread(tmp_path: Path) -> None:
     assert not seen
 
 
-def test_a_storage_that_cannot_connect_says_so_to_everybody(tmp_path: Path) -> None:
+def test_a_storage_that_cannot_connect_raises_everywhere(tmp_path: Path) -> None:
     storage = Storage(f"collections+sqlite:///{tmp_path / 'none' / 'a.db'}", threaded=True)
 
     async def main() -> None:
@@ -603,7 +603,7 @@ def test_a_storage_over_a_given_store_leaves_it_open(tmp_path: Path, colour: Any
     asyncio.run(main())
 
 
-def test_the_stores_limits_are_told(things: Any) -> None:
+def test_the_stores_limits_are_reported(things: Any) -> None:
     deep: Any = 1
     for _ in range(300):
         deep = [deep]

@@ -35,13 +35,13 @@ def test_no_two_namespaces_share_a_collection(one: tuple[str, str], other: tuple
 
 @settings(deadline=None)
 @given(names=NAMES)
-def test_names_that_run_into_each_other_are_told_apart(names: str) -> None:
+def test_ambiguous_pairs_have_different_names(names: str) -> None:
     ways = {(names[:cut], names[cut:]) for cut in range(1, len(names))}
     ways |= {(names[:cut], names[cut + 1 :]) for cut in range(1, len(names) - 1)}
     assert len({DialogueNamespace(*way).active for way in ways}) == len(ways)
 
 
-def test_long_names_of_odd_characters_are_told_apart() -> None:
+def test_long_names_of_odd_characters_differ() -> None:
     pairs = [("a" * 200, "\ud83d\ude00"), ("a" * 200, "\U0001f600"), ("a" * 201, "")]
     assert (
         len({DialogueNamespace(agent, f"b{component}").active for agent, component in pairs}) == 3
@@ -49,7 +49,7 @@ def test_long_names_of_odd_characters_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize("wrong", [("", "b"), ("a", ""), (None, "b"), ("a", 7), (b"a", "b")])
-def test_names_are_texts(wrong: Any) -> None:
+def test_names_are_strings(wrong: Any) -> None:
     with pytest.raises(InvalidOption):
         DialogueNamespace(*wrong)
 
@@ -106,7 +106,7 @@ def test_keys_do_not_run_into_each_other() -> None:
         (("1", ""), None, "a"),
     ],
 )
-def test_a_label_holds_texts(wrong: Any) -> None:
+def test_a_label_holds_strings(wrong: Any) -> None:
     with pytest.raises(InvalidOption):
         DialogueLabel(*wrong)
 
@@ -163,7 +163,7 @@ def test_a_message_is_its_json(message: Message) -> None:
         {"to": b"b"},
     ],
 )
-def test_a_message_holds_what_it_says(wrong: Any) -> None:
+def test_a_message_validates_its_fields(wrong: Any) -> None:
     with pytest.raises(InvalidOption):
         Message(**{"performative": "ask", **wrong})
     with pytest.raises(InvalidOption):
@@ -176,7 +176,7 @@ def test_json_of_no_message_is_refused(wrong: Any) -> None:
         Message.from_json(wrong)
 
 
-def test_keys_of_a_message_that_are_not_known_are_kept() -> None:
+def test_unknown_keys_of_a_message_stay() -> None:
     message = Message.from_json({**Message("ask").json, "more": 1})
     assert message == Message("ask")
     assert (message.unknown, message.json) == ({"more": 1}, {**Message("ask").json, "more": 1})
@@ -185,7 +185,7 @@ def test_keys_of_a_message_that_are_not_known_are_kept() -> None:
 # -- rules ----------------------------------------------------------------------------------------
 
 
-def test_rules_that_are_not_given_allow_everything() -> None:
+def test_default_rules_allow_everything() -> None:
     rules = Rules()
     assert rules.begins("x")
     assert rules.answers("x", "y")
@@ -219,6 +219,6 @@ def test_rules_that_are_given_allow_what_they_name() -> None:
         {"valid_replies": {1: ["tell"]}},
     ],
 )
-def test_rules_are_collections_of_texts(wrong: Any) -> None:
+def test_rules_are_collections_of_strings(wrong: Any) -> None:
     with pytest.raises(InvalidOption, match=next(iter(wrong))):
         Rules(**wrong)

@@ -99,7 +99,9 @@ def test_ids_count_up_for_the_starter_and_down_for_the_other(
         ),
     ],
 )
-def test_what_is_not_next_is_told_why(said: list[Message], message: Message, problem: str) -> None:
+def test_a_message_that_is_not_next_is_rejected_with_the_reason(
+    said: list[Message], message: Message, problem: str
+) -> None:
     dialogue = begun("ada", *said)
     before = dialogue.dialogue_label, dialogue.state, dialogue.messages
     with pytest.raises(InvalidDialogueMessage) as caught:
@@ -110,7 +112,7 @@ def test_what_is_not_next_is_told_why(said: list[Message], message: Message, pro
     assert (dialogue.dialogue_label, dialogue.state, dialogue.messages) == before
 
 
-def test_what_was_said_before_is_repeated_even_after_the_end() -> None:
+def test_an_accepted_message_is_repeated_even_after_the_end() -> None:
     dialogue = begun("ada", FIRST, replace(OFFER, performative="end"))
     for each in dialogue.messages:
         with pytest.raises(RepeatedMessage) as caught:
@@ -127,7 +129,7 @@ def test_the_starter_may_not_know_the_other_reference_yet() -> None:
         bob.read(replace(more, dialogue_reference=("r", "b2")))
 
 
-def test_reading_changes_nothing_and_taking_does() -> None:
+def test_read_changes_nothing_and_apply_does() -> None:
     dialogue = begun("ada", FIRST)
     step = dialogue.read(replace(OFFER, performative="end"))
     assert (dialogue.state, dialogue.message_count) == ("active", 1)
@@ -137,14 +139,14 @@ def test_reading_changes_nothing_and_taking_does() -> None:
     assert dialogue.dialogue_label.is_complete
 
 
-def test_a_reply_answers_the_last_message_unless_it_is_told() -> None:
+def test_a_reply_answers_the_last_message_by_default() -> None:
     dialogue = begun("ada", FIRST, OFFER)
     assert dialogue.reply("offer", None, None).target == -1
     assert dialogue.reply("offer", None, 1).target == 1
     assert begun("ada").reply("ask", None, None).target == 0
 
 
-def test_metadata_is_noticed_when_it_is_asked_for() -> None:
+def test_reading_metadata_marks_a_dialogue_dirty() -> None:
     dialogue = begun("ada", metadata={"a": 1})
     assert dialogue.header()["metadata"] == {"a": 1}
     dirty = [dialogue.dirty]
