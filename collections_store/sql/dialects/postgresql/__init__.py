@@ -9,10 +9,8 @@ from typing import Final
 
 from ..indexed_form import register
 from ..protocols import Database
-from .compiler import PostgresCompiler
-from .connections import PostgresConnections, PostgresTransactions, PostgresUrls
-from .ddl import PostgresDDL
-from .errors import PostgresErrors
+from .compiler import PostgresCompiler, PostgresDDL
+from .connections import PostgresConnections, PostgresErrors, PostgresTransactions, PostgresUrls
 from .filters import PostgresFilters
 from .ordering import PostgresIndexedForm, PostgresOrdering
 

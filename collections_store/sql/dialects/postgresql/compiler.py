@@ -1,4 +1,4 @@
-"""Compilation of the elements of `sql.elements` for PostgreSQL, and PostgreSQL's plans.
+"""Statements of PostgreSQL: how the elements of `sql.elements` are compiled, plans, tables and indexes.
 
 An equality is one jsonpath predicate, bound as a parameter: a GIN index over the body serves `body @? $1` at any depth.
 """
@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import JSONB, insert
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.ext.compiler import compiles
 
 from ....query.explain import Plan
@@ -27,16 +28,15 @@ from ...elements import (
     TextFits,
     ValueText,
 )
-from ..protocols import StatementCompiler
+from ..protocols import DDL, StatementCompiler
 from . import filters
-from .ddl import DIALECT
 from .ordering import literal, value_at
 
 
 class PostgresCompiler(StatementCompiler):
     """SQLAlchemy's dialect for psycopg, and EXPLAIN."""
 
-    dialect = DIALECT
+    dialect: sa.Dialect = PGDialect_psycopg()  # type: ignore[no-untyped-call]
 
     def insert(self, table: sa.Table) -> Any:
         return insert(table)
@@ -153,3 +153,35 @@ def _increased(element: Increased, compiler: Any, **kw: Any) -> str:
     path = f"ARRAY[{', '.join(map(literal, element.keys))}]"
     number = f"CAST(CAST({value_at(body, element.keys)} AS TEXT) AS BIGINT)"
     return f"jsonb_set({body}, {path}, to_jsonb({number} + {by}))"
+
+
+def table_name(table: sa.Table) -> str:
+    """Return the table's name as SQL."""
+    return str(PostgresCompiler.dialect.identifier_preparer.format_table(table))
+
+
+class PostgresDDL(DDL):
+    """Tables with JSONB, and one GIN index over bodies each."""
+
+    def has_table(self) -> sa.TextClause:
+        return sa.text("SELECT 1 WHERE to_regclass(:reference) IS NOT NULL")
+
+    def reference(self, table: sa.Table) -> str:
+        return table_name(table)
+
+    def document_columns(self) -> tuple[sa.Column[int], sa.Column[str]]:
+        """Ids compare by code point, as on SQLite."""
+        return (
+            sa.Column("seq", sa.BigInteger, sa.Identity(), nullable=False, unique=True),
+            sa.Column("id", sa.Text(collation="C"), primary_key=True),
+        )
+
+    def body_type(self) -> sa.types.TypeEngine[Any]:
+        return JSONB()
+
+    def create_body_index(self, table: sa.Table, physical: str) -> Sequence[str]:
+        """One index serves equality at any depth, in arrays too."""
+        gin: dict[str, Any] = {"using": "gin", "ops": {"body": "jsonb_path_ops"}}
+        options = {f"postgresql_{name}": value for name, value in gin.items()}
+        index = sa.Index(physical, table.c.body, **options)
+        return [str(sa.schema.CreateIndex(index).compile(dialect=PostgresCompiler.dialect))]

@@ -9,10 +9,8 @@ from typing import Final
 
 from ..indexed_form import register
 from ..protocols import Database
-from .compiler import SqliteCompiler
-from .connections import SqliteConnections, SqliteTransactions, SqliteUrls
-from .ddl import SqliteDDL
-from .errors import SqliteErrors
+from .compiler import SqliteCompiler, SqliteDDL
+from .connections import SqliteConnections, SqliteErrors, SqliteTransactions, SqliteUrls
 from .filters import SqliteFilters
 from .ordering import SqliteIndexedForm, SqliteOrdering
 

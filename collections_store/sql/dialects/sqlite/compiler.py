@@ -1,14 +1,18 @@
-"""Compilation of the elements of `sql.elements` for SQLite, and SQLite's plans.
+"""Statements of SQLite: how the elements of `sql.elements` are compiled, plans, tables and indexes.
 
 A path is an SQL literal: no index serves a path that is a parameter. Statements are compiled with the paramstyle
 `named`: with `qmark` SQLAlchemy searches the finished SQL for `%(name)s`, which a hostile key could hold.
+
+SQLite has no index of the values in arrays. A table beside the collection's stands for it, with a row for each scalar
+that a path reaches through whatever arrays. Triggers maintain it, because bodies are written by the user's own SQL too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
@@ -31,11 +35,12 @@ from ...elements import (
     TextFits,
     ValueText,
 )
-from ..protocols import StatementCompiler
+from ..protocols import DDL, Keys, StatementCompiler
 from .filters import path_literal, rendered
 from .ordering import SqliteIndexedForm
 
 _INDEXED_FORM: Final = SqliteIndexedForm()
+JSONB_SINCE: Final = (3, 45)
 _NINES: Final = 10**18 - 1
 _USED: Final = re.compile(r"USING (?:COVERING )?INDEX (\S+)|^SEARCH (\S+\$i\d+) USING PRIMARY KEY")
 
@@ -139,3 +144,113 @@ def _increased(element: Increased, compiler: Any, **kw: Any) -> str:
     body, by = (compiler.process(clause, **kw) for clause in element.clauses)
     path = path_literal(element.keys)
     return f"json_set({body}, {path}, json_extract({body}, {path}) + {by})"
+
+
+class SqliteDDL(DDL):
+    """Rowid tables, and triggers for indexes of arrays."""
+
+    def has_table(self) -> sa.TextClause:
+        return sa.text("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :reference")
+
+    def reference(self, table: sa.Table) -> str:
+        return str(table.name)
+
+    def document_columns(self) -> tuple[sa.Column[int], sa.Column[str]]:
+        """The rowid is the natural order."""
+        return (
+            sa.Column("seq", sa.Integer, primary_key=True),
+            sa.Column("id", sa.Text, nullable=False, unique=True),
+        )
+
+    def body_type(self) -> sa.types.TypeEngine[Any]:
+        """A column of text also holds a BLOB of JSONB, unconverted."""
+        return sa.Text()
+
+    def jsonb_probe(self) -> str | None:
+        """Query the library that is loaded, which may be the caller's."""
+        return "SELECT sqlite_version()"
+
+    def jsonb_problem(self, version: str) -> str | None:
+        if tuple(map(int, version.split("."))) >= JSONB_SINCE:
+            return None
+        return f"SQLite {version} has no JSONB: it takes 3.45 or newer"
+
+    def create_array_index(self, table: sa.Table, keys: Keys, physical: str) -> Sequence[str]:
+        """Create the table `physical`, fill it, and create its triggers."""
+        name = self.reference(table)
+        filled = _values(f"{name}.body", f"{name}.seq", keys, (name,))
+        added = f"INSERT OR IGNORE INTO {physical} {_values('NEW.body', 'NEW.seq', keys)};"
+        gone = _values("OLD.body", "OLD.seq", keys)
+        # with (rank, value, seq) IN (...) SQLite searches by the rank alone, which is most of the table
+        removed = (
+            f"DELETE FROM {physical} WHERE rank IN (2, 3, 8, 9) AND value IN (WITH gone(rank, value, seq) AS "
+            f"({gone}) SELECT value FROM gone) AND seq = OLD.seq;"
+        )
+        changed = f"AFTER UPDATE OF body ON {name} WHEN OLD.body IS NOT NEW.body"
+        triggers = {
+            "insert": (f"AFTER INSERT ON {name}", added),
+            "update": (changed, f"{removed} {added}"),
+            "delete": (f"AFTER DELETE ON {name}", removed),
+        }
+        columns = "rank INTEGER NOT NULL, value NOT NULL, seq INTEGER NOT NULL"
+        return [
+            f"CREATE TABLE {physical} ({columns}, PRIMARY KEY (rank, value, seq)) WITHOUT ROWID",
+            f"INSERT OR IGNORE INTO {physical} {filled}",
+            *(
+                f"CREATE TRIGGER {physical}_{event} {when} BEGIN {then} END"
+                for event, (when, then) in triggers.items()
+            ),
+        ]
+
+    def drop_array_index(self, physical: str) -> Sequence[str]:
+        events = ("insert", "update", "delete")
+        triggers = (f"DROP TRIGGER IF EXISTS {physical}_{event}" for event in events)
+        return [*triggers, f"DROP TABLE IF EXISTS {physical}"]
+
+
+_SCALAR_TYPES = "('integer', 'real', 'text', 'true', 'false')"
+
+
+class _Source(NamedTuple):
+    """Values that a path reaches: the tables they are read from, the conditions, and the type and the value of each."""
+
+    tables: tuple[str, ...]
+    conditions: tuple[str, ...]
+    type: str
+    value: str
+
+    def select(self, seq: str) -> str:
+        """Return the SELECT of rank, value and `seq`."""
+        read = f" FROM {', '.join(self.tables)}" if self.tables else ""
+        conditions = " AND ".join((*self.conditions, f"{self.type} IN {_SCALAR_TYPES}"))
+        ranks = "WHEN 'text' THEN 3 WHEN 'false' THEN 8 WHEN 'true' THEN 9 ELSE 2"
+        columns = f"CASE {self.type} {ranks} END, {self.value}, {seq}"
+        return f"SELECT {columns}{read} WHERE {conditions}"
+
+
+def _values(body: str, seq: str, keys: Keys, tables: tuple[str, ...] = ()) -> str:
+    """Return the SELECT of rank, value and `seq` of all scalars at a path."""
+    aliases = (f"e{number}" for number in count(1))
+    sources = _sources(body, (), keys, aliases, tables)
+    return " UNION ".join(source.select(seq) for source in sources)
+
+
+def _sources(
+    body: str,
+    conditions: tuple[str, ...],
+    keys: Keys,
+    aliases: Iterator[str],
+    tables: tuple[str, ...],
+) -> Iterator[_Source]:
+    """Yield the value at the path, the elements of an array there, and what follows an array before the end."""
+    path, element = path_literal(keys), next(aliases)
+    yield _Source(tables, conditions, f"json_type({body}, {path})", f"json_extract({body}, {path})")
+    inside = (*conditions, f"json_type({body}, {path}) = 'array'")
+    elements = (*tables, f"json_each({body}, {path}) AS {element}")
+    yield _Source(elements, inside, f"{element}.type", f"{element}.value")
+    for depth in range(1, len(keys)):
+        prefix, element = path_literal(keys[:depth]), next(aliases)
+        opened = (f"json_type({body}, {prefix}) = 'array'", f"{element}.type = 'object'")
+        elements = (*tables, f"json_each({body}, {prefix}) AS {element}")
+        inside = (*conditions, *opened)
+        yield from _sources(f"{element}.value", inside, keys[depth:], aliases, elements)

@@ -1,8 +1,9 @@
-"""URLs, connections and transactions of SQLite."""
+"""URLs, connections, transactions and errors of SQLite."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,10 +12,25 @@ from urllib.parse import quote, unquote, urlsplit
 import sqlalchemy as sa
 from sqlalchemy.pool import NullPool
 
-from ....errors import InvalidUrl
+from ....errors import (
+    CollectionsStoreError,
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseUnavailable,
+    InvalidUrl,
+    TransactionConflict,
+)
 from ....options import Isolation, Options
-from ..protocols import Connections, Function, Transactions, Urls
-from .functions import functions
+from ..protocols import (
+    Connections,
+    Errors,
+    Function,
+    TableVanished,
+    Transactions,
+    UniqueViolated,
+    Urls,
+)
+from .functions import functions, raised_within
 
 PAGE_CACHE: Final = 16 * 2**20
 """Bytes, by default. With SQLite's own 2 MB, repeated gets of some hundred among a million documents take twice as
@@ -35,6 +51,15 @@ _URL_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
     "vfs": (),
 }
 """SQLite's options, each with its values, and SQLAlchemy's `uri`."""
+_BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_UNAVAILABLE: Final = frozenset({sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB})
+_ADVICE: Final = {
+    sqlite3.SQLITE_CANTOPEN: "is it a file, does the folder exist, and may this process write there?",
+    sqlite3.SQLITE_NOTADB: "the file is no SQLite database",
+    sqlite3.SQLITE_READONLY: "the file or its folder is read-only",
+    sqlite3.SQLITE_FULL: "the disk is full; nothing was written",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged: restore it from a backup",
+}
 
 
 class SqliteUrls(Urls):
@@ -177,3 +202,32 @@ class SqliteTransactions(Transactions):
 
     def is_idle(self, connection: Any) -> bool:
         return not connection.in_transaction
+
+
+class SqliteErrors(Errors):
+    """SQLite's result codes."""
+
+    def types(self) -> tuple[type[Exception], ...]:
+        return (sqlite3.Error, sa.exc.DBAPIError, sa.exc.ResourceClosedError)
+
+    def translate(self, error: Exception) -> CollectionsStoreError:
+        cause = getattr(error, "orig", None) or error
+        extended = getattr(cause, "sqlite_errorcode", 0)
+        code = extended & 0xFF
+        if code == sqlite3.SQLITE_ERROR and "no such table" in str(cause):
+            return TableVanished(str(cause))
+        if extended == sqlite3.SQLITE_CONSTRAINT_UNIQUE:
+            return UniqueViolated(str(cause).rpartition("index ")[2].strip("'"))
+        if code in _BUSY:
+            return DatabaseBusy(
+                f"{cause}: another process kept the SQLite file locked for longer than busy_timeout"
+            )
+        if code == sqlite3.SQLITE_INTERRUPT:
+            return TransactionConflict("interrupted")
+        advice = _ADVICE.get(extended) or _ADVICE.get(code)
+        message = f"{cause}: {advice}" if advice else str(cause)
+        kind = DatabaseUnavailable if code in _UNAVAILABLE else DatabaseError
+        return kind(message)
+
+    def raised_within(self, error: Exception) -> BaseException | None:
+        return raised_within(error)
