@@ -179,9 +179,9 @@ def _differences(pooled: PooledConnection, names: Names) -> Iterator[str]:
     if names.schema == pooled.sa.dialect.default_schema_name:
         names = replace(names, schema=None)  # as alembic calls it
     models = sa.MetaData(schema=names.schema)
-    feeds = (feed_table(physical, names) for physical in _feeds(pooled))
+    feeds = (feed_table(physical, names, database) for physical in _feeds(pooled))
     documents = (documents_table(table, names, database) for table in tables)
-    for table in (catalogue_table(names), *documents, *feeds):
+    for table in (catalogue_table(names, database), *documents, *feeds):
         table.to_metadata(models)
     wanted = {table.name for table in models.tables.values()}
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import get_type_hints
 
 PROJECT = Path(__file__).parents[1]
 PACKAGE = PROJECT / "collections_store"
@@ -57,8 +58,10 @@ BELOW_THE_STORE = {"integrations", FILES, "integrations.soul_machines"}
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools", "core"}
 STATEMENT = re.compile(
     r"^\s*\(?(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|BEGIN|COMMIT|ROLLBACK|PRAGMA|SET|LOCK"
-    r"|SAVEPOINT|RELEASE|WITH|EXPLAIN)\s+[A-Z\"(*:]",
+    r"|SAVEPOINT|RELEASE|WITH|EXPLAIN)\b"
+    r"|\b(json_\w+\(|jsonb_\w+\(|pg_\w+\(|sqlite_master|IS (NOT )?(NULL|TRUE)|(ORDER|GROUP) BY|WHERE )"
 )
+"""What begins a statement, and what stands within one; the parts of an f-string are strings of their own."""
 EXECUTES = {"execute", "executemany", "executescript", "exec_driver_sql", "scalars", "fetchall", "fetchone"}  # fmt: skip
 
 
@@ -213,28 +216,50 @@ def test_only_aio_is_asynchronous() -> None:
             assert module.within("aio", "integrations") or module.name.endswith(".aio"), module.name  # fmt: skip
 
 
+def _strings(module: Module) -> Iterator[str]:
+    """Yield the strings of a module that are no documentation."""
+    documentation = {
+        id(node.value) for node in module.nodes(ast.Expr) if isinstance(node, ast.Expr)
+    }
+    for node in module.nodes(ast.Constant):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in documentation
+        ):
+            yield node.value
+
+
 def test_sql_text_stands_in_the_dialects_only() -> None:
     for module in MODULES:
-        if module.within("sql.dialects", "cli", FILES):
-            continue
-        documentation = {
-            id(node.body[0].value)
-            for node in ast.walk(module.tree)
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-            and node.body
-            and isinstance(node.body[0], ast.Expr)
-        }
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                assert id(node) in documentation or not STATEMENT.match(node.value), (module.name, node.value)  # fmt: skip
+        # sqlite_files reads tables of other programs
+        if not module.within("sql.dialects", "integrations.sqlite_files"):
+            assert not [text for text in _strings(module) if STATEMENT.search(text)], module.name
 
 
 def test_only_the_dialects_ask_which_database_it_is() -> None:
+    names = {"sqlite", "postgresql"}
     for module in MODULES:
-        if not module.within("sql.dialects"):
-            for node in module.nodes(ast.Compare):
-                words = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant)}
-                assert not words & {"sqlite", "postgresql"}, (module.name, ast.unparse(node))
+        # options reads the alias postgres:// of a URL
+        if module.within("sql.dialects", "integrations.sqlite_files", "options"):
+            continue
+        assert not names & set(_strings(module)), module.name
+        keywords = {node.arg for node in module.nodes(ast.keyword) if isinstance(node, ast.keyword)}
+        assert not {each for each in keywords if each and each.split("_")[0] in names}, module.name
+
+
+def test_a_dialect_has_an_object_of_each_protocol() -> None:
+    protocols = importlib.import_module("collections_store.sql.dialects.protocols")
+    hints = get_type_hints(protocols.Database)
+    kinds = {name: kind for name, kind in hints.items() if getattr(kind, "_is_protocol", False)}
+    defined = {each.__name__ for each in vars(protocols).values() if getattr(each, "_is_protocol", False)}  # fmt: skip
+    assert {kind.__name__ for kind in kinds.values()} == defined - {"Protocol"}
+    for kind in kinds.values():
+        assert len([name for name in vars(kind) if not name.startswith("_")]) <= 15, kind
+    for name in ("sqlite", "postgresql"):
+        database = importlib.import_module(f"collections_store.sql.dialects.{name}").DATABASE
+        for attribute, kind in kinds.items():
+            assert kind in type(getattr(database, attribute)).__mro__, (name, attribute)
 
 
 def test_errors_of_drivers_are_named_in_the_dialects_and_the_pool_only() -> None:

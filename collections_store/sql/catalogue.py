@@ -23,7 +23,8 @@ class CatalogueStatements:
 
     def __init__(self, names: Names, database: Database) -> None:
         self.names, self.database = names, database
-        self.catalogue, self.revisions = catalogue_table(names), revision_table(names)
+        self.catalogue = catalogue_table(names, database)
+        self.revisions = revision_table(names)
 
     @cached_property
     def has_table(self) -> str:

@@ -1,6 +1,6 @@
-"""The statements of the table that a collection's changes are recorded in.
+"""Statements of the table in which a collection's changes are recorded.
 
-The row that stands for what was pruned is kept, so that a token tells whether all after it is there.
+The last pruned row stays, marked: so a token can be checked for changes after it that are gone.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from ..options import Feed, Names
-from .by_id import compiled
+from .by_id import ONE, ZERO, compiled
 from .dialects.protocols import Database
 from .elements import BodyFromText, BodyText
 from .schema import feed_table, integer, listed
 
 PRUNED: Final = "pruned"
-SHORT_LIVED: Final = 1000
-"""Counting begins anywhere below that, so that many processes that record little prune too."""
+COUNT_START: Final = 1000
+"""A count begins at random below that, so that many processes that record little prune too."""
 COLUMNS: Final[dict[str, Any]] = {
     "kind": sa.Text,
     "id": sa.Text,
@@ -35,9 +35,9 @@ class FeedStatements:
 
     def __init__(self, feed: Feed, names: Names, database: Database) -> None:
         self.feed, self._names, self._database = feed, names, database
-        self._table = feed_table(feed.physical, names)
-        self.counted = random.randrange(SHORT_LIVED)
-        """How many changes there were, about, since some were last pruned."""
+        self._table = feed_table(feed.physical, names, database)
+        self.counted = random.randrange(COUNT_START)
+        """Changes since the last pruning, about."""
 
     @property
     def create(self) -> str:
@@ -61,7 +61,7 @@ class FeedStatements:
 
     @cached_property
     def after(self) -> str:
-        """Give the changes after the place `:seq`, `:limit` at most, and what was pruned."""
+        """Select the changes past the position `:seq`, `:limit` at most, and the pruned row."""
         c = self._table.c
         bodies = [
             BodyText(sa.type_coerce(each, sa.types.NULLTYPE), sa.Text())
@@ -69,24 +69,22 @@ class FeedStatements:
         ]
         chosen = sa.select(c.seq, c.kind, c.id, c.version, c.time, *bodies)
         limited = chosen.where(c.seq > integer("seq")).order_by(c.seq)
-        return self._sql(limited.limit(integer("limit")).offset(_number(0)))
+        return self._sql(limited.limit(integer("limit")).offset(ZERO))
 
     @cached_property
     def last(self) -> str:
-        """Give the place of the last change, or null."""
+        """Select the position of the last change, or null."""
         return self._sql(sa.select(sa.func.max(self._table.c.seq)))
 
     @cached_property
     def first(self) -> str:
-        """Give place and kind of the first row, if there is one."""
+        """Select position and kind of the first row."""
         c = self._table.c
-        return self._sql(
-            sa.select(c.seq, c.kind).order_by(c.seq).limit(_number(1)).offset(_number(0))
-        )
+        return self._sql(sa.select(c.seq, c.kind).order_by(c.seq).limit(ONE).offset(ZERO))
 
     @cached_property
     def lock_first(self) -> str:
-        """Hold the first row, unless there is none, or somebody else holds or has just deleted it."""
+        """Lock the first row, unless another has locked or just deleted it."""
         c = self._table.c
         first = sa.select(sa.func.min(c.seq)).scalar_subquery()
         held = sa.select(c.seq).where(c.seq == first)
@@ -94,19 +92,21 @@ class FeedStatements:
 
     @cached_property
     def over_limit(self) -> str:
-        """Give the place of the last change that is beyond the limit of `:kept`, if there is one."""
+        """Select the position of the last change past the limit of `:kept`."""
         seq = self._table.c.seq
-        chosen = sa.select(seq).order_by(seq.desc()).limit(_number(1))
+        chosen = sa.select(seq).order_by(seq.desc()).limit(ONE)
         return self._sql(chosen.offset(integer("kept")))
 
     @cached_property
     def older_than(self) -> str:
-        """Give the place up to which all changes are from before `:since`, or null."""
+        """Select the position up to which all changes are from before `:since`, or null."""
         c = self._table.c
         young = sa.select(c.seq).where(sa.type_coerce(c.time, sa.BigInteger) >= integer("since"))
-        first = young.order_by(c.seq).limit(_number(1)).offset(_number(0)).scalar_subquery()
+        first = young.order_by(c.seq).limit(ONE).offset(ZERO).scalar_subquery()
         return self._sql(
-            sa.select(sa.func.max(c.seq)).where(c.seq < sa.func.coalesce(first, _number(2**62)))
+            sa.select(sa.func.max(c.seq)).where(
+                c.seq < sa.func.coalesce(first, sa.literal_column(str(2**62)))
+            )
         )
 
     @cached_property
@@ -116,7 +116,7 @@ class FeedStatements:
 
     @cached_property
     def mark_pruned(self) -> str:
-        """Have the change at `:seq` stand for all that were pruned."""
+        """Mark the change at `:seq` as the pruned row."""
         update = sa.update(self._table).where(self._table.c.seq == integer("seq"))
         kind: Any = sa.literal_column(f"'{PRUNED}'")
         return self._sql(update.values(kind=kind, before=sa.null(), after=sa.null()))
@@ -126,10 +126,6 @@ class FeedStatements:
 
 
 def _recorded(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the columns of a change, by what is given of it."""
+    """Return the columns of a change."""
     bodies = {name: BodyFromText(given[name]) for name in ("before", "after")}
     return {name: bodies.get(name, given[name]) for name in COLUMNS}
-
-
-def _number(value: int) -> sa.ColumnElement[int]:
-    return sa.literal_column(str(value))

@@ -1,10 +1,8 @@
-"""SQLAlchemy models: the catalogue, and one table per collection.
+"""The tables: the catalogue, and one per collection.
 
-The catalogue maps names to tables, because SQLite's table names ignore case and PostgreSQL's end at
-63 bytes. A table's name holds a number that is never given twice, so a handle that another process
-made stale meets "no such table", never another collection's rows.
-
-What rows of a collection's table are made of, and which of them have expired.
+The catalogue maps names to tables, because SQLite's table names ignore case and PostgreSQL's end at 63 bytes. A table's
+name holds a number that is never used twice: a handle that another process made stale meets "no such table", never
+another collection's rows.
 """
 
 from __future__ import annotations
@@ -23,13 +21,13 @@ from .dialects.protocols import Database
 from .elements import BodyFromText, BodyText, JsonbFromText, JsonbText, ListOf
 
 REVISION: Final = "0005"
-"""The schema these models describe: the newest file of `migrations/versions`."""
+"""The schema of these tables: the newest file of `migrations/versions`."""
 
 
 class Body(sa.types.TypeDecorator[Any]):
-    """A JSON body: text on SQLite, JSONB on PostgreSQL, spelled by `codec` on both.
+    """A JSON body: text on SQLite, JSONB on PostgreSQL; `codec` encodes it for both.
 
-    `jsonb`: SQLite keeps JSONB, which is a BLOB in the same column.
+    `jsonb`: SQLite stores its JSONB, which is a BLOB in the same column.
     """
 
     impl = sa.JSON
@@ -40,11 +38,11 @@ class Body(sa.types.TypeDecorator[Any]):
         self.jsonb = jsonb
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
-        """Choose the column's type."""
+        """Return the column's type."""
         return dialect.type_descriptor(named(dialect.name).ddl.body_type())
 
     def bind_processor(self, dialect: sa.Dialect) -> Any:  # noqa: ARG002
-        """Encode, with the default rules for what a body may hold."""
+        """Encode, with the default codec."""
         return codec.Codec().encode
 
     def result_processor(self, dialect: sa.Dialect, coltype: object) -> Any:  # noqa: ARG002
@@ -52,26 +50,26 @@ class Body(sa.types.TypeDecorator[Any]):
         return lambda text: None if text is None else codec.decode(text)
 
     def bind_expression(self, bindparam: sa.BindParameter[Any]) -> sa.ColumnElement[Any]:
-        """Take text."""
+        """Bind text."""
         return self.from_text(bindparam)
 
     def column_expression(self, column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-        """Give text."""
+        """Select text."""
         return self.text(column, self)
 
     def from_text(self, text: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-        """Return JSON text as the database keeps it."""
+        """Return JSON text as the database stores it."""
         return JsonbFromText(text) if self.jsonb else BodyFromText(text)
 
     def text(
         self, body: sa.ColumnElement[Any], type: sa.types.TypeEngine[Any]
     ) -> sa.ColumnElement[Any]:
-        """Return the text of what is kept; `type` says what becomes of it."""
+        """Return the text of a stored body; `type` decides how it is read."""
         return JsonbText(body, type) if self.jsonb else BodyText(body, type)
 
 
 class UtcMicroseconds(sa.types.TypeDecorator[datetime]):
-    """A UTC time, kept as microseconds since 1970: exact, and the same on every database."""
+    """A UTC time as microseconds since 1970: exact, and the same on every database."""
 
     impl = sa.BigInteger
     cache_ok = True
@@ -90,6 +88,10 @@ def now() -> int:
     return time.time_ns() // 1000
 
 
+def _utc_now() -> datetime:
+    return moment(now())
+
+
 def revision_table(names: Names) -> sa.Table:
     """Return the table that alembic keeps the revision in."""
     return sa.Table(
@@ -100,31 +102,24 @@ def revision_table(names: Names) -> sa.Table:
     )
 
 
-def catalogue_table(names: Names) -> sa.Table:
+def catalogue_table(names: Names, database: Database) -> sa.Table:
     """Return the table of collections; `options` is JSON text."""
     return sa.Table(
         names.catalogue,
         sa.MetaData(schema=names.schema),
         sa.Column("number", sa.Integer, sa.Identity(), primary_key=True),
-        sa.Column(
-            "name",
-            sa.Text().with_variant(sa.Text(collation="C"), "postgresql"),
-            nullable=False,
-            unique=True,
-        ),
+        sa.Column("name", database.ddl.name_type, nullable=False, unique=True),
         sa.Column("table_name", sa.Text, nullable=False),
         sa.Column("created_at", UtcMicroseconds, nullable=False),
         sa.Column("options", sa.Text, nullable=False, server_default="{}"),
-        sqlite_autoincrement=True,
+        **database.ddl.serial_options,
     )
 
 
 def documents_table(
     name: str, names: Names, database: Database, *, jsonb: bool = False
 ) -> sa.Table:
-    """Return a collection's table; `ttl` is how many microseconds an object lives from when it is
-    written or touched. `jsonb`: SQLite keeps bodies as JSONB.
-    """
+    """Return a collection's table; `ttl` is the time to live in microseconds from a write or a touch."""
     return sa.Table(
         name,
         sa.MetaData(schema=names.schema),
@@ -140,13 +135,12 @@ def documents_table(
     )
 
 
-def feed_table(name: str, names: Names) -> sa.Table:
-    """Return the table of a collection's recorded changes, in the order in which they took place."""
-    place = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+def feed_table(name: str, names: Names, database: Database) -> sa.Table:
+    """Return the table of a collection's recorded changes, in order."""
     return sa.Table(
         name,
         sa.MetaData(schema=names.schema),
-        sa.Column("seq", place, sa.Identity(), primary_key=True),
+        sa.Column("seq", database.ddl.serial_type, sa.Identity(), primary_key=True),
         sa.Column("kind", sa.Text, nullable=False),
         sa.Column("id", sa.Text, nullable=False),
         sa.Column("version", sa.BigInteger, nullable=False),
@@ -159,35 +153,26 @@ def feed_table(name: str, names: Names) -> sa.Table:
 def mapped_class(table: sa.Table, collection: str) -> type[Any]:
     """Return a class that SQLAlchemy's ORM maps to the collection's table.
 
-    The version is the mapper's `version_id_col`: the ORM's own updates count it up and notice those
-    of others.
+    The version is the mapper's `version_id_col`: the ORM increments it and detects updates of others.
     """
     from sqlalchemy.orm import registry
 
-    model = type(collection, (), {"__doc__": f"An object of the collection {collection}."})
+    model = type(collection, (), {"__doc__": f"A document of the collection {collection}."})
     properties = {"primary_key": [table.c.id], "version_id_col": table.c.version}
     registry(metadata=table.metadata).map_imperatively(model, table, **properties)
     return model
 
 
-def _utc_now() -> datetime:
-    return moment(now())
-
-
 def body_text(table: sa.Table) -> sa.ColumnElement[str]:
     """Return the body as text."""
-    kept: Any = table.c.body.type
-    text: sa.ColumnElement[str] = kept.text(
-        sa.type_coerce(table.c.body, sa.types.NULLTYPE), sa.Text()
-    )
-    return text
+    body: Body = table.c.body.type  # type: ignore[assignment]
+    return body.text(sa.type_coerce(table.c.body, sa.types.NULLTYPE), sa.Text())
 
 
 def body_from(table: sa.Table, text: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """Return JSON text as the table keeps a body."""
-    kept: Any = table.c.body.type
-    body: sa.ColumnElement[Any] = kept.from_text(text)
-    return body
+    """Return JSON text as the table stores a body."""
+    body: Body = table.c.body.type  # type: ignore[assignment]
+    return body.from_text(text)
 
 
 def document_columns(table: sa.Table) -> tuple[sa.ColumnElement[Any], ...]:
@@ -199,28 +184,26 @@ def document_columns(table: sa.Table) -> tuple[sa.ColumnElement[Any], ...]:
 def deleted_columns(
     table: sa.Table, options: CollectionOptions
 ) -> tuple[sa.ColumnElement[Any], ...]:
-    """Return what is told of rows that are deleted: id, version, and the body, or null where it is not
-    kept.
-    """
-    kept = options.feed is not None and options.feed.bodies == "both"
-    return (table.c.id, table.c.version, body_text(table) if kept else sa.null())
+    """Return the columns of deleted rows: id, version, and the body, or null where changes do not record it."""
+    has_body = options.feed is not None and options.feed.bodies == "both"
+    return (table.c.id, table.c.version, body_text(table) if has_body else sa.null())
 
 
 def is_live(table: sa.Table) -> sa.ColumnElement[bool]:
-    """A row has not expired at `:now`."""
+    """Return the test that a row has not expired at `:now`."""
     expires: Any = sa.type_coerce(table.c.expires_at, sa.BigInteger)
     return sa.or_(expires.is_(None), expires > integer("now"))
 
 
 def is_expired(table: sa.Table) -> sa.ColumnElement[bool]:
-    """A row has expired at `:now`."""
+    """Return the test that a row has expired at `:now`."""
     expires: Any = sa.type_coerce(table.c.expires_at, sa.BigInteger)
     return sa.and_(expires.is_not(None), expires <= integer("now"))
 
 
 def listed(**types: type[sa.types.TypeEngine[Any]]) -> Any:
-    """Return rows whose columns are parameters of their names, lists of values of these types; and, as
-    `position`, their order. For databases that take lists.
+    """Return rows whose columns are lists of values, which are parameters of the columns' names, and `position`, their
+    order. For databases that take lists.
     """
     lists = [ListOf(name, texts=kind is sa.Text) for name, kind in types.items()]
     valued = sa.func.unnest(*lists).table_valued(*types, with_ordinality="position")

@@ -7,14 +7,15 @@ never executes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import sqlalchemy as sa
 
 from ...errors import CollectionsStoreError, DatabaseError
 from ...options import Isolation, Options
-from ...query.conditions import Condition, Kind, Test, Value
+from ...query.conditions import And, Condition, Kind, Not, Or, Test, Value
 from ...query.explain import Plan
 from ...query.sort import Key
 from ...query.values import value_class
@@ -41,6 +42,18 @@ class UniqueViolated(DatabaseError):
     def __init__(self, physical: str) -> None:
         super().__init__(f"the database's unique index {physical} forbids this")
         self.physical = physical
+
+
+def leaves(condition: Condition) -> Iterator[Condition]:
+    """Yield the conditions that AND, OR and NOT join."""
+    match condition:
+        case And(inner) | Or(inner):
+            for each in inner:
+                yield from leaves(each)
+        case Not(inner):
+            yield from leaves(inner)
+        case _:
+            yield condition
 
 
 class Binding(NamedTuple):
@@ -205,6 +218,13 @@ class StatementCompiler(Protocol):
 
 class DDL(Protocol):
     """Tables and indexes."""
+
+    name_type: sa.types.TypeEngine[str] = sa.Text()
+    """The type of names, which compare by code point."""
+    serial_type: sa.types.TypeEngine[int] = sa.BigInteger()
+    """The type of a key that the database numbers."""
+    serial_options: Mapping[str, Any] = MappingProxyType({})
+    """Options of a table whose numbers are never used again."""
 
     def has_table(self) -> sa.TextClause:
         """Return the query for a row if there is a table `:reference`."""

@@ -163,6 +163,8 @@ def table_name(table: sa.Table) -> str:
 class PostgresDDL(DDL):
     """Tables with JSONB, and one GIN index over bodies each."""
 
+    name_type = sa.Text(collation="C")
+
     def has_table(self) -> sa.TextClause:
         return sa.text("SELECT 1 WHERE to_regclass(:reference) IS NOT NULL")
 

@@ -1,11 +1,10 @@
-"""Filters in PostgreSQL's words: one jsonpath predicate per condition, bound as a parameter, because
-`body @? $1` is what a GIN index over the body serves, at any depth.
+"""The exact form of filters in PostgreSQL: one jsonpath predicate per condition, bound as a parameter, because a GIN
+index over the body serves `body @? $1` at any depth.
 
-jsonpath is lax: `X ? (…)` opens an array once, a comparison within opens it again (`[[1]]` matches
-`@ == 1`), and so does a key. Every test therefore asks for the type too, and every key that follows
-a filter asks for an object first. With that, no predicate is ever unknown, and `!` can be trusted.
-
-Which conditions PostgreSQL is asked as one jsonpath, and how that is spelled once for all values.
+jsonpath is lax: `X ? (…)` opens an array once, a comparison within opens it again (`[[1]]` matches `@ == 1`), and so does
+a key. Every test therefore tests the type too, and every key that follows a filter tests for an object first. With that,
+no predicate is ever unknown, and `!` is the complement. Containment (`@>`) is never used: it matches parts of arrays and
+objects where MongoDB compares them as a whole.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ from ....query.conditions import (
 )
 from ....query.path import is_index
 from ....query.shapes import values_of, with_values
-from ..protocols import SIGNS, Binding, Filters
+from ..protocols import SIGNS, Binding, Filters, leaves
 
 Keys: TypeAlias = tuple[str | int, ...]
 Leaf: TypeAlias = Callable[[str], str]
 
 MAX_INDEXES: Final = 3
-"""More keys that are numbers run in the matcher: the jsonpath more than doubles with each."""
+"""A path with more keys that are numbers runs in the matcher: the jsonpath more than doubles with each."""
 MAX_KEYS: Final = 20
 _COMPOSITES: Final = frozenset({"array", "object"})
 _TYPES: Final = {
@@ -70,30 +69,21 @@ _RANGE: Final = "@ >= -9223372036854775808 && @ < 9223372036854775808"
 
 
 def is_composite(condition: Condition) -> bool:
-    """Return whether a whole array or object is asked for, which jsonpath cannot compare with."""
+    """Return whether a shape compares with a whole array or object: jsonpath cannot."""
     match condition:
         case Field(path, Equals(value)):
-            plain = not any(is_index(key) for key in path.keys[1:])
-            return plain and value.kind in _COMPOSITES
+            has_index = any(is_index(key) for key in path.keys[1:])
+            return not has_index and value.kind in _COMPOSITES
     return False
 
 
 def is_long(condition: Condition) -> bool:
-    """Return whether a field of the body is compared with so many scalars that they are hashed."""
+    """Return whether a shape compares a field with so many scalars that they are hashed."""
     match condition:
         case Field(path, OneOf(lists, many=True)):
-            plain = path.keys and not any(is_index(key) for key in path.keys[1:])
-            return bool(plain) and all(each.kind != "null" for each in lists)
+            has_index = any(is_index(key) for key in path.keys[1:])
+            return bool(path.keys) and not has_index and all(each.kind != "null" for each in lists)
     return False
-
-
-def _holds_long(condition: Condition) -> bool:
-    match condition:
-        case And(conditions) | Or(conditions):
-            return any(map(_holds_long, conditions))
-        case Not(inner):
-            return _holds_long(inner)
-    return is_long(condition)
 
 
 class PostgresFilters(Filters):
@@ -102,7 +92,7 @@ class PostgresFilters(Filters):
     def can_render(self, condition: Condition) -> bool:
         if not _is_short(condition):
             return False
-        if _holds_long(condition):
+        if any(map(is_long, leaves(condition))):
             return isinstance(
                 condition, Field
             )  # what joins it with others is rendered part by part
@@ -167,7 +157,7 @@ def rendered(body: str, condition: Condition, parameter: str) -> str:
         matches = f"jsonb_path_exists({body}, CAST({parameter} AS jsonpath), '{{}}', true)"
     if isinstance(condition, Field) and not condition.path.keys:
         return matches
-    if takes_scalars(condition):
+    if matches_scalar_body(condition):
         return f"(jsonb_typeof({body}) <> 'object' OR {matches})"
     return f"({matches} AND jsonb_typeof({body}) = 'object')"
 
@@ -205,34 +195,29 @@ def parameter(condition: Condition) -> str:
     return f"$ ? ({_predicate(condition)})"
 
 
-def takes_scalars(condition: Condition) -> bool:
-    """Return whether a shape holds for a body that has no fields."""
+def matches_scalar_body(condition: Condition) -> bool:
+    """Return whether a shape holds for a body that is no object."""
     match condition:
         case Field(_, test):
             return takes_missing(test)
         case And(conditions):
-            return all(map(takes_scalars, conditions))
+            return all(map(matches_scalar_body, conditions))
         case Or(conditions):
-            return any(map(takes_scalars, conditions))
+            return any(map(matches_scalar_body, conditions))
         case Not(inner):
-            return not takes_scalars(inner)
+            return not matches_scalar_body(inner)
     raise AssertionError(condition)
 
 
 def _names_positions(condition: Condition) -> bool:
     """Return whether some path begins with a number, which may name an element of an array."""
-    match condition:
-        case Field(path):
-            return is_index(path.keys[0])
-        case And(conditions) | Or(conditions):
-            return any(map(_names_positions, conditions))
-        case Not(inner):
-            return _names_positions(inner)
-    return False
+    return any(
+        isinstance(each, Field) and is_index(each.path.keys[0]) for each in leaves(condition)
+    )
 
 
 def _is_short(condition: Condition) -> bool:
-    """Return whether the paths of a condition, those within `$elemMatch` added up, stay small."""
+    """Return whether the paths of a condition, with those within `$elemMatch` added, are short."""
     keys = _longest(condition)
     return len(keys) <= MAX_KEYS and sum(map(is_index, keys)) <= MAX_INDEXES
 
@@ -253,14 +238,10 @@ def _cost(keys: tuple[str, ...]) -> tuple[int, int]:
 
 
 def _can_path(condition: Condition) -> bool:
-    match condition:
-        case Field(path, test):
-            return bool(path.keys) and _can_test(test)
-        case And(conditions) | Or(conditions):
-            return all(map(_can_path, conditions))
-        case Not(inner):
-            return _can_path(inner)
-    return False
+    every = leaves(condition)
+    return all(
+        isinstance(each, Field) and each.path.keys and _can_test(each.test) for each in every
+    )
 
 
 def _can_test(test: Test) -> bool:
@@ -300,16 +281,16 @@ def _predicate(condition: Condition, *, as_array: bool = False) -> str:
 def _field(keys: Keys, test: Test) -> str:
     if isinstance(test, WHOLE_ARRAY_TESTS):
         return _joined(" || ", _reaches(keys, lambda value: _whole(value, test)))
-    ways = list(_reaches(keys, lambda value: f"exists({value} ? ({_test(test)}))", opened=True))
+    tests = list(_reaches(keys, lambda value: f"exists({value} ? ({_test(test)}))", opened=True))
     if isinstance(test, HasType) and "array" in test.types:  # a filter never sees it: it opens it
-        ways.extend(_reaches(keys, lambda value: f'{value}.type() == "array"'))
+        tests.extend(_reaches(keys, lambda value: f'{value}.type() == "array"'))
     if takes_missing(test):
-        ways.append(_missing(keys))
-    return _joined(" || ", ways)
+        tests.append(_missing(keys))
+    return _joined(" || ", tests)
 
 
 def _reaches(keys: Keys, leaf: Leaf, *, opened: bool = False) -> Iterable[str]:
-    """Yield the ways from `@`, an object, along `keys` to a value that `leaf` speaks of."""
+    """Yield the predicates from `@`, an object, along `keys` to the values that `leaf` tests."""
     *holders, last = map(_accessor, keys)
     holder = "".join(holders)
     value = f"@{last}"
@@ -333,38 +314,38 @@ def _through(keys: Keys, rest: Keys, leaf: Leaf, opened: bool) -> str:
 
 
 def _in_element(array: str, keys: Keys, leaf: Leaf, opened: bool) -> str:
-    """Return the predicate: the element that the number `keys[0]` names leads on along the rest.
-    One where the path ends is not opened.
+    """Return the predicate: the element at the index `keys[0]`, followed along the rest. An element where the path
+    ends is not opened.
     """
     element, rest = f"{array}[{keys[0]}]", keys[1:]
     if not rest:
-        ways = [f'{element}.type() != "array" && {leaf(element)}' if opened else leaf(element)]
+        tests = [f'{element}.type() != "array" && {leaf(element)}' if opened else leaf(element)]
     else:
         on = _joined(" || ", _reaches(rest, leaf, opened=opened))
-        ways = [
+        tests = [
             f'{element}.type() == "object" && exists({element} ? ({on}))',
             f'{element}.type() == "array" && exists({element} ? (@.type() == "object" && {on}))',
         ]
         if is_index(str(rest[0])):
-            ways.append(_in_element(element, rest, leaf, opened))
-    return f'({array}.type() == "array" && {_joined(" || ", (f"({way})" for way in ways))})'
+            tests.append(_in_element(element, rest, leaf, opened))
+    return f'({array}.type() == "array" && {_joined(" || ", (f"({each})" for each in tests))})'
 
 
 def _missing(keys: Keys) -> str:
-    """Return the predicate over `@`, an object: nothing is at `keys`, and no array was in the way
-    that would have been opened, or one of its objects lacks the rest.
+    """Return the predicate over `@`, an object: nothing is at `keys`. An array on the path is opened: there one of its
+    objects lacks the rest.
     """
     field, rest = f"@{_accessor(keys[0])}", keys[1:]
     if not rest:
         return f"!exists({field})"
-    ways = [
+    tests = [
         f"!exists({field})",
         f'({field}.type() != "array" && {field}.type() != "object")',
         f'exists({field} ? (@.type() == "object" && {_missing(rest)}))',
     ]
     if is_index(str(rest[0])) and len(rest) > 1:
-        ways.append(_missing_in(field, rest))
-    return _joined(" || ", ways)
+        tests.append(_missing_in(field, rest))
+    return _joined(" || ", tests)
 
 
 def _missing_in(array: str, keys: Keys) -> str:
@@ -380,7 +361,7 @@ def _missing_in(array: str, keys: Keys) -> str:
 
 
 def _whole(value: str, test: Test) -> str:
-    """Return the predicate: the value that an accessor leads to passes, unopened."""
+    """Return the predicate: the value at an accessor passes as a whole."""
     match test:
         case Exists():
             return f"exists({value})"
@@ -390,11 +371,11 @@ def _whole(value: str, test: Test) -> str:
             inside = _joined(" && ", map(_test, tests))
             return f'({value}.type() == "array" && exists({value} ? ({inside})))'
         case HasObject(condition):
-            ways = [f'(@.type() == "object" && {_predicate(condition)})']
-            if takes_scalars(condition) or _names_positions(condition):
+            views = [f'(@.type() == "object" && {_predicate(condition)})']
+            if matches_scalar_body(condition) or _names_positions(condition):
                 as_array = _predicate(condition, as_array=True)
-                ways.append(f'(@.type() == "array" && {as_array})')
-            return f'({value}.type() == "array" && exists({value} ? ({" || ".join(ways)})))'
+                views.append(f'(@.type() == "array" && {as_array})')
+            return f'({value}.type() == "array" && exists({value} ? ({" || ".join(views)})))'
     raise AssertionError(test)
 
 
@@ -437,8 +418,8 @@ def _accessor(key: str | int) -> str:
 
 
 def path_literal(keys: tuple[str, ...]) -> str:
-    """Return a jsonpath for the inside of an SQL literal. A percent sign is escaped in the way of
-    jsonpath, so that no driver takes it for a parameter.
+    """Return a jsonpath for the inside of an SQL literal. A percent sign is escaped as in jsonpath: the driver would
+    take it for a parameter.
     """
     text = "".join(map(_accessor, keys))
     return "$" + text.replace("%", "\\u0025").replace("'", "''")
@@ -449,23 +430,23 @@ def _text(value: Operand) -> str:
     return value.text
 
 
-def _joined(word: str, parts: Iterable[str]) -> str:
+def _joined(operator: str, parts: Iterable[str]) -> str:
     every = list(parts)
     if not every:
-        return f"({_TRUE if word == ' && ' else _FALSE})"
+        return f"({_TRUE if operator == ' && ' else _FALSE})"
     if len(every) <= _FLAT:
-        return f"({word.join(every)})"
-    half = len(every) // 2  # PostgreSQL's stack ends at a long chain
-    return f"({_joined(word, every[:half])}{word}{_joined(word, every[half:])})"
+        return f"({operator.join(every)})"
+    half = len(every) // 2  # a long chain overflows PostgreSQL's stack
+    return f"({_joined(operator, every[:half])}{operator}{_joined(operator, every[half:])})"
 
 
 def is_served(condition: Condition) -> bool:
-    """Return whether an index over bodies finds what a shape is true for: it knows the scalars at the ends of
-    paths, and nothing of what is missing.
+    """Return whether the index over bodies finds the documents of a shape: it has the scalars at the ends of paths, and
+    nothing of what is missing.
     """
     match condition:
         case Field(path, test):
-            return not path.keys or (_asks_scalars(test) and not takes_missing(test))
+            return not path.keys or (_finds_scalars(test) and not takes_missing(test))
         case And(conditions):
             return any(map(is_served, conditions))
         case Or(conditions):
@@ -473,14 +454,14 @@ def is_served(condition: Condition) -> bool:
     return False
 
 
-def _asks_scalars(test: Test) -> bool:
+def _finds_scalars(test: Test) -> bool:
     match test:
         case Equals() | OneOf():
             return True
         case HasElement(tests):
-            return any(map(_asks_scalars, tests))
+            return any(map(_finds_scalars, tests))
         case Passes(tests):
-            return all(map(_asks_scalars, tests))
+            return all(map(_finds_scalars, tests))
         case HasObject(condition):
             return is_served(condition)
     return False

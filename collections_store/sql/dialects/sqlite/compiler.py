@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import count
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -148,6 +149,9 @@ def _increased(element: Increased, compiler: Any, **kw: Any) -> str:
 
 class SqliteDDL(DDL):
     """Rowid tables, and triggers for indexes of arrays."""
+
+    serial_type = sa.Integer()
+    serial_options = MappingProxyType({"sqlite_autoincrement": True})
 
     def has_table(self) -> sa.TextClause:
         return sa.text("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :reference")

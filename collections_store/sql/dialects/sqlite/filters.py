@@ -1,8 +1,8 @@
-"""Filters in SQLite's words: every value tested with its type, every array opened by `json_each`.
+"""The exact form of filters in SQLite: every value tested with its type, every array opened by `json_each`.
 
-`T` is a value's type, `V` the value as `json_extract` gives it: true is 1 there and an array is its
-text, so no test may look at V alone. The exact form of each test is what an expression index on V,
-or on T, is found by.
+`T` is a value's type (`json_type`), `V` the value (`json_extract`). No test uses V alone: there true is 1, an array is
+its text, and a string is more than any number. JSON's null and a missing value are both NULL in V; in T they are 'null'
+and NULL.
 """
 
 from __future__ import annotations
@@ -21,17 +21,14 @@ from ....query.conditions import (
     Condition,
     Equals,
     Exists,
-    Expression,
     Fails,
     Field,
-    FitsSchema,
     HasElement,
     HasObject,
     HasSize,
     HasType,
     Kind,
     Matches,
-    Metadata,
     Modulo,
     Not,
     OneOf,
@@ -45,18 +42,18 @@ from ....query.conditions import (
 )
 from ....query.path import is_index
 from ....query.shapes import values_of, with_sql
-from ..protocols import SIGNS, Binding, Filters
+from ..protocols import SIGNS, Binding, Filters, leaves
 from .functions import packed
 
 Steps: TypeAlias = tuple[str | int, ...]
 
 MAX_WALK: Final = 5
-"""More keys, those of `$elemMatch` within included, run in the matcher: the SQL doubles with each."""
+"""A path with more keys, those within `$elemMatch` included, runs in the matcher: the SQL doubles with each."""
 MAX_VALUES: Final = 100
 """A condition with more values runs in the matcher: SQLite's expressions end at a depth of 1,000."""
 MAX_NESTING: Final = 15
-"""Deeper parentheses run in the matcher: from 19 on they can overflow the parser of SQLite 3.40
-(measured over 576 shapes), and the statement around them has some too."""
+"""SQL with deeper parentheses runs in the matcher: from 19 on they can overflow the parser of SQLite 3.40 (measured over
+576 shapes), and the statement around them has some too."""
 
 _LITERAL: Final = re.compile(r"'(?:[^']|'')*'")
 _NUMBERS: Final = "IN ('integer', 'real')"
@@ -98,17 +95,14 @@ class SqliteFilters(Filters):
 
 
 def _is_renderable(condition: Condition, walk: int) -> bool:
-    match condition:
-        case Field(path, test):
-            walk -= len(path.keys)
-            # SQLite 3.40 cannot address a key that holds a double quote
-            return walk >= 0 and not any('"' in k for k in path.keys) and _can_test(test, walk)
-        case And(conditions) | Or(conditions):
-            return all(_is_renderable(each, walk) for each in conditions)
-        case Not(inner):
-            return _is_renderable(inner, walk)
-        case Metadata() | FitsSchema() | Expression():
+    """Return whether the paths are short and have no key with a double quote, which SQLite 3.40 cannot address."""
+    for each in leaves(condition):
+        if not isinstance(each, Field) or any('"' in key for key in each.path.keys):
             return False
+        left = walk - len(each.path.keys)
+        if left < 0 or not _can_test(each.test, left):
+            return False
+    return True
 
 
 def _can_test(test: Test, walk: int) -> bool:
@@ -161,17 +155,17 @@ def _bound(value: Value) -> Any:
 
 
 class _Writer:
-    """Spells conditions, the ways along a path, and tests (`matcher`, rules 1 to 4).
+    """Renders conditions, the positions that a path reaches, and tests (`matcher`, rules 1 to 4).
 
-    `body` is the SQL of a JSON text. `done` are the steps to where in it a way begins: none at an
-    object, and ending in an index where an array was entered.
+    `body` is the SQL of a JSON text. `done` are the steps to where in it a path begins: none at an object, and ending in
+    an index where an array was entered.
     """
 
     def __init__(self) -> None:
         self._aliases = (f"e{number}" for number in count(1))
 
     def condition(self, body: str, condition: Condition, *, as_array: bool = False) -> str:
-        """Spell a condition; `as_array`: `body` is an array, seen as an object of its positions."""
+        """Render a condition; `as_array`: `body` is an array, seen as an object of its positions."""
         match condition:
             case Field(path, test):
                 return self._field(body, path.keys, test, as_array)
@@ -222,7 +216,7 @@ class _Writer:
             yield f"({_is_array(body, path)} AND {_joined(' OR ', into)})"
 
     def _in_element(self, body: str, done: Steps, rest: Steps, test: Test) -> Iterator[str]:
-        """Yield the ways on from an array's element; one where the path ends is not opened."""
+        """Yield the tests of an array's element; one where the path ends is not opened."""
         if rest:
             yield from self._along(body, done, rest, test)
         else:
@@ -230,7 +224,7 @@ class _Writer:
             yield self.test(f"json_type({body}, {path})", f"json_extract({body}, {path})", test)
 
     def test(self, T: str, V: str, test: Test) -> str:  # noqa: N803
-        """Spell a test of the one value V of type T."""
+        """Render a test of the one value V of type T."""
         match test:
             case Equals(value):
                 return _equals(T, V, value)
@@ -241,16 +235,16 @@ class _Writer:
             case HasType(types):
                 return _joined(" OR ", (TYPES[name].format(T=T, V=V) for name in types))
             case Matches(pattern):
-                return f"({T} = 'text' AND collections_store_found({_word(pattern)} || {V}))"
+                return f"({T} = 'text' AND collections_store_found({_parameter(pattern)} || {V}))"
             case Modulo(divisor, remainder):
-                divided = f"CAST({V} AS INTEGER) % {_word(divisor)} = {_word(remainder)}"
+                divided = f"CAST({V} AS INTEGER) % {_parameter(divisor)} = {_parameter(remainder)}"
                 return f"({T} {_NUMBERS} AND {_in_range(V)} AND {divided})"
             case Bits(operator, mask):
-                return _bits(T, V, operator, _word(mask))
+                return _bits(T, V, operator, _parameter(mask))
             case Exists():
                 return f"({T} IS NOT NULL)"
             case HasSize(size):
-                return f"({T} = 'array' AND json_array_length({V}) = {_word(size)})"
+                return f"({T} = 'array' AND json_array_length({V}) = {_parameter(size)})"
         return self._composed(T, V, test)
 
     def _composed(self, T: str, V: str, test: Test) -> str:  # noqa: N803
@@ -281,16 +275,16 @@ class _Writer:
 def _equals(T: str, V: str, value: Operand) -> str:  # noqa: N803
     match value.kind:
         case "number":  # of all others, only true and false equal a number: 1 and 0
-            word = _word(value)
-            return f"({V} = {word} AND ({word} NOT IN (0, 1) OR {T} {_NUMBERS}))"
+            parameter = _parameter(value)
+            return f"({V} = {parameter} AND ({parameter} NOT IN (0, 1) OR {T} {_NUMBERS}))"
         case "string":  # of all others, only arrays and objects equal a text: their own
-            word = _word(value)
-            return f"({V} = {word} AND ({word} NOT GLOB '[[{{]*' OR {T} = 'text'))"
+            parameter = _parameter(value)
+            return f"({V} = {parameter} AND ({parameter} NOT GLOB '[[{{]*' OR {T} = 'text'))"
         case "boolean":
-            return f"({T} = {_word(value)})"
+            return f"({T} = {_parameter(value)})"
         case "null":
             return f"({T} = 'null')"
-    return f"({T} = '{value.kind}' AND collections_store_equal({_word(value)} || {V}))"
+    return f"({T} = '{value.kind}' AND collections_store_equal({_parameter(value)} || {V}))"
 
 
 def _one_of(T: str, V: str, lists: tuple[Operand, ...]) -> str:  # noqa: N803
@@ -309,7 +303,7 @@ def _among(T: str, V: str, values: Operand) -> str:  # noqa: N803
 
 
 def _listed(values: Operand) -> str:
-    return f"(SELECT value FROM json_each({_word(values)}))"
+    return f"(SELECT value FROM json_each({_parameter(values)}))"
 
 
 def _compares(T: str, V: str, sign: str, value: Operand) -> str:  # noqa: N803
@@ -317,15 +311,17 @@ def _compares(T: str, V: str, sign: str, value: Operand) -> str:  # noqa: N803
         case "number" if (
             sign == ">="
         ):  # all texts are above all numbers; true and false are 1 and 0
-            word = _word(value)
-            return f"({V} BETWEEN {word} AND 9e999 AND ({word} > 1 OR {T} {_NUMBERS}))"
+            parameter = _parameter(value)
+            return f"({V} BETWEEN {parameter} AND 9e999 AND ({parameter} > 1 OR {T} {_NUMBERS}))"
         case "number":
-            return f"({V} {sign} {_word(value)} AND {T} {_NUMBERS})"
+            return f"({V} {sign} {_parameter(value)} AND {T} {_NUMBERS})"
         case "string":
-            return f"({V} {sign} {_word(value)} AND {T} = 'text')"
+            return f"({V} {sign} {_parameter(value)} AND {T} = 'text')"
         case "boolean":
-            return f"({V} {sign} ({_word(value)} = 'true') AND {T} IN ('true', 'false'))"
-    return f"({T} = '{value.kind}' AND collections_store_compare({_word(value)} || {V}) {sign} 0)"
+            return f"({V} {sign} ({_parameter(value)} = 'true') AND {T} IN ('true', 'false'))"
+    return (
+        f"({T} = '{value.kind}' AND collections_store_compare({_parameter(value)} || {V}) {sign} 0)"
+    )
 
 
 def _bits(T: str, V: str, operator: str, mask: str) -> str:  # noqa: N803
@@ -344,10 +340,10 @@ def _array_with(T: str, V: str, element: str, inside: str) -> str:  # noqa: N803
 
 
 def _missing(body: str, done: Steps, rest: Steps) -> str:
-    """Nothing is there, and no array was on the way, which would have been opened."""
-    ways = ((*done, *rest[:depth]) for depth in range(1, len(rest)))
+    """Render that nothing is there, and that no array on the path was opened."""
+    prefixes = ((*done, *rest[:depth]) for depth in range(1, len(rest)))
     tests = [f"json_type({body}, {path_literal((*done, *rest))}) IS NULL"]
-    tests.extend(f"json_type({body}, {path_literal(way)}) IS NOT 'array'" for way in ways)
+    tests.extend(f"json_type({body}, {path_literal(each)}) IS NOT 'array'" for each in prefixes)
     if done:
         tests.append(f"json_type({body}, {path_literal(done)}) = 'object'")
     return f"({' AND '.join(tests)})"
@@ -361,17 +357,17 @@ def _some(body: str, path: str, element: str) -> str:
     return f"EXISTS (SELECT 1 FROM json_each({body}, {path}) AS {element}"
 
 
-def _joined(word: str, parts: Iterable[str]) -> str:
+def _joined(operator: str, parts: Iterable[str]) -> str:
     every = list(parts)
     if not every:
-        return "(1)" if word == " AND " else "(0)"
-    return f"({word.join(every)})"
+        return "(1)" if operator == " AND " else "(0)"
+    return f"({operator.join(every)})"
 
 
-def _words(value: Operand) -> tuple[str, ...]:
+def _sql(value: Operand) -> tuple[str, ...]:
     assert isinstance(value, Parameter)
     return value.sql
 
 
-def _word(value: Operand) -> str:
-    return _words(value)[0]
+def _parameter(value: Operand) -> str:
+    return _sql(value)[0]
