@@ -363,7 +363,7 @@ class Database:
     ordered_keys: bool = False
     """A stored object keeps the order of its keys."""
     takes_lists: bool = True
-    """One statement with lists of rows is faster than one row at a time."""
+    """One statement with lists of rows (`unnest … WITH ORDINALITY`) is faster than one row at a time."""
     options: frozenset[str] = frozenset()
     """The options of a store that other databases do not support."""
     upgrades_on_open: bool = False
