@@ -93,7 +93,7 @@ class InvalidUrl(CollectionsStoreError, ValueError):
 
 
 class InvalidOption(CollectionsStoreError, ValueError):
-    """An argument is invalid: pass for `option` what the message says."""
+    """The argument `option` is invalid: pass a value that the message asks for."""
 
     def __init__(self, option: str, problem: str) -> None:
         super().__init__(f"option {option}: {problem}")
@@ -470,14 +470,14 @@ _NOTE: Final = "collections_store "
 
 
 class Outcome:
-    """What a cancelled call wrote, or one that failed between two batches. `whole`: the outcome is that of the call, not
-    of one batch.
-    """
+    """What a call wrote that was cancelled, or failed between two batches. `is_final`: of the call, not of one batch."""
 
-    __slots__ = ("committed", "result", "whole")
+    __slots__ = ("committed", "is_final", "result")
 
-    def __init__(self, committed: bool | None, result: Any = None, *, whole: bool = False) -> None:
-        self.committed, self.result, self.whole = committed, result, whole
+    def __init__(
+        self, committed: bool | None, result: Any = None, *, is_final: bool = False
+    ) -> None:
+        self.committed, self.result, self.is_final = committed, result, is_final
 
 
 def note_outcome(error: BaseException, outcome: Outcome, text: str) -> None:

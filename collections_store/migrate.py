@@ -1,8 +1,8 @@
-"""Alembic, driven from Python: bring a database to the schema of this version, or compare the two.
+"""Alembic, driven from Python: upgrade a database to the schema of this version, or compare the two.
 
-The history is one line, in `migrations/versions` of a checkout and within the package of a wheel.
-An upgrade runs in one transaction, on the connection that found the need for it, and keeps other
-processes out from before the first look until the commit: two that meet never both migrate.
+The history is one line, in `migrations/versions` of a checkout and within the package of a wheel. An upgrade is one
+transaction, on the connection that found the old revision. It locks the table of the revision before it reads it
+again, so that two processes never both migrate.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -38,78 +37,93 @@ from .sql.schema import REVISION, catalogue_table, documents_table, feed_table
 T = TypeVar("T")
 
 _PACKAGE: Final = Path(__file__).parent
-_PATIENCE: Final = 600.0
-"""Seconds to wait for other processes that migrate or write."""
+_TIMEOUT: Final = 600.0
+"""Seconds that an upgrade waits for other processes that migrate or write."""
 _RETRY_PAUSE: Final = 0.01
 
 
 def current(url: str | sa.URL, *, prefix: str = "cs_", schema: str | None = None) -> str | None:
-    """Return the revision that a database is at; None: it has no tables of this library."""
-    return _look(url, Options(prefix=prefix, schema=schema), _revision)
+    """Return the revision of a database; None: it has no tables of this library."""
+    return _read(url, Options(prefix=prefix, schema=schema), lambda pooled, _: _revision(pooled))
 
 
 def upgrade(
     url: str | sa.URL, *, prefix: str = "cs_", schema: str | None = None
 ) -> tuple[str | None, str]:
-    """Bring a database to this version's schema; returns the revision before and after.
+    """Upgrade a database to this version's schema; returns the revision before and after.
 
-    A fresh database is created ready. Raises `SchemaError`; `DatabaseBusy` where other processes
-    kept the database locked for ten minutes.
+    In an empty database it creates the tables. Raises `SchemaError`, and `DatabaseBusy` if other processes lock the
+    database for ten minutes.
     """
-    options = Options(prefix=prefix, schema=schema, busy_timeout=_PATIENCE)
-    return _patiently(_normal(url), options, partial(_upgrade, names=options.names())), REVISION
+    options = Options(prefix=prefix, schema=schema, busy_timeout=_TIMEOUT)
+    return _run(_normal(url), options, _upgrade), REVISION
 
 
 def check(url: str | sa.URL, *, prefix: str = "cs_", schema: str | None = None) -> list[str]:
-    """Return, in a sentence each, how a database's tables differ from this version's models."""
-    options = Options(prefix=prefix, schema=schema)
-    return _look(url, options, partial(_check, names=options.names()))
+    """Return, in a sentence each, the differences between a database's tables and this version's models."""
+    return _read(url, Options(prefix=prefix, schema=schema), _check)
 
 
 def sql(url: str | sa.URL, *, prefix: str = "cs_", schema: str | None = None) -> str:
-    """Return the SQL that `upgrade` would run on a database; empty if there is nothing to do."""
-    options = Options(prefix=prefix, schema=schema)
-    return _look(url, options, partial(_sql, names=options.names()))
+    """Return the SQL that `upgrade` would run on a database; empty if its schema is current."""
+    return _read(url, Options(prefix=prefix, schema=schema), _sql)
 
 
 def include_name(
     name: str | None, type_: str, parent_names: Mapping[str, str | None], *, prefix: str = "cs_"
 ) -> bool:
-    """Return whether your alembic is to look at a table: not at those of this library, in whatever schema. Without
-    it `alembic revision --autogenerate` proposes to drop them, because your models do not have them.
+    """Return whether your own alembic compares a table: not those of this library, in any schema. Without it
+    `alembic revision --autogenerate` proposes to drop them, because your models do not have them.
 
-    In your `env.py`: `context.configure(..., include_name=include_name)`. For another prefix than `cs_`, give
-    `functools.partial(include_name, prefix="bot_")`.
+    In your `env.py`: `context.configure(..., include_name=include_name)`; for another prefix than `cs_`,
+    `include_name=functools.partial(include_name, prefix="bot_")`.
 
     >>> include_name("cs_1_people", "table", {"schema_name": None})
     False
     >>> include_name("invoices", "table", {"schema_name": None})
     True
     """
-    del parent_names  # alembic calls with it
+    del parent_names  # an argument of alembic's
     return type_ != "table" or name is None or not Names(prefix).owns(name)
 
 
-def is_known(revision: str) -> bool:
-    """Return whether this version knows how to go on from a revision."""
-    return revision in {script.revision for script in _scripts().walk_revisions()}
-
-
 def head() -> str | None:
-    """Return the newest revision there is a migration for."""
+    """Return the newest revision of the migrations."""
     return _scripts().get_current_head()
 
 
+def refuse_unknown(revision: str) -> None:
+    """Raise `SchemaTooNew` for a revision that no migration of this version knows."""
+    if revision not in {script.revision for script in _scripts().walk_revisions()}:
+        raise SchemaTooNew(
+            f"the database is at schema {revision}, which this version of collections_store does not "
+            f"know (it knows {REVISION}): upgrade the library; nothing was touched",
+            found=revision,
+            expected=REVISION,
+        )
+
+
 def bring_up(pooled: PooledConnection, names: Names) -> None:
-    """Upgrade the tables a connection leads to, unless another process was faster."""
+    """Upgrade the tables of a connection, unless another process has done it meanwhile."""
     connection = pooled.connection
     if not isinstance(connection, DriverConnection):
         with connection.transaction(write=True):
-            _upgrade_here(pooled, names)
+            _upgrade_in_transaction(pooled, names)
         return
-    with pooled.sa.begin():  # so that alembic leaves the transaction alone
+    with pooled.sa.begin():  # alembic leaves this transaction alone
         connection.begin(write=True)
-        _upgrade_here(pooled, names)
+        _upgrade_in_transaction(pooled, names)
+
+
+def _upgrade_in_transaction(pooled: PooledConnection, names: Names) -> None:
+    lock = pooled.connection.database.transactions.lock_schema(pooled.connection.store.revisions)
+    if lock is not None:
+        pooled.connection.command(lock)
+    if _revision(pooled) == REVISION:
+        return
+    config = _config(names)
+    config.attributes["connection"] = pooled.sa
+    command.upgrade(config, "head")
 
 
 def _revision(pooled: PooledConnection) -> str | None:
@@ -117,7 +131,7 @@ def _revision(pooled: PooledConnection) -> str | None:
 
 
 def _upgrade(pooled: PooledConnection, names: Names) -> str | None:
-    """Bring a database up; returns the revision it was at."""
+    """Upgrade a database; return the revision before."""
     before = _revision(pooled) or create_or_find(pooled.connection)
     if before not in {None, REVISION}:
         refuse_unknown(str(before))
@@ -152,32 +166,10 @@ def _sql(pooled: PooledConnection, names: Names) -> str:
     return output.getvalue()
 
 
-def _upgrade_here(pooled: PooledConnection, names: Names) -> None:
-    lock = pooled.connection.database.transactions.lock_schema(pooled.connection.store.revisions)
-    if lock is not None:
-        pooled.connection.command(lock)
-    if _revision(pooled) == REVISION:
-        return
-    config = _config(names)
-    config.attributes["connection"] = pooled.sa
-    command.upgrade(config, "head")
-
-
-def refuse_unknown(revision: str) -> None:
-    """Raise `SchemaTooNew` unless there is a way on from a revision."""
-    if not is_known(revision):
-        raise SchemaTooNew(
-            f"the database is at schema {revision}, which this version of collections_store does not "
-            f"know (it knows {REVISION}): upgrade the library; nothing was touched",
-            found=revision,
-            expected=REVISION,
-        )
-
-
 def _differences(pooled: PooledConnection, names: Names) -> Iterator[str]:
     database, tables = pooled.connection.database, _tables(pooled)
     if names.schema == pooled.sa.dialect.default_schema_name:
-        names = replace(names, schema=None)  # as alembic calls it
+        names = replace(names, schema=None)  # as alembic names it
     models = sa.MetaData(schema=names.schema)
     feeds = (feed_table(physical, names, database) for physical in _feeds(pooled))
     documents = (documents_table(table, names, database) for table in tables)
@@ -188,7 +180,7 @@ def _differences(pooled: PooledConnection, names: Names) -> Iterator[str]:
     def concerns(name: str | None, kind: str, parents: Any) -> bool:  # noqa: ARG001
         if kind == "schema":
             return name == names.schema
-        if kind == "index":  # the catalogue tells of them, the models do not
+        if kind == "index":  # the catalogue lists them, the models do not
             return False
         return kind != "table" or name in wanted
 
@@ -212,7 +204,7 @@ def _tables(pooled: PooledConnection) -> list[str]:
 
 
 def _feeds(pooled: PooledConnection) -> Iterator[str]:
-    """Yield the tables of recorded changes, as far as the catalogue is there to tell of them."""
+    """Yield the tables of recorded changes, if there is a catalogue to list them."""
     connection, rows = pooled.connection, []
     with suppress(*connection.database.errors.types()):
         rows = connection.rows(connection.store.listing)
@@ -222,22 +214,22 @@ def _feeds(pooled: PooledConnection) -> Iterator[str]:
             yield feed.physical
 
 
-def _look(url: str | sa.URL, options: Options, work: Callable[[PooledConnection], T]) -> T:
-    """Do something that only reads: what is no file yet is empty, and stays no file."""
-    where = _normal(url)
-    path = named(where.get_backend_name()).urls.file_of(where)
+def _read(url: str | sa.URL, options: Options, work: Callable[[PooledConnection, Names], T]) -> T:
+    """Call a function that only reads, on a connection; a missing file is empty, and is not created."""
+    normal = _normal(url)
+    path = named(normal.get_backend_name()).urls.file_of(normal)
     if path is not None and not Path(path).exists():
-        where = sa.URL.create(where.drivername)  # in memory
-    return _patiently(where, options, work)
+        normal = sa.URL.create(normal.drivername)  # in memory
+    return _run(normal, options, work)
 
 
-def _patiently(url: sa.URL, options: Options, work: Callable[[PooledConnection], T]) -> T:
-    """Do something on a connection of its own, again while others keep the database locked."""
+def _run(url: sa.URL, options: Options, work: Callable[[PooledConnection, Names], T]) -> T:
+    """Call a function with a connection of its own, and again while others lock the database."""
     deadline = time.monotonic() + options.busy_timeout
     while True:
         try:
-            with _pooled(url, options) as pooled:
-                return work(pooled)
+            with _connection(url, options) as pooled:
+                return work(pooled, options.names())
         except DatabaseBusy:
             if time.monotonic() > deadline:
                 raise
@@ -250,7 +242,7 @@ def _normal(url: str | sa.URL) -> sa.URL:
 
 
 @contextmanager
-def _pooled(url: sa.URL, options: Options) -> Iterator[PooledConnection]:
+def _connection(url: sa.URL, options: Options) -> Iterator[PooledConnection]:
     database = named(url.get_backend_name())
     options.check_for(database)
     engine = open_engine(url, database, options.busy_timeout)

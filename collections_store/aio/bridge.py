@@ -1,4 +1,11 @@
-"""How a task waits for a job that a thread does, and what becomes of it on a cancellation."""
+"""The bridge: how a task waits for a job of a worker thread, and what a cancellation leaves behind.
+
+The rules:
+
+1. A cancelled task does not return before its job has ended: nothing is written later.
+2. A cancellation is never lost: it is raised once the wait is over.
+3. It carries the outcome of the call, which `was_committed` and `partial_result` return.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TransactionStep:
-    """What is done for a transaction in a thread; its job is what it is called with."""
+    """A step of a transaction, as the operation of a job; it is called with the job."""
 
     name: str
     act: Callable[[Job], Any]
@@ -33,7 +40,7 @@ class TransactionStep:
 
 
 def run_step(job: Job) -> None:
-    """Run a claimed job whose operation is a `TransactionStep`, and report to whoever waits."""
+    """Run a claimed job whose operation is a `TransactionStep`, and finish it."""
     step: Any = job.operation
     try:
         result = step(job)
@@ -43,91 +50,88 @@ def run_step(job: Job) -> None:
         job.finish(result)
 
 
-async def settle(job: AwaitedJob) -> None:
-    """Give a job up; return when it does not run, or no longer."""
+async def _wait(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
+    """Wait for a future, whatever happens to the task; return its last cancellation."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    return cancelled
+
+
+async def abandon(job: AwaitedJob) -> None:
+    """Stop a job, and wait uncancellably until it has ended or cannot begin."""
     if job.claim() or job.done:
         return
     job.settled = asyncio.get_running_loop().create_future()
     threading.Thread(target=job.abandon, daemon=True).start()  # the driver's cancel may block
-    while not job.settled.done():
-        try:
-            await asyncio.shield(job.settled)
-        except asyncio.CancelledError:
-            continue
+    await _wait(job.settled)
 
 
-async def finished(job: AwaitedJob) -> None:
-    """Return when a job is done, even if the task is cancelled meanwhile; that goes on afterwards."""
-    cancelled: asyncio.CancelledError | None = None
-    while not job.future.done():
-        try:
-            await asyncio.wait([job.future])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    job.future.exception()  # seen
+async def wait_uncancellably(job: AwaitedJob) -> None:
+    """Wait until a job is done; then raise a cancellation of the task."""
+    cancelled = await _wait(job.future)
+    job.future.exception()  # marks it as retrieved
     if cancelled is not None:
         raise cancelled
 
 
-async def whole(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of some work, which goes on to its end even if the task is cancelled meanwhile;
-    then that goes on, and `was_committed` tells whether the work succeeded.
+async def run_uncancellably(work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine that runs to its end even if the task is cancelled; then raise the
+    cancellation, for which `was_committed` returns whether the coroutine succeeded.
     """
     task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
+    cancelled = await _wait(task)
     if cancelled is None:
         return task.result()
     done = not task.cancelled() and task.exception() is None
-    cancelled.collections_store_outcome = Outcome(done, whole=True)  # type: ignore[attr-defined]
+    cancelled.collections_store_outcome = Outcome(done, is_final=True)  # type: ignore[attr-defined]
     raise cancelled
 
 
 @contextmanager
-def unwritten() -> Iterator[None]:
-    """Have a cancellation tell the caller that nothing was written, whatever was done here."""
+def nothing_written() -> Iterator[None]:
+    """Give a cancellation in this context the outcome that nothing was written."""
     try:
         yield
     except asyncio.CancelledError as cancelled:
-        cancelled.collections_store_outcome = Outcome(False, whole=True)  # type: ignore[attr-defined]
+        cancelled.collections_store_outcome = Outcome(False, is_final=True)  # type: ignore[attr-defined]
         raise
 
 
-def note(cancelled: asyncio.CancelledError, job: Job) -> None:
-    """Tell the caller whether the write took place: see `was_committed`."""
+def note_job(cancelled: asyncio.CancelledError, job: Job) -> None:
+    """Attach to a cancellation whether its job wrote."""
     if getattr(job.error, "in_doubt", False):
         cancelled.__cause__ = job.error
         note_outcome(cancelled, Outcome(None), f"does not know whether it wrote: {job.operation!r}")
     elif job.operation.writes:
         outcome = Outcome(job.committed, job.result if job.committed else None)
-        words = "everything" if job.committed else "nothing"
-        note_outcome(cancelled, outcome, f"wrote {words}: {job.operation!r}")
+        written = "everything" if job.committed else "nothing"
+        note_outcome(cancelled, outcome, f"wrote {written}: {job.operation!r}")
 
 
 def note_rollback(cancelled: asyncio.CancelledError, what: object) -> None:
-    """Tell the caller that the transaction of a cancelled operation was rolled back."""
+    """Attach to a cancellation that the transaction of its operation was rolled back."""
     note_outcome(
-        cancelled, Outcome(False, whole=True), f"wrote nothing of the transaction: {what!r}"
+        cancelled, Outcome(False, is_final=True), f"wrote nothing of the transaction: {what!r}"
     )
 
 
 def _note_call(cancelled: BaseException, *, wrote: bool) -> None:
-    """Tell the caller what a call of several steps wrote, unless its steps or a transaction did."""
+    """Attach to a cancellation what a call of several steps wrote, unless a step or a transaction did."""
     outcome = getattr(cancelled, "collections_store_outcome", None)
-    if outcome is not None and (outcome.whole or not wrote):
+    if outcome is not None and (outcome.is_final or not wrote):
         return
     if wrote:
-        note_outcome(cancelled, Outcome(None, whole=True), "wrote a part: the steps before this")
+        note_outcome(cancelled, Outcome(None, is_final=True), "wrote a part: the steps before this")
     else:
-        cancelled.collections_store_outcome = Outcome(False, whole=True)  # type: ignore[attr-defined]
+        cancelled.collections_store_outcome = Outcome(False, is_final=True)  # type: ignore[attr-defined]
 
 
 async def follow(run: Callable[[Any], Coroutine[Any, Any, Any]], steps: Steps[T]) -> T:
-    """Run what steps yield, one after the other; returns what they return."""
+    """Run the operations that steps yield; return the result of the steps."""
     wrote = False
     try:
         step = next(steps)

@@ -355,10 +355,10 @@ class AsyncCollection:
         projection: Any = None,
     ) -> Documents:
         """Async counterpart of `Collection.find`."""
-        asked = Filter.parse(filter, equals, self._codec)
+        parsed = Filter.parse(filter, equals, self._codec)
         window = check_window(skip, limit)
-        parts = read_projection(projection, asked, self._codec)
-        return await self._run(Find(self.name, asked, Sort.parse(sort), *window, parts))
+        parts = read_projection(projection, parsed, self._codec)
+        return await self._run(Find(self.name, parsed, Sort.parse(sort), *window, parts))
 
     async def find_one(
         self,
@@ -385,9 +385,9 @@ class AsyncCollection:
         projection: Any = None,
     ) -> Page:
         """Async counterpart of `Collection.page`."""
-        asked = Filter.parse(filter, equals, self._codec)
-        parts = read_projection(projection, asked, self._codec)
-        page = FindPage(self.name, asked, Sort.parse(sort), check_page(limit), after, parts)
+        parsed = Filter.parse(filter, equals, self._codec)
+        parts = read_projection(projection, parsed, self._codec)
+        page = FindPage(self.name, parsed, Sort.parse(sort), check_page(limit), after, parts)
         return await self._run(page)
 
     async def count(self, filter: Any = None, equals: Any = ...) -> int:
@@ -396,8 +396,8 @@ class AsyncCollection:
 
     async def distinct(self, field: str | Path, filter: Any = None) -> Values:
         """Async counterpart of `Collection.distinct`."""
-        asked = Filter.parse(filter, codec=self._codec)
-        return await self._run(Distinct(self.name, read_target(field, InvalidFilter), asked))
+        parsed = Filter.parse(filter, codec=self._codec)
+        return await self._run(Distinct(self.name, read_target(field, InvalidFilter), parsed))
 
     async def delete_one(self, filter: Any, equals: Any = ...) -> DeleteResult:
         """Async counterpart of `Collection.delete_one`."""
@@ -440,9 +440,9 @@ class AsyncCollection:
         limit: int | None = None,
     ) -> Explanation:
         """Async counterpart of `Collection.explain`."""
-        asked = Filter.parse(filter, equals, self._codec)
+        parsed = Filter.parse(filter, equals, self._codec)
         window = check_window(skip, limit)
-        return await self._run(Explain(self.name, asked, Sort.parse(sort), *window))
+        return await self._run(Explain(self.name, parsed, Sort.parse(sort), *window))
 
     async def aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Results:
         """Async counterpart of `Collection.aggregate`."""
@@ -463,8 +463,8 @@ class AsyncCollection:
         """Async counterpart of `Collection.stream`. It is an async generator:
         `async for document in cities.stream()`.
         """
-        asked = Filter.parse(filter, equals, self._codec)
-        batches = batches_of(self.name, asked, sort, projection, self._codec)
+        parsed = Filter.parse(filter, equals, self._codec)
+        batches = batches_of(self.name, parsed, sort, projection, self._codec)
         while (page := batches.next()) is not None:
             for document in batches.advance(await self._run(page)):
                 yield document

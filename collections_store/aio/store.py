@@ -47,7 +47,14 @@ from ..options import (
 from ..query.values import lazy_type
 from ..sql.schema import mapped_class
 from ..store import ATTEMPTS, EXIT_TIMEOUT, Store, may_retry_transaction, pause_after
-from .bridge import TransactionStep, finished, note, run_step, settle, whole
+from .bridge import (
+    TransactionStep,
+    abandon,
+    note_job,
+    run_step,
+    run_uncancellably,
+    wait_uncancellably,
+)
 from .transaction import AsyncBound, AsyncCollections, AsyncOpenTransaction, AsyncTransaction
 
 if TYPE_CHECKING:
@@ -60,7 +67,7 @@ T = TypeVar("T")
 
 
 _closing: ContextVar[AsyncStore | None] = ContextVar("collections_store_closing", default=None)
-"""The store that is closed because of which this is torn down."""
+"""The store whose `aclose` runs this task."""
 
 
 class AsyncStore(AsyncCollections):
@@ -97,17 +104,17 @@ class AsyncStore(AsyncCollections):
         self._components: Components[AsyncComponent] = Components()
         self._closing = False
         self._finished = threading.Event()
-        self._employ()
+        self._create_workers()
         _stores.add(self)
 
-    def _employ(self) -> None:
-        """Have workers; they start when there is work."""
+    def _create_workers(self) -> None:
+        """Create the workers; their threads start when there are jobs."""
         self._workers = Workers(self._store._run_job, self._store._concurrency())
         self._store._hand_over = self._workers.hand_over
         self._steppers = Workers(run_step, self._store._permits.size)
-        """Apart from the others: these might all wait for what an open transaction has locked."""
-        parts = (self._workers, self._steppers), self._store
-        self._finalizer = weakref.finalize(self, _finish, *parts, EXIT_TIMEOUT)
+        """Threads for the steps of transactions; all the others may wait for what an open transaction has locked."""
+        workers = self._workers, self._steppers
+        self._finalizer = weakref.finalize(self, _finish, workers, self._store, EXIT_TIMEOUT)
 
     def __repr__(self) -> str:
         return repr(self._store).replace("Store", "AsyncStore", 1)
@@ -148,12 +155,12 @@ class AsyncStore(AsyncCollections):
         self._closing = True
         try:
             if self._store._closed is None:
-                await whole(_tear_down(self._components.taken(), self))
+                await run_uncancellably(_tear_down(self._components.taken(), self))
         finally:
             await self._end()
 
     async def _closed_by_another(self) -> None:
-        """Wait until the store is closed, unless it is what is torn down that closes it."""
+        """Wait until the store is closed, unless a component that it tears down closes it."""
         if _closing.get() is not self:
             await asyncio.to_thread(self._finished.wait)
 
@@ -175,24 +182,23 @@ class AsyncStore(AsyncCollections):
         """
         if self._store._closed is not None:
             raise StoreClosed(self._store._closed)
-        backend = self._store._backend
-        if backend is not None:
-            backend.refuse_own_transaction(operation)
         job = AwaitedJob(operation, self._mailbox_here())
-        if (
-            backend is not None
-            and backend.write_queue is not None
-            and backend.joins_write_queue(operation)
-        ):
-            self._workers.submit_to_group(job, backend.write_queue)
-            self._expire_later(backend.write_queue)
+        if (backend := self._store._backend) is None:
+            queue = None
         else:
+            backend.refuse_own_transaction(operation)
+            queue = backend.write_queue if backend.joins_write_queue(operation) else None
+        if queue is None:
             self._workers.submit(job)
+        else:
+            self._workers.submit_to_group(job, queue)
+            if self._expiring is not job.mailbox.loop:
+                self._expire_later(queue)
         try:
             result: T = await job.future
         except asyncio.CancelledError as cancelled:
-            await settle(job)
-            note(cancelled, job)
+            await abandon(job)
+            note_job(cancelled, job)
             raise
         except DatabaseBusy as error:
             if self._store._backend is not None:
@@ -201,11 +207,9 @@ class AsyncStore(AsyncCollections):
         return result
 
     def _expire_later(self, write_queue: GroupCommit) -> None:
-        """Have those who wait for too long in the lane hear of it, whatever its thread is at."""
-        loop = asyncio.get_running_loop()
-        if self._expiring is not loop:
-            self._expiring = loop
-            loop.call_later(POLL_INTERVAL, self._expire, write_queue)
+        """Check the write queue for timeouts later, whatever its thread is doing."""
+        self._expiring = loop = asyncio.get_running_loop()
+        loop.call_later(POLL_INTERVAL, self._expire, write_queue)
 
     def _expire(self, write_queue: GroupCommit) -> None:
         self._expiring = None
@@ -264,11 +268,13 @@ class AsyncStore(AsyncCollections):
         try:
             resources: TransactionResources = await job.future
         except asyncio.CancelledError:
-            await settle(job)
+            await abandon(job)
             if isinstance(job.result, TransactionResources):
                 begun = job.result.transaction
                 with suppress(asyncio.CancelledError):
-                    await finished(self._submit_step("rollback", lambda _: begun.rollback()))
+                    await wait_uncancellably(
+                        self._submit_step("rollback", lambda _: begun.rollback())
+                    )
             self._store._permits.release(permit)
             raise
         except BaseException:
@@ -277,7 +283,7 @@ class AsyncStore(AsyncCollections):
         return resources
 
     async def _acquire_permit(self) -> TransactionPermit:
-        """Wait for the turn of a transaction, in the event loop."""
+        """Wait for the permit of a transaction, in the event loop."""
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
         permits = self._store._permits
         permit = permits.request(lambda: loop.call_soon_threadsafe(woken.set))
@@ -321,13 +327,13 @@ class AsyncStore(AsyncCollections):
         return collection
 
     def _run_here(self, operation: Operation[T]) -> T:
-        return self._store.run(operation)  # by way of this store, which must not end meanwhile
+        return self._store.run(operation)  # a bound method of this store keeps it alive meanwhile
 
     def _forked(self) -> None:
-        """Leave the parent's threads behind, which do not exist here."""
+        """Forget the parent's threads, which do not exist in the child."""
         if not self._store._is_forked and self._finalizer.alive:
             self._finalizer.detach()
-            self._employ()
+            self._create_workers()
 
     def _mailbox_here(self) -> Mailbox:
         loop = asyncio.get_running_loop()
@@ -338,20 +344,20 @@ class AsyncStore(AsyncCollections):
 
 
 async def _tear_down(components: Iterable[AsyncComponent], store: AsyncStore) -> None:
-    """Tear down all; then raise what they raised."""
+    """Tear down all components; then raise their errors."""
     _closing.set(store)
     errors: list[BaseException] = []
     for each in components:
         try:
             await each.teardown()
-        except BaseException as error:  # noqa: BLE001 - it is raised when the others had their turn
+        except BaseException as error:  # noqa: BLE001 - it is raised after the others are torn down
             errors.append(error)
     raise_all(errors)
 
 
 def _finish(workers: tuple[Workers, ...], store: Store, timeout: float | None) -> None:
     if not store._is_forked:
-        store._notifier.close()  # first: those who wait shall not have to wait for others
+        store._notifier.close()  # first, so that change streams end at once
         store._close_transactions(timeout)
         for each in workers:
             each.stop(timeout)

@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from typing import (
     TYPE_CHECKING,
     Any,
-    Protocol,
     TypeVar,
     Unpack,
 )
@@ -38,7 +37,7 @@ from ..options import (
 )
 from ..query.values import lazy_type
 from ..store import BOUND, OUT_OF_ORDER, SAVEPOINT_ENDED, Bound, remove_savepoint
-from .bridge import finished, note, note_rollback, settle
+from .bridge import abandon, note_job, note_rollback, wait_uncancellably
 from .collection import AsyncCollection
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ T = TypeVar("T")
 
 
 class AsyncCollections:
-    """What a store and a transaction have in common: collections, and something that runs."""
+    """The base of `AsyncStore` and `AsyncTransaction`: both run operations on collections."""
 
     _codec: Codec
     _notifier: ChangeNotifier | None = None
@@ -135,31 +134,8 @@ class AsyncCollections:
         await self.run(Rename(check_name(old), check_name(new)))
 
 
-class AsyncTransactionScope(Protocol):
-    """An open transaction: what is executed in it, and its savepoints."""
-
-    @property
-    def state(self) -> str:
-        """Whether it is open, or how it ended."""
-
-    savepoints: list[Any]
-    """The savepoints of the blocks that are open within it, the innermost last."""
-
-    async def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result."""
-
-    async def savepoint(self) -> Any:
-        """Return the place where it is: a savepoint."""
-
-    async def release(self, savepoint: Any) -> None:
-        """Keep what was done since a savepoint."""
-
-    async def rollback_to(self, savepoint: Any) -> None:
-        """Undo what was done since a savepoint; raises nothing but a cancellation."""
-
-
 class AsyncBound:
-    """A transaction of the caller's."""
+    """The scope of a caller's transaction: operations, and savepoints."""
 
     state = BOUND
 
@@ -187,11 +163,10 @@ class AsyncBound:
 
 
 class AsyncOpenTransaction:
-    """A transaction of the store's own: each step of it is a hop to a thread, one at a time.
+    """The scope of a store's own transaction: each step is one hop to a worker thread, one at a time.
 
-    `submit` has a thread take a step. A step that is cancelled ends the transaction: whether it was
-    done, and what the database keeps of an interrupted one, need nobody's guess. After a fork there
-    are no threads to ask, so that is looked at first.
+    `submit` passes a step to a thread. A cancelled step ends the transaction: whether it was done, and what the
+    database keeps of an interrupted one, is not known. After a fork there are no threads, so that is checked first.
     """
 
     def __init__(
@@ -200,7 +175,7 @@ class AsyncOpenTransaction:
         submit: Callable[[object, Callable[[Job], Any]], AwaitedJob],
     ) -> None:
         self._resources, self._transaction, self._submit = resources, resources.transaction, submit
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self.savepoints: list[Any] = []
 
     @property
@@ -219,36 +194,38 @@ class AsyncOpenTransaction:
 
     async def rollback_to(self, savepoint: Any) -> None:
         if not self._transaction.forked:
-            await finished(self._submit("back", lambda _: self._transaction.rollback_to(savepoint)))
+            await wait_uncancellably(
+                self._submit("back", lambda _: self._transaction.rollback_to(savepoint))
+            )
 
     async def rollback(self, cause: BaseException | None = None) -> None:
-        """Roll back, unless it has ended."""
+        """Roll back, unless the transaction has ended."""
         if not self._transaction.forked:
-            await finished(self._submit("rollback", lambda _: self._transaction.rollback(cause)))
+            await wait_uncancellably(
+                self._submit("rollback", lambda _: self._transaction.rollback(cause))
+            )
 
     async def commit(self) -> None:
-        """Commit; raises what kept it from being committed. If that is a cancellation, it tells
-        whether all was written: see `was_committed`.
-        """
+        """Commit; a cancellation has the outcome of the commit."""
         self._transaction.refuse_if_forked()
         job = self._submit("commit", self._transaction.commit)
         try:
             await job.future
         except asyncio.CancelledError as cancelled:
-            await settle(job)
+            await abandon(job)
             with suppress(asyncio.CancelledError):
                 await self.rollback(cancelled)
-            note(cancelled, job)
+            note_job(cancelled, job)
             raise
 
     async def _step(self, what: object, act: Callable[[Job], Any]) -> Any:
         self._transaction.refuse_if_forked()
-        async with self._turn:
+        async with self._lock:
             job = self._submit(what, act)
             try:
                 return await job.future
             except asyncio.CancelledError as cancelled:
-                await settle(job)
+                await abandon(job)
                 with suppress(asyncio.CancelledError):
                     await self.rollback(cancelled)
                 note_rollback(cancelled, what)
@@ -262,7 +239,7 @@ class AsyncTransaction(AsyncCollections):
     cancelled call rolls back a transaction of `AsyncStore.transaction`.
     """
 
-    def __init__(self, scope: AsyncTransactionScope, codec: Codec) -> None:
+    def __init__(self, scope: AsyncBound | AsyncOpenTransaction, codec: Codec) -> None:
         self._scope, self._codec = scope, codec
         self._is_over = False
 

@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from typing import Any, TypeAlias, TypeVar
 
-from ..aio.bridge import follow, unwritten, whole
+from ..aio.bridge import follow, nothing_written, run_uncancellably
 from ..aio.store import AsyncStore
 from ..operations.combine import Steps
 from ..operations.combine import follow as follow_sync
@@ -206,7 +206,7 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
         return await self._run(self._repository.quarantined())
 
     async def _run(self, steps: Steps[T]) -> T:
-        return await whole(follow(self._store.run, steps))
+        return await run_uncancellably(follow(self._store.run, steps))
 
 
 class AsyncDialogues(BaseDialogues[AsyncStore]):
@@ -323,7 +323,7 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
 
     async def _run_within(self, lock: SharedLock | SharedLocks, steps: Steps[T]) -> T:
         while True:
-            with unwritten():
+            with nothing_written():
                 await self._prepare()
                 await lock.__aenter__()
             try:
@@ -349,7 +349,7 @@ class AsyncDialogues(BaseDialogues[AsyncStore]):
             self._start_saving()
 
     async def _follow(self, steps: Steps[T]) -> T:
-        return await whole(follow(self._store.run, steps))
+        return await run_uncancellably(follow(self._store.run, steps))
 
     def _save_in_background(self) -> bool:
         store = self._store

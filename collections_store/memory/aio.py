@@ -10,7 +10,7 @@ from inspect import isawaitable
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, Unpack
 
-from ..aio.bridge import whole
+from ..aio.bridge import run_uncancellably
 from ..aio.change_stream import AsyncChangeStream
 from ..aio.collection import AsyncCollection
 from ..changes.notify import ChangeNotifier
@@ -68,7 +68,7 @@ class AsyncMemory(Namespace):
     ) -> None:
         try:
             with after_block(error):
-                await whole(self.end())
+                await run_uncancellably(self.end())
         except asyncio.CancelledError:
             if not isinstance(error, asyncio.CancelledError):
                 raise

@@ -349,7 +349,7 @@ def _note_part(error: BaseException, collection: str, result: R, *, ended: bool)
     """Add to an error what the batches before it wrote; `ended`: no other batch was to come."""
     outcome = getattr(error, "collections_store_outcome", None)
     if outcome is not None:
-        if outcome.whole:
+        if outcome.is_final:
             return
         is_ours = isinstance(outcome.result, type(result))
         result += outcome.result if is_ours else type(result)()
@@ -357,9 +357,9 @@ def _note_part(error: BaseException, collection: str, result: R, *, ended: bool)
         done = ended and outcome is not None and outcome.committed
         part = "everything" if done else "a part, in batches"
         text = f"wrote {part}: collection {collection}: {result!r}"
-        note_outcome(error, Outcome(True if done else None, result, whole=True), text)
+        note_outcome(error, Outcome(True if done else None, result, is_final=True), text)
     elif outcome is not None:
-        outcome.committed, outcome.whole = outcome.committed and ended, True
+        outcome.committed, outcome.is_final = outcome.committed and ended, True
 
 
 def _wrote(result: PutManyResult | BulkWriteResult) -> bool:

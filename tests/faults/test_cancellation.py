@@ -25,7 +25,7 @@ from collections_store import (
     partial_result,
     was_committed,
 )
-from collections_store.aio.bridge import note
+from collections_store.aio.bridge import note_job
 from collections_store.engine.executor import Abandoned
 from collections_store.engine.jobs import Job
 from collections_store.operations.combine import Work
@@ -228,7 +228,7 @@ def test_a_connection_that_broke_under_a_cancelled_write_leaves_doubt() -> None:
     job = Job(Increment("things", "n"))
     job.finish(error=DatabaseUnavailable("the connection broke", in_doubt=True))
     cancelled = asyncio.CancelledError()
-    note(cancelled, job)
+    note_job(cancelled, job)
     assert was_committed(cancelled) is None
     assert isinstance(cancelled.__cause__, DatabaseUnavailable)
     assert "does not know" in "".join(cancelled.__notes__)

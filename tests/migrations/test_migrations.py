@@ -379,7 +379,7 @@ def test_an_upgrade_waits_for_who_writes(tmp_path: Path, revision: str | None) -
 
 
 def test_an_upgrade_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(migrate, "_PATIENCE", 0.4)
+    monkeypatch.setattr(migrate, "_TIMEOUT", 0.4)
     place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
     with locked(place, 1.5), pytest.raises(DatabaseBusy):
         migrate.upgrade(place.url)
