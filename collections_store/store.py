@@ -20,7 +20,6 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Final,
-    Protocol,
     Self,
     TypeVar,
     Unpack,
@@ -55,7 +54,7 @@ from .engine.lifecycle import (
 )
 from .engine.permits import TransactionPermit, TransactionPermits
 from .engine.pool import PooledConnection
-from .engine.transactions import TransactionResources
+from .engine.transactions import OpenTransaction, TransactionResources
 from .engine.workers import Sweeper, working
 from .errors import (
     CollectionsStoreError,
@@ -255,27 +254,6 @@ class Collections(ABC):
         self.run(Rename(check_name(old), check_name(new)))
 
 
-class TransactionScope(Protocol):
-    """An open transaction: what is executed in it, and its savepoints."""
-
-    state: str
-    """Whether it is open, or how it ended."""
-    savepoints: list[Any]
-    """The savepoints of the blocks that are open within it, the innermost last."""
-
-    def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result."""
-
-    def savepoint(self) -> Any:
-        """Return the place where it is: a savepoint."""
-
-    def release(self, savepoint: Any) -> None:
-        """Keep what was done since a savepoint."""
-
-    def rollback_to(self, savepoint: Any) -> None:
-        """Undo what was done since a savepoint; raises nothing."""
-
-
 class Bound:
     """A transaction of the caller's."""
 
@@ -318,7 +296,7 @@ class Transaction(Collections):
     transaction goes on. It may be used by several threads, one at a time.
     """
 
-    def __init__(self, scope: TransactionScope, codec: Codec) -> None:
+    def __init__(self, scope: Bound | OpenTransaction, codec: Codec) -> None:
         self._scope, self._codec = scope, codec
         self._is_over = False
 
@@ -358,7 +336,7 @@ class Transaction(Collections):
 class _Part:
     """The context of a part of a transaction."""
 
-    def __init__(self, scope: TransactionScope, codec: Codec) -> None:
+    def __init__(self, scope: Bound | OpenTransaction, codec: Codec) -> None:
         self._scope, self._codec = scope, codec
         self._open: list[tuple[Any, Transaction]] = []
 
