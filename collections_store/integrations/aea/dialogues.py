@@ -200,8 +200,9 @@ class PersistentDialogues(BasicDialoguesStorage):
         label = _valid(dialogue_label)
         if label is None:
             return False
-        if self.store.in_memory(label) is not None:
-            return True
+        found = self.store.in_memory(label)
+        if found is not None:  # fetchai's AEA completes a label only if this is False
+            return found.dialogue_label.dialogue_responder_reference != ""
         return label.is_by_counterparty and self.store.is_known(label)
 
     def set_incomplete_dialogue(
