@@ -19,8 +19,8 @@ from ..query.sort import Sort
 from ..query.values import MISSING, identical, value_class
 from ..sql.schema import now
 from ..update import Update
-from ..update.operators import added
-from ..update.parser import read_way
+from ..update.changes import parse_path
+from ..update.operators import checked_sum
 from ..update.upsert import seed, seed_id
 from .by_id import AtomicWrite, GetDocument, id_taken
 from .find import Find, changed_by_others
@@ -353,7 +353,7 @@ class Increment(AtomicWrite[Any]):
     def _first(self) -> Any:
         """Return the number where there was none."""
         try:
-            return added(self.initial, self.by)
+            return checked_sum(self.initial, self.by)
         except OperandError as error:
             raise UpdateRefused(self.id, str(self.path), error.problem) from None
 
@@ -367,7 +367,7 @@ def read_increment(path: Any, by: Any, initial: Any) -> Path:
     if not isinstance(path, str | Path):
         raise InvalidUpdate("", f"the path must be a string or a Path, got {shortened(path)}")
     where = f"$inc.{path}"
-    keys = [str(piece) for piece in read_way(path, "$inc")]
+    keys = [str(piece) for piece in parse_path(path, "$inc")]
     if any(key.startswith("$") for key in keys):
         raise InvalidUpdate(where, "must name a single field of the body")
     for number in (by, initial):

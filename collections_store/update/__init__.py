@@ -1,7 +1,7 @@
-"""What to change: MongoDB's update language, parsed once, and its exact meaning on a body.
+"""Updates: MongoDB's update language, parsed once, and its exact meaning on a body.
 
 Pure: makes a new body from an old one. Must not know a store, a database or a version. Begin with `Update` here, then
-`actions` (what an update consists of), `parser` and `apply`.
+`operators` (the table of operators), `changes` (what an update consists of), `parser` and `apply`.
 """
 
 from __future__ import annotations
@@ -9,28 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .. import codec
+from ..aggregation.pipeline import Pipeline
 from ..codec import Codec
 from ..document import Document
 from ..errors import InvalidUpdate, UpdateRefused, shortened
 from ..query.filter import Filter
-from ..query.values import lazy_type
-from .actions import ArrayFilter, FieldChange
-from .apply import Application, Budget, Fields, changed, tree_of
-from .parser import check_names, read_array_filters, read_operators
+from .apply import Application, Fields, changed, parse_stages, transformed, tree_of
+from .changes import ArrayFilter, FieldChange
+from .parser import check_names, parse_array_filters, parse_operators
 from .upsert import seed, seed_id
-
-if TYPE_CHECKING:
-    from ..aggregation.pipeline import Pipeline
-else:
-    Pipeline = lazy_type("collections_store.aggregation.pipeline", "Pipeline")
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What is to change in a body: operators, or a pipeline.
+    """An update of a body: operators, or a pipeline.
 
     >>> update = Update.parse({"$inc": {"visits": 1}, "$set": {"seen.last": "Rome"}})
     >>> print(update)
@@ -49,10 +44,10 @@ class Update:
     def __post_init__(self) -> None:
         parts: Any = (self.changes, FieldChange), (self.array_filters, ArrayFilter)
         for part, kind in parts:
-            if type(part) is not tuple or not all(isinstance(each, kind) for each in part):
-                raise InvalidUpdate("", "Update.parse reads what is to change")
-        if not (self.pipeline is None or hasattr(self.pipeline, "steps")):
-            raise InvalidUpdate("", "Update.parse reads what is to change")
+            if type(part) is not tuple or not {kind}.issuperset(map(type, part)):
+                raise InvalidUpdate("", "must be parsed by Update.parse")
+        if not isinstance(self.pipeline, Pipeline | None):
+            raise InvalidUpdate("", "must be parsed by Update.parse")
         check_names(self.changes, self.array_filters)
         object.__setattr__(self, "_tree", tree_of(self.changes))
 
@@ -64,15 +59,15 @@ class Update:
         array_filters: Any = None,
         rules: Codec = Codec(),  # noqa: B008 - it is frozen
     ) -> Update:
-        """Read a document of operators, or a list of stages, or take an `Update`; raises
-        `InvalidUpdate` naming the place.
+        """Parse a document of operators or a list of stages, or take an `Update`; raises `InvalidUpdate`, which names
+        the place.
 
-        `array_filters` say which elements `$[name]` stands for: a list of filters, each on one name.
+        `array_filters` are the filters of the elements that `$[name]` stands for: a list, each on one name.
         """
         match what:
             case Mapping():
-                filters = () if array_filters is None else read_array_filters(array_filters, rules)
-                changes, written = read_operators(what, rules)
+                filters = () if array_filters is None else parse_array_filters(array_filters, rules)
+                changes, written = parse_operators(what, rules)
                 as_json = written, deepcopy(array_filters)
                 return cls(changes, filters, None, as_json, rules.max_bytes)
             case Update() | list() | tuple() if array_filters is not None:
@@ -80,13 +75,10 @@ class Update:
             case Update():
                 return what
             case list() | tuple():
-                from .apply import read_stages
-
-                pipeline = read_stages(what, rules)
+                pipeline = parse_stages(what, rules)
                 return cls((), (), pipeline, (deepcopy(list(what)), None))
-        raise InvalidUpdate(
-            "", f"a document of operators or a list of stages, not {shortened(what)}"
-        )
+        problem = f"must be a document of operators or a list of stages, got {shortened(what)}"
+        raise InvalidUpdate("", problem)
 
     def apply(
         self,
@@ -97,28 +89,25 @@ class Update:
         inserting: bool = False,
         ordered: bool = True,
     ) -> Any:
-        """Return the new body; the old one stays as it is, and comes back itself if nothing changes.
+        """Return the new body. The old one stays as it is, and is returned itself if nothing changes.
 
-        `filter` is what found the document: `$` needs it. `now` is in microseconds since 1970.
-        `inserting`: an upsert inserts, so `$setOnInsert` counts. `ordered`: do objects with other key
-        order differ? Raises `UpdateRefused` where the body does not let itself be changed so.
+        `filter` is the one that found the document: `$` needs it. `now` is in microseconds since 1970.
+        `inserting`: an upsert inserts, so `$setOnInsert` is applied. `ordered`: the order of an object's keys
+        counts. Raises `UpdateRefused` if the body cannot be changed so.
         """
-        if not isinstance(document.body, dict):
-            problem = f"only objects have fields, and the body is {shortened(document.body)}"
-            raise UpdateRefused(document.id, "", f"{problem}: replace it")
+        body = document.body
+        if not isinstance(body, dict):
+            problem = f"only objects have fields, got the body {shortened(body)}: replace it"
+            raise UpdateRefused(document.id, "", problem)
         if self.pipeline is not None:
-            from .apply import transformed
-
             return transformed(self.pipeline, document, now=now, ordered=ordered)
         conditions = {each.name: each.condition for each in self.array_filters}
-        budget = Budget.of(self._limit)
-        the = Application(document, filter, conditions, now, inserting, ordered, budget)
-        return changed(self._tree, document.body, (), the)
+        limit = self._limit
+        the = Application(document, filter, conditions, now, inserting, ordered, limit, limit)
+        return changed(self._tree, body, (), the)
 
     def to_json(self) -> Any:
-        """Return the document of operators, or the list of stages. A key of the body that no text names
-        stands in a `Path`.
-        """
+        """Return the document of operators, or the list of stages. A key that no dotted path names is a `Path`."""
         return deepcopy(self._written[0]) if self._written else {}
 
     def __str__(self) -> str:
@@ -127,19 +116,17 @@ class Update:
 
 
 def read_replacement(what: Any, rules: Codec) -> Any:
-    """Return a body that shall take another's place, as JSON; raises `InvalidUpdate` for operators and
-    `InvalidBody`.
-    """
+    """Return a body that replaces another, as JSON; raises `InvalidBody`, and `InvalidUpdate` for operators."""
     if isinstance(what, Update) or (
         isinstance(what, Mapping) and str(next(iter(what), "")).startswith("$")
     ):
-        raise InvalidUpdate(
-            "",
-            f"{shortened(what)} holds operators, which update_one takes; a replacement is a body",
-        )
+        problem = f"a replacement must be a body, got operators: {shortened(what)}; use update_one"
+        raise InvalidUpdate("", problem)
     for key in what if isinstance(what, Mapping) else ():
         if isinstance(key, str) and key.startswith("$"):
-            problem = "no field of a replacement begins with $ at the top; put writes any body"
+            problem = (
+                "a field at the top of a replacement must not begin with $; put takes any body"
+            )
             raise InvalidUpdate(key, problem)
     return codec.decode(rules.encode(what))
 

@@ -1,24 +1,19 @@
-"""The changes of an update as a tree over their paths, which is how they are applied, in which order,
-and how two that speak of one place are found.
+"""The new body of a document, by the changes of an update or by a pipeline.
 
-What a body becomes when the changes of an update are applied to it.
-
-The rules, MongoDB's:
+The changes are a tree over their paths: it gives their order, and finds two that conflict. The rules, MongoDB's:
 
 1. Changes are applied in the order of their paths, so new fields come in that order, behind those
-   that are there. What is on the way and missing becomes an object.
-2. In an array a number names an element. One beyond the end is added, and null before it. Every other
+   that are there. A missing object on the way is created.
+2. In an array a number names an element. One beyond the end is added, with null before it. Every other
    key, and every key below a scalar, leads nowhere: an error, but for `$unset`.
-3. `$[]` and `$[name]` need an array that is there. Two changes must not meet at one place.
+3. `$[]` and `$[name]` need an array that is there. Two changes must not meet at one position.
 
-Nothing is changed in place: what stays as it was is shared with the old body.
-
-Updates that are pipelines: stages that compute the new body from the old one.
+Nothing is changed in place: unchanged parts are shared with the old body.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -44,47 +39,28 @@ from ..query.filter import Filter
 from ..query.matcher import holds
 from ..query.path import element_index, is_index
 from ..query.projection import matched_index, paths_in
-from ..query.values import MISSING, equal, identical, value_class
-from . import operators as arrays
-from . import operators as numbers
-from .actions import (
-    MATCHED,
-    Add,
-    AddToSet,
-    Arrive,
-    Assign,
-    AtLeast,
-    AtMost,
-    Bitwise,
-    Elements,
-    FieldChange,
-    Leave,
-    Matched,
-    Multiply,
-    Piece,
-    Pop,
-    Pull,
-    PullAll,
-    Push,
-    PutTime,
-    Remove,
-    Way,
-    dotted,
-    fresh,
-)
-from .operators import iso
+from ..query.values import MISSING, equal, identical
+from .changes import MATCHED, Elements, FieldChange, Matched, Piece, UpdatePath, dotted
+from .operators import OPERATORS, added_size, iso
+
+Keys = tuple[str, ...]
+MAX_PADDING: Final = 1_500_000
+"""Nulls that are added before an element beyond an array's end; MongoDB's limit."""
+
+
+# -- the tree of the changes -------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Fields:
-    """What is to change in the fields of an object, or in the elements of an array by number."""
+    """The changes of the fields of an object, or of the elements of an array by number."""
 
     children: dict[str | Matched, Node] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Each:
-    """What is to change in each element of an array, or in those of a name."""
+    """The changes of each element of an array, or of those of a name."""
 
     children: dict[Elements, Node] = field(default_factory=dict)
 
@@ -92,105 +68,81 @@ class Each:
 Node: TypeAlias = Fields | Each | FieldChange
 
 
-def tree_of(changes: Iterable[FieldChange]) -> Fields:
-    """Return the tree; raises `InvalidUpdate` if two changes speak of one place."""
+def tree_of(changes: tuple[FieldChange, ...]) -> Fields:
+    """Return the tree; raises `InvalidUpdate` if two changes conflict."""
     root = Fields()
     for change in changes:
-        _plant(root, change)
-    _sort(root)
+        node: Any = root
+        path = change.path
+        for depth, piece in enumerate(path[:-1], start=1):
+            kind = Each if isinstance(path[depth], Elements) else Fields
+            node = node.children.setdefault(piece, kind())
+            if type(node) is not kind:
+                raise _conflict(change, path[:depth])
+        if path[-1] in node.children:
+            raise _conflict(change, path)
+        node.children[path[-1]] = change
+    if len(changes) > 1:
+        _sort(root)
     return root
 
 
-def _plant(root: Fields, change: FieldChange) -> None:
-    node: Any = root
-    *above, last = change.way
-    for depth, piece in enumerate(above, start=1):
-        if piece not in node.children:
-            within = Each if isinstance(change.way[depth], Elements) else Fields
-            node.children[piece] = within()
-        node = node.children[piece]
-        if isinstance(node, FieldChange) or isinstance(node, Each) is not isinstance(
-            change.way[depth], Elements
-        ):
-            raise _conflict(change, change.way[:depth])
-    if last in node.children:
-        raise _conflict(change, change.way)
-    node.children[last] = change
-
-
-def _conflict(change: FieldChange, way: Way) -> InvalidUpdate:
-    return InvalidUpdate(
-        change.place, f"there is another change of {shortened(dotted(way))}, or of what is in it"
-    )
+def _conflict(change: FieldChange, path: UpdatePath) -> InvalidUpdate:
+    problem = f"there is another change of {shortened(dotted(path))}, or of a field in it"
+    return InvalidUpdate(change.place, problem)
 
 
 def _sort(node: Node) -> None:
     if isinstance(node, Fields | Each):
-        node.children = in_order(node.children)
+        node.children = _in_order(node.children)
         for child in node.children.values():
             _sort(child)
 
 
-def in_order(children: dict[Any, Node]) -> dict[Any, Node]:
-    """Return children as they are applied."""
+def _in_order(children: dict[Any, Node]) -> dict[Any, Node]:
     return dict(sorted(children.items(), key=lambda pair: _order(pair[0])))
 
 
 def _order(piece: Piece) -> tuple[int, int, str]:
-    """Return what MongoDB orders fields by: numbers by their value, all else as text."""
+    """Return MongoDB's order of fields: numbers by their value, all else as strings."""
     text = str(piece)
     if is_index(text):
         return 1, int(text), ""
     return (0 if text < "0" else 2), 0, text
 
 
-def leaves(node: Node) -> Iterator[FieldChange | Each]:
+def _leaves(node: Node) -> Iterator[FieldChange | Each]:
     """Yield the changes below a node; an `Each` stands for all below it."""
     if isinstance(node, Fields):
         for child in node.children.values():
-            yield from leaves(child)
+            yield from _leaves(child)
     else:
         yield node
 
 
-def merged(one: Node, other: Node, refuse: Callable[[], Exception]) -> Node:
-    """Return both nodes as one; raises what `refuse` makes if they change one place."""
-    if (
-        isinstance(one, FieldChange)
-        or isinstance(other, FieldChange)
-        or type(one) is not type(other)
-    ):
+def _merged(one: Node, other: Node, refuse: Callable[[], Exception]) -> Node:
+    """Return both nodes as one; raises what `refuse` returns if they meet."""
+    if isinstance(one, FieldChange) or isinstance(other, FieldChange):
+        raise refuse()
+    if type(one) is not type(other):
         raise refuse()
     children: dict[Any, Node] = dict(one.children)
     for piece, child in other.children.items():
         both = piece in children
-        children[piece] = merged(children[piece], child, refuse) if both else child
-    return type(one)(in_order(children))
+        children[piece] = _merged(children[piece], child, refuse) if both else child
+    return type(one)(_in_order(children))
 
 
-Keys = tuple[str, ...]
-MAX_PADDING: Final = 1_500_000
-"""Nulls that are added before an element beyond an array's end; MongoDB's limit."""
+# -- the new body ------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class Budget:
-    """How many characters of JSON an update may still add, so that none eats the memory: `$[]` puts a
-    value as often as there are elements.
-    """
-
-    limit: int
-    left: int
-
-    @classmethod
-    def of(cls, limit: int) -> Budget:
-        """Return a whole one."""
-        return cls(limit, limit)
-
-
-@value_class(eq=True)
 class Application:
-    """What changes need to know besides the place they change."""
+    """What changes need to know besides the value that they change.
+
+    `left`: the characters of JSON that the update may still add. `$[]` adds a value for each element, so this
+    bounds the memory.
+    """
 
     document: Document
     filter: Filter
@@ -198,46 +150,52 @@ class Application:
     now: int
     inserting: bool
     ordered: bool
-    budget: Budget
-    _met: dict[Keys, int | None] = field(default_factory=dict)
+    limit: int
+    left: int
+    _matched: dict[Keys, int | None] = field(default_factory=dict)
 
-    def met(self, array: Keys) -> int | None:
-        """Return the index of the element that met the filter, as the condition on that array tells, or
-        as the last one does if there is none on it.
+    def matched(self, array: Keys) -> int | None:
+        """Return the index of the element that matched the filter: by the condition on that array, or by the last
+        one if there is none on it.
         """
         if self.inserting:
             return None
-        on_it = any(each.keys[: len(array)] == array for each in paths_in(self.filter.condition))
+        condition = self.filter.condition
+        on_it = any(each.keys[: len(array)] == array for each in paths_in(condition))
         array = array if on_it else ()
-        if array not in self._met:
-            condition = self.filter.condition
-            self._met[array] = matched_index(condition, self.document, array, ordered=self.ordered)
-        return self._met[array]
+        if array not in self._matched:
+            found = matched_index(condition, self.document, array, ordered=self.ordered)
+            self._matched[array] = found
+        return self._matched[array]
 
     def spend(self, characters: int, keys: Keys) -> None:
         """Raise `UpdateRefused` if more is added than a body may hold."""
-        self.budget.left -= characters
-        if self.budget.left < 0:
-            raise self.refuse(keys, f"the update adds more than {self.budget.limit:,} bytes")
+        self.left -= characters
+        if self.left < 0:
+            raise self.refuse(keys, f"the update adds more than {self.limit:,} bytes")
 
     def refuse(self, keys: Keys, problem: str) -> UpdateRefused:
-        """Return the error of a place in the body."""
+        """Return the error of a position in the body."""
         return UpdateRefused(self.document.id, ".".join(keys), problem)
+
+    def skips(self, change: FieldChange) -> bool:
+        """Return whether a change is not applied: `$setOnInsert` is only where an upsert inserts."""
+        return change.operator == "$setOnInsert" and not self.inserting
 
 
 def changed(node: Node, value: Any, keys: Keys, the: Application) -> Any:
-    """Return what a value at `keys` becomes; `MISSING`, before or after, is nothing."""
-    match node:
-        case FieldChange():
-            return _acted(node, value, keys, the) if node.is_for(the.inserting) else value
-        case Each():
-            return _in_elements(node, value, keys, the)
-    children = _children(node, keys, the)
-    if value is MISSING:
-        made = _in_object(children, {}, keys, the)
-        return made or MISSING
+    """Return the new value at `keys`; `MISSING`, before or after, is no value."""
+    if isinstance(node, FieldChange):
+        return _applied(node, value, keys, the)
+    if isinstance(node, Each):
+        return _in_elements(node, value, keys, the)
+    children: Any = node.children
+    if MATCHED in children:
+        children = _with_index(children, keys, the)
     if isinstance(value, dict):
         return _in_object(children, value, keys, the)
+    if value is MISSING:
+        return _in_object(children, {}, keys, the) or MISSING
     if isinstance(value, list):
         return _in_array(children, value, keys, the)
     for key, child in children.items():
@@ -272,7 +230,7 @@ def _in_array(children: dict[str, Node], array: list[Any], keys: Keys, the: Appl
         old = result[index] if index < len(result) else MISSING
         new = changed(child, old, here, the)
         if new is MISSING and old is not MISSING:
-            new = None  # what is taken away leaves null, and changes nothing where that was
+            new = None  # a removed element leaves null
         if new is not old:
             result = list(array) if result is array else result
             _put(result, index, new, here, the)
@@ -280,7 +238,6 @@ def _in_array(children: dict[str, Node], array: list[Any], keys: Keys, the: Appl
 
 
 def _put(array: list[Any], index: int, value: Any, keys: Keys, the: Application) -> None:
-    """Change an element."""
     missing = index - len(array)
     if missing > MAX_PADDING:
         raise the.refuse(keys, f"an array is filled up with {MAX_PADDING:,} nulls at most")
@@ -290,26 +247,23 @@ def _put(array: list[Any], index: int, value: Any, keys: Keys, the: Application)
     array[index] = value
 
 
-def _children(node: Fields, keys: Keys, the: Application) -> dict[str, Node]:
-    """Return the children by key, with the element that met the filter in the place of `$`."""
-    children: dict[Any, Node] = node.children
-    if MATCHED not in children:
-        return children
-    met = the.met(keys)
-    if met is None:
-        raise the.refuse((*keys, "$"), "the filter met no element of an array")
-    others, key = {k: v for k, v in children.items() if k != MATCHED}, str(met)
+def _with_index(children: dict[Any, Node], keys: Keys, the: Application) -> dict[str, Node]:
+    """Return the children by key, with the index of the matched element in place of `$`."""
+    index = the.matched(keys)
+    if index is None:
+        raise the.refuse((*keys, "$"), "the filter matched no element of an array")
+    others, key = {k: v for k, v in children.items() if k != MATCHED}, str(index)
     child = children[MATCHED]
     if key in others:
-        child = merged(others[key], child, lambda: _meet((*keys, key), the))
-    return in_order({**others, key: child})
+        child = _merged(others[key], child, lambda: _meet((*keys, key), the))
+    return _in_order({**others, key: child})
 
 
 def _in_elements(node: Each, value: Any, keys: Keys, the: Application) -> Any:
     if not isinstance(value, list):
         found = "nothing" if value is MISSING else shortened(value)
         names = cut(", ".join(map(str, node.children)))
-        raise the.refuse(keys, f"{names} needs an array that is there, and there is {found}")
+        raise the.refuse(keys, f"{names} requires an array, got {found}")
     result = value
     for index, old in enumerate(value):
         here = (*keys, str(index))
@@ -322,19 +276,16 @@ def _in_elements(node: Each, value: Any, keys: Keys, the: Application) -> Any:
 
 
 def _child_for(node: Each, element: Any, keys: Keys, the: Application) -> Node | None:
-    """Return what is to change in an element."""
+    """Return the changes of an element."""
     found: Node | None = None
     for piece, child in node.children.items():
-        if _lets_through(piece, element, the):
-            found = child if found is None else merged(found, child, lambda: _meet(keys, the))
+        if not piece.name or holds(
+            the.array_filters[piece.name],
+            Anonymous({piece.name: element}),
+            ordered=the.ordered,
+        ):
+            found = child if found is None else _merged(found, child, lambda: _meet(keys, the))
     return found
-
-
-def _lets_through(piece: Elements, element: Any, the: Application) -> bool:
-    if not piece.name:
-        return True
-    condition = the.array_filters[piece.name]
-    return holds(condition, Anonymous({piece.name: element}), ordered=the.ordered)
 
 
 def _meet(keys: Keys, the: Application) -> UpdateRefused:
@@ -342,13 +293,13 @@ def _meet(keys: Keys, the: Application) -> UpdateRefused:
 
 
 def _check_leads_nowhere(node: Node, value: Any, keys: Keys, the: Application) -> None:
-    """Raise `UpdateRefused` unless nothing is to be done at a place that cannot be there."""
-    for leaf in leaves(node):
+    """Raise `UpdateRefused` unless nothing is to be done at a position that cannot exist."""
+    for leaf in _leaves(node):
         if isinstance(leaf, Each):
-            raise the.refuse(keys, f"there is {shortened(value)}, which has no arrays in it")
-        if not leaf.is_for(the.inserting) or isinstance(leaf.action, Remove):
+            raise the.refuse(keys, f"{shortened(value)} has no arrays in it")
+        if the.skips(leaf) or leaf.operator == "$unset":
             continue
-        if isinstance(leaf.action, Arrive) and _arriving(leaf.action, the) is MISSING:
+        if leaf.operator == "$rename" and leaf.operand and _source(leaf.operand, the) is MISSING:
             continue
         problem = f"{shortened(value)} has no field {shortened(keys[-1])}, and there can be none"
         if isinstance(value, list):
@@ -356,85 +307,52 @@ def _check_leads_nowhere(node: Node, value: Any, keys: Keys, the: Application) -
         raise the.refuse(keys, problem)
 
 
-def _acted(change: FieldChange, value: Any, keys: Keys, the: Application) -> Any:
-    """Return what the action makes of a value: itself, if that is spelled alike."""
+def _applied(change: FieldChange, value: Any, keys: Keys, the: Application) -> Any:
+    """Return the new value; the old one, if both are spelled alike."""
+    operator, operand = change.operator, change.operand
+    if the.skips(change):
+        return value
+    if operator == "$rename" and operand is not None:
+        return _renamed(operand, value, keys, the)
     try:
-        found = _result(change, value, keys, the)
+        found = OPERATORS[operator].apply(operand, value, the)
     except OperandError as error:
-        raise the.refuse(keys, error.problem) from None
+        raise the.refuse(keys, f"{operator} {error.problem}") from None
     if identical(found, value):
         return value
-    the.spend(change.weight, keys)
+    if OPERATORS[operator].adds:
+        the.spend(added_size(operand), keys)
     return found
 
 
-def _result(change: FieldChange, value: Any, keys: Keys, the: Application) -> Any:
-    match change.action:
-        case Assign(wanted):
-            return fresh(wanted)
-        case Remove():
-            return MISSING
-        case Add(number):
-            return numbers.added(value, number.value)
-        case Multiply(number):
-            return numbers.multiplied(value, number.value)
-        case AtMost() | AtLeast() as action:
-            return numbers.bounded(action, value, the.ordered)
-        case Bitwise() as action:
-            return numbers.combined(action, value)
-        case PutTime() as action:
-            return numbers.written(action, the.now)
-        case Arrive() as action:
-            return _renamed(action, value, keys, the)
-        case Leave():
-            return MISSING
-    return _of_array(change, value, the.ordered)
-
-
-def _of_array(change: FieldChange, value: Any, ordered: bool) -> Any:
-    match change.action:
-        case Push() as action:
-            return arrays.pushed(action, value, ordered)
-        case AddToSet() as action:
-            return arrays.joined(action, value, ordered)
-        case Pop() as action:
-            return arrays.popped(action, value)
-        case Pull() as action:
-            return arrays.pulled(action, value, ordered)
-        case PullAll() as action:
-            return arrays.pulled_all(action, value, ordered)
-    raise AssertionError(change)
-
-
-def _renamed(action: Arrive, value: Any, keys: Keys, the: Application) -> Any:
-    found = _arriving(action, the)
+def _renamed(source: Keys, value: Any, keys: Keys, the: Application) -> Any:
+    found = _source(source, the)
     if found is MISSING:
         return value
-    if _array_on(keys, the.document.body):
-        raise the.refuse(keys, "$rename leads into no array")
+    if _goes_through_array(keys, the.document.body):
+        raise the.refuse(keys, "$rename must not lead into an array")
     return value if value is not MISSING and equal(found, value) else found
 
 
-def _arriving(action: Arrive, the: Application) -> Any:
-    """Return what is at the source of a `$rename`, or `MISSING`."""
+def _source(source: Keys, the: Application) -> Any:
+    """Return the value that a `$rename` moves, or `MISSING`."""
     value = the.document.body
-    for depth, key in enumerate(action.source):
+    for depth, key in enumerate(source):
         if isinstance(value, dict):
             value = value.get(key, MISSING)
         elif isinstance(value, list) and (index := element_index(key)) is not None:
             value = value[index] if index < len(value) else MISSING
         else:
             problem = f"{shortened(value)} has no field {shortened(key)}, and there can be none"
-            raise the.refuse(action.source[: depth + 1], problem)
+            raise the.refuse(source[: depth + 1], problem)
         if value is MISSING:
             return value
-    if _array_on(action.source, the.document.body):
-        raise the.refuse(action.source, "$rename takes nothing out of an array")
+    if _goes_through_array(source, the.document.body):
+        raise the.refuse(source, "$rename must not take a value out of an array")
     return value
 
 
-def _array_on(keys: Keys, value: Any) -> bool:
-    """Return whether there is an array on the way to a field."""
+def _goes_through_array(keys: Keys, value: Any) -> bool:
     for key in keys:
         if isinstance(value, list):
             return True
@@ -444,18 +362,20 @@ def _array_on(keys: Keys, value: Any) -> bool:
     return False
 
 
+# -- pipelines ---------------------------------------------------------------------------------
+
+
 STAGES: Final = ("$addFields", "$set", "$project", "$unset", "$replaceRoot", "$replaceWith")
 _VARIABLES: Final = frozenset({"NOW"})
 
 
-def read_stages(stages: list[Any] | tuple[Any, ...], rules: Codec) -> Pipeline:
-    """Read a list of stages, of those that an update may have; raises `InvalidUpdate`."""
+def parse_stages(stages: list[Any] | tuple[Any, ...], rules: Codec) -> Pipeline:
+    """Parse a list of stages, of those that an update may have; raises `InvalidUpdate`."""
     for number, stage in enumerate(stages):
         name = next(iter(stage), None) if isinstance(stage, Mapping) else None
         if isinstance(name, str) and name not in STAGES:
-            raise InvalidUpdate(
-                f"{number}.{name}", f"an update has no stages but {', '.join(STAGES)}"
-            )
+            problem = f"a stage of an update must be one of {', '.join(STAGES)}"
+            raise InvalidUpdate(f"{number}.{name}", problem)
     try:
         return Pipeline(PipelineParser(rules, _VARIABLES).steps(stages))
     except InvalidPipeline as error:
@@ -463,7 +383,7 @@ def read_stages(stages: list[Any] | tuple[Any, ...], rules: Codec) -> Pipeline:
 
 
 def transformed(pipeline: Pipeline, document: Document, *, now: int, ordered: bool) -> Any:
-    """Return the body that comes out, or the same one if it is spelled alike."""
+    """Return the new body, or the old one if both are spelled alike."""
     context = Context(Nowhere(), MEMORY_LIMIT, ordered, {"NOW": iso(now)})
     try:
         (row,) = run(pipeline.steps, [document], context)

@@ -1,190 +1,248 @@
-"""What an update does to one value that is not an array: numbers, bits, order, time.
+"""The update operators: how each reads its operand, and what it makes of a value.
 
-What an update does to an array. None of it changes the array it is given.
+To add one, write a function that applies it, one that parses its operand if that is not any JSON value, and
+its row in `OPERATORS`. No function changes the value that it is given.
 """
 
 from __future__ import annotations
 
 import math
+import re
+import sys
+from collections.abc import Callable, Mapping
 from functools import cmp_to_key, partial
-from typing import Any
+from operator import and_, or_, xor
+from typing import Any, Final, Protocol
 
-from ..aggregation.expressions.operands import OperandError, key_of
-from ..codec import MAX_INTEGER, MIN_INTEGER
+from ..aggregation.expressions.operands import OperandError, array, key_of, number
+from ..codec import MAX_INTEGER, MIN_INTEGER, Codec
 from ..document import Anonymous, moment
-from ..errors import shortened
+from ..errors import InvalidFilter, InvalidUpdate, shortened
+from ..query.conditions import Condition, Value
 from ..query.matcher import holds
+from ..query.parser import FilterParser, first_key
 from ..query.path import is_index
-from ..query.values import MISSING, compare, is_number
-from .actions import (
-    AddToSet,
-    AtLeast,
-    AtMost,
-    BitOperator,
-    Bitwise,
-    Pop,
-    Pull,
-    PullAll,
-    Push,
-    PutTime,
-    SortElements,
-    fresh,
-)
+from ..query.sort import MAX_FIELDS
+from ..query.values import MISSING, compare, is_number, value_class
+from .changes import copied, parse_keys
+
+_UNLIMITED: Final = Codec(max_bytes=sys.maxsize)
+_BITS: Final[Mapping[str, Callable[[int, int], int]]] = {"and": and_, "or": or_, "xor": xor}
+_PUSH: Final = ("$each", "$position", "$slice", "$sort")
+_FILTERS: Final = frozenset({"$and", "$or", "$nor", "$expr", "$jsonSchema", "$comment"})
+"""Operators with which a filter begins, not the condition on a value."""
 
 
-def added(value: Any, number: Any) -> Any:
-    """Return the sum; what is missing is 0 of the number's type."""
-    return number if value is MISSING else _checked(_number(value, "$inc") + number)
+class UpdateContext(Protocol):
+    """What operators need to know besides the value."""
+
+    @property
+    def now(self) -> int:
+        """Microseconds since 1970."""
+
+    @property
+    def ordered(self) -> bool:
+        """Whether the order of an object's keys counts."""
 
 
-def multiplied(value: Any, number: Any) -> Any:
-    """Return the product; what is missing becomes 0 of the number's type."""
+@value_class
+class UpdateOperator:
+    """An update operator.
+
+    `apply` returns the new value for the parsed operand and the value, each of which may be `MISSING`; it raises
+    `OperandError`. `parse` reads the operand, given as a JSON value and its place in the update; without it the
+    operand is the value. `adds`: the size of the operand counts against the size of the body.
+    """
+
+    apply: Callable[[Any, Any, UpdateContext], Any]
+    parse: Callable[[Value, str], Any] | None = None
+    adds: bool = False
+
+
+# -- values ------------------------------------------------------------------------------------
+
+
+def assign(wanted: Value, value: Any, context: UpdateContext) -> Any:  # noqa: ARG001
+    """Return the operand."""
+    return copied(wanted)
+
+
+def remove(operand: Any, value: Any, context: UpdateContext) -> Any:  # noqa: ARG001
+    """Return nothing; an element of an array becomes null."""
+    return MISSING
+
+
+def add(wanted: Value, value: Any, context: UpdateContext) -> Any:  # noqa: ARG001
+    """Return the sum; a missing value is 0 of the operand's type."""
+    return wanted.value if value is MISSING else checked_sum(number(value), wanted.value)
+
+
+def checked_sum(left: Any, right: Any) -> Any:
+    """Return a sum that JSON can hold."""
+    return _checked(left + right)
+
+
+def multiply(wanted: Value, value: Any, context: UpdateContext) -> Any:  # noqa: ARG001
+    """Return the product; a missing value becomes 0 of the operand's type."""
     if value is MISSING:
-        return type(number)(0)
-    return _checked(_number(value, "$mul") * number)
+        return type(wanted.value)(0)
+    return _checked(number(value) * wanted.value)
 
 
-def bounded(action: AtMost | AtLeast, value: Any, ordered: bool) -> Any:
-    """Return the value, or the action's if that comes before it, or after it."""
-    wanted = fresh(action.value)
-    if value is MISSING:
-        return wanted
-    found = compare(wanted, value, ordered=ordered)
-    return wanted if (found < 0 if isinstance(action, AtMost) else found > 0) else value
+def _checked(found: Any) -> Any:
+    if isinstance(found, int) and not MIN_INTEGER <= found <= MAX_INTEGER:
+        raise OperandError(f"gives {found}, an integer beyond 64 bit")
+    if not math.isfinite(found):
+        raise OperandError(f"gives {found}, which is not JSON")
+    return found
 
 
-def combined(action: Bitwise, value: Any) -> int:
-    """Return a whole number with its bits changed; what is missing is 0."""
-    if value is MISSING:
-        value = 0
-    if type(value) is not int:
-        raise OperandError(f"$bit takes a whole number, not {shortened(value)}")
-    for operator, mask in action.steps:
-        value = _with_bits(value, operator, mask)
-    return int(value)
+def extreme(sign: int, wanted: Value, value: Any, context: UpdateContext) -> Any:
+    """Return the operand if it comes before the value (-1), or after it (1)."""
+    found = copied(wanted)
+    if value is MISSING or compare(found, value, ordered=context.ordered) == sign:
+        return found
+    return value
 
 
-def written(action: PutTime, now: int) -> Any:
-    """Return the time in microseconds since 1970, or as text in UTC with milliseconds."""
-    if action.kind == "timestamp":
-        return now
-    return iso(now)
+def combine_bits(steps: tuple[tuple[str, int], ...], value: Any, context: UpdateContext) -> int:  # noqa: ARG001
+    """Return an integer with its bits changed; a missing value is 0."""
+    found = 0 if value is MISSING else value
+    if type(found) is not int:
+        raise OperandError(f"requires an integer, got {shortened(found)}")
+    for operator, mask in steps:
+        found = _BITS[operator](found, mask)
+    return found
+
+
+def put_time(kind: str, value: Any, context: UpdateContext) -> Any:  # noqa: ARG001
+    """Return the time in microseconds since 1970, or as a string in UTC with milliseconds."""
+    return context.now if kind == "timestamp" else iso(context.now)
 
 
 def iso(now: int) -> str:
-    """Return a time as ISO 8601 text in UTC with milliseconds."""
-    text = moment(now).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
+    """Return a time as an ISO 8601 string in UTC with milliseconds."""
+    return moment(now).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _with_bits(value: int, operator: BitOperator, mask: int) -> int:
-    match operator:
-        case "and":
-            return value & mask
-        case "or":
-            return value | mask
-    return value ^ mask
+def _parse_number(operand: Value, place: str) -> Value:
+    if operand.kind != "number":
+        raise InvalidUpdate(place, f"must be a number, got {shortened(operand.value)}")
+    return operand
 
 
-def _number(value: Any, operator: str) -> Any:
-    if not is_number(value):
-        raise OperandError(f"{operator} takes a number, not {shortened(value)}")
-    return value
+def _parse_new_name(operand: Value, place: str) -> tuple[str, ...]:
+    if operand.kind != "string":
+        raise InvalidUpdate(place, f"must be the field's new name, got {shortened(operand.value)}")
+    return parse_keys(operand.value, place, place)
 
 
-def _checked(number: Any) -> Any:
-    if isinstance(number, int) and not MIN_INTEGER <= number <= MAX_INTEGER:
-        raise OperandError(f"{number} would be an integer beyond 64 bit")
-    if not math.isfinite(number):
-        raise OperandError(f"the result would be {number}, which is not JSON")
-    return number
+def _parse_time(operand: Value, place: str) -> str:
+    match operand.value:
+        case bool():
+            return "date"
+        case {"$type": "date" | "timestamp" as kind} if len(operand.value) == 1:
+            return str(kind)
+    raise InvalidUpdate(
+        place, "must be true, {'$type': 'date'} (a string) or {'$type': 'timestamp'} (microseconds)"
+    )
 
 
-def pushed(action: Push, value: Any, ordered: bool) -> list[Any]:
-    """Return the array with more elements, sorted and cut; what is missing is an empty one."""
-    array = _array("$push", value)
-    where = len(array) if action.position is None else action.position
+def _parse_bits(operand: Value, place: str) -> tuple[tuple[str, int], ...]:
+    if not isinstance(operand.value, dict) or not operand.value:
+        raise InvalidUpdate(place, "must be a document such as {'and': 10}")
+    for name, mask in operand.value.items():
+        if name not in _BITS:
+            raise InvalidUpdate(f"{place}.{name}", f"must be one of {', '.join(_BITS)}")
+        if type(mask) is not int:
+            raise InvalidUpdate(f"{place}.{name}", f"must be an integer, got {shortened(mask)}")
+    return tuple(operand.value.items())
+
+
+# -- arrays ------------------------------------------------------------------------------------
+
+
+@value_class(eq=True)
+class Push:
+    """The operand of `$push`: elements to add at a position, a sort, and a number of elements to keep.
+
+    `sort` holds paths in the elements, and whether it is descending; no keys stand for the element itself.
+    """
+
+    values: tuple[Value, ...]
+    position: int | None = None
+    sort: tuple[tuple[tuple[str, ...], bool], ...] = ()
+    slice: int | None = None
+
+
+@value_class(eq=True)
+class Pull:
+    """A condition on the elements that `$pull` removes: on objects, or, if `wrapped`, on the field "" of an object
+    that holds the element.
+    """
+
+    condition: Condition
+    wrapped: bool
+
+
+def push(operand: Push, value: Any, context: UpdateContext) -> list[Any]:
+    """Return the array with more elements, sorted and cut; a missing value is an empty array."""
+    old = _array(value)
+    where = len(old) if operand.position is None else operand.position
     if where < 0:
-        where = max(len(array) + where, 0)
-    array = [*array[:where], *map(fresh, action.values), *array[where:]]
-    if action.sort is not None:
-        array = _sorted(array, action.sort, ordered)
-    match action.slice:
-        case None:
-            return array
-        case int(count) if count >= 0:
-            return array[:count]
-        case count:
-            return array[count:]
+        where = max(len(old) + where, 0)
+    found = [*old[:where], *map(copied, operand.values), *old[where:]]
+    key = cmp_to_key(partial(compare, ordered=context.ordered))  # arrays as a whole, by elements
+    for keys, descending in reversed(operand.sort):
+        found = sorted(found, key=lambda each: key(_field(each, keys)), reverse=descending)
+    if operand.slice is None:
+        return found
+    return found[: operand.slice] if operand.slice >= 0 else found[operand.slice :]
 
 
-def joined(action: AddToSet, value: Any, ordered: bool) -> list[Any]:
-    """Return the array with those elements that it had not; what is missing is an empty one."""
-    array = _array("$addToSet", value)
-    there = {key_of(each, ordered=ordered) for each in array}
-    added = []
-    for each in map(fresh, action.values):
-        key = key_of(each, ordered=ordered)
-        if key not in there:
-            there.add(key)
-            added.append(each)
-    return [*array, *added]
+def add_to_set(values: tuple[Value, ...], value: Any, context: UpdateContext) -> list[Any]:
+    """Return the array with the elements that it does not have; a missing value is an empty array."""
+    found = list(_array(value))
+    keys = {key_of(each, ordered=context.ordered) for each in found}
+    for each in map(copied, values):
+        key = key_of(each, ordered=context.ordered)
+        if key not in keys:
+            keys.add(key)
+            found.append(each)
+    return found
 
 
-def popped(action: Pop, value: Any) -> Any:
+def pop(first: bool, value: Any, context: UpdateContext) -> Any:  # noqa: ARG001
     """Return the array without its first or last element."""
     if value is MISSING:
         return value
-    array = _array("$pop", value)
-    return array[1:] if action.first else array[:-1]
+    return array(value)[1:] if first else array(value)[:-1]
 
 
-def pulled(action: Pull, value: Any, ordered: bool) -> Any:
-    """Return the array without the elements for which the condition holds."""
+def pull(operand: Pull | tuple[Value, ...], value: Any, context: UpdateContext) -> Any:
+    """Return the array without the elements that match a condition, or equal a value."""
     if value is MISSING:
         return value
-    return [each for each in _array("$pull", value) if not _meets(action, each, ordered)]
+    ordered = context.ordered
+    if isinstance(operand, Pull):
+        return [each for each in array(value) if not _matches(operand, each, ordered)]
+    unwanted = {key_of(each.value, ordered=ordered) for each in operand}
+    return [each for each in array(value) if key_of(each, ordered=ordered) not in unwanted]
 
 
-def pulled_all(action: PullAll, value: Any, ordered: bool) -> Any:
-    """Return the array without the elements that equal one of the action's."""
-    if value is MISSING:
-        return value
-    unwanted = {key_of(each.value, ordered=ordered) for each in action.values}
-    array = _array("$pull", value)
-    return [each for each in array if key_of(each, ordered=ordered) not in unwanted]
+def _array(value: Any) -> list[Any]:
+    return [] if value is MISSING else array(value)
 
 
-def _array(operator: str, value: Any) -> list[Any]:
-    if value is MISSING:
-        return []
-    if not isinstance(value, list):
-        raise OperandError(f"{operator} takes an array, not {shortened(value)}")
-    return value
-
-
-def _meets(action: Pull, element: Any, ordered: bool) -> bool:
-    if action.wrapped:
-        return holds(action.condition, Anonymous({"": element}), ordered=ordered)
-    if not isinstance(element, dict):
-        return False
-    return holds(action.condition, Anonymous(element), ordered=ordered)
-
-
-def _sorted(array: list[Any], sort: SortElements, ordered: bool) -> list[Any]:
-    """Return the array in another order; what is equal stays as it was.
-
-    Arrays are compared as a whole here, unlike in a sort of documents.
-    """
-    key = cmp_to_key(partial(compare, ordered=ordered))
-    for keys, descending in reversed(sort.fields):
-        array = sorted(array, key=lambda each: key(_field(each, keys)), reverse=descending)
-    return array
+def _matches(pull: Pull, element: Any, ordered: bool) -> bool:
+    if pull.wrapped:
+        return holds(pull.condition, Anonymous({"": element}), ordered=ordered)
+    return isinstance(element, dict) and holds(pull.condition, Anonymous(element), ordered=ordered)
 
 
 def _field(element: Any, keys: tuple[str, ...]) -> Any:
-    """Return what `$push` sorts by; null where there is none. Only objects have fields, but a number
-    leads into an array that is in one.
+    """Return the value that `$push` sorts by, or null. Only objects have fields, but a number names an element
+    of an array in one.
     """
     if keys and not isinstance(element, dict):
         return None
@@ -196,3 +254,116 @@ def _field(element: Any, keys: tuple[str, ...]) -> Any:
         else:
             return None
     return element
+
+
+def _parse_push(operand: Value, place: str) -> Push:
+    given = operand.value
+    if not isinstance(given, dict) or not set(given) & set(_PUSH):
+        return Push((operand,))
+    if "$each" not in given:
+        raise InvalidUpdate(place, f"{next(iter(given))} goes with $each")
+    for name in given:
+        if name not in _PUSH:
+            raise InvalidUpdate(f"{place}.{name}", f"must be one of {', '.join(_PUSH)}")
+    position, slice = (_parse_integer(given, name, place) for name in ("$position", "$slice"))
+    sort = _parse_sort(given["$sort"], f"{place}.$sort") if "$sort" in given else ()
+    return Push(_values(given["$each"], f"{place}.$each"), position, sort, slice)
+
+
+def _parse_integer(given: dict[str, Any], name: str, place: str) -> int | None:
+    if name not in given:
+        return None
+    value = given[name]
+    if not is_number(value) or value != value // 1:
+        raise InvalidUpdate(f"{place}.{name}", f"must be an integer, got {shortened(value)}")
+    return int(value)
+
+
+def _parse_sort(sort: Any, place: str) -> tuple[tuple[tuple[str, ...], bool], ...]:
+    if is_number(sort):
+        return (((), _descending(sort, place)),)
+    if not isinstance(sort, dict) or not 0 < len(sort) <= MAX_FIELDS:
+        problem = f"must be 1 or -1, or 1 to {MAX_FIELDS} fields of the elements with 1 or -1 each"
+        raise InvalidUpdate(place, problem)
+    for field in sort:
+        if not all(field.split(".")):
+            raise InvalidUpdate(f"{place}.{field}", "a part of the path is empty")
+    pairs = ((field, _descending(each, f"{place}.{field}")) for field, each in sort.items())
+    return tuple((tuple(field.split(".")), descending) for field, descending in pairs)
+
+
+def _descending(direction: Any, place: str) -> bool:
+    if not is_number(direction) or direction not in (1, -1):
+        raise InvalidUpdate(place, f"the direction must be 1 or -1, got {shortened(direction)}")
+    return bool(direction < 0)
+
+
+def _parse_add_to_set(operand: Value, place: str) -> tuple[Value, ...]:
+    given = operand.value
+    if not isinstance(given, dict) or next(iter(given), "") != "$each":
+        return (operand,)
+    if len(given) > 1:
+        raise InvalidUpdate(f"{place}.{list(given)[1]}", "does not go with $each of $addToSet")
+    return _values(given["$each"], f"{place}.$each")
+
+
+def _parse_pop(operand: Value, place: str) -> bool:
+    if operand.kind != "number" or operand.value not in (1, -1):
+        problem = f"must be 1 (the last) or -1 (the first), got {shortened(operand.value)}"
+        raise InvalidUpdate(place, problem)
+    return bool(operand.value < 0)
+
+
+def _values(values: Any, place: str) -> tuple[Value, ...]:
+    if not isinstance(values, list):
+        raise InvalidUpdate(place, f"must be a list, got {shortened(values)}")
+    return tuple(Value.of(each, _UNLIMITED) for each in values)  # all of them are within the limit
+
+
+def is_condition(operand: Any) -> bool:
+    """Return whether `$pull` removes what matches a condition, not what equals a value."""
+    return isinstance(operand, Mapping | re.Pattern)
+
+
+def parse_condition(operand: Any, place: str, rules: Codec) -> Pull:
+    """Parse the condition of a `$pull`: operators on elements, or a filter on those that are objects."""
+    parser = FilterParser(rules, within=True)
+    try:
+        if isinstance(operand, re.Pattern):
+            return Pull(parser.field("", operand, ""), wrapped=True)
+        first = first_key(operand)
+        if first.startswith("$") and first not in _FILTERS:
+            return Pull(parser.operators("", operand, ""), wrapped=True)
+        return Pull(parser.document(operand), wrapped=False)
+    except InvalidFilter as error:
+        inner = error.place.lstrip(".")
+        raise InvalidUpdate(f"{place}.{inner}" if inner else place, error.problem) from error
+
+
+OPERATORS: Final[Mapping[str, UpdateOperator]] = {
+    "$set": UpdateOperator(assign, adds=True),
+    "$setOnInsert": UpdateOperator(assign, adds=True),
+    "$unset": UpdateOperator(remove, lambda *_: None),
+    "$inc": UpdateOperator(add, _parse_number),
+    "$mul": UpdateOperator(multiply, _parse_number),
+    "$min": UpdateOperator(partial(extreme, -1), adds=True),
+    "$max": UpdateOperator(partial(extreme, 1), adds=True),
+    "$rename": UpdateOperator(remove, _parse_new_name),  # `apply` moves the value
+    "$currentDate": UpdateOperator(put_time, _parse_time),
+    "$push": UpdateOperator(push, _parse_push, adds=True),
+    "$addToSet": UpdateOperator(add_to_set, _parse_add_to_set, adds=True),
+    "$pop": UpdateOperator(pop, _parse_pop),
+    "$pull": UpdateOperator(
+        pull, lambda operand, _: (operand,)
+    ),  # of a value; see `parse_condition`
+    "$pullAll": UpdateOperator(pull, lambda operand, place: _values(operand.value, place)),
+    "$bit": UpdateOperator(combine_bits, _parse_bits),
+}
+
+
+def added_size(operand: Any) -> int:
+    """Return about how many characters of JSON an operand adds to a body."""
+    if isinstance(operand, Value):
+        return len(operand.text)
+    values = operand.values if isinstance(operand, Push) else operand
+    return sum(len(value.text) + 1 for value in values)

@@ -24,7 +24,7 @@ from ..query.conditions import (
     scalars_of,
 )
 from ..query.filter import Filter
-from .actions import fresh
+from .changes import copied
 
 
 def seed(filter: Filter) -> Any:
@@ -79,7 +79,7 @@ def _asked(test: Test) -> Iterator[Any]:
     """Yield the value that a test asks for, if it is one."""
     match test:
         case Equals(Value() as value):
-            yield fresh(value)
+            yield copied(value)
         case OneOf((only,)):
             if len(values := scalars_of(only)) == 1:
                 yield values[0]

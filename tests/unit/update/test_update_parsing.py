@@ -14,18 +14,18 @@ from collections_store.codec import Codec
 from collections_store.update import read_replacement
 
 INVALID: list[tuple[Any, str, str]] = [
-    (None, "", "a document of operators or a list of stages, not None"),
+    (None, "", "must be a document of operators or a list of stages, got None"),
     ("$set", "", "a document of operators"),
     (5, "", "a document of operators"),
-    ({}, "", "replace_one gives another body"),
-    ({"a": 1}, "", "replace_one gives another body"),
-    ({"a": 1, "$set": {"b": 1}}, "", "replace_one gives another body"),
+    ({}, "", "use replace_one to replace the body"),
+    ({"a": 1}, "", "use replace_one to replace the body"),
+    ({"a": 1, "$set": {"b": 1}}, "", "use replace_one to replace the body"),
     ({"$set": {"b": 1}, "a": 1}, "a", "no such operator"),
     ({"$foo": {"a": 1}}, "$foo", "no such operator; there are $set, "),
     ({"$pushAll": {"a": [1]}}, "$pushAll", "no such operator"),
     ({5: {"a": 1}}, "", "replace_one"),
-    ({"$set": 5}, "$set", "needs a document of fields, as in {'$set': {'field': …}}, not 5"),
-    ({"$set": [{"a": 1}]}, "$set", "needs a document of fields"),
+    ({"$set": 5}, "$set", "must be a document of fields, as in {'$set': {'field': …}}, got 5"),
+    ({"$set": [{"a": 1}]}, "$set", "must be a document of fields"),
     ({"$set": {"a": float("nan")}}, "$set.a", "nan is not JSON"),
     (
         {"$set": {"a": {"b": [datetime(2026, 11, 21, tzinfo=UTC)]}}},
@@ -35,57 +35,61 @@ INVALID: list[tuple[Any, str, str]] = [
     ({"$set": {"a": 2**63}}, "$set.a", "beyond 64 bit"),
     ({"$set": {"a": re.compile("x")}}, "$set.a", "not JSON"),
     ({"$push": {"a": {1, 2}}}, "$push.a", "set is not JSON"),
-    ({"$inc": {"a": "1"}}, "$inc.a", "needs a number, not '1'"),
-    ({"$inc": {"a": True}}, "$inc.a", "needs a number"),
-    ({"$mul": {"a": None}}, "$mul.a", "needs a number"),
-    ({"$rename": {"a": 5}}, "$rename.a", "needs the field's new name, not 5"),
+    ({"$inc": {"a": "1"}}, "$inc.a", "must be a number, got '1'"),
+    ({"$inc": {"a": True}}, "$inc.a", "must be a number"),
+    ({"$mul": {"a": None}}, "$mul.a", "must be a number"),
+    ({"$rename": {"a": 5}}, "$rename.a", "must be the field's new name, got 5"),
     ({"$rename": {"a": "a"}}, "$rename.a", "must be another one"),
     ({"$rename": {"a": ""}}, "$rename.a.", "is empty"),
-    ({"$rename": {"a": "$id"}}, "$rename.a.$id", "knows of the object"),
+    ({"$rename": {"a": "$id"}}, "$rename.a.$id", "$id is metadata"),
     ({"$rename": {"a.$": "b"}}, "$rename.a.$", "$rename does not take"),
     ({"$rename": {"a": "b.$[]"}}, "$rename.a", "$rename does not take"),
-    ({"$currentDate": {"a": 1}}, "$currentDate.a", "needs true"),
-    ({"$currentDate": {"a": {"$type": "time"}}}, "$currentDate.a", "needs true"),
-    ({"$currentDate": {"a": {"$type": "timestamp", "b": 1}}}, "$currentDate.a", "needs true"),
-    ({"$currentDate": {"a": {"$type": "date", "b": 1}}}, "$currentDate.a", "needs true"),
-    ({"$push": {"a": {"$each": 5}}}, "$push.a.$each", "needs a list, not 5"),
-    ({"$push": {"a": {"$each": [], "x": 1}}}, "$push.a.x", "is not one of $each, $position"),
+    ({"$currentDate": {"a": 1}}, "$currentDate.a", "must be true"),
+    ({"$currentDate": {"a": {"$type": "time"}}}, "$currentDate.a", "must be true"),
+    ({"$currentDate": {"a": {"$type": "timestamp", "b": 1}}}, "$currentDate.a", "must be true"),
+    ({"$currentDate": {"a": {"$type": "date", "b": 1}}}, "$currentDate.a", "must be true"),
+    ({"$push": {"a": {"$each": 5}}}, "$push.a.$each", "must be a list, got 5"),
+    ({"$push": {"a": {"$each": [], "x": 1}}}, "$push.a.x", "must be one of $each, $position"),
     ({"$push": {"a": {"$slice": 1}}}, "$push.a", "$slice goes with $each"),
-    ({"$push": {"a": {"$each": [], "$slice": 1.5}}}, "$push.a.$slice", "needs a whole number"),
-    ({"$push": {"a": {"$each": [], "$slice": None}}}, "$push.a.$slice", "needs a whole number"),
-    ({"$push": {"a": {"$each": [], "$position": True}}}, "$push.a.$position", "whole number"),
+    ({"$push": {"a": {"$each": [], "$slice": 1.5}}}, "$push.a.$slice", "must be an integer"),
+    ({"$push": {"a": {"$each": [], "$slice": None}}}, "$push.a.$slice", "must be an integer"),
+    ({"$push": {"a": {"$each": [], "$position": True}}}, "$push.a.$position", "must be an integer"),
     (
         {"$push": {"a": {"$each": [], "$sort": 2}}},
         "$push.a.$sort",
-        "the direction is 1 or -1, not 2",
+        "the direction must be 1 or -1, got 2",
     ),
-    ({"$push": {"a": {"$each": [], "$sort": True}}}, "$push.a.$sort", "needs 1 or -1"),
+    ({"$push": {"a": {"$each": [], "$sort": True}}}, "$push.a.$sort", "must be 1 or -1"),
     ({"$push": {"a": {"$each": [], "$sort": {}}}}, "$push.a.$sort", "1 to 32 fields"),
-    ({"$push": {"a": {"$each": [], "$sort": {"x": "1"}}}}, "$push.a.$sort.x", "1 or -1, not '1'"),
+    ({"$push": {"a": {"$each": [], "$sort": {"x": "1"}}}}, "$push.a.$sort.x", "1 or -1, got '1'"),
     ({"$push": {"a": {"$each": [], "$sort": {"x..y": 1}}}}, "$push.a.$sort.x..y", "is empty"),
-    ({"$addToSet": {"a": {"$each": 5}}}, "$addToSet.a.$each", "needs a list"),
+    ({"$addToSet": {"a": {"$each": 5}}}, "$addToSet.a.$each", "must be a list"),
     ({"$addToSet": {"a": {"$each": [], "$slice": 1}}}, "$addToSet.a.$slice", "does not go with"),
-    ({"$pop": {"a": 2}}, "$pop.a", "needs 1 (the last) or -1 (the first), not 2"),
-    ({"$pop": {"a": True}}, "$pop.a", "needs 1"),
-    ({"$pop": {"a": "1"}}, "$pop.a", "needs 1"),
-    ({"$pullAll": {"a": 1}}, "$pullAll.a", "needs a list, not 1"),
+    ({"$pop": {"a": 2}}, "$pop.a", "must be 1 (the last) or -1 (the first), got 2"),
+    ({"$pop": {"a": True}}, "$pop.a", "must be 1"),
+    ({"$pop": {"a": "1"}}, "$pop.a", "must be 1"),
+    ({"$pullAll": {"a": 1}}, "$pullAll.a", "must be a list, got 1"),
     ({"$pull": {"a": {"$foo": 1}}}, "$pull.a.$foo", "no such operator"),
     ({"$pull": {"a": {"x": {"$foo": 1}}}}, "$pull.a.x.$foo", "no such operator"),
     ({"$pull": {"a": {"$gt": 1, "x": 1}}}, "$pull.a.x", "do not mix"),
     ({"$pull": {"a": {"$id": 1}}}, "$pull.a.$id", "no such operator"),
     ({"$pull": {"a": {"x": 1, "$id": 1}}}, "$pull.a.$id", "an element of an array has no $id"),
     ({"$pull": {"a": {"$expr": True}}}, "$pull.a.$expr", "not in $elemMatch"),
-    ({"$bit": {"a": 5}}, "$bit.a", "needs a document such as {'and': 10}"),
-    ({"$bit": {"a": {}}}, "$bit.a", "needs a document"),
-    ({"$bit": {"a": {"not": 1}}}, "$bit.a.not", "is not one of and, or, xor"),
-    ({"$bit": {"a": {"and": 1.0}}}, "$bit.a.and", "needs an integer, not 1.0"),
-    ({"$bit": {"a": {"and": True}}}, "$bit.a.and", "needs an integer"),
+    ({"$bit": {"a": 5}}, "$bit.a", "must be a document such as {'and': 10}"),
+    ({"$bit": {"a": {}}}, "$bit.a", "must be a document"),
+    ({"$bit": {"a": {"not": 1}}}, "$bit.a.not", "must be one of and, or, xor"),
+    ({"$bit": {"a": {"and": 1.0}}}, "$bit.a.and", "must be an integer, got 1.0"),
+    ({"$bit": {"a": {"and": True}}}, "$bit.a.and", "must be an integer"),
     # pipelines
     ([5], "0", "a stage is a document of one key"),
     ([{}], "0", "a stage is a document of one key"),
     ([{"$set": {"a": 1}, "$unset": "b"}], "0", "a stage is a document of one key"),
-    ([{"$set": {"a": 1}}, {"$match": {}}], "1.$match", "an update has no stages but $addFields, "),
-    ([{"$inc": {"a": 1}}], "0.$inc", "an update has no stages but"),
+    (
+        [{"$set": {"a": 1}}, {"$match": {}}],
+        "1.$match",
+        "a stage of an update must be one of $addFields, ",
+    ),
+    ([{"$inc": {"a": 1}}], "0.$inc", "a stage of an update must be one of"),
     ([{"$set": {"a": {"$foo": 1}}}], "0.$set.a.$foo", "no such operator"),
     ([{"$set": {"a": "$$NEVER"}}], "0.$set.a", "there is no variable 'NEVER'"),
     ([{"$set": {"a": float("inf")}}], "0.$set.a", "inf is not JSON"),
@@ -228,7 +232,9 @@ def test_a_replacement_is_any_body(body: Any) -> None:
 
 
 def test_a_replacement_has_no_dollar_at_the_top() -> None:
-    with pytest.raises(InvalidUpdate, match=r"at '\$b': no field of a replacement begins with \$"):
+    with pytest.raises(
+        InvalidUpdate, match=r"at '\$b': a field at the top of a replacement must not begin with \$"
+    ):
         read_replacement({"a": 1, "$b": 2}, Codec())
 
 
@@ -242,7 +248,7 @@ def test_a_replacement_is_a_copy() -> None:
     "body", [{"$set": {"a": 1}}, {"$foo": 1}, Update.parse({"$set": {"a": 1}})]
 )
 def test_a_replacement_has_no_operators(body: Any) -> None:
-    with pytest.raises(InvalidUpdate, match="which update_one takes"):
+    with pytest.raises(InvalidUpdate, match="use update_one"):
         read_replacement(body, Codec())
 
 

@@ -53,13 +53,13 @@ def test_the_element_that_met_the_filter(
     ids=repr,
 )
 def test_a_filter_that_met_no_element(filter: Any, body: Any) -> None:
-    with pytest.raises(UpdateRefused, match="the filter met no element") as caught:
+    with pytest.raises(UpdateRefused, match="the filter matched no element") as caught:
         give({"$set": {"a.$": 9}}, body, found_by=filter)
     assert caught.value.place == "a.$"
 
 
 def test_what_is_inserted_was_not_found() -> None:
-    with pytest.raises(UpdateRefused, match="the filter met no element"):
+    with pytest.raises(UpdateRefused, match="the filter matched no element"):
         give({"$set": {"a.$": 9}}, {"a": [2]}, found_by={"a": 2}, inserting=True)
 
 
@@ -97,13 +97,13 @@ def test_every_element_and_those_of_a_name(
 
 
 REFUSED: list[tuple[Any, Any, Any, str, str]] = [
-    ({"$set": {"a.$[]": 0}}, None, {}, "a", "an array that is there, and there is nothing"),
-    ({"$set": {"a.b.$[]": 0}}, None, {}, "a.b", "there is nothing"),
-    ({"$unset": {"a.$[]": 0}}, None, {}, "a", "there is nothing"),
-    ({"$set": {"a.$[]": 0}}, None, {"a": 5}, "a", "there is 5"),
-    ({"$set": {"a.$[].b": 0}}, None, {"a": {"b": 1}}, "a", "there is {'b': 1}"),
-    ({"$set": {"a.b.$[]": 0}}, None, {"a": 5}, "a.b", "5, which has no arrays in it"),
-    ({"$set": {"a.$[].$[]": 0}}, None, {"a": [[], 5]}, "a.1", "there is 5"),
+    ({"$set": {"a.$[]": 0}}, None, {}, "a", "requires an array, got nothing"),
+    ({"$set": {"a.b.$[]": 0}}, None, {}, "a.b", "got nothing"),
+    ({"$unset": {"a.$[]": 0}}, None, {}, "a", "got nothing"),
+    ({"$set": {"a.$[]": 0}}, None, {"a": 5}, "a", "requires an array, got 5"),
+    ({"$set": {"a.$[].b": 0}}, None, {"a": {"b": 1}}, "a", "requires an array, got {'b': 1}"),
+    ({"$set": {"a.b.$[]": 0}}, None, {"a": 5}, "a.b", "5 has no arrays in it"),
+    ({"$set": {"a.$[].$[]": 0}}, None, {"a": [[], 5]}, "a.1", "requires an array, got 5"),
     ({"$set": {"a.$[e].b": 0}}, [{"e": 5}], {"a": [5]}, "a.0.b", "5 has no field 'b'"),
     ({"$set": {"a.$[e]": 0, "a.$[f]": 1}}, [{"e": 5}, {"f": 5}], {"a": [5]}, "a.0", "two changes meet"),
     ({"$set": {"a.$[].b": 0, "a.$[f]": 1}}, [{"f.b": 5}], {"a": [{"b": 5}]}, "a.0", "two changes meet"),
@@ -132,34 +132,34 @@ INVALID: list[tuple[Any, Any, str, str]] = [
     ({"$set": {"a": 1}}, [{"e": 1}], "array_filters", "no path has $[e]"),
     ({"$set": {"a.$[e]": 1}}, [{"e": 1}, {"f": 1}], "array_filters", "no path has $[f]"),
     ({"$set": {"a.$[e]": 1}}, [{"e": 1}, {"e.b": 1}], "array_filters.1", "another filter for 'e'"),
-    ({"$set": {"a.$[e]": 1}}, [{"e": 1, "f": 1}], "array_filters.0", "one field at its top, not ['e', 'f']"),
+    ({"$set": {"a.$[e]": 1}}, [{"e": 1, "f": 1}], "array_filters.0", "one field at its top, got ['e', 'f']"),
     ({"$set": {"a.$[e]": 1}}, [{"$or": [{"e": 1}, {"f": 1}]}], "array_filters.0", "one field at its top"),
-    ({"$set": {"a.$[e]": 1}}, [{}], "array_filters.0", "one field at its top, not []"),
-    ({"$set": {"a.$[e]": 1}}, [{"E": 1}], "array_filters.0", "begins with a small letter"),
-    ({"$set": {"a.$[e]": 1}}, [{"e_1": 1}], "array_filters.0", "begins with a small letter"),
+    ({"$set": {"a.$[e]": 1}}, [{}], "array_filters.0", "one field at its top, got []"),
+    ({"$set": {"a.$[e]": 1}}, [{"E": 1}], "array_filters.0", "must begin with a lower-case letter"),
+    ({"$set": {"a.$[e]": 1}}, [{"e_1": 1}], "array_filters.0", "must begin with a lower-case letter"),
     ({"$set": {"a.$[e]": 1}}, [{"e": {"$foo": 1}}], "array_filters.0.e.$foo", "no such operator"),
     ({"$set": {"a.$[e]": 1}}, [{"$expr": True}], "array_filters.0.$expr", "not in $elemMatch"),
     ({"$set": {"a.$[e]": 1}}, [{"$id": "x"}], "array_filters.0.$id", "no $id"),
     ({"$set": {"a.$[e]": 1}}, [{"$jsonSchema": {}}], "array_filters.0.$jsonSchema", "not for the elements"),
-    ({"$set": {"a.$[e]": 1}}, [5], "array_filters.0", "needs a filter document"),
-    ({"$set": {"a.$[e]": 1}}, {"e": 1}, "array_filters", "needs a list of filters"),
-    ({"$set": {"a.$[E]": 1}}, [{"e": 1}], "$set.a.$[E]", "neither `$[]` nor `$[name]`"),
-    ({"$set": {"a.$[e.b]": 1}}, [{"e": 1}], "$set.a.$[e.b]", "neither `$[]` nor `$[name]`"),
-    ({"$set": {"a.$[]]": 1}}, None, "$set.a.$[]]", "neither `$[]` nor `$[name]`"),
-    ({"$set": {"$": 1}}, None, "$set.$", "$ follows the path of an array"),
-    ({"$set": {"$[].a": 1}}, None, "$set.$[].a", "$[] follows the path of an array"),
+    ({"$set": {"a.$[e]": 1}}, [5], "array_filters.0", "must be a filter document"),
+    ({"$set": {"a.$[e]": 1}}, {"e": 1}, "array_filters", "must be a list of filters"),
+    ({"$set": {"a.$[E]": 1}}, [{"e": 1}], "$set.a.$[E]", "must be `$[]` or `$[name]`"),
+    ({"$set": {"a.$[e.b]": 1}}, [{"e": 1}], "$set.a.$[e.b]", "must be `$[]` or `$[name]`"),
+    ({"$set": {"a.$[]]": 1}}, None, "$set.a.$[]]", "must be `$[]` or `$[name]`"),
+    ({"$set": {"$": 1}}, None, "$set.$", "$ must follow the path of an array"),
+    ({"$set": {"$[].a": 1}}, None, "$set.$[].a", "$[] must follow the path of an array"),
     ({"$set": {"a.$.b.$": 1}}, None, "$set.a.$.b.$", "may stand in a path once"),
     ({"$set": {"": 1}}, None, "$set.", "a part of the path is empty"),
     ({"$set": {"a..b": 1}}, None, "$set.a..b", "a part of the path is empty"),
     ({"$set": {"a.": 1}}, None, "$set.a.", "a part of the path is empty"),
     ({"$set": {"a\0": 1}}, None, "$set.a\0", "NUL"),
     ({"$set": {".".join("a" * 201): 1}}, None, "$set." + ".".join("a" * 201), "at most 200 keys"),
-    ({"$set": {"$id": "x"}}, None, "$set.$id", "what the store knows of the object"),
+    ({"$set": {"$id": "x"}}, None, "$set.$id", "$id is metadata: an update changes"),
     ({"$inc": {"$version": 1}}, None, "$inc.$version", "an update changes the body only"),
-    ({"$set": {"$body": {}}}, None, "$set.$body", "replace_one gives another body"),
-    ({"$set": {"$a.b": 1}}, None, "$set.$a.b", "does not begin with $. A key of the body: Path('$a', 'b')"),
-    ({"$set": {5: 1}}, None, "$set", "a field is a string, not 5"),
-    ({"$set": {Path(): 1}}, None, "$set", "not to the body"),
+    ({"$set": {"$body": {}}}, None, "$set.$body", "replace_one replaces the body"),
+    ({"$set": {"$a.b": 1}}, None, "$set.$a.b", "must not begin with $. A key of the body: Path('$a', 'b')"),
+    ({"$set": {5: 1}}, None, "$set", "a path must be a string or a Path, got 5"),
+    ({"$set": {Path(): 1}}, None, "$set", "must be a path to a field"),
     # conflicts
     ({"$set": {"a": 1}, "$inc": {"a": 1}}, None, "$inc.a", "another change of 'a'"),
     ({"$set": {"a": 1, "a.b": 1}}, None, "$set.a.b", "another change of 'a'"),

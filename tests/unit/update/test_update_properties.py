@@ -15,7 +15,7 @@ from collections_store import (
     UpdateRefused,
 )
 from collections_store.query.matcher import matches
-from collections_store.update.parser import OPERATORS
+from collections_store.update.operators import OPERATORS
 from collections_store.update.upsert import seed
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.sampled_from([0, 1, -1, 1.5, "a", "b", ""]))
@@ -129,7 +129,7 @@ ANYTHING = st.recursive(
 @given(
     what=ANYTHING
     | st.dictionaries(
-        st.sampled_from(OPERATORS), st.dictionaries(PATHS, ANYTHING, min_size=1, max_size=2)
+        st.sampled_from([*OPERATORS]), st.dictionaries(PATHS, ANYTHING, min_size=1, max_size=2)
     ),
     filters=st.none() | st.lists(ANYTHING, max_size=2),
     body=BODIES,
