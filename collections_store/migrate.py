@@ -27,7 +27,7 @@ from .engine.pool import PooledConnection, file_of, open_driver_connection, open
 from .errors import DatabaseBusy, SchemaTooNew
 from .operations.catalogue import Catalogue
 from .operations.connection import DriverConnection
-from .operations.maintenance import ReadRevision, create_or_find
+from .operations.maintenance import create_or_find, read_revision
 from .options import CollectionOptions, Names, Options, read_url
 from .sql.by_id import compiled
 from .sql.catalogue import CatalogueStatements
@@ -127,7 +127,7 @@ def _upgrade_in_transaction(pooled: PooledConnection, names: Names) -> None:
 
 
 def _revision(pooled: PooledConnection) -> str | None:
-    return ReadRevision()(pooled.connection)
+    return read_revision(pooled.connection)
 
 
 def _upgrade(pooled: PooledConnection, names: Names) -> str | None:

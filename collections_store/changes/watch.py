@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from ..engine.jobs import Flag
 from ..errors import InvalidOption, shortened
-from ..operations.changes import OLDEST, Changes, FindPlace, ReadChanges
+from ..operations.changes import OLDEST, Changes, FindPosition, ReadChanges
 from ..operations.combine import Steps, follow
 from ..query.change import Change, ChangeFilter, ChangePosition, read_token
 from ..query.values import value_class
@@ -61,7 +61,7 @@ class ChangeReader:
     def start(self) -> Steps[None]:
         """Find the position to begin at, once."""
         if self._position is None:
-            self._position = yield FindPlace(self.collection, self.token, self._wanted)
+            self._position = yield FindPosition(self.collection, self.token, self._wanted)
             self.token = self._position.to_token(self.collection)
 
     def next(self) -> Steps[Change | None]:
@@ -93,10 +93,10 @@ class ChangeReader:
         return change if self._convert is None else self._convert(change)
 
     def _took(self, changes: Changes) -> None:
-        self._position = changes.place
+        self._position = changes.position
         self._ready.extend(changes.changes)
         if not self._ready:
-            self.token = changes.place.to_token(self.collection)
+            self.token = changes.position.to_token(self.collection)
         wanted = BATCH_CHARACTERS * self._limit // max(1, changes.characters)
         self._limit = max(1, min(wanted, 2 * self._limit, MAX_BATCH))
 

@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ..errors import DatabaseBusy, InvalidOption, SchemaOutdated, StoreClosed, shortened
 from ..operations.connection import DriverConnection, SharedConnection
-from ..operations.maintenance import ReadRevision, create_or_find
+from ..operations.maintenance import create_or_find, read_revision
 from ..options import Options
 from ..sql.dialects.protocols import Database
 from ..sql.schema import REVISION
@@ -137,7 +137,7 @@ def make_ready(pooled: PooledConnection, options: Options) -> None:
     try:
         if isinstance(pooled.connection, SharedConnection):
             pooled.connection.prepare(write=True)
-        revision = ReadRevision()(pooled.connection)
+        revision = read_revision(pooled.connection)
         _settle(pooled, revision, options)
         if isinstance(pooled.connection, DriverConnection):
             _persist(pooled.connection, options.busy_timeout)

@@ -1,4 +1,4 @@
-"""The verb `aggregate`: what a database can do first, it does; the rest of a pipeline runs here."""
+"""The operation `Aggregate`: the database does the first stages if it can, Python runs the rest of the pipeline."""
 
 from __future__ import annotations
 
@@ -25,73 +25,68 @@ if TYPE_CHECKING:
 
 
 MAX_SORTED: Final = 10_000
-"""More rows are sorted here, where they are weighed."""
+"""Rows that the database sorts, at most; more are sorted in Python, where their size is limited."""
 FIRST_SORTED: Final = 100
-"""Rows that are read to learn how large they are."""
+"""Rows that are read first, to learn their size."""
 MAX_VALUES: Final = 50_000
-"""More different values are grouped here."""
+"""Different values that the database groups, at most."""
 
 
 @value_class
 class Aggregate(Operation[list[Any]]):
-    """Run a pipeline over the objects of a collection, all read in one transaction."""
+    """Run a pipeline over the documents of a collection, all read in one transaction."""
 
     collection: str
     pipeline: Pipeline
     memory_limit: int = MEMORY_LIMIT
 
     def __call__(self, connection: Connection) -> list[Any]:
-        """Let the database do what it can of the first stages, and run the rest."""
+        """Let the database do the first stages if it can, and run the rest."""
         with placed(self.pipeline.asking()):
-            return self._answer(connection)
+            return self._result(connection)
 
-    def _answer(self, connection: Connection) -> list[Any]:
+    def _result(self, connection: Connection) -> list[Any]:
         leading = self.pipeline.leading()
         if leading.count is not None:
             count = Count(self.collection, leading.filter)(connection)
-            made = [Anonymous({leading.count: count})] if count else []
-            return self._run(connection, leading.rest, made)
+            rows = [Anonymous({leading.count: count})] if count else []
+            return self._run(connection, leading.rest, rows)
         if leading.sort is not None and leading.limit is not None and _is_small(leading):
             found = self._sorted(connection, leading, leading.limit)
             return self._run(connection, leading.rest, found)
         grouped = self._grouped(connection)
-        return self._streamed(connection) if grouped is None else grouped
+        if grouped is not None:
+            return grouped
+        filter, rest = self.pipeline.filtered()
+        return self._run(connection, rest, self._matching(connection, filter))
 
     def _sorted(self, connection: Connection, leading: Leading, limit: int) -> list[Document]:
-        """Let the database sort; read what the limit of the memory has room for, as far as is known."""
-        memory, found, some = (
-            StageMemory(leading.place, self.memory_limit),
-            list[Document](),
-            FIRST_SORTED,
-        )
+        """Let the database sort; read as many rows as the memory limit has room for, by the size of those before."""
+        memory, found = StageMemory(leading.place, self.memory_limit), list[Document]()
+        some = FIRST_SORTED
         while some > 0:
-            window = (
-                leading.sort or NATURAL,
-                leading.skip + len(found),
-                min(some, limit - len(found)),
-            )
+            skip, most = leading.skip + len(found), min(some, limit - len(found))
+            window = leading.sort or NATURAL, skip, most
             read = Find(self.collection, leading.filter, *window)(connection)
             for each in read:
                 memory.hold_value(each.body)
             found.extend(read)
             room = (self.memory_limit - memory.held) * len(found) // (memory.held or 1)
-            some = min(limit - len(found), max(room, 1)) if len(read) == window[2] else 0
+            some = min(limit - len(found), max(room, 1)) if len(read) == most else 0
         return found
 
-    def _streamed(self, connection: Connection) -> list[Any]:
-        asked, rest = self.pipeline.filtered()
-        return self._run(connection, rest, self._asked(connection, asked))
-
-    def _asked(self, connection: Connection, asked: Filter) -> Iterator[Document]:
+    def _matching(self, connection: Connection, filter: Filter) -> Iterator[Document]:
         with placed(self.pipeline.asking()):
-            for _, row in matching(connection, self.collection, asked):
-                yield row
+            for _, document in matching(connection, self.collection, filter):
+                yield document
 
     def _run(self, connection: Connection, rest: Pipeline, rows: Iterable[Row]) -> list[Any]:
-        return self._held(rest.run(rows, _Others(connection), **self._options(connection)))
+        return self._limited(
+            rest.run(rows, _OtherCollections(connection), **self._options(connection))
+        )
 
-    def _held(self, bodies: Iterable[Any]) -> list[Any]:
-        """Return the result, which is held as what a stage holds is."""
+    def _limited(self, bodies: Iterable[Any]) -> list[Any]:
+        """Return the result, whose memory is limited like a stage's."""
         memory, result = StageMemory("", self.memory_limit), []
         for body in bodies:
             memory.hold_for_good(body)
@@ -99,23 +94,23 @@ class Aggregate(Operation[list[Any]]):
         return result
 
     def _grouped(self, connection: Connection) -> list[Any] | None:
-        """Let the database tell the different values, and how often each comes; None: it cannot."""
-        asked, rest = self.pipeline.filtered()
+        """Let the database group the different values, with their counts; None: it cannot."""
+        filter, rest = self.pipeline.filtered()
         paths = rest.fields()
         if paths is None or not all(map(connection.database.ordering.can_order, paths)):
             return None
-        query = connection.collection(self.collection).group(asked, paths)
+        query = connection.collection(self.collection).group(filter, paths)
         if query.residual:
             return None
         try:
-            rows = rows_of(connection, query, asked, {"skip": 0, "limit": MAX_VALUES})
+            rows = rows_of(connection, query, filter, {"skip": 0, "limit": MAX_VALUES})
         except Inexact:
             return None
-        if len(rows) == MAX_VALUES or any(map(_is_cut, rows)):
+        if len(rows) == MAX_VALUES or any(map(_is_truncated, rows)):
             return None
         counted = ((slim(paths, map(_decoded, texts)), times) for _, times, *texts in rows if times)
-        return self._held(
-            rest.run_counted(counted, _Others(connection), **self._options(connection))
+        return self._limited(
+            rest.run_counted(counted, _OtherCollections(connection), **self._options(connection))
         )
 
     def _options(self, connection: Connection) -> dict[str, Any]:
@@ -132,7 +127,7 @@ class Aggregate(Operation[list[Any]]):
 
 
 @value_class
-class _Others:
+class _OtherCollections:
     """The other collections of a connection's store, for `$lookup`."""
 
     connection: Connection
@@ -149,7 +144,7 @@ def _is_small(leading: Leading) -> bool:
     return leading.limit is not None and leading.skip + leading.limit <= MAX_SORTED
 
 
-def _is_cut(row: Any) -> bool:
+def _is_truncated(row: Any) -> bool:
     return any(text is not None and len(text) > MAX_VALUE for text in row[2:])
 
 
@@ -160,5 +155,5 @@ def _decoded(text: str | None) -> Any:
 def check_memory(limit: Any) -> int:
     """Return a memory limit if it is a number of bytes; raises `InvalidPipeline`."""
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise InvalidPipeline("memory_limit", f"{shortened(limit)} is not a number of bytes")
+        raise InvalidPipeline("memory_limit", f"must be a number of bytes, got {shortened(limit)}")
     return limit

@@ -1,8 +1,7 @@
-"""Collections: which table is whose, how one is created and dropped, and what a schema change locks.
+"""Collections: the catalogue of their tables, creating and dropping them, and the locks of a schema change.
 
-Who writes objects has locked their table, and then wants the collection's entry in the catalogue, to
-record what was changed (see `write`). So who changes the schema takes the two in that order too: in
-the other one, each would wait for the other.
+A write locks rows of the collection's table first, and the collection's entry in the catalogue when it records changes
+(see `write`). So a schema change locks the two in that order too: in the other one, each would wait for the other.
 """
 
 from __future__ import annotations
@@ -38,28 +37,28 @@ Entry: TypeAlias = tuple[str, CollectionOptions]
 
 
 def read_entry(connection: Connection, collection: str) -> Entry | None:
-    """Return what the catalogue tells of a collection; None: there is none."""
+    """Return the catalogue's entry of a collection; None: there is none."""
     rows = connection.rows(connection.store.resolve, {"name": collection})
     return (rows[0][0], CollectionOptions.from_text(rows[0][1])) if rows else None
 
 
 def lock_entry(connection: Connection, collection: str, *, readers: bool = True) -> Entry | None:
-    """Keep those who write from a collection, and `readers` too, until the transaction ends; gives what
-    the catalogue tells of it. Raises `TableVanished` where another was faster.
+    """Lock a collection against writers, and `readers` too, until the transaction ends; returns its entry in the catalogue.
+    Raises `TableVanished` where another transaction changed it first.
     """
     read = read_entry(connection, collection)
     if read is None:
         return None
-    _keep_out(connection, read[0], readers=readers)
+    _lock_table(connection, read[0], readers=readers)
     connection.changed(connection.store.lock, {"name": collection})
     locked = read_entry(connection, collection)
     if locked is None or locked[0] != read[0]:
-        raise TableVanished(f"collection {collection} was changed by another")
+        raise TableVanished(f"collection {collection} was changed by another transaction")
     return locked
 
 
 def jsonb_problem(connection: Connection) -> str | None:
-    """Say that the database has no JSONB, if so."""
+    """Return why the database has no JSONB, None if it has."""
     database = connection.store.database
     probe = database.ddl.jsonb_probe()
     if probe is None:
@@ -76,29 +75,29 @@ def check_readable(connection: Connection, collection: str, options: CollectionO
         raise SchemaError(message, found=found, expected=expected)
 
 
-def _keep_out(connection: Connection, table: str, *, readers: bool) -> None:
+def _lock_table(connection: Connection, table: str, *, readers: bool) -> None:
     """Lock a table, unless somebody dropped it by hand."""
     store = connection.store
-    words = store.lock_table(table, readers=readers)
-    if words is not None and connection.rows(store.has_table, store.find_table(table)):
-        connection.changed(words)
+    sql = store.lock_table(table, readers=readers)
+    if sql is not None and connection.rows(store.has_table, store.find_table(table)):
+        connection.changed(sql)
 
 
 Tables: TypeAlias = dict[str, tuple[str, str, Statements]]
-"""What was compiled, by collection: the table and the options, as the catalogue has them, and the statements."""
+"""Compiled statements by collection, with the table and the options that they are for, as the catalogue has them."""
 MOST_TABLES: Final = 1024
-"""Collections whose statements are kept, at most: each takes some 60 KB."""
+"""Collections whose statements are cached, at most: each takes some 60 KB."""
 
 
 REFRESHED_AFTER: Final = 5.0
-"""Seconds after which another process's indexes are noticed."""
+"""Seconds after which a collection is looked up again, and the indexes of another process are seen."""
 
 
 AS_IT_IS: Final = Settings()
 
 
 class CollectionAbsent(CollectionsStoreError):
-    """The collection `name` has not come into being yet."""
+    """The collection `name` does not exist."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no collection {name!r}")
@@ -197,7 +196,7 @@ class Catalogue:
 
 @value_class
 class CreateCollection(Operation[bool]):
-    """Have a collection, whether or not it was there; returns whether it is a new one."""
+    """Create a collection, unless it exists; returns whether it is new."""
 
     collection: str
     body_index: bool = True
@@ -214,16 +213,16 @@ class CreateCollection(Operation[bool]):
         row = {"name": self.collection, "now": now(), "options": options.to_text()}
         entered = connection.rows(store.insert, row)
         if entered:
-            table = _give_table(connection, entered[0][0], self.collection, None)
-            _index_anew(connection, table, bodies=self.body_index)
+            table = _name_table(connection, entered[0][0], self.collection, None)
+            _create_indexes(connection, table, bodies=self.body_index)
             if options.feed is not None:
-                _keep_options(connection, self.collection, _with_feed(connection, table, options))
+                _set_options(connection, self.collection, _with_feed(connection, table, options))
         return bool(entered)
 
 
 @value_class
 class NewCollection(Operation[None]):
-    """Create a collection that is not there yet."""
+    """Create a collection; raises `CollectionExists`."""
 
     collection: str
     body_index: bool
@@ -239,8 +238,8 @@ class NewCollection(Operation[None]):
 
 @value_class
 class Configure(Operation[None]):
-    """Change what the catalogue keeps of a collection. Its table is renamed: whoever writes by what it
-    was must look it up again.
+    """Change the settings of a collection. Its table is renamed, so that whoever writes by the old settings must look it up
+    again.
     """
 
     collection: str
@@ -251,7 +250,7 @@ class Configure(Operation[None]):
     def __call__(self, connection: Connection) -> None:
         options = self._found(read_entry(connection, self.collection))
         if self.settings.apply(options) == options:
-            return  # nobody was waited for
+            return  # without waiting for a lock
         options = self._found(lock_entry(connection, self.collection))
         wanted = self.settings.apply(options)
         if wanted != options:
@@ -269,17 +268,17 @@ class Configure(Operation[None]):
         [(table, _, created)] = connection.rows(store.delete, {"name": self.collection})
         row = {"name": self.collection, "now": created, "options": wanted.to_text()}
         [(number,)] = connection.rows(store.insert, row)
-        table = _give_table(connection, number, self.collection, table)
+        table = _name_table(connection, number, self.collection, table)
         if options.feed is not None and wanted.feed is None:
             _drop_feed(connection, self.collection, options.feed)
         elif options.feed is None and wanted.feed is not None:
-            _keep_options(connection, self.collection, _with_feed(connection, table, wanted))
+            _set_options(connection, self.collection, _with_feed(connection, table, wanted))
         connection.catalogue.forget(self.collection)
 
 
 @value_class
 class DropCollection(Operation[bool]):
-    """Delete a collection with all its objects; returns whether it was there."""
+    """Delete a collection with all its documents; returns whether it existed."""
 
     collection: str
     writes = True
@@ -287,8 +286,8 @@ class DropCollection(Operation[bool]):
     def __call__(self, connection: Connection) -> bool:
         store = connection.store
         lock_entry(connection, self.collection)
-        forgotten = connection.rows(store.delete, {"name": self.collection})
-        for table, text, _ in forgotten:
+        deleted = connection.rows(store.delete, {"name": self.collection})
+        for table, text, _ in deleted:
             options = CollectionOptions.from_text(text)
             for index in options.indexes:
                 for statement in store.indexes(table).drop(index):
@@ -297,13 +296,13 @@ class DropCollection(Operation[bool]):
             if options.feed is not None:
                 _drop_feed(connection, self.collection, options.feed)
         connection.catalogue.forget(self.collection)
-        return bool(forgotten)
+        return bool(deleted)
 
 
 @value_class
 class Rename(Operation[None]):
-    """Give a collection another name. Its tables are renamed too: what still holds the old ones must
-    look them up again, and can neither write to nor watch the wrong collection.
+    """Rename a collection. Its tables are renamed too, so that whoever still uses the old names must look them up again, and
+    can neither write to nor watch the wrong collection.
     """
 
     collection: str
@@ -312,7 +311,7 @@ class Rename(Operation[None]):
 
     def __call__(self, connection: Connection) -> None:
         store = connection.store
-        entry = lock_entry(connection, self.collection)  # what is copied must be the last
+        entry = lock_entry(connection, self.collection)  # before its entry is copied
         entered = connection.rows(store.insert_copy, {"name": self.new, "old": self.collection})
         if not entered and connection.rows(store.resolve, {"name": self.new}):
             raise CollectionExists(self.new)
@@ -320,8 +319,8 @@ class Rename(Operation[None]):
             raise CollectionNotFound(self.collection)
         number, table = entered[0]
         if entry is None or not connection.rows(store.delete, {"name": self.collection}):
-            raise CollectionNotFound(self.collection)  # another process was faster
-        table = _give_table(connection, number, self.new, table)
+            raise CollectionNotFound(self.collection)  # another process renamed or dropped it
+        table = _name_table(connection, number, self.new, table)
         _rename_feed(connection, self.new, table, entry[1])
         for name in (self.collection, self.new):
             connection.catalogue.forget(name)
@@ -329,7 +328,7 @@ class Rename(Operation[None]):
 
 @value_class
 class ListCollections(Operation[list[CollectionInfo]]):
-    """Read what there is, by name."""
+    """List the collections, by name."""
 
     snapshot = False
     collections = ()
@@ -350,7 +349,7 @@ class ListCollections(Operation[list[CollectionInfo]]):
     def _measure(
         self, connection: Connection, name: str, table: str, options: str
     ) -> tuple[int, int] | None:
-        """Return count and size; None: the collection was dropped or renamed meanwhile, so the list is another."""
+        """Return count and size; None: the collection was dropped or renamed since it was listed."""
         documents = connection.store.documents(table, CollectionOptions.from_text(options))
         try:
             with connection.savepoint():
@@ -377,16 +376,16 @@ class FindTable(Operation[Statements]):
         return connection.collection(self.collection)
 
 
-def _give_table(connection: Connection, number: int, name: str, old: str | None) -> str:
+def _name_table(connection: Connection, number: int, name: str, old: str | None) -> str:
     store = connection.store
     table = store.names.documents(number, name)
-    words = store.create_table(table) if old is None else store.rename_table(old, table)
-    connection.changed(words)
+    sql = store.create_table(table) if old is None else store.rename_table(old, table)
+    connection.changed(sql)
     connection.changed(store.set_table, {"number": number, "table": table})
     return table
 
 
-def _index_anew(connection: Connection, table: str, *, bodies: bool) -> None:
+def _create_indexes(connection: Connection, table: str, *, bodies: bool) -> None:
     statements = connection.store.indexes(table)
     connection.changed(statements.create_over_expiry())
     for statement in statements.create_over_body(0) if bodies else ():
@@ -394,7 +393,7 @@ def _index_anew(connection: Connection, table: str, *, bodies: bool) -> None:
 
 
 def _with_feed(connection: Connection, table: str, options: CollectionOptions) -> CollectionOptions:
-    """Create the table for the changes of a collection's table."""
+    """Create the table of changes that belongs to a collection's table."""
     assert options.feed is not None
     store = connection.store
     feed = replace(options.feed, physical=store.names.feed(table))
@@ -403,23 +402,23 @@ def _with_feed(connection: Connection, table: str, options: CollectionOptions) -
 
 
 def _rename_feed(connection: Connection, new: str, table: str, options: CollectionOptions) -> None:
-    """Give the table of changes the name that goes with a collection's table."""
+    """Rename the table of changes after a collection's table."""
     if options.feed is None:
         return
     store = connection.store
-    connection.record_pending()  # by the old names
+    connection.record_pending()  # in the table of the old name
     renamed = replace(options.feed, physical=store.names.feed(table))
     connection.changed(store.rename_table(options.feed.physical, renamed.physical))
-    _keep_options(connection, new, replace(options, feed=renamed))
+    _set_options(connection, new, replace(options, feed=renamed))
 
 
 def _drop_feed(connection: Connection, collection: str, feed: Feed) -> None:
-    """Drop the table of changes, and what the transaction was to record in it."""
+    """Drop the table of changes, and the pending changes."""
     statements = connection.store.feed(feed)
     connection.record(PendingChange(collection, statements, None))
     connection.changed(statements.drop)
 
 
-def _keep_options(connection: Connection, collection: str, options: CollectionOptions) -> None:
+def _set_options(connection: Connection, collection: str, options: CollectionOptions) -> None:
     row = {"name": collection, "options": options.to_text()}
     connection.changed(connection.store.set_options, row)

@@ -1,14 +1,14 @@
 """Reading the recorded changes of a collection.
 
-Whoever records holds the collection's entry in the catalogue until its commit is done (see
-`write`), so places come in the order of commits, and one look sees all changes before the last one it
-sees. What was pruned has left a row that stands for all of it: a look that meets that row has lost some.
+Whoever records locks the collection's entry in the catalogue until the commit is done (see `write`), so positions come in the
+order of commits, and one read sees all changes before the last one it sees. A row stands for what was pruned: a read
+that meets it has lost changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 from .. import codec
 from ..document import moment
@@ -27,20 +27,20 @@ OLDEST: Final = "oldest"
 
 @value_class
 class Changes:
-    """Some changes in their order, and the place behind them. `more`: there may be others at once.
-    `characters` of JSON were read for them.
+    """Some changes in their order, and the position of the last one. `more`: there may be others at once. `characters` of
+    JSON were read for them.
     """
 
     changes: tuple[Change, ...]
-    place: ChangePosition
+    position: ChangePosition
     more: bool = False
     characters: int = 0
 
 
 @value_class
-class FindPlace(Operation[ChangePosition]):
-    """Find the place after a token, before the "oldest" change, or, for None, after the last one; check
-    that what is recorded can tell what is wanted.
+class FindPosition(Operation[ChangePosition]):
+    """Return the position of a token, that before the "oldest" change, or, for None, that of the last one; check that the
+    feed records what is wanted.
     """
 
     collection: str
@@ -57,14 +57,14 @@ class FindPlace(Operation[ChangePosition]):
         oldest = _oldest(connection, feed)
         if self.after == OLDEST:
             return oldest
-        place, ours = read_token(self.after, self.collection)
-        if place.key != oldest.key and not ours:
+        position, ours = read_token(self.after, self.collection)
+        if position.key != oldest.key and not ours:
             raise InvalidToken("it is of another collection")
-        if place.key != oldest.key or place.number < oldest.number:
+        if position.key != oldest.key or position.number < oldest.number:
             raise ChangesLost(self.collection, self.after, oldest.to_token(self.collection))
-        if place.number > _last(connection, feed).number:
+        if position.number > _last(connection, feed).number:
             raise InvalidToken("it is of a later state of the database: was a backup restored?")
-        return place
+        return position
 
     def absent(self) -> ChangePosition:
         raise InvalidOption(
@@ -74,10 +74,10 @@ class FindPlace(Operation[ChangePosition]):
 
 @value_class
 class ReadChanges(Operation[Changes]):
-    """Read up to `limit` changes after a place, and keep those that are wanted."""
+    """Read up to `limit` changes after a position, and return those that are wanted."""
 
     collection: str
-    place: ChangePosition
+    position: ChangePosition
     limit: int
     wanted: ChangeFilter
     atomic = True
@@ -86,27 +86,30 @@ class ReadChanges(Operation[Changes]):
         feed = connection.collection(self.collection).feed
         if feed is None:
             return self.absent()
-        if feed.feed.key != self.place.key:
+        if feed.feed.key != self.position.key:
             raise self._lost(_oldest(connection, feed))
-        rows = connection.rows(feed.after, {"seq": self.place.number, "limit": self.limit})
+        rows = connection.rows(feed.after, {"seq": self.position.number, "limit": self.limit})
         if rows and rows[0][1] == PRUNED:
-            raise self._lost(ChangePosition(self.place.key, rows[0][0]))
+            raise self._lost(self._position(rows[0]))
         return self._read(rows, ordered=connection.database.ordered_keys)
 
     def absent(self) -> Changes:
         raise self._lost(None)
 
     def _read(self, rows: Sequence[Row], *, ordered: bool) -> Changes:
-        """Read up to what was recorded without the bodies that the filter needs."""
-        every = [self._change(row) for row in rows]
-        told = next((n for n, each in enumerate(every) if self.wanted.is_open(each)), len(rows))
-        if rows and not told:
-            last = max(n for n, each in enumerate(every) if self.wanted.is_open(each))
-            raise self._lost(self._place(rows[last]))
-        wanted = [each for each in every[:told] if self.wanted.matches(each, ordered=ordered)]
-        place = self._place(rows[told - 1]) if rows else self.place
-        more = len(rows) == self.limit or told < len(rows)
-        return Changes(tuple(wanted), place, more, _characters(rows))
+        """Return the changes before the first one that lacks the bodies which the filter needs. If that is the first of all,
+        the changes up to the last such one are lost.
+        """
+        changes = [self._change(row) for row in rows]
+        undecided = [n for n, each in enumerate(changes) if self.wanted.is_open(each)]
+        decided = undecided[0] if undecided else len(rows)
+        if rows and not decided:
+            raise self._lost(self._position(rows[undecided[-1]]))
+        wanted = [e for e in changes[:decided] if self.wanted.matches(e, ordered=ordered)]
+        position = self._position(rows[decided - 1]) if rows else self.position
+        more = len(rows) == self.limit or decided < len(rows)
+        characters = sum(len(text or "") for row in rows for text in row[5:])
+        return Changes(tuple(wanted), position, more, characters)
 
     def _change(self, row: Row) -> Change:
         _, kind, id, version, time, before, after = row
@@ -119,22 +122,21 @@ class ReadChanges(Operation[Changes]):
             before=None if before is None else codec.decode(before),
             has_body=after is not None,
             has_before=before is not None,
-            token=self._place(row).to_token(self.collection),
+            token=self._position(row).to_token(self.collection),
         )
 
-    def _place(self, row: Row) -> ChangePosition:
-        return ChangePosition(self.place.key, row[0])
+    def _position(self, row: Row) -> ChangePosition:
+        return ChangePosition(self.position.key, row[0])
 
     def _lost(self, oldest: ChangePosition | None) -> ChangesLost:
-        token = self.place.to_token(self.collection)
-        return ChangesLost(
-            self.collection, token, None if oldest is None else oldest.to_token(self.collection)
-        )
+        token = self.position.to_token(self.collection)
+        first = None if oldest is None else oldest.to_token(self.collection)
+        return ChangesLost(self.collection, token, first)
 
 
 @value_class
 class LastChange(Operation[ChangePosition | None]):
-    """Tell the place of the last change; None: none are recorded."""
+    """Return the position of the last change; None: none are recorded."""
 
     collection: str
     atomic = True
@@ -150,15 +152,6 @@ def _last(connection: Connection, feed: FeedStatements) -> ChangePosition:
 
 
 def _oldest(connection: Connection, feed: FeedStatements) -> ChangePosition:
-    """Return the place before all changes that are kept."""
+    """Return the position before all changes that are left."""
     pruned = [seq for seq, kind in connection.rows(feed.first) if kind == PRUNED]
     return ChangePosition(feed.feed.key, pruned[0] if pruned else 0)
-
-
-def _characters(rows: Iterable[Row]) -> int:
-    return sum(map(len, _texts(rows)))
-
-
-def _texts(rows: Iterable[Any]) -> Iterator[str]:
-    for row in rows:
-        yield from (text for text in row[5:] if text is not None)

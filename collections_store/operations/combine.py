@@ -1,4 +1,4 @@
-"""Several operations in one transaction, and one of them that may fail alone."""
+"""Several operations in one transaction, of which one may fail alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..query.values import value_class
 from ..sql.dialects.protocols import UniqueViolated
 from .by_id import Purge
 from .catalogue import CollectionAbsent
-from .indexes import FindDuplicate
+from .indexes import duplicate_of
 from .operation import Operation
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Any, Any, T]
-"""Yields operations, takes their results (or what they raise), and returns what comes of them."""
+"""Yields operations, receives their results or what they raise, and returns a result of its own."""
 
 
 @value_class
 class Together(Operation[Any]):
-    """Run steps in one transaction; `begin` gives them anew for each attempt."""
+    """Run steps in one transaction; `begin` returns them, for each attempt again."""
 
     collection: str
     begin: Callable[[], Steps[Any]] = field(repr=False)
@@ -40,9 +40,8 @@ class Together(Operation[Any]):
 
 @value_class
 class Work(Operation[Any]):
-    """Call a function with what runs operations, in one transaction. It may be called again, and ends
-    with the first operation that fails. `snapshot`: all of them see one moment; else each sees what was
-    committed before it.
+    """Call a function in one transaction, with a function that runs operations there. It may be called again, and ends with
+    the first operation that fails.
     """
 
     names: tuple[str, ...]
@@ -75,13 +74,13 @@ def _run(connection: Connection, operation: Any) -> Any:
 
 
 def follow(run: Callable[[Any], Any], steps: Steps[T]) -> T:
-    """Run the operations that steps yield, one after the other; returns what they return."""
+    """Run the operations that steps yield, one after the other; return what they return."""
     try:
         operation = next(steps)
         while True:
             try:
                 result = run(operation)
-            except BaseException as error:  # noqa: BLE001 - the steps know what it means
+            except BaseException as error:  # noqa: BLE001 - the steps handle it
                 operation = steps.throw(error)
             else:
                 operation = steps.send(result)
@@ -91,7 +90,7 @@ def follow(run: Callable[[Any], Any], steps: Steps[T]) -> T:
 
 
 def attempt(connection: Connection, operation: Any) -> Any:
-    """Do an operation of several in a transaction; if it fails, the others are as they were."""
+    """Run one operation of several in a transaction; a failure undoes only that one."""
     while True:
         try:
             with connection.savepoint():
@@ -101,7 +100,6 @@ def attempt(connection: Connection, operation: Any) -> Any:
             if not isinstance(violated, UniqueViolated):
                 raise
             if Purge(operation.collection)(connection):
-                continue  # what has expired was in the way
-            where = operation.collection, violated.physical
-            told = FindDuplicate(*where, refused=operation.written)(connection)
-            raise told or TransactionConflict(str(violated)) from error
+                continue  # an expired document was in the way
+            duplicate = duplicate_of(operation, violated.physical)(connection)
+            raise duplicate or TransactionConflict(str(violated)) from error

@@ -1,4 +1,4 @@
-"""How a question is answered, by the database's own account."""
+"""How a query is executed, by the database's own plan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @value_class
 class Explain(Operation[Explanation]):
-    """Tell how `Find` would answer."""
+    """Explain how `Find` would read."""
 
     collection: str
     filter: Filter
@@ -33,7 +33,7 @@ class Explain(Operation[Explanation]):
     def __call__(self, connection: Connection) -> Explanation:
         statements = connection.collection(self.collection)
         query = statements.select(self.filter, self.sort)
-        arrays = bool(query.guard) and self._is_wrong(connection, query)
+        arrays = bool(query.guard) and self._has_arrays(connection, query)
         by_sql = statements.can_order(self.filter, self.sort) and not query.residual and not arrays
         if not by_sql:
             query = statements.select(self.filter, NATURAL, indexed=False)
@@ -42,7 +42,7 @@ class Explain(Operation[Explanation]):
     def absent(self) -> Explanation:
         raise CollectionNotFound(self.collection)
 
-    def _is_wrong(self, connection: Connection, query: Query) -> bool:
+    def _has_arrays(self, connection: Connection, query: Query) -> bool:
         rows = connection.rows(query.sql, query.parameters(self.filter, skip=0, limit=0))
         return bool(rows[0][0])
 
@@ -55,19 +55,15 @@ class Explain(Operation[Explanation]):
         arrays: bool,
         by_sql: bool,
     ) -> Explanation:
-        database = connection.database
-        window = {
-            "skip": self.skip,
-            "limit": NO_LIMIT if self.limit is None else self.limit,
-        }
-        parameters = query.parameters(self.filter, **window)
+        database, limit = connection.database, NO_LIMIT if self.limit is None else self.limit
+        parameters = query.parameters(self.filter, skip=self.skip, limit=limit)
         rows = connection.rows(database.compiler.explain(query.sql), parameters)
         plan: Plan = database.compiler.plan(rows, statements.table)
         walked = set(plan.walked) - {physical for _, physical in statements.options.ways}
-        ends = by_sql and self.limit is not None and self.filter == Filter() and not plan.sorts
-        scans = (plan.scans or bool(walked)) and not ends
+        stops = by_sql and self.limit is not None and self.filter == Filter() and not plan.sorts
+        scans = (plan.scans or bool(walked)) and not stops
         advice = None
-        if scans or arrays or (plan.sorts and self.sort.fields):
+        if arrays or (plan.sorts and self.sort.fields) or (plan.scans and scans):
             advice = self._advice(connection, statements, arrays=arrays)
         return Explanation(
             sql=query.sql,
@@ -79,13 +75,13 @@ class Explain(Operation[Explanation]):
             order=self._order(plan, by_sql=by_sql),
             arrays=arrays,
             plan=plan.lines,
-            advice=advice if plan.scans or (plan.sorts and self.sort.fields) or arrays else None,
+            advice=advice,
         )
 
     def _advice(
         self, connection: Connection, statements: Statements, *, arrays: bool
     ) -> str | None:
-        """Advise an index of arrays where there are some, and the database has such indexes."""
+        """Return the advice to create an index: of arrays where there are some, if the database has such indexes."""
         existing = statements.options.indexes
         keys = next(indexable_keys(self.filter), None)
         if keys is not None and connection.database.ordering.can_order(keys):
@@ -105,12 +101,12 @@ class Explain(Operation[Explanation]):
 
 
 def _without(filter: Filter, residual: tuple[int, ...]) -> Filter:
-    every = enumerate(conjuncts(filter.condition))
-    return Filter(And(tuple(each for place, each in every if place not in residual)))
+    conditions = enumerate(conjuncts(filter.condition))
+    return Filter(And(tuple(each for number, each in conditions if number not in residual)))
 
 
 def _names(plan: Plan, options: CollectionOptions) -> tuple[str, ...]:
-    """Return the names that users know; the indexes of what has arrays are nobody's business."""
+    """Return the names that users know, without the indexes of array guards."""
     ways = {physical for _, physical in options.ways}
     named = {index.physical: index.name for index in options.indexes}
     known = (named.get(each, each) for each in plan.indexes if each not in ways)

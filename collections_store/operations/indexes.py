@@ -1,4 +1,4 @@
-"""Indexes: how they come, go, and are told of."""
+"""Indexes: creating, dropping and listing them, and the duplicates that unique ones refuse."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Key: TypeAlias = tuple[Any, ...]
 
 @value_class
 class CreateIndex(Operation[str]):
-    """Have an index; gives its name."""
+    """Create an index, unless it exists; returns its name."""
 
     collection: str
     index: Index
@@ -41,11 +41,11 @@ class CreateIndex(Operation[str]):
     creates_collection = True
 
     def __call__(self, connection: Connection) -> str:
-        if self._is_there(_read(connection, self.collection)[1]):
-            return self.index.name  # nobody was waited for
+        if self._exists(_read(connection, self.collection)[1]):
+            return self.index.name  # without waiting for a lock
         self._check(connection.database)
         table, options = _lock(connection, self.collection, readers=False)
-        if not self._is_there(options):
+        if not self._exists(options):
             _Indexes(connection, self.collection, table, options).add(self.index)
         return self.index.name
 
@@ -55,20 +55,22 @@ class CreateIndex(Operation[str]):
             problem = "SQLite 3.40 cannot address a key that holds a double quote"
             raise InvalidIndex(self.index.fields[0][0], problem)
 
-    def _is_there(self, options: CollectionOptions) -> bool:
+    def _exists(self, options: CollectionOptions) -> bool:
         for other in options.indexes:
             if other == self.index:
                 return True
             if other.name == self.index.name or replace(other, name=self.index.name) == self.index:
                 raise IndexExists(self.index.name, str(other))
         if len(options.indexes) >= MAX_INDEXES:
-            raise InvalidIndex("", f"a collection has {MAX_INDEXES} at most")
+            raise InvalidIndex(
+                "", f"a collection can have {MAX_INDEXES} indexes, and has them: drop one"
+            )
         return False
 
 
 @value_class
 class DropIndex(Operation[bool]):
-    """Drop an index; returns whether it was there."""
+    """Drop an index; returns whether it existed."""
 
     collection: str
     name: str
@@ -88,7 +90,7 @@ class DropIndex(Operation[bool]):
 
 @value_class
 class ListIndexes(Operation[list[Index]]):
-    """Read what indexes there are, in the order in which they were made."""
+    """List the indexes, in the order in which they were created."""
 
     collection: str
     atomic = True
@@ -100,8 +102,8 @@ class ListIndexes(Operation[list[Index]]):
 
 @value_class
 class FindDuplicate(Operation[DuplicateKey | None]):
-    """Tell what a unique index objected to: `refused` gives ids, and the texts that were to be written
-    under them; without it, it is the objects that are there. None: it, or what it objected to, is gone.
+    """Return the duplicate that a unique index refused. `refused` returns the ids and texts that were to be written; without
+    it, the duplicate is among the documents that are there. None: it, or the other document, no longer exists.
     """
 
     collection: str
@@ -124,19 +126,19 @@ class FindDuplicate(Operation[DuplicateKey | None]):
     def _found(self, connection: Connection, index: Index) -> Iterator[tuple[Document, Key]]:
         """Yield documents with keys that others have."""
         seen: set[Any] = set()
-        gone: set[str] = set()
+        written: set[str] = set()
         for document in self._documents(connection):
-            gone.add(document.id)
+            written.add(document.id)
             if not _is_in(index, document):
                 continue
             key = _key(document, index)
-            alike = self._alike(connection, key)
-            if alike in seen or self._is_there(connection, index, gone, key):
+            comparable = self._comparable(connection, key)
+            if comparable in seen or self._is_taken(connection, index, written, key):
                 yield document, key
-            seen.add(alike)
+            seen.add(comparable)
 
-    def _alike(self, connection: Connection, key: Key) -> Any:
-        """Return what is equal where the index takes keys for the same."""
+    def _comparable(self, connection: Connection, key: Key) -> Any:
+        """Return a value that is equal for keys that are the same to the index."""
         ordered = connection.database.ordered_keys
         return tuple(_hashable(value, ordered) for value in key)
 
@@ -148,19 +150,18 @@ class FindDuplicate(Operation[DuplicateKey | None]):
         for _, document in matching(connection, self.collection, Filter()):
             yield document
 
-    def _is_there(self, connection: Connection, index: Index, gone: set[str], key: Key) -> bool:
-        """Return whether an object has the key that is not `gone`, by being written anew."""
+    def _is_taken(self, connection: Connection, index: Index, written: set[str], key: Key) -> bool:
+        """Return whether a document has the key that is not overwritten itself."""
         if self.refused is None:
             return False
         where = () if index.where is None else (index.where.condition,)
-        pairs = zip(index.paths, key, strict=True)
-        asked = (_has(path, value) for path, value in pairs)
-        alike = self._alike(connection, key)
-        others = Find(self.collection, Filter(And((*asked, *where))))(connection)
+        fields = (_has(path, value) for path, value in zip(index.paths, key, strict=True))
+        comparable = self._comparable(connection, key)
+        others = Find(self.collection, Filter(And((*fields, *where))))(connection)
         return any(
-            other.id not in gone
+            other.id not in written
             and _is_in(index, other)
-            and self._alike(connection, _key(other, index)) == alike
+            and self._comparable(connection, _key(other, index)) == comparable
             for other in others
         )
 
@@ -173,7 +174,7 @@ def duplicate_of(operation: Operation[Any], physical: str) -> FindDuplicate:
 
 
 class _Indexes:
-    """The indexes of one collection, being changed."""
+    """The indexes of a collection that is locked."""
 
     def __init__(
         self, connection: Connection, collection: str, table: str, options: CollectionOptions
@@ -182,18 +183,20 @@ class _Indexes:
         self._statements = connection.store.indexes(table)
 
     def add(self, index: Index) -> None:
-        """Create an index, and those of the arrays on the way to its fields."""
-        kept = replace(index, physical=self._next())
-        for statement in self._statements.create(kept):
+        """Create an index, and the array guards of its fields."""
+        added = replace(index, physical=self._next())
+        for statement in self._statements.create(added):
             self._connection.changed(statement)
         there = {way for way, _ in self._options.ways}
-        added = [(way, self._next()) for way in prefixes_of(kept) if way not in there]
-        for way, physical in added:
+        guards = [(way, self._next()) for way in prefixes_of(added) if way not in there]
+        for way, physical in guards:
             self._connection.changed(self._statements.create_prefix_index(way, physical))
-        self._keep(indexes=(*self._options.indexes, kept), ways=(*self._options.ways, *added))
+        self._set_options(
+            indexes=(*self._options.indexes, added), ways=(*self._options.ways, *guards)
+        )
 
     def remove(self, index: Index) -> None:
-        """Drop an index, and those of the arrays that no other index needs."""
+        """Drop an index, and the array guards that no other index needs."""
         remaining = tuple(each for each in self._options.indexes if each.name != index.name)
         needed = {way for each in remaining for way in prefixes_of(each)}
         for statement in self._statements.drop(index):
@@ -202,14 +205,14 @@ class _Indexes:
             if way not in needed:
                 self._connection.changed(self._statements.drop_index(physical))
         ways = tuple(each for each in self._options.ways if each[0] in needed)
-        self._keep(indexes=remaining, ways=ways)
+        self._set_options(indexes=remaining, ways=ways)
 
     def _next(self) -> str:
         number = self._options.counter
         self._options = replace(self._options, counter=number + 1)
         return self._statements.physical(number)
 
-    def _keep(self, **changed: Any) -> None:
+    def _set_options(self, **changed: Any) -> None:
         store: CatalogueStatements = self._connection.store
         text = replace(self._options, **changed).to_text()
         self._connection.changed(store.set_options, {"name": self._collection, "options": text})
@@ -259,7 +262,7 @@ def _has(path: Path, value: Any) -> Condition:
 
 
 def _key(document: Document, index: Index) -> Key:
-    """Return what a unique index goes by: null where a field is missing, or within an array."""
+    """Return the key of a document in a unique index: null where a field is missing, or within an array."""
     return tuple(value_at(document.body, path.keys) for path in index.paths)
 
 

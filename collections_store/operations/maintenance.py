@@ -1,4 +1,4 @@
-"""Purging what has expired, the schema's version, and tables of other programs."""
+"""Finding what can be purged, and the store's own tables."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class HasPrunable(Operation[bool]):
 
 @value_class
 class ListPurgeable(Operation[list[str]]):
-    """Name the collections in which something has expired, or changes are to be deleted; of those that the
-    database cannot read, none.
+    """List the collections in which documents have expired or changes are surplus, except those that the database cannot
+    read.
     """
 
     collections = ()
@@ -70,51 +70,35 @@ def _is_purgeable(connection: Connection, table: str, text: str) -> bool:
     )
 
 
-@value_class
-class ReadRevision(Operation[str | None]):
-    """Tell the revision of the store's tables; None: there are none.
+def read_revision(connection: Connection) -> str | None:
+    """Return the revision of the store's own tables; None: there are none. Raises `SchemaError` where they are incomplete.
 
-    Raises `SchemaError` where someone left half of them. The catalogue is looked for first: both
-    tables come with one commit, so whoever sees it sees the revision too.
+    The catalogue is looked for first: both tables are created by one commit, so whoever sees it sees the revision too.
     """
-
-    atomic = True
-    collections = ()
-
-    def __call__(self, connection: Connection) -> str | None:
-        _check_encoding(connection)
-        store = connection.store
-        has_catalogue = _has(connection, store.catalogue)
-        if _has(connection, store.revisions):
-            rows = connection.rows(store.revision)
-            if rows and not has_catalogue and not _has(connection, store.catalogue):
-                _refuse(connection, store.catalogue, "is missing", "which collections there are")
-            return str(rows[0][0]) if rows else _refuse(connection, store.revisions, "is empty")
-        return _refuse(connection, store.revisions, "is missing") if has_catalogue else None
-
-
-@value_class
-class CreateStore(Operation[None]):
-    """Create the store's own tables in a database that has none."""
-
-    writes = True
-    collections = ()
-
-    def __call__(self, connection: Connection) -> None:
-        for statement in connection.store.create_all():
-            connection.changed(statement)
-        connection.changed(connection.store.stamp, {"revision": REVISION})
+    _check_encoding(connection)
+    store = connection.store
+    has_catalogue = _has(connection, store.catalogue)
+    if _has(connection, store.revisions):
+        rows = connection.rows(store.revision)
+        if rows and not has_catalogue and not _has(connection, store.catalogue):
+            raise _incomplete(connection, store.catalogue, "is missing", "collections")
+        if not rows:
+            raise _incomplete(connection, store.revisions, "is empty", "schema's revision")
+        return str(rows[0][0])
+    if has_catalogue:
+        raise _incomplete(connection, store.revisions, "is missing", "schema's revision")
+    return None
 
 
 def create_or_find(connection: Connection) -> str | None:
-    """Create the store's own tables, unless another process is faster: then give the revision that
-    it left, else None.
-    """
+    """Create the store's own tables, and return None; if another process did first, return the revision of its tables."""
     try:
         with connection.transaction(write=True):
-            CreateStore()(connection)
+            for statement in connection.store.create_all():
+                connection.changed(statement)
+            connection.changed(connection.store.stamp, {"revision": REVISION})
     except connection.database.errors.types():
-        found = ReadRevision()(connection)
+        found = read_revision(connection)
         if found is None:
             raise
         return found
@@ -138,17 +122,14 @@ def _check_encoding(connection: Connection) -> None:
         )
 
 
-def _refuse(
-    connection: Connection, table: sa.Table, problem: str, unknown: str = "which schema they are at"
-) -> str:
+def _incomplete(connection: Connection, table: sa.Table, problem: str, unknown: str) -> SchemaError:
     store, reference = connection.store, connection.database.ddl.reference
     revisions, catalogue = reference(store.revisions), reference(store.catalogue)
-    prefix = store.names.prefix
-    raise SchemaError(
-        f"the tables of collections_store are incomplete: {reference(table)} {problem}, so nothing "
-        f"tells {unknown}; restore them from a backup or, to begin anew without their "
-        f"objects, drop {revisions}, {catalogue} and the collections' tables "
-        f"({prefix}<number>_<name>)",
+    return SchemaError(
+        f"the tables of collections_store are incomplete: {reference(table)} {problem}, so the {unknown} "
+        "cannot be read; restore them from a backup or, to start without their "
+        f"documents, drop {revisions}, {catalogue} and the collections' tables "
+        f"({store.names.prefix}<number>_<name>)",
         found="nothing",
         expected=REVISION,
     )

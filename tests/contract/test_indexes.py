@@ -266,7 +266,7 @@ def test_what_only_deletes_brings_no_collection_into_being(store: Any) -> None:
 def test_deleting_everything_must_be_said(things: Any) -> None:
     things.put("x", 1)
     for verb in (things.delete_one, things.delete_many):
-        with pytest.raises(InvalidFilter, match="{} asks for all"):
+        with pytest.raises(InvalidFilter, match="{} matches all documents"):
             verb(None)
     assert things.count() == 1
 
