@@ -228,7 +228,7 @@ def test_errors(filled: Any) -> None:
         with pytest.raises(InvalidOperand) as caught:
             filled.aggregate(stages)
         assert caught.value.place == place
-    with pytest.raises(InvalidOperand, match=r"^\$add needs") as caught:
+    with pytest.raises(InvalidOperand, match=r"^\$add requires") as caught:
         filled.find(bad)
     assert caught.value.place is None
     with pytest.raises(MemoryLimitExceeded, match="larger memory_limit"):
