@@ -92,7 +92,7 @@ from .query.filter import Filter
 from .query.index import Index
 from .query.index import read_index_name as read_index_name
 from .query.path import Path
-from .query.sort import Sort
+from .query.sort import NATURAL, Sort
 
 T = TypeVar("T")
 Bodies: TypeAlias = Mapping[str, Any] | Iterable[tuple[Any, ...]]
@@ -557,7 +557,8 @@ class Collection:
         asked = Filter.parse(filter, equals, self._codec)
         window = check_window(skip, limit)
         parts = read_projection(projection, asked, self._codec)
-        return self._run(Find(self.name, asked, Sort.parse(sort), *window, parts))
+        order = NATURAL if sort is None else Sort.parse(sort)
+        return self._run(Find(self.name, asked, order, *window, parts))
 
     def find_one(
         self,

@@ -92,7 +92,7 @@ from ..query.filter import Filter
 from ..query.index import Index
 from ..query.index import read_index_name as read_index_name
 from ..query.path import Path
-from ..query.sort import Sort
+from ..query.sort import NATURAL, Sort
 from .bridge import follow
 from .change_stream import AsyncChangeStream
 
@@ -358,7 +358,8 @@ class AsyncCollection:
         parsed = Filter.parse(filter, equals, self._codec)
         window = check_window(skip, limit)
         parts = read_projection(projection, parsed, self._codec)
-        return await self._run(Find(self.name, parsed, Sort.parse(sort), *window, parts))
+        order = NATURAL if sort is None else Sort.parse(sort)
+        return await self._run(Find(self.name, parsed, order, *window, parts))
 
     async def find_one(
         self,

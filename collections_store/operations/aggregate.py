@@ -13,12 +13,13 @@ from ..aggregation.rows import Row, StageMemory, placed
 from ..document import Anonymous, Document
 from ..errors import InvalidPipeline, shortened
 from ..query.filter import Filter
+from ..query.sort import NATURAL
 from ..query.values import MISSING, value_class
 from ..sql.select import MAX_VALUE
 from .catalogue import CollectionAbsent
 from .find import Count, Find
 from .operation import Operation
-from .read import NATURAL, Inexact, matching, rows_of
+from .read import Inexact, matching, rows_of
 
 if TYPE_CHECKING:
     from .connection import Connection

@@ -9,12 +9,12 @@ from ..options import CollectionOptions
 from ..query.conditions import And
 from ..query.explain import Explanation, Ordered, Plan, advise, indexable_keys
 from ..query.filter import Filter, conjuncts
-from ..query.sort import Sort
+from ..query.sort import NATURAL, Sort
 from ..query.values import value_class
 from ..sql.conditions import Query
 from ..sql.select import Statements
 from .operation import Operation
-from .read import NATURAL, NO_LIMIT
+from .read import NO_LIMIT
 
 if TYPE_CHECKING:
     from .connection import Connection

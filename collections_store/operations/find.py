@@ -16,14 +16,13 @@ from ..query.cursor import seal, unseal
 from ..query.filter import Filter
 from ..query.matcher import distinct_values
 from ..query.projection import Projection
-from ..query.sort import Sort
+from ..query.sort import NATURAL, Sort
 from ..query.values import value_class
 from ..sql.conditions import Query
 from .operation import Operation
 from .read import (
     BEFORE_ALL,
     FIRST_BATCH,
-    NATURAL,
     NO_LIMIT,
     Inexact,
     document_of,

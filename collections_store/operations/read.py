@@ -13,7 +13,7 @@ from ..document import Document, new_document
 from ..query.filter import Filter
 from ..query.matcher import matches
 from ..query.projection import Projection
-from ..query.sort import Sort
+from ..query.sort import NATURAL
 from ..query.values import value_class
 from ..sql.conditions import Query
 from ..sql.schema import now
@@ -31,7 +31,6 @@ class Inexact(Exception):
 Positioned: TypeAlias = tuple[int, Document]
 """A document behind its position in natural order."""
 
-NATURAL: Final = Sort()
 NO_LIMIT: Final = 2**63 - 1
 BEFORE_ALL: Final = -(2**63)
 FIRST_BATCH: Final = 50

@@ -15,7 +15,7 @@ from ..query.filter import Filter
 from ..query.matcher import values_at
 from ..query.path import Path
 from ..query.projection import Projection
-from ..query.sort import Sort
+from ..query.sort import NATURAL, Sort
 from ..query.values import MISSING, identical, value_class
 from ..sql.schema import now
 from ..update import Update
@@ -25,7 +25,7 @@ from ..update.upsert import seed, seed_id
 from .by_id import AtomicWrite, GetDocument, id_taken
 from .find import Find, changed_by_others
 from .operation import Operation, Written
-from .read import NATURAL, NaturalBatches, locked, matching
+from .read import NaturalBatches, locked, matching
 from .write import MAX_ATTEMPTS, Writer, lifetime
 
 if TYPE_CHECKING:

@@ -1,35 +1,23 @@
-"""What a projection is made of: paths, and what becomes of the field at each.
-
-Projections, read: what MongoDB's server (4.4 and later) accepts, and an error that names the place
-for whatever it does not.
-
-The parts of a body that a projection asks for. Nothing here changes what it is given; what is
-kept whole is shared with it.
-
-Which element of an array met the filter (`field.$`).
-
-MongoDB's rule: the index within the outermost array that the path of a condition was led through, an
-index that the path names not counted. Of several conditions the last one counts; here, the last of
-those on the projected array's path, if there is one. Branches of `$nor` and `$not` tell none, nor do those of
-an `$or`, unless all of them speak of one path, which MongoDB's server makes an `$in`.
-
-Which parts of a body are wanted: MongoDB's projections, parsed into frozen values.
+"""Projections: which parts of a body to return, parsed into values.
 
 The rules are those of MongoDB's server since 4.4:
 
-1. Either the fields that are wanted are named (an inclusion), or those that are not (an exclusion).
+1. Either the fields to return are named (an inclusion), or those to leave out (an exclusion).
    `$slice` alone leaves the rest of the body, `$elemMatch` alone is an inclusion.
-2. `_id` is a field of the body that an inclusion keeps unless it is excluded. A body without one has
-   none.
+2. `_id` is a field of the body that an inclusion returns unless it is excluded. A body without one has none.
 3. A path goes through arrays, and through arrays in arrays. A number is the key of an object there,
-   never an index. An inclusion drops elements that are not objects, an exclusion keeps them.
-4. Fields keep the order they are stored in; what `$elemMatch` finds comes last in an inclusion.
+   never an index. An inclusion drops elements that are not objects, an exclusion retains them.
+4. Fields retain the order in which they are stored; what `$elemMatch` finds comes last in an inclusion.
 5. A body that is no object has no fields: an inclusion makes it {}, an exclusion leaves it.
+6. `field.$` returns the element of the outermost array on a condition's path that met the condition; an index
+   in the path is not counted. Of several conditions the last one on the array's path counts. Branches of
+   `$nor` and `$not` have no such element, nor have those of an `$or`, unless all of them are about one path.
+
+Nothing here changes a body; results share with it what they return whole.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -51,31 +39,31 @@ from .conditions import (
     Test,
 )
 from .filter import Filter
-from .matcher import holds, passes
+from .matcher import holds, passes, values_at
 from .parser import FilterParser
 from .path import Path, is_index, path_repr
 from .printing import to_json
-from .values import MISSING, value_class
+from .values import is_number, value_class
 
 
 @value_class(eq=True)
 class Include:
-    """The field is asked for."""
+    """Return the field."""
 
 
 @value_class(eq=True)
 class Exclude:
-    """The field is not wanted."""
+    """Leave out the field."""
 
 
 @value_class(eq=True)
-class Met:
-    """Of the first array on the path only the element that met the filter (`field.$`)."""
+class Positional:
+    """Return of the first array on the path only the element that met the filter (`field.$`)."""
 
 
 @value_class(eq=True)
 class Slice:
-    """Some elements of the array (`$slice`): `limit` after `skip`, which counts from the end if it
+    """Return some elements of the array (`$slice`): `limit` after `skip`, which counts from the end if it
     is negative. Without `skip` a negative `limit` counts from the end.
     """
 
@@ -92,12 +80,12 @@ class Slice:
 
 @value_class(eq=True)
 class Element:
-    """The first element of the array that passes (`$elemMatch`); `condition` is on the field."""
+    """Return the first element of the array that passes (`$elemMatch`); `condition` is on the field."""
 
     condition: Condition
 
 
-Rule: TypeAlias = Include | Exclude | Met | Slice | Element
+Rule: TypeAlias = Include | Exclude | Positional | Slice | Element
 Entry: TypeAlias = tuple[Path, Rule]
 Tree: TypeAlias = "dict[str, Tree | Rule]"
 
@@ -105,9 +93,9 @@ ID: Final = Path("_id")
 
 
 def is_inclusion(entries: Iterable[Entry]) -> bool:
-    """Return whether a projection says what is wanted, or what is not; `_id` alone decides last."""
+    """Return whether a projection names the fields to return; `_id` alone decides last."""
     rules = [(type(rule), path == ID) for path, rule in entries]
-    if (Include, False) in rules or (Met, False) in rules or (Met, True) in rules:
+    if (Include, False) in rules or (Positional, False) in rules or (Positional, True) in rules:
         return True
     if (Exclude, False) in rules:
         return False
@@ -116,59 +104,53 @@ def is_inclusion(entries: Iterable[Entry]) -> bool:
 
 
 def tree_of(entries: Iterable[Entry]) -> Tree:
-    """Return the rules by the keys that lead to them; raises `InvalidProjection` where two paths
-    speak of one field.
-    """
+    """Return the rules in a tree by the keys of their paths; raises `InvalidProjection` where two paths overlap."""
     tree: Tree = {}
     for path, rule in entries:
         here, (*above, last) = tree, path.keys
         for key in above:
             below = here.setdefault(key, {})
             if not isinstance(below, dict):
-                raise InvalidProjection(str(path), "another path speaks of a field around it")
+                raise InvalidProjection(str(path), "another path names a field around it")
             here = below
         if last in here:
-            raise InvalidProjection(str(path), "another path speaks of this field, or of one in it")
+            raise InvalidProjection(str(path), "another path names this field, or one in it")
         here[last] = rule
     return tree
 
 
+# -- parsing -----------------------------------------------------------------------------------
+
 _MAX_SLICE: Final = 2**31 - 1
 
 
-def read(what: Any, rules: Codec) -> tuple[Entry, ...]:
-    """Read a projection document, or a list of the fields wanted; raises `InvalidProjection`."""
-    match what:
-        case Mapping():
-            entries = tuple(_entries(what, (), "", rules))
-        case list() | tuple():
-            entries = tuple(_entries(dict.fromkeys(map(_name, what), 1), (), "", rules))
-        case _:
-            raise InvalidProjection(
-                "", f"a projection is a document or a list of fields, not {shortened(what)}"
-            )
+def read(what: Any, codec: Codec) -> tuple[Entry, ...]:
+    """Read a projection document, or a list of fields; raises `InvalidProjection`."""
+    if isinstance(what, list | tuple):
+        what = dict.fromkeys(map(_name, what), 1)
+    if not isinstance(what, Mapping):
+        problem = f"must be a document or a list of fields, got {shortened(what)}"
+        raise InvalidProjection("", problem)
+    entries = tuple(_entries(what, (), "", codec))
     _check_together(entries)
     return entries
 
 
 def _entries(
-    document: Mapping[Any, Any], above: tuple[str, ...], place: str, rules: Codec
+    document: Mapping[Any, Any], above: tuple[str, ...], position: str, codec: Codec
 ) -> Iterator[Entry]:
     for key, value in document.items():
-        here = f"{place}.{key}" if place else str(key)
+        here = f"{position}.{key}" if position else str(key)
         path, positional = _path(key, above, here)
-        match value:
-            case Mapping() if positional:
-                raise InvalidProjection(here, "goes with 1 only")
-            case Mapping():
-                yield from _document(path, value, here, rules)
-            case bool() | int() | float():
-                yield path, _wanted(bool(value), positional, here)
-            case _:
-                raise InvalidProjection(
-                    here,
-                    f"{shortened(value)} is neither 1 nor 0; computed values are not supported",
-                )
+        if positional and (isinstance(value, Mapping) or value in (0, False)):
+            raise InvalidProjection(here, "goes with 1 only")
+        if isinstance(value, Mapping):
+            yield from _document(path, value, here, codec)
+        elif isinstance(value, bool | int | float):
+            yield path, Positional() if positional else Include() if value else Exclude()
+        else:
+            problem = f"must be 1 or 0, got {shortened(value)}; computed values are not supported"
+            raise InvalidProjection(here, problem)
 
 
 def _path(key: Any, above: tuple[str, ...], place: str) -> tuple[Path, bool]:
@@ -188,105 +170,92 @@ def _path(key: Any, above: tuple[str, ...], place: str) -> tuple[Path, bool]:
     return _joined(above, tuple(keys), place), positional
 
 
-def _joined(above: tuple[str, ...], keys: tuple[str, ...], place: str) -> Path:
+def _joined(above: tuple[str, ...], keys: tuple[str, ...], position: str) -> Path:
     try:
         return Path(*above, *keys)
     except InvalidFilter as error:
-        raise InvalidProjection(place, error.problem) from error
+        raise InvalidProjection(position, error.problem) from error
 
 
-def _document(path: Path, value: Mapping[Any, Any], place: str, rules: Codec) -> Iterator[Entry]:
-    """Read what stands behind a field: an operator, or the fields within."""
+def _document(path: Path, value: Mapping[Any, Any], position: str, codec: Codec) -> Iterator[Entry]:
+    """Read the document of a field: an operator, or the fields within."""
     first = next(iter(value), None)
     if first is None:
-        raise InvalidProjection(place, "an empty document asks for nothing")
+        raise InvalidProjection(position, "must name a field, got an empty document")
     if not isinstance(first, str) or not first.startswith("$"):
-        yield from _entries(value, path.keys, place, rules)
+        yield from _entries(value, path.keys, position, codec)
         return
-    here = f"{place}.{first}"
+    here = f"{position}.{first}"
     if len(value) > 1:
-        raise InvalidProjection(here, "an operator stands alone")
-    match first:
-        case "$slice":
-            yield path, _slice(value[first], here)
-        case "$elemMatch":
-            yield path, _element(path, value[first], here, rules)
-        case _:
-            raise InvalidProjection(here, "no such operator; there are $slice and $elemMatch")
+        raise InvalidProjection(here, "must be the only operator, and without fields")
+    if first == "$slice":
+        yield path, _slice(value[first], here)
+    elif first == "$elemMatch":
+        yield path, _element(path, value[first], here, codec)
+    else:
+        raise InvalidProjection(here, "no such operator; there are $slice and $elemMatch")
 
 
-def _wanted(wanted: bool, positional: bool, place: str) -> Rule:
-    if not positional:
-        return Include() if wanted else Exclude()
-    if not wanted:
-        raise InvalidProjection(place, "goes with 1 only")
-    return Met()
-
-
-def _slice(operand: Any, place: str) -> Slice:
+def _slice(operand: Any, position: str) -> Slice:
     pair = operand if isinstance(operand, list | tuple) else [None, operand]
     if len(pair) != 2:
-        raise InvalidProjection(place, "needs a number, or two: [skip, limit]")
-    skip = None if pair[0] is None and pair is not operand else _number(pair[0], place)
-    limit = _number(pair[1], place)
+        problem = f"must be a number, or two: [skip, limit], got {shortened(operand)}"
+        raise InvalidProjection(position, problem)
+    skip = None if pair[0] is None and pair is not operand else _number(pair[0], position)
+    limit = _number(pair[1], position)
     if skip is not None and limit <= 0:
-        raise InvalidProjection(place, f"the limit must be greater than 0, not {limit}")
+        raise InvalidProjection(position, f"the limit must be greater than 0, got {limit}")
     return Slice(skip, limit)
 
 
-def _number(value: Any, place: str) -> int:
-    """Return a number cut to 32 bits and toward zero, as MongoDB does."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or _is_nan(value):
-        raise InvalidProjection(place, f"{shortened(value)} is not a number")
+def _number(value: Any, position: str) -> int:
+    """Return a number truncated toward zero, and limited to 32 bits, as MongoDB does."""
+    if not is_number(value) or value != value:  # noqa: PLR0124 - NaN
+        raise InvalidProjection(position, f"must be a number, got {shortened(value)}")
     return int(max(-_MAX_SLICE, min(value, _MAX_SLICE)))
 
 
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
-
-
-def _element(path: Path, operand: Any, place: str, rules: Codec) -> Element:
+def _element(path: Path, operand: Any, position: str, codec: Codec) -> Element:
     if len(path.keys) > 1:
-        raise InvalidProjection(place, "works on a field at the top only")
+        raise InvalidProjection(position, "must be on a field at the top of the body")
     try:
-        return Element(FilterParser(rules).operators(path, {"$elemMatch": operand}, str(path)))
+        return Element(FilterParser(codec).operators(path, {"$elemMatch": operand}, str(path)))
     except InvalidFilter as error:
         raise InvalidProjection(error.place, error.problem) from error
 
 
 def _check_together(entries: tuple[Entry, ...]) -> None:
     kinds = [type(rule) for _, rule in entries]
-    if kinds.count(Met) > 1:
-        raise InvalidProjection("", "the filter meets one element: only one path may end in `.$`")
-    if Met in kinds and Element in kinds:
+    if kinds.count(Positional) > 1:
+        raise InvalidProjection("", "only one path may end in `.$`: the filter meets one element")
+    if Positional in kinds and Element in kinds:
         raise InvalidProjection("", "a path that ends in `.$` and $elemMatch do not go together")
     seen: type | None = None
     for path, rule in entries:
         if path == ID and isinstance(rule, Include | Exclude):
             continue
-        kind = {Include: Include, Met: Include, Exclude: Exclude}.get(type(rule), seen)
+        kind = {Include: Include, Positional: Include, Exclude: Exclude}.get(type(rule), seen)
         if seen is not None and kind is not seen:
-            raise InvalidProjection(
-                str(path), "either all fields are asked for or none; _id alone may differ"
-            )
+            problem = "all fields must be 1, or all 0; only _id may differ"
+            raise InvalidProjection(str(path), problem)
         seen = kind
 
 
 def _name(field: Any) -> Any:
     if isinstance(field, str | Path):
         return field
-    raise InvalidProjection(shortened(field), f"a field is a string, not {type(field).__name__}")
+    raise InvalidProjection(shortened(field), f"a field must be a string, got {shortened(field)}")
 
+
+# -- applying ----------------------------------------------------------------------------------
 
 Change: TypeAlias = Callable[[list[Any]], list[Any]]
 
 
-def kept(value: Any, tree: Tree) -> Any:
-    """Return what of a value the tree names. Arrays are walked, those within arrays too; what has
-    no fields is left out of them.
-    """
+def included(value: Any, tree: Tree) -> Any:
+    """Return the parts of a value that the tree names. Elements of arrays without fields are dropped."""
     if isinstance(value, list):
-        return [kept(each, tree) for each in value if isinstance(each, dict | list)]
+        return [included(each, tree) for each in value if isinstance(each, dict | list)]
     result = {}
     for key in [each for each in value if each in tree]:
         rule, inner = tree[key], value[key]
@@ -294,16 +263,16 @@ def kept(value: Any, tree: Tree) -> Any:
             result[key] = inner
         elif isinstance(rule, dict):
             if isinstance(inner, dict | list):
-                result[key] = kept(inner, rule)
+                result[key] = included(inner, rule)
         elif not isinstance(rule, Exclude | Element):
             result[key] = inner
     return result
 
 
-def rest(value: Any, tree: Tree) -> Any:
-    """Return a value without what the tree drops. Arrays are walked, those within arrays too."""
+def remaining(value: Any, tree: Tree) -> Any:
+    """Return a value without the parts that the tree excludes."""
     if isinstance(value, list):
-        return [rest(each, tree) for each in value]
+        return [remaining(each, tree) for each in value]
     if not isinstance(value, dict):
         return value
     result = dict(value)
@@ -311,14 +280,14 @@ def rest(value: Any, tree: Tree) -> Any:
         if key not in value:
             continue
         if isinstance(rule, dict):
-            result[key] = rest(value[key], rule)
+            result[key] = remaining(value[key], rule)
         elif isinstance(rule, Exclude):
             del result[key]
     return result
 
 
 def with_slice(value: Any, keys: tuple[str, ...], slice: Slice) -> Any:
-    """Return a value with the arrays at `keys` cut; arrays on the way are walked one level deep."""
+    """Return a value with the arrays at `keys` sliced, those in arrays along the path one level deep."""
     if not isinstance(value, dict) or keys[0] not in value:
         return value
     key, *others = keys
@@ -352,18 +321,17 @@ def first_array(body: Any, keys: tuple[str, ...]) -> tuple[str, ...] | None:
 
 
 def with_change(body: dict[str, Any], keys: tuple[str, ...], change: Change) -> dict[str, Any]:
-    """Return an object with the array at `keys` changed; objects lead to it."""
+    """Return an object with the array at `keys` changed, to which objects lead."""
     key, *below = keys
     inner = with_change(body[key], tuple(below), change) if below else change(body[key])
     return {**body, key: inner}
 
 
-Found: TypeAlias = Iterator[tuple[Any, int | None]]
-Seen: TypeAlias = set[tuple[int, int]]
+# -- the element that met the filter -----------------------------------------------------------
 
 
 def paths_in(condition: Condition) -> Iterator[Path]:
-    """Yield the paths that a condition speaks of."""
+    """Yield the paths of a condition."""
     match condition:
         case Field(path):
             yield path
@@ -406,11 +374,42 @@ def _met(condition: Condition, document: Document, ordered: bool) -> Iterator[tu
 
 
 def _index(field: Field, body: Any, ordered: bool) -> int | None:
-    leaf = not isinstance(field.test, WHOLE_ARRAY_TESTS)
-    for value, index in _reach(body, field.path.keys, leaf):
-        if passes(field.test, value, ordered=ordered):
-            return _within(field.test, value, ordered) if index is None else index
-    return None
+    keys = field.path.keys
+    if keys and not isinstance(body, dict):
+        return None
+    value = body
+    for depth, key in enumerate(keys):
+        if isinstance(value, list):
+            return _index_in(value, keys[depth:], field.test, ordered)
+        if not isinstance(value, dict) or key not in value:
+            return None
+        value = value[key]
+    return _index_at_end(value, field.test, ordered)
+
+
+def _index_in(array: list[Any], keys: tuple[str, ...], test: Test, ordered: bool) -> int | None:
+    """Return the index of the first element that passes at the rest of a path."""
+    leaf = not isinstance(test, WHOLE_ARRAY_TESTS)
+    for index, element in enumerate(array):
+        found = values_at(element, keys, leaf=leaf) if isinstance(element, dict) else ()
+        if any(passes(test, each, ordered=ordered) for each in found):
+            return index
+    if not is_index(keys[0]) or int(keys[0]) >= len(array):
+        return None
+    named, rest = array[int(keys[0])], keys[1:]
+    if isinstance(named, list) and rest:
+        return _index_in(named, rest, test, ordered)
+    if not rest:
+        return _within(test, named, ordered) if passes(test, named, ordered=ordered) else None
+    return _index(Field(Path(*rest), test), named, ordered)
+
+
+def _index_at_end(value: Any, test: Test, ordered: bool) -> int | None:
+    if isinstance(value, list) and not isinstance(test, WHOLE_ARRAY_TESTS):
+        for index, each in enumerate(value):
+            if passes(test, each, ordered=ordered):
+                return index
+    return _within(test, value, ordered) if passes(test, value, ordered=ordered) else None
 
 
 def _within(test: Test, value: Any, ordered: bool) -> int | None:
@@ -420,51 +419,13 @@ def _within(test: Test, value: Any, ordered: bool) -> int | None:
     return next(i for i, each in enumerate(value) if passes(test, [each], ordered=ordered))
 
 
-def _reach(body: Any, keys: tuple[str, ...], leaf: bool) -> Found:
-    if keys and not isinstance(body, dict):
-        yield MISSING, None
-    else:
-        yield from _walk(body, keys, None, leaf, set())
-
-
-def _walk(value: Any, keys: tuple[str, ...], index: int | None, leaf: bool, seen: Seen) -> Found:
-    for depth, key in enumerate(keys):
-        if isinstance(value, list):
-            yield from _open(value, keys[depth:], index, leaf, seen)
-            return
-        if not isinstance(value, dict) or key not in value:
-            yield MISSING, index
-            return
-        value = value[key]
-    if leaf and isinstance(value, list):
-        yield from ((each, n if index is None else index) for n, each in enumerate(value))
-    yield value, index
-
-
-def _open(
-    array: list[Any], keys: tuple[str, ...], index: int | None, leaf: bool, seen: Seen
-) -> Found:
-    if (id(array), len(keys)) in seen:  # numbers lead to one place in many ways
-        return
-    seen.add((id(array), len(keys)))
-    for n, element in enumerate(array):
-        if isinstance(element, dict):
-            yield from _walk(element, keys, n if index is None else index, leaf, seen)
-    if is_index(keys[0]) and int(keys[0]) < len(array):
-        element, rest = array[int(keys[0])], keys[1:]
-        if not rest:
-            yield element, index
-        elif isinstance(element, dict | list):
-            yield from _walk(element, rest, index, leaf, seen)
-
-
 def _is_entry(entry: Any) -> bool:
     return type(entry) is tuple and len(entry) == 2 and isinstance(entry[0], Path)
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The parts of a body that are wanted.
+    """The parts of a body to return.
 
     >>> print(Projection.parse(["name", "address.city"]))
     {'name': 1, 'address.city': 1}
@@ -482,7 +443,7 @@ class Projection:
     def __post_init__(self) -> None:
         entries: Any = self.entries
         if type(entries) is not tuple or not all(map(_is_entry, entries)):
-            raise InvalidProjection("", "Projection.parse reads which parts are wanted")
+            raise InvalidProjection("", "must be pairs of Path and rule: use Projection.parse")
         includes = is_inclusion(self.entries)
         tree = tree_of(self.entries)
         if includes:
@@ -493,34 +454,32 @@ class Projection:
         object.__setattr__(self, "names_fields_only", names_fields_only)
 
     @classmethod
-    def parse(cls, what: Any, rules: Codec = Codec()) -> Projection:  # noqa: B008 - it is frozen
-        """Read a projection document, a list of the fields wanted, or a `Projection`; raises
-        `InvalidProjection` naming the place.
-        """
-        return what if isinstance(what, Projection) else cls(read(what, rules))
+    def parse(cls, what: Any, codec: Codec = Codec()) -> Projection:  # noqa: B008 - it is frozen
+        """Read a projection document, a list of fields, or a `Projection`; raises `InvalidProjection`."""
+        return what if isinstance(what, Projection) else cls(read(what, codec))
 
     def check(self, filter: Filter) -> None:
-        """Raise `InvalidProjection` if `field.$` is asked for and `filter` has nothing on it."""
+        """Raise `InvalidProjection` for a `field.$` on which `filter` has no condition."""
         for path, rule in self.entries:
-            if isinstance(rule, Met):
+            if isinstance(rule, Positional):
                 tops = {each.keys[:1] for each in paths_in(filter.condition)}
                 if path.keys[:1] not in tops:
-                    raise InvalidProjection(f"{path}.$", "the filter asks for nothing of the field")
+                    raise InvalidProjection(
+                        f"{path}.$", "the filter must have a condition on the field"
+                    )
 
     def apply(self, document: Document, filter: Filter, *, ordered: bool = True) -> Document:
-        """Return a document with the parts of the body that are wanted.
+        """Return a document with these parts of the body.
 
-        `filter` is what found the document; `field.$` needs it, and raises `InvalidProjection`
-        where it does not tell an element. `ordered`: do objects with other key order differ?
+        `field.$` needs the `filter` that found the document, and raises `InvalidProjection` where no element met
+        it. `ordered`: whether objects with other key order differ.
         """
         body = self._shaped(document, filter, ordered)
         times = document.created_us, document.updated_us, document.expires_us
         return new_document(document.id, body, document.version, *times)
 
     def to_json(self) -> dict[Any, Any]:
-        """Return the projection document. A key that holds a dot or begins with `$` stands in a `Path`;
-        all other fields are text.
-        """
+        """Return the projection document. A field whose keys hold a dot or begin with `$` is a `Path`, others are strings."""
         return dict(_spelled(_spelled_path(path), rule) for path, rule in self.entries)
 
     def __str__(self) -> str:
@@ -531,10 +490,10 @@ class Projection:
         if not isinstance(body, dict):
             return {} if self._includes else body
         for path, rule in () if self.names_fields_only else self.entries:
-            if isinstance(rule, Met):
+            if isinstance(rule, Positional):
                 self.check(filter)
                 body = _narrowed(document, path.keys, filter, ordered)
-        part = kept if self._includes else rest
+        part = included if self._includes else remaining
         result = part(body, self._tree)
         return result if self.names_fields_only else self._changed(result, document.body, ordered)
 
@@ -585,7 +544,7 @@ def _spelled(name: str | Path, rule: Rule) -> tuple[str | Path, Any]:
             return name, 1
         case Exclude():
             return name, 0
-        case Met():
+        case Positional():
             return f"{name}.$", 1
         case Slice(None, limit):
             return name, {"$slice": limit}

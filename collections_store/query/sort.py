@@ -1,13 +1,13 @@
-"""In which order: MongoDB's, over values of every type.
+"""Sort orders: MongoDB's, over values of every type.
 
-The rules, as the server's index keys have them:
+The rules are those of the server's index keys:
 
 1. Types come in the order: empty array, null and missing, numbers, strings (by code point), objects,
    arrays, booleans (false first).
-2. An array stands for its smallest element when ascending, for its largest when descending, and so
-   does an array on the way. A key that is a number leads into that one element.
+2. An array sorts by its smallest element when ascending, by its largest when descending, and so
+   does an array along the path. A key that is a number leads into that one element.
 3. Fields that lead through the same array are taken from the same element.
-4. What is equal keeps its natural order.
+4. Equal documents remain in natural order.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ..errors import InvalidFilter, InvalidSort, shortened
 from .budget import spend
 from .conditions import Target, read_target
 from .path import Path, is_index
-from .values import MISSING, RANKS, compare
+from .values import MISSING, RANKS, compare, is_number
 
 Key: TypeAlias = tuple[int, Any]
-"""A rank, and what orders within the rank."""
+"""A rank, and a value that orders within the rank."""
 
 EMPTY: Final = 0
 NULL: Final = RANKS[type(None)]
@@ -48,7 +48,7 @@ class SortField:
 
     @property
     def name(self) -> str:
-        """The field as a caller writes it."""
+        """The field in the syntax of a filter."""
         if isinstance(self.target, str):
             return f"${self.target}"
         return str(self.target) if self.target.keys else "$body"
@@ -56,7 +56,7 @@ class SortField:
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """By which fields, the first one first. Without any: natural order.
+    """The fields to sort by, the first one first. Without fields: natural order.
 
     >>> Sort.parse({"age": -1, "name": 1}) == Sort.parse([("age", -1), "name"])
     True
@@ -69,25 +69,28 @@ class Sort:
     def __post_init__(self) -> None:
         fields: Any = self.fields
         if type(fields) is not tuple or not all(isinstance(each, SortField) for each in fields):
-            raise InvalidSort("", "Sort.parse reads an order")
+            raise InvalidSort("", "must be a tuple of SortField: use Sort.parse")
 
     @classmethod
     def parse(cls, what: Any = None) -> Sort:
         """Read pymongo's forms: a field (ascending), a list of fields and (field, direction) pairs,
         or a mapping of fields to directions, 1 or -1. Raises `InvalidSort`.
         """
-        if what is None or isinstance(what, Sort):
-            return what or cls()
+        if what is None:
+            return NATURAL
+        if isinstance(what, Sort):
+            return what
         fields = tuple(_field(name, direction) for name, direction in _pairs(what))
         for number, field in enumerate(fields):
             if any(field.target == other.target for other in fields[:number]):
                 raise InvalidSort(field.name, "sorts twice")
         if len(fields) > MAX_FIELDS:
-            raise InvalidSort(fields[MAX_FIELDS].name, f"more than {MAX_FIELDS} fields")
+            problem = f"there must be {MAX_FIELDS} fields at most, got {len(fields)}"
+            raise InvalidSort(fields[MAX_FIELDS].name, problem)
         return cls(fields)
 
     def keys(self, document: Document, *, ordered: bool = True) -> tuple[Key, ...]:
-        """Return what each field gives, whichever its direction."""
+        """Return the key of each field, whatever its direction."""
         spend()
         plain = [_plain_key(document, field.target) for field in self.fields]
         if None not in plain:
@@ -96,9 +99,7 @@ class Sort:
         return tuple(found[number][0] for number in range(len(self.fields)))
 
     def key(self, document: Document, *, ordered: bool = True) -> Any:
-        """Return what orders documents when compared; `ordered`: does the order of an object's keys
-        count?
-        """
+        """Return a key that orders documents; `ordered`: whether the order of an object's keys counts."""
         return self.comparable(self.keys(document, ordered=ordered), ordered=ordered)
 
     def comparable(self, keys: Sequence[Key], *, ordered: bool = True) -> tuple[Any, ...]:
@@ -113,6 +114,8 @@ class Sort:
         return str({field.name: -1 if field.descending else 1 for field in self.fields})
 
 
+NATURAL: Final = Sort()
+
 _COMPOSITE: Final = {each: cmp_to_key(partial(compare, ordered=each)) for each in (True, False)}
 
 
@@ -123,13 +126,13 @@ def _against(left: Any, right: Any) -> int:
 _REVERSED: Final = cmp_to_key(_against)
 
 _Numbered: TypeAlias = tuple[int, SortField]
-_Way: TypeAlias = tuple[int, tuple[str, ...], bool]
-"""Which field, the keys that are left to go, and whether it is descending."""
+_Route: TypeAlias = tuple[int, tuple[str, ...], bool]
+"""The number of a field, the keys that remain of its path, and whether it is descending."""
 _Found: TypeAlias = dict[int, tuple[Key, bool]]
 
 
 def key_of(value: Any) -> Key:
-    """Return the key of one value, unopened."""
+    """Return the key of one value, an array as a whole."""
     if value is None or value is MISSING:
         return NULL, 0
     if isinstance(value, bool):
@@ -138,7 +141,7 @@ def key_of(value: Any) -> Key:
 
 
 def _plain_key(document: Document, target: Target) -> Key | None:
-    """Return what a field gives, unless there is an array, which must be opened."""
+    """Return the key of a field; None: there is an array, of which one element counts."""
     if isinstance(target, str):
         return key_of(metadatum(document, target))
     value = document.body
@@ -157,22 +160,22 @@ def _ordered(key: Key, ordered: bool) -> Key:
 def _least(
     document: Document, fields: list[_Numbered], ordered: bool
 ) -> Iterator[tuple[int, tuple[Key, bool]]]:
-    ways: list[_Way] = []
+    routes: list[_Route] = []
     for number, field in fields:
         if isinstance(field.target, str):
             yield number, (key_of(metadatum(document, field.target)), field.descending)
         elif field.target.keys and not isinstance(document.body, dict):
             yield number, (key_of(MISSING), field.descending)
         else:
-            ways.append((number, field.target.keys, field.descending))
-    yield from _below(document.body, ways, ordered).items()
+            routes.append((number, field.target.keys, field.descending))
+    yield from _below(document.body, routes, ordered).items()
 
 
-def _below(value: Any, ways: list[_Way], ordered: bool) -> _Found:
-    """Return what the ways from `value` lead to; those through one array go together."""
+def _below(value: Any, routes: list[_Route], ordered: bool) -> _Found:
+    """Return the keys at the end of the routes from `value`; those through one array take the same element."""
     found: _Found = {}
-    arrays: dict[int, tuple[list[Any], list[_Way]]] = {}
-    for number, keys, descending in ways:
+    arrays: dict[int, tuple[list[Any], list[_Route]]] = {}
+    for number, keys, descending in routes:
         reached, rest = _walk(value, keys)
         if isinstance(reached, list):
             arrays.setdefault(id(reached), (reached, []))[1].append((number, rest, descending))
@@ -184,7 +187,7 @@ def _below(value: Any, ways: list[_Way], ordered: bool) -> _Found:
 
 
 def _walk(value: Any, keys: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
-    """Go on to the end, or to an array that must be opened; what is left to go says which."""
+    """Return the value at the end, or an array on the route, and the keys that remain."""
     while keys:
         key, *rest = keys
         if isinstance(value, dict) and key in value:
@@ -199,17 +202,17 @@ def _walk(value: Any, keys: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
     return value, keys
 
 
-def _first(array: list[Any], ways: list[_Way], ordered: bool) -> _Found:
-    """Return what the first element, by the directions of the ways, leads to."""
+def _first(array: list[Any], routes: list[_Route], ordered: bool) -> _Found:
+    """Return the keys of the first element, by the directions of the routes."""
     if not array:
-        return {n: ((NULL if rest else EMPTY, 0), down) for n, rest, down in ways}
-    every = (_from_element(element, ways, ordered) for element in array)
+        return {n: ((NULL if rest else EMPTY, 0), down) for n, rest, down in routes}
+    every = (_from_element(element, routes, ordered) for element in array)
     return min(every, key=lambda found: _comparable(found, ordered))
 
 
-def _from_element(element: Any, ways: list[_Way], ordered: bool) -> _Found:
-    found: _Found = {n: (key_of(element), down) for n, rest, down in ways if not rest}
-    on = [way for way in ways if way[1]]
+def _from_element(element: Any, routes: list[_Route], ordered: bool) -> _Found:
+    found: _Found = {n: (key_of(element), down) for n, rest, down in routes if not rest}
+    on = [route for route in routes if route[1]]
     if isinstance(element, dict):
         found.update(_below(element, on, ordered))
     else:
@@ -227,34 +230,33 @@ def _directed(key: Key, descending: bool) -> Any:
 
 
 def _pairs(what: Any) -> Iterator[tuple[Any, Any]]:
-    match what:
-        case str() | Path():
-            yield what, 1
-        case Mapping():
-            yield from what.items()
-        case list() | tuple():
-            yield from map(_pair, what)
-        case _:
-            raise InvalidSort(
-                "",
-                f"give a field, pairs of field and direction, or a mapping, not {shortened(what)}",
-            )
+    if isinstance(what, str | Path):
+        yield what, 1
+    elif isinstance(what, Mapping):
+        yield from what.items()
+    elif isinstance(what, list | tuple):
+        yield from map(_pair, what)
+    else:
+        problem = "must be a field, pairs of field and direction, or a mapping, got "
+        raise InvalidSort("", problem + shortened(what))
 
 
 def _pair(one: Any) -> tuple[Any, Any]:
     if isinstance(one, str | Path):
         return one, 1
     if not isinstance(one, list | tuple) or len(one) != 2:
-        raise InvalidSort("", f"{shortened(one)} is no field and no pair of field and direction")
+        raise InvalidSort(
+            "", f"must be a field, or a pair of field and direction, got {shortened(one)}"
+        )
     return one[0], one[1]
 
 
 def _field(name: Any, direction: Any) -> SortField:
     if not isinstance(name, str | Path):
-        raise InvalidSort(shortened(name), "a field is a string")
-    if not isinstance(direction, int | float) or direction is True or direction not in {1, -1}:
-        raise InvalidSort(str(name), f"the direction is 1 or -1, not {shortened(direction)}")
+        raise InvalidSort(shortened(name), f"a field must be a string, got {shortened(name)}")
+    if not is_number(direction) or direction not in {1, -1}:
+        raise InvalidSort(str(name), f"the direction must be 1 or -1, got {shortened(direction)}")
     try:
         return SortField(read_target(name, InvalidSort), direction < 0)
-    except InvalidFilter as error:  # no path
+    except InvalidFilter as error:  # of a path
         raise InvalidSort(str(name), error.problem) from None

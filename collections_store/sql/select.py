@@ -22,7 +22,7 @@ from ..query.conditions import Condition, Field, Metadata, Target
 from ..query.filter import EVERYTHING, Filter, conjuncts
 from ..query.index import Index, every_conjunct, partial_conditions
 from ..query.path import path_prefixes
-from ..query.sort import Sort
+from ..query.sort import NATURAL, Sort
 from .by_id import ZERO, IdStatements, compiled
 from .change_records import FeedStatements
 from .conditions import Conditions, Prefixes, Query, Where
@@ -32,7 +32,6 @@ from .indexes import partial_condition
 from .order import Order, any_array
 from .schema import body_text, deleted_columns, document_columns, integer, is_expired
 
-NATURAL: Final = Sort()
 SHAPES_CACHED: Final = 256
 MAX_VALUE: Final = 1000
 """Characters of JSON that `Statements.group` returns of a value."""

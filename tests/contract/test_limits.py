@@ -139,7 +139,7 @@ def test_a_sort_has_up_to_32_fields(database: Store, name: str) -> None:
     page = things.page(sort=[*fields, ("n", -1)], limit=7)
     rest = things.page(sort=[*fields, ("n", -1)], after=page.cursor)
     assert [*ids(page), *ids(rest)] == found
-    with pytest.raises(InvalidSort, match="more than 32 fields"):
+    with pytest.raises(InvalidSort, match="there must be 32 fields at most, got"):
         things.find(sort=[*fields, "n", "s"])
 
 
