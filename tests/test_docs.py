@@ -13,7 +13,7 @@ import sys
 from code import InteractiveConsole
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, is_typeddict
 
 import pytest
 import sqlalchemy as sa
@@ -190,7 +190,8 @@ def public_names() -> Iterator[str]:
         for name in door.__all__:
             yield f"{door.__name__}.{name}"
             member = getattr(door, name)
-            if inspect.isclass(member) and member.__module__ != "collections_store.errors":
+            is_ours = inspect.isclass(member) and not is_typeddict(member)
+            if is_ours and member.__module__ != "collections_store.errors":
                 for attribute, value in inspect.getmembers_static(member):
                     verb = inspect.isroutine(value) or isinstance(value, property)
                     if verb and value.__doc__ and not attribute.startswith("_"):
