@@ -158,8 +158,8 @@ class Collections(ABC):
     """The same as `collection`, by the name that AEA gives it."""
 
     def memory(self, namespace: str) -> Memory:
-        """Return a memory: values under keys, in a collection of its own. Whatever text the namespace is, it is
-        no other's. Raises `InvalidOption`.
+        """Return a memory: values under keys, in its own collection. The namespace may be any non-empty string. Raises
+        `InvalidOption`.
 
         >>> with Store("sqlite://") as store:
         ...     version = store.memory("bot").put("name", "Ada")
@@ -179,9 +179,9 @@ class Collections(ABC):
         ttl: Ttl = None,
         collection: str = SKILL_MEMORY,
     ) -> SkillMemory:
-        """Return what the skills of sessions remember, by the rules of Soul Machines' platform, in a collection. A
-        memory is a dict, or what `model` makes of its parts; see `SkillMemory` for `policy` and `ttl`. Raises
-        `InvalidName` and `InvalidOption`.
+        """Return the memories of sessions' skills, by the rules of Soul Machines' platform, in a collection. A memory
+        is a dict, or what `model` makes of its parts; see `SkillMemory` for `policy` and `ttl`. Raises `InvalidName`
+        and `InvalidOption`.
 
         >>> with Store("sqlite://") as store:
         ...     skills = store.skill_memory(policy="raise")

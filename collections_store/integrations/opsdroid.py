@@ -1,7 +1,8 @@
-"""opsdroid's memory, kept in a store.
+"""Database of opsdroid: its memory, in a store.
 
-opsdroid finds this module by the entry point `collections_store`, or by `module:` in its configuration. Then it executes
-a copy of its own, and makes an object of each class of databases that it sees here: so there is one.
+opsdroid finds this module by the entry point `collections_store`, or by `module:` in its configuration. With
+`module:` it executes a private copy, and instantiates each `Database` subclass in it, imported ones too: there must be
+exactly one.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ _STORE_SCHEMA: Final[dict[str, Any]] = {
     option: Real if kind is float else kind for option, kind in option_types().items()
 }
 CONFIG_SCHEMA: Final[dict[str, Any]] = {"url": str, "namespace": str, **_STORE_SCHEMA}
-"""What opsdroid checks the types of before it makes the database."""
+"""The types of the options; opsdroid checks them before it makes the database."""
 _LOADER: Final = frozenset({
     "name", "module", "type", "enabled", "entrypoint", "is_builtin", "module_path", "install_path",
     "branch", "no-cache", "no-dep",
 })  # fmt: skip
-"""What opsdroid itself keeps in a module's configuration."""
+"""Options that opsdroid itself adds to a configuration."""
 _scopes: ContextVar[tuple[_Bound, ...]] = ContextVar("collections_store.opsdroid", default=())
-"""What a task is bound to, the last of each database's counts. A task begins with what its maker is bound to."""
+"""The bindings of a task; the last one of a database counts. A new task inherits them."""
 
 
 class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
-    """A database of opsdroid's.
+    """A database of opsdroid, on a store.
 
-    In the configuration: `url`, that of a store, or else there is a file `collections_store.db` in opsdroid's own folder;
-    `namespace`, that of the memory, "opsdroid" by default; and the options of `Store` but `engine` and `default`.
-    Its name is the one that it has in the configuration. Values come back as they were: see `Memory`.
+    Configuration: `url` is that of the store, by default a file `collections_store.db` in opsdroid's folder;
+    `namespace` is that of the memory, by default "opsdroid"; all options of `Store` except `engine` and `default`.
+    The database has the name of its configuration. Values keep their types: see `Memory`.
     """
 
     client: AsyncStore | None
@@ -56,7 +57,7 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
             raise InvalidOption(option, f"the database {self.name!r} takes {known}")
 
     async def connect(self) -> None:
-        """Open the store, and see that it answers; raises what `Store` does, and then opsdroid does not start."""
+        """Open the store and read from it; raises what `Store` does, and then opsdroid does not start."""
         if self.client is not None:
             return
         options = {name: self.config[name] for name in _STORE_SCHEMA if name in self.config}
@@ -66,46 +67,46 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
             self.database = self.client.memory(self.config.get("namespace", "opsdroid"))
             await self.database.fetch("")
         except BaseException as error:
-            error.add_note(f"of opsdroid's database {self.name!r}")
+            error.add_note(f"in opsdroid's database {self.name!r}")
             await self.disconnect()
             raise
 
     async def disconnect(self) -> None:
-        """Close the store; again, or before it was opened, this does nothing."""
+        """Close the store, if it is open."""
         client, self.client, self.database = self.client, None, None
         if client is not None:
             await client.aclose()
 
     async def put(self, key: str, data: Any) -> bool:
-        """Write an object under a key; returns True."""
+        """Write a value under a key; returns True."""
         await self.memory.put(key, data)
         return True
 
     async def get(self, key: str) -> Any:
-        """Return the object under a key; None where there is none."""
+        """Return the value under a key, or None."""
         return await self.memory.get(key)
 
     async def delete(self, key: str) -> Any:
-        """Delete the object under a key, and return it; None where there is none."""
+        """Delete the value under a key and return it, or None."""
         return await self.memory.delete(key)
 
     @property
     def memory(self) -> AsyncMemory:
-        """The memory that the running task is bound to, with all its verbs; raises `StoreClosed`."""
+        """The `AsyncMemory` to which the current task is bound; raises `StoreClosed`."""
         root = self._root()
         bound = (each.memory for each in reversed(_scopes.get()) if each.database is self)
         return next(bound, root)
 
     def memory_in(self, *names: str) -> AbstractContextManager[AsyncMemory]:
-        """Bind the running task to the memory of a namespace, such as `memory_in("room", "42", "user", "ada")`: in
-        the block of `with` it is what `opsdroid.memory` speaks to, for this task and for those that it makes, and for
-        no other. `with` also gives it. Raises `InvalidOption`, and `StoreClosed`.
+        """Bind the current task to a namespace, such as `memory_in("room", "42", "user", "ada")`: in the `with` block
+        `opsdroid.memory` uses it, in this task and in tasks created there. `with` returns its memory. Raises
+        `InvalidOption` and `StoreClosed`.
         """
         return _Bound(self, self._root().namespace(*names))
 
     def memory_in_room(self, room: str | int | None) -> AbstractContextManager[AsyncMemory]:
-        """Bind the running task to the memory of a room, a message's `target`: see `memory_in`. Some connectors have
-        numbers for rooms, and some have none: None is the memory of these.
+        """Bind the current task to the memory of a room, a message's `target`: see `memory_in`. A room may be a number,
+        or None for connectors without rooms.
         """
         if room is None:
             return self.memory_in("room")
@@ -122,7 +123,7 @@ class DatabaseCollectionsStore(databases.Database):  # type: ignore[misc]
 
 
 class _Bound(AbstractContextManager[AsyncMemory]):
-    """Binds a task. What `contextmanager` makes would also decorate functions: a coroutine function runs after that."""
+    """Binds a task. `contextmanager` would allow it as a decorator, which ends before a coroutine function runs."""
 
     def __init__(self, database: DatabaseCollectionsStore, memory: AsyncMemory) -> None:
         self.database, self.memory = database, memory
@@ -132,11 +133,11 @@ class _Bound(AbstractContextManager[AsyncMemory]):
         return self.memory
 
     def __exit__(self, *error: object) -> None:
-        _scopes.set(_scopes.get()[:-1])  # a task's blocks end in turn
+        _scopes.set(_scopes.get()[:-1])  # the blocks of a task are nested
 
 
 def _own_file() -> str:
-    """Return the URL of the file in the folder where opsdroid keeps what is its own."""
+    """Return the URL of the default file, in opsdroid's folder."""
     folder = Path(const.DEFAULT_ROOT_PATH)
     folder.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{folder / _FILE}"

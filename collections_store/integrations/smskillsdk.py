@@ -1,11 +1,11 @@
-"""Soul Machines: memories that skills keep, as their SDK's objects.
+"""Soul Machines' SDK: its objects as memories of skills, and its functions for lists of dicts too.
 
 `skill_memory` is `Store.skill_memory` with the SDK's class `Memory`. The other functions are those of
-`smskillsdk.utils.memory` and `smskillsdk.utils.memory_values`: the same names, parameters and answers. They work on
-lists of the SDK's objects, and on lists of dicts, for which the SDK need not be installed. What they add to a list is
-of the kind that is in it; to an empty one, `model`, which is the SDK's `Memory` unless you say `model=dict`.
+`smskillsdk.utils.memory` and `smskillsdk.utils.memory_values`, with the same names, parameters and results. They work
+on lists of the SDK's objects, and without the SDK on lists of dicts. A function adds to a list what is in it already,
+and to an empty list `model`, by default the SDK's `Memory`.
 
-The SDK is imported when it is needed: `pip install 'collections-store[smskillsdk]'`.
+The SDK is imported when it is used: `pip install 'collections-store[smskillsdk]'`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 
 from .. import InvalidOption, MissingExtra
+from .soul_machines import PRIVATE, PUBLIC, scope_of
 
 if TYPE_CHECKING:
     from .. import AsyncStore, AsyncTransaction, Store, Transaction
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 
 Model: TypeAlias = Callable[..., Any]
-PRIVATE: Final = "PRIVATE"
-PUBLIC: Final = "PUBLIC"
 _IDENTITY: Final = ("firstName", "lastName", "preferredName", "id")
 _LOCATION: Final = ("city", "country")
 
@@ -32,7 +31,7 @@ def skill_memory(store: Store | Transaction, **options: Any) -> SkillMemory: ...
 @overload
 def skill_memory(store: AsyncStore | AsyncTransaction, **options: Any) -> AsyncSkillMemory: ...
 def skill_memory(store: Any, **options: Any) -> Any:
-    """Return the memories of a store's skills, which `load` gives as the SDK's `Memory`; `options` are those of
+    """Return a store's memories of skills, which `load` returns as the SDK's `Memory`; `options` are those of
     `Store.skill_memory`. Raises `MissingExtra` if the SDK is not installed.
     """
     return store.skill_memory(**{"model": _sdk().Memory, **options})
@@ -43,9 +42,9 @@ def get_memory_value(
 ) -> tuple[bool, Any]:
     """Return whether there is a memory, and the value of the first one.
 
-    `session_id` None: of any session; `scope` None: of any. One without a scope is PRIVATE.
+    `session_id` None: of any session; `scope` None: of any. A memory without a scope is PRIVATE.
     """
-    wanted = _scope(scope)
+    wanted = scope_of(scope)
     for memory in memories:
         if _fits(memory, session_id, wanted) and _part(memory, "name") == key:
             return True, _part(memory, "value")
@@ -61,11 +60,11 @@ def set_memory_value(
     *,
     model: Model | None = None,
 ) -> None:
-    """Give all memories that fit a value, or add one to the list.
+    """Set the value of all memories that fit, or add one to the list.
 
-    Other than in `get_memory_value`, `session_id` None fits those without one only.
+    Unlike in `get_memory_value`, `session_id` None fits only memories without one.
     """
-    wanted, found = _scope(scope), False
+    wanted, found = scope_of(scope), False
     for memory in memories:
         same = _part(memory, "session_id") == session_id and _fits(memory, session_id, wanted)
         if same and _part(memory, "name") == key:
@@ -83,8 +82,8 @@ def serialize_memory(
     *,
     model: Model | None = None,
 ) -> list[Any]:
-    """Return a memory for each key and value."""
-    make, shown = _model_of((), model), _scope(scope)
+    """Return a list with a memory for each key and value."""
+    make, shown = _model_of((), model), scope_of(scope)
     return [
         make(name=key, value=value, session_id=session_id, scope=shown)
         for key, value in data.items()
@@ -94,8 +93,8 @@ def serialize_memory(
 def deserialize_memory(
     memories: Iterable[Any], session_id: str | None = None, scope: Any = None
 ) -> dict[str, Any]:
-    """Return names and values; the last counts of several that have a name."""
-    wanted = _scope(scope)
+    """Return a dict of names and values; the last of several with one name counts."""
+    wanted = scope_of(scope)
     fitting = (each for each in memories if _fits(each, session_id, wanted))
     return {_part(each, "name"): _part(each, "value") for each in fitting}
 
@@ -109,13 +108,13 @@ def set_user_identity(
     id: str | None = None,
     model: Model | None = None,
 ) -> None:
-    """Tell all skills who the user is: what is given is added to what is known."""
+    """Set fields of the PUBLIC memory `userIdentity`; omitted and empty ones stay as they are."""
     given = dict(zip(_IDENTITY, (first_name, last_name, preferred_name, id), strict=True))
     _merge(memories, "userIdentity", given, model)
 
 
 def get_user_identity(memories: Iterable[Any]) -> Any:
-    """Return who the user is: an `UserIdentity` of the SDK, or a dict if the memory is one; None: it is not known."""
+    """Return the SDK's `UserIdentity`, or a dict if the memory is one; None: there is none."""
     return _known(memories, "userIdentity", _IDENTITY, "UserIdentity")
 
 
@@ -126,32 +125,24 @@ def set_user_location(
     country: str | None = None,
     model: Model | None = None,
 ) -> None:
-    """Tell all skills where the user is: what is given is added to what is known."""
+    """Set fields of the PUBLIC memory `userLocation`; omitted and empty ones stay as they are."""
     given = dict(zip(_LOCATION, (city, country), strict=True))
     _merge(memories, "userLocation", given, model)
 
 
 def get_user_location(memories: Iterable[Any]) -> Any:
-    """Return where the user is: an `UserLocation` of the SDK, or a dict if the memory is one; None: it is not known."""
+    """Return the SDK's `UserLocation`, or a dict if the memory is one; None: there is none."""
     return _known(memories, "userLocation", _LOCATION, "UserLocation")
 
 
 def _fits(memory: Any, session_id: str | None, scope: str | None) -> bool:
     if session_id is not None and _part(memory, "session_id") != session_id:
         return False
-    return scope is None or (_scope(_part(memory, "scope")) or PRIVATE) == scope
+    return scope is None or (scope_of(_part(memory, "scope")) or PRIVATE) == scope
 
 
 def _part(memory: Any, name: str) -> Any:
     return memory.get(name) if isinstance(memory, Mapping) else getattr(memory, name)
-
-
-def _scope(scope: Any) -> str | None:
-    """Return a scope, the SDK's or text, as text; raises `InvalidOption`."""
-    found: str | None = getattr(scope, "value", scope)
-    if found in (None, PRIVATE, PUBLIC):
-        return found
-    raise InvalidOption("scope", f"{scope!r} is neither {PRIVATE!r} nor {PUBLIC!r}")
 
 
 def _set_value(memory: Any, value: Any) -> None:
@@ -162,7 +153,7 @@ def _set_value(memory: Any, value: Any) -> None:
 
 
 def _model_of(memories: Any, model: Model | None) -> Model:
-    """Return what makes a memory of the kind that a list holds."""
+    """Return the class of the list's first memory, or `model`."""
     for first in memories:
         return dict if isinstance(first, Mapping) else type(first)
     made: Model = _sdk().Memory if model is None else model
@@ -174,7 +165,7 @@ def _merge(
 ) -> None:
     for key, value in given.items():
         if not isinstance(value, str | None):
-            raise InvalidOption(key, f"{value!r} is no text")
+            raise InvalidOption(key, f"must be a string, got {value!r}")
     found, known = get_memory_value(memories, name, scope=PUBLIC)
     if found:
         some = {key: value for key, value in given.items() if value}
@@ -183,7 +174,7 @@ def _merge(
 
 
 def _known(memories: Iterable[Any], name: str, fields: tuple[str, ...], kind: str) -> Any:
-    """Return what a memory tells, in the SDK's class `kind` if the memory is one of the SDK's."""
+    """Return the fields of a memory, as the SDK's class `kind` unless the memory is a dict."""
     for memory in memories:
         if _fits(memory, None, PUBLIC) and _part(memory, "name") == name:
             texts = _texts(_part(memory, "value"), fields)
@@ -194,7 +185,7 @@ def _known(memories: Iterable[Any], name: str, fields: tuple[str, ...], kind: st
 
 
 def _sdk() -> Any:
-    """Return the SDK's module that has all that is used of it; raises `MissingExtra`."""
+    """Return the module of the SDK with all names that are used; raises `MissingExtra`."""
     try:
         from smskillsdk.utils import memory_values
     except ImportError as error:
@@ -203,7 +194,7 @@ def _sdk() -> Any:
 
 
 def _texts(value: Any, fields: tuple[str, ...]) -> dict[str, str | None] | None:
-    """Return the fields of a value, None where there are none; None if it is no such value."""
+    """Return the fields of a value, missing ones as None; None if one is no string."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         return None
     texts = {field: value.get(field) for field in fields}

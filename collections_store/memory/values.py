@@ -1,7 +1,7 @@
-"""Python's values as JSON and back: what hosts keep besides what JSON has.
+"""Python's values as JSON and back, with types that JSON does not have.
 
-What JSON has no type for is an object whose only key is a tag, such as `{"$date": "2026-11-21"}`. In a caller's own
-objects each key that begins with `$` gets another `$`, so no object of theirs is ever taken for a tag.
+A value of such a type is an object whose only key is a tag, such as `{"$date": "2026-11-21"}`. A key of a user's
+dict that begins with `$` gets another `$`, so no dict is mistaken for a tag.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def to_json(value: Any, default: Default = None, depth: int = 0) -> Any:
-    """Return a value as JSON; what is of none of the types that come back is left as it is, unless `default`,
-    the store's, makes another value of it.
+    """Return a value as JSON; a value of an unknown type stays as it is, unless the store's `default` converts it.
 
     >>> to_json({"when": date(2026, 11, 21), "$price": Decimal("1.50")})
     {'when': {'$date': '2026-11-21'}, '$$price': {'$decimal': '1.50'}}
@@ -41,7 +40,7 @@ def to_json(value: Any, default: Default = None, depth: int = 0) -> Any:
         tag, encode = _SCALARS[kind]
         encoded = encode(value)
         if encoded is None:
-            return _foreign(value, default, depth)
+            return _converted(value, default, depth)
         return encoded if encoded is value else {tag: encoded}
     if kind in _GROUPS:
         made = {_GROUPS[kind]: _sorted(value, default, depth + 2)}
@@ -50,11 +49,11 @@ def to_json(value: Any, default: Default = None, depth: int = 0) -> Any:
         return _of_dict(value, default, depth + 1)
     if isinstance(value, list):
         return [to_json(each, default, depth + 1) for each in value]
-    return _foreign(value, default, depth)
+    return _converted(value, default, depth)
 
 
 def from_json(json: Any) -> Any:
-    """Return the value that was made JSON of.
+    """Return the value of `to_json`'s result.
 
     >>> from_json(to_json({"when": date(2026, 11, 21)}))
     {'when': datetime.date(2026, 11, 21)}
@@ -68,18 +67,16 @@ def from_json(json: Any) -> Any:
         if tag in _DECODERS:
             return _DECODERS[tag](inner)
         if tag.startswith(_MARK) and not tag.startswith(_MARK * 2):
-            raise ValueError(f"this version does not know the type {shortened(tag)}")
+            raise ValueError(f"the type {shortened(tag)} is unknown to this version")
     return {_unmarked(key): from_json(each) for key, each in json.items()}
 
 
 def value_of(key: str, json: Any) -> Any:
-    """Return the value that is kept under a key; raises `InvalidBody` for what was written by hand, or where there
-    is another database of zones.
-    """
+    """Return the value of a key; raises `InvalidBody` if it was written by hand, or with an unknown time zone."""
     try:
         return from_json(json)
     except Exception as error:
-        problem = f"it cannot be read: {type(error).__name__}: {error}. It stays as it is"
+        problem = f"cannot be read: {type(error).__name__}: {error}; it stays as it is"
         raise InvalidBody(key, problem) from error
 
 
@@ -92,32 +89,32 @@ def _of_dict(value: dict[Any, Any], default: Default, depth: int) -> Any:
     return made if default is None else _unique(made, value)
 
 
-def _foreign(value: Any, default: Default, depth: int) -> Any:
-    """Return what the store's function makes of a value: a value too, and so never taken for a tag."""
+def _converted(value: Any, default: Default, depth: int) -> Any:
+    """Return the JSON of what the store's `default` makes of a value; its dicts are no tags either."""
     if not isinstance(value, Enum):
         for kind, plain in _PLAINLY.items():
             if isinstance(value, kind):
                 return to_json(plain(value))
     if default is None:
-        return value  # the codec refuses it, and tells where it is
+        return value  # the codec rejects it, with its path
     try:
         made = default(value)
     except TypeError:
-        return value  # the codec tells what the function said, too
+        return value  # the codec rejects it, with this error
     return to_json(made, default, depth + 1)
 
 
 def _unique(made: Any, value: set[Any] | frozenset[Any] | dict[Any, Any]) -> Any:
-    """Return a set or a dict as JSON if it can be read: raises `InvalidBody` if the store's function made of
-    its elements or keys what cannot be one, or the same of two.
+    """Return the JSON of a set or a dict if it can be read; raises `InvalidBody` if the store's `default` made
+    unhashable or equal elements or keys.
     """
     try:
         count = len(from_json(made))
     except TypeError as error:
-        problem = f"what the store's 'default' makes cannot be a key, or in a set: {error}"
+        problem = f"the store's 'default' must make hashable keys and elements of sets: {error}"
         raise InvalidBody("", problem) from error
     if count < len(value):
-        raise InvalidBody("", "the store's 'default' makes one of two keys, or elements of a set")
+        raise InvalidBody("", "the store's 'default' must not make equal keys or elements of a set")
     return made
 
 
@@ -135,15 +132,14 @@ def _unmarked(key: str) -> str:
 
 
 def _sorted(value: Any, default: Default, depth: int) -> list[Any]:
-    """Return the elements: of a set in an order that depends on nothing else."""
+    """Return the elements; those of a set in a deterministic order."""
     found = [to_json(each, default, depth) for each in value]
     return found if isinstance(value, tuple) else sorted(found, key=repr)
 
 
-def _moment(value: datetime | time) -> list[Any] | None:
-    """Return local time with its offset, the name of its zone if it has one, and which of two it is; None:
-    of its zone nothing would come back. Python does not read all offsets that are no whole seconds: those are
-    there in microseconds, too.
+def _local_time(value: datetime | time) -> list[Any] | None:
+    """Return local time with its offset, the key of its zone, and its fold; None: the zone would be lost. Python
+    cannot parse all offsets of fractional seconds: those are added in microseconds.
     """
     zone: str | int | None = value.tzinfo.key if isinstance(value.tzinfo, ZoneInfo) else None
     if zone is None and value.tzinfo is not None:
@@ -173,7 +169,7 @@ def _time(json: list[Any]) -> time:
 
 
 def _integer(value: int) -> int | str:
-    """Spell large ones by 16, as Python refuses to spell thousands of digits by 10."""
+    """Return large ones in hexadecimal, since Python refuses to convert thousands of decimal digits."""
     return value if -_LARGEST <= value < _LARGEST else hex(value)
 
 
@@ -187,14 +183,14 @@ _PLAINLY: Final[dict[type, Callable[[Any], Any]]] = {
     int: int.__int__,
     float: float.__float__,
 }
-"""What a value of a subclass of these is taken for."""
+"""The types as which values of their subclasses are stored."""
 _GROUPS: Final[dict[type, str]] = {tuple: "$tuple", set: "$set", frozenset: "$frozenset"}
 _SCALARS: Final[dict[type, tuple[str, Callable[[Any], Any]]]] = {
     int: ("$integer", _integer),
     float: ("$float", _float),
-    datetime: ("$datetime", _moment),
+    datetime: ("$datetime", _local_time),
     date: ("$date", date.isoformat),
-    time: ("$time", _moment),
+    time: ("$time", _local_time),
     timedelta: ("$timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
     Decimal: ("$decimal", str),
     UUID: ("$uuid", str),

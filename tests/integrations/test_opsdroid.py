@@ -163,7 +163,7 @@ def test_an_empty_url_is_no_file_of_opsdroids(tmp_path: Path) -> None:
     database = DatabaseCollectionsStore({"name": "bots", "url": ""})
     with pytest.raises(InvalidUrl) as failed:
         asyncio.run(database.connect())
-    assert failed.value.__notes__ == ["of opsdroid's database 'bots'"]
+    assert failed.value.__notes__ == ["in opsdroid's database 'bots'"]
     assert database.client is None
     assert database.database is None
 

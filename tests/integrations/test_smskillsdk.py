@@ -155,7 +155,7 @@ def test_scopes_may_be_text() -> None:
     ours.set_memory_value(memories, "a", 2, scope="PRIVATE")
     assert [each.scope for each in memories] == [MemoryScope.PUBLIC, MemoryScope.PRIVATE]
     assert ours.get_memory_value(memories, "a", scope="PRIVATE") == (True, 2)
-    with pytest.raises(InvalidOption, match="'public' is neither"):
+    with pytest.raises(InvalidOption, match="scope: must be 'PRIVATE' or 'PUBLIC', got 'public'"):
         ours.get_memory_value(memories, "a", scope="public")
 
 
@@ -164,7 +164,7 @@ def test_what_is_no_text_tells_nothing_of_a_user() -> None:
     for call in (ours.set_user_identity, ours.set_user_location):
         option = "id" if call is ours.set_user_identity else "city"
         bad: Any = {option: 5}
-        with pytest.raises(InvalidOption, match=f"{option}: 5 is no text"):
+        with pytest.raises(InvalidOption, match=f"{option}: must be a string, got 5"):
             call(memories, **bad)
     assert memories == []
 
