@@ -1,7 +1,7 @@
-"""The SQL functions that a connection to SQLite is given.
+"""SQL functions in Python for connections to SQLite.
 
 1. A function takes one text: what a filter asks for and the text of the database, joined by `||` (`packed`).
-2. What it raises comes out of SQLite as "user-defined function raised exception". It is kept, and raised again
+2. SQLite reports what it raises as "user-defined function raised exception". The exception is stored, and raised again
    as itself (`raised_within`): Ctrl-C, a cancellation, the limit of a pattern.
 3. It is the `send` of a generator, which goes on within its `try`. Python asks for signals at the first
    instruction of a function, where nothing catches what their handlers raise.
@@ -22,19 +22,19 @@ from ..protocols import Function
 Test: TypeAlias = Callable[[str], Any]
 """A function of the database's text, for one operand."""
 
-_ENDED: Final = "user-defined function raised exception"
+_RAISED: Final = "user-defined function raised exception"
 _MISSING: Final = object()
 
 
-class _Kept(threading.local):
+class _Raised(threading.local):
     error: BaseException | None = None
 
 
-_kept = _Kept()
+_raised = _Raised()
 
 
 def packed(text: str) -> str:
-    """Return the parameter in front of the database's text."""
+    """Return the operand as it stands in front of the database's text."""
     return f"{len(text)}/{text}"
 
 
@@ -45,11 +45,9 @@ def functions() -> Sequence[Function]:
 
 def raised_within(error: Exception) -> BaseException | None:
     """Return what a function raised, where that is why a statement failed in this thread."""
-    kept, _kept.error = (
-        _kept.error,
-        None,
-    )  # also of a statement that failed for another reason since
-    return kept if _ENDED in str(error) else None
+    raised = _raised.error
+    _raised.error = None  # even if this statement failed for another reason
+    return raised if _RAISED in str(error) else None
 
 
 def _callback(function: Callable[[str], Test]) -> Callable[[str | None], Any]:
@@ -79,7 +77,7 @@ def _results(function: Callable[[str], Test]) -> Generator[Any, str | None, None
         except GeneratorExit:
             return
         except BaseException as error:  # noqa: BLE001 - it is raised where the statement was executed
-            _kept.error, result = error, _MISSING  # which SQLite cannot take
+            _raised.error, result = error, _MISSING  # SQLite rejects this result
 
 
 def _decoded(text: str) -> Any:
