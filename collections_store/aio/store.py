@@ -182,12 +182,11 @@ class AsyncStore(AsyncCollections):
         """
         if self._store._closed is not None:
             raise StoreClosed(self._store._closed)
-        job = AwaitedJob(operation, self._mailbox_here())
-        if (backend := self._store._backend) is None:
-            queue = None
-        else:
+        job, queue = AwaitedJob(operation, self._mailbox_here()), None
+        if (backend := self._store._backend) is not None:
             backend.refuse_own_transaction(operation)
-            queue = backend.write_queue if backend.joins_write_queue(operation) else None
+            if operation.writes and backend.joins_write_queue(operation):
+                queue = backend.write_queue
         if queue is None:
             self._workers.submit(job)
         else:
