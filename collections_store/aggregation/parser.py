@@ -1,4 +1,4 @@
-"""Pipeline parser: what MongoDB's server accepts of the stages there are, and an error that names the place otherwise."""
+"""Pipeline parser: what MongoDB's server accepts. An error names the path of everything else."""
 
 from __future__ import annotations
 
@@ -54,10 +54,12 @@ Leaves = list[tuple[Keys, Leaf, str]]
 def path(dotted: Any, place: str) -> Keys:
     """Read the dotted name of a field, without `$`."""
     if not isinstance(dotted, str):
-        raise InvalidPipeline(place, f"a field is named by a string, not {shortened(dotted)}")
+        raise InvalidPipeline(place, f"must be the name of a field, got {shortened(dotted)}")
     keys = tuple(dotted.split("."))
     if not all(keys) or any(key.startswith("$") or "\0" in key for key in keys):
-        raise InvalidPipeline(place, f"{shortened(dotted)} is no path: a key is empty or has a $")
+        raise InvalidPipeline(
+            place, f"must be a path without empty keys and keys with $, got {shortened(dotted)}"
+        )
     if len(keys) > MAX_KEYS:
         raise InvalidPipeline(place, f"a path has at most {MAX_KEYS} keys")
     return keys
@@ -83,7 +85,7 @@ def project(operand: Any, place: str, expressions: ExpressionParser) -> Project 
     for keys, leaf, where in leaves:
         says_nothing = keys == ("_id",) and (keeps or leaf is True)
         if (leaf is False) is keeps and not says_nothing:
-            raise InvalidPipeline(where, "fields that stay and fields that go do not mix")
+            raise InvalidPipeline(where, "included and excluded fields do not mix")
     tree([(keys, Named(), where) for keys, _, where in leaves])
     if not keeps:
         return LeaveOut(tree([(k, Named(), at) for k, leaf, at in leaves if leaf is False]))
@@ -107,14 +109,14 @@ def unset(operand: Any, place: str) -> LeaveOut:
     """Read `$unset`: a field, or a list of them."""
     every = operand if isinstance(operand, list) else [operand]
     if not every:
-        raise InvalidPipeline(place, "needs a field, or a list of them")
+        raise InvalidPipeline(place, "must be a field or a list of fields")
     return LeaveOut(tree([(path(each, place), Named(), f"{place}.{each}") for each in every]))
 
 
 def _document(operand: Any, place: str) -> dict[str, Any]:
     if not isinstance(operand, dict) or not operand:
         raise InvalidPipeline(
-            place, f"needs a document with one field at least, not {shortened(operand)}"
+            place, f"must be a document with at least one field, got {shortened(operand)}"
         )
     return operand
 
@@ -122,15 +124,13 @@ def _document(operand: Any, place: str) -> dict[str, Any]:
 def _leaves(
     document: dict[str, Any], above: Keys, place: str, expressions: ExpressionParser, *, flags: bool
 ) -> Iterator[tuple[Keys, Any, str]]:
-    """Yield the fields and what is said of each; `flags`: do numbers tell whether they stay?"""
+    """Yield the fields and their expressions; `flags`: a number or boolean is whether the field is included."""
     for key, value in document.items():
         here = f"{place}.{key}"
         keys = (*above, *path(key, here))
         if isinstance(value, dict) and not next(iter(value), "$" * (not flags)).startswith("$"):
             if not value:
-                raise InvalidPipeline(
-                    here, "an empty object says nothing of the field: use $literal"
-                )
+                raise InvalidPipeline(here, "must not be an empty object: use $literal")
             yield from _leaves(value, keys, here, expressions, flags=flags)
         elif flags and isinstance(value, bool | int | float):
             yield keys, bool(value), here
@@ -139,7 +139,7 @@ def _leaves(
 
 
 def tree(leaves: list[tuple[Keys, Entry, str]]) -> Tree:
-    """Return the leaves as a tree; two that speak of one field are an error."""
+    """Return the leaves as a tree; two for one field are an error."""
     root: dict[str, Any] = {}
     for keys, entry, place in leaves:
         *above, last = keys
@@ -164,60 +164,22 @@ MAX_STAGES: Final = 200
 MAX_LOOKUPS: Final = 20
 """`$lookup`s within each other; MongoDB's limit."""
 _ACCUMULATORS: Final = frozenset(get_args(AccumulatorName))
-_UNSUPPORTED: Final = frozenset(
-    f"${name}"
-    for name in [
-        "bucket",
-        "bucketAuto",
-        "changeStream",
-        "collStats",
-        "currentOp",
-        "densify",
-        "documents",
-        "facet",
-        "fill",
-        "geoNear",
-        "graphLookup",
-        "indexStats",
-        "listSessions",
-        "merge",
-        "out",
-        "planCacheStats",
-        "redact",
-        "sample",
-        "search",
-        "searchMeta",
-        "setWindowFields",
-        "unionWith",
-        "vectorSearch",
-    ]
-)
-_UNSUPPORTED_ACCUMULATORS: Final = frozenset(
-    f"${name}"
-    for name in [
-        "accumulator",
-        "bottom",
-        "bottomN",
-        "concatArrays",
-        "firstN",
-        "lastN",
-        "maxN",
-        "median",
-        "mergeObjects",
-        "minN",
-        "percentile",
-        "setUnion",
-        "stdDevPop",
-        "stdDevSamp",
-        "top",
-        "topN",
-    ]
-)
+_UNSUPPORTED: Final = frozenset({
+    "$bucket", "$bucketAuto", "$changeStream", "$collStats", "$currentOp", "$densify", "$documents",
+    "$facet", "$fill", "$geoNear", "$graphLookup", "$indexStats", "$listSessions", "$merge", "$out",
+    "$planCacheStats", "$redact", "$sample", "$search", "$searchMeta", "$setWindowFields",
+    "$unionWith", "$vectorSearch",
+})  # fmt: skip
+_UNSUPPORTED_ACCUMULATORS: Final = frozenset({
+    "$accumulator", "$bottom", "$bottomN", "$concatArrays", "$firstN", "$lastN", "$maxN", "$median",
+    "$mergeObjects", "$minN", "$percentile", "$setUnion", "$stdDevPop", "$stdDevSamp", "$top",
+    "$topN",
+})  # fmt: skip
 _MAX_COUNT: Final = 2**63 - 1
 
 
 class PipelineParser:
-    """Reads pipelines under the value rules of one store."""
+    """Parser of pipelines, with the codec of one store."""
 
     def __init__(
         self, rules: Codec, variables: frozenset[str] = frozenset(), depth: int = 0
@@ -229,7 +191,9 @@ class PipelineParser:
     def steps(self, stages: Any, place: str = "") -> tuple[PlacedStage, ...]:
         """Read a list of stages."""
         if not isinstance(stages, list | tuple):
-            raise InvalidPipeline(place, f"a pipeline is a list of stages, not {shortened(stages)}")
+            raise InvalidPipeline(
+                place, f"a pipeline must be a list of stages, got {shortened(stages)}"
+            )
         found: list[PlacedStage] = []
         for number, each in enumerate(stages):
             found.extend(self._step(each, f"{place}.{number}" if place else str(number)))
@@ -241,7 +205,7 @@ class PipelineParser:
             raise InvalidPipeline(place, f"there are more than {MAX_STAGES} stages")
         if not isinstance(stage, Mapping) or len(stage) != 1:
             raise InvalidPipeline(
-                place, f"a stage is a document of one key, not {shortened(stage)}"
+                place, f"a stage must be a document of one key, got {shortened(stage)}"
             )
         ((name, operand),) = stage.items()
         here = f"{place}.{name}"
@@ -287,7 +251,7 @@ class PipelineParser:
 
     def _sort(self, operand: Any, place: str) -> list[Stage]:
         if not isinstance(operand, dict) or not operand:
-            raise InvalidPipeline(place, "needs a document of fields and 1 or -1")
+            raise InvalidPipeline(place, "must be a document of fields and 1 or -1")
         try:
             return [SortRows(Sort.parse(operand))]
         except InvalidSort as error:
@@ -295,17 +259,17 @@ class PipelineParser:
             raise InvalidPipeline(where, error.problem) from error
 
     def _skip(self, operand: Any, place: str) -> list[Stage]:
-        return [Skip(_whole(operand, 0, place))]
+        return [Skip(_integer(operand, 0, place))]
 
     def _limit(self, operand: Any, place: str) -> list[Stage]:
-        return [Limit(_whole(operand, 1, place))]
+        return [Limit(_integer(operand, 1, place))]
 
     def _count(self, operand: Any, place: str) -> list[Stage]:
         return [CountRows(_name(operand, place))]
 
     def _group(self, operand: Any, place: str) -> list[Stage]:
         if not isinstance(operand, dict) or "_id" not in operand:
-            raise InvalidPipeline(place, "needs a document with _id, what to group by")
+            raise InvalidPipeline(place, "must be a document with _id, the expression to group by")
         found = [
             (_name(name, f"{place}.{name}"), self._accumulator(each, f"{place}.{name}"))
             for name, each in operand.items()
@@ -323,7 +287,7 @@ class PipelineParser:
 
     def _accumulator(self, operand: Any, place: str) -> Accumulator:
         if not isinstance(operand, dict) or len(operand) != 1:
-            raise InvalidPipeline(place, "needs one accumulator, such as {'$sum': '$price'}")
+            raise InvalidPipeline(place, "must be one accumulator, such as {'$sum': '$price'}")
         ((name, value),) = operand.items()
         here = f"{place}.{name}"
         if name == "$count":
@@ -335,7 +299,7 @@ class PipelineParser:
             problem = "this accumulator is not supported" if there else "no such accumulator"
             raise InvalidPipeline(here, problem)
         if isinstance(value, list):
-            raise InvalidPipeline(here, "takes one operand, not a list")
+            raise InvalidPipeline(here, "takes one operand, got a list")
         return Accumulator(name, self._expression(value, here))
 
     def _unwind(self, operand: Any, place: str) -> list[Stage]:
@@ -344,10 +308,10 @@ class PipelineParser:
         dotted, preserve = given["path"], given.get("preserveNullAndEmptyArrays", False)
         if not isinstance(dotted, str) or not dotted.startswith("$"):
             raise InvalidPipeline(
-                place, f"the path begins with $, as in '$tags': {shortened(dotted)}"
+                place, f"the path must begin with $, as in '$tags', got {shortened(dotted)}"
             )
         if not isinstance(preserve, bool):
-            raise InvalidPipeline(f"{place}.preserveNullAndEmptyArrays", "needs true or false")
+            raise InvalidPipeline(f"{place}.preserveNullAndEmptyArrays", "must be true or false")
         index = given.get("includeArrayIndex")
         keys = None if index is None else path(index, f"{place}.includeArrayIndex")
         return [Unwind(path(dotted[1:], place), keys, preserve)]
@@ -357,14 +321,14 @@ class PipelineParser:
         if not is_path and not (
             isinstance(operand, dict) and str(next(iter(operand), "")).startswith("$")
         ):
-            raise InvalidPipeline(place, "needs a path that begins with $, or an operator")
+            raise InvalidPipeline(place, "must be a path that begins with $, or an operator")
         key = self._expression(operand, place)
         fields = (("count", Accumulator("$sum", Constant.of(1))),)
         return [Group(key, fields), SortRows(Sort.parse({"count": -1}))]
 
     def _replace_root(self, operand: Any, place: str) -> list[Stage]:
         if not isinstance(operand, dict) or set(operand) != {"newRoot"}:
-            raise InvalidPipeline(place, "needs a document of newRoot")
+            raise InvalidPipeline(place, "must be a document of newRoot")
         return self._replace_with(operand["newRoot"], f"{place}.newRoot")
 
     def _replace_with(self, operand: Any, place: str) -> list[Stage]:
@@ -380,14 +344,14 @@ class PipelineParser:
         )
         if (local is None) != (foreign is None) or (local is None and "pipeline" not in operand):
             raise InvalidPipeline(
-                place, "needs localField and foreignField, or pipeline, or all three"
+                place, "requires localField and foreignField, or pipeline, or all three"
             )
         if "let" in operand and "pipeline" not in operand:
             raise InvalidPipeline(f"{place}.let", "goes with pipeline")
         given = self._plain(operand.get("let", {}), f"{place}.let")
         variables = self._expressions.variables(given, f"{place}.let")
         if "CURRENT" in given:
-            raise InvalidPipeline(f"{place}.let.CURRENT", "is what the stages within look at")
+            raise InvalidPipeline(f"{place}.let.CURRENT", "must not be redefined")
         into = path(operand["as"], f"{place}.as")
         steps = self._within(operand.get("pipeline", []), variables, f"{place}.pipeline")
         return [Lookup(collection, into, local, foreign, variables, steps)]
@@ -431,10 +395,10 @@ def _moved(error: InvalidFilter, place: str) -> InvalidPipeline:
     return InvalidPipeline(f"{place}.{error.place}" if error.place else place, error.problem)
 
 
-def _whole(value: Any, least: int, place: str) -> int:
+def _integer(value: Any, least: int, place: str) -> int:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or value != value // 1 or not least <= value < _MAX_COUNT:
-        raise InvalidPipeline(place, f"{shortened(value)} is not a whole number from {least} on")
+        raise InvalidPipeline(place, f"must be an integer from {least} on, got {shortened(value)}")
     return int(value)
 
 
@@ -455,10 +419,10 @@ def _name(name: Any, place: str) -> str:
 
 def _check_names(operand: Any, place: str, required: set[str], optional: set[str]) -> None:
     if not isinstance(operand, Mapping):
-        raise InvalidPipeline(place, f"needs a document, not {shortened(operand)}")
+        raise InvalidPipeline(place, f"must be a document, got {shortened(operand)}")
     for name in sorted(required - set(operand)):
-        raise InvalidPipeline(place, f"needs {name}")
+        raise InvalidPipeline(place, f"requires {name}")
     for name in operand:
         if name not in required | optional:
             known = ", ".join(sorted(required | optional))
-            raise InvalidPipeline(f"{place}.{name}", f"is not one of {known}")
+            raise InvalidPipeline(f"{place}.{name}", f"must be one of {known}")

@@ -81,9 +81,9 @@ INVALID: list[tuple[Any, str, str]] = [
     ({"$bit": {"a": {"and": 1.0}}}, "$bit.a.and", "must be an integer, got 1.0"),
     ({"$bit": {"a": {"and": True}}}, "$bit.a.and", "must be an integer"),
     # pipelines
-    ([5], "0", "a stage is a document of one key"),
-    ([{}], "0", "a stage is a document of one key"),
-    ([{"$set": {"a": 1}, "$unset": "b"}], "0", "a stage is a document of one key"),
+    ([5], "0", "a stage must be a document of one key"),
+    ([{}], "0", "a stage must be a document of one key"),
+    ([{"$set": {"a": 1}, "$unset": "b"}], "0", "a stage must be a document of one key"),
     (
         [{"$set": {"a": 1}}, {"$match": {}}],
         "1.$match",
@@ -93,7 +93,7 @@ INVALID: list[tuple[Any, str, str]] = [
     ([{"$set": {"a": {"$foo": 1}}}], "0.$set.a.$foo", "no such operator"),
     ([{"$set": {"a": "$$NEVER"}}], "0.$set.a", "there is no variable 'NEVER'"),
     ([{"$set": {"a": float("inf")}}], "0.$set.a", "inf is not JSON"),
-    ([{"$project": {}}], "0.$project", "one field at least"),
+    ([{"$project": {}}], "0.$project", "at least one field"),
 ]
 
 
