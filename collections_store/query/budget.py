@@ -1,7 +1,7 @@
-"""What the Python part of an operation may spend before it looks whether it should go on.
+"""Interruption of long computations in Python.
 
-Code that may compute for long calls `spend`. The thread that runs an operation sets what is called every
-`STEPS` steps; where nothing is set, nothing happens.
+Code that may compute for long calls `spend`. The thread that runs an operation sets a function that is called every
+`STEPS` steps, and raises if the operation must end. Without one, nothing happens.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _local = _Local()
 
 
 def spend(steps: int = 1) -> None:
-    """Count steps of a computation; raises what the current check raises."""
+    """Count steps of a computation; raises the errors of the current check."""
     _local.left -= steps
     if _local.left < 0:
         _local.left = STEPS

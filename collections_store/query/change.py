@@ -1,8 +1,8 @@
-"""Recorded changes: what one tells, which are wanted, and the tokens that tell where to go on.
+"""Recorded changes, filters on them, and the tokens of positions in a feed.
 
-A token is an opaque text. Format 1: base64 (URL-safe) of the byte 1, the 4 bytes of the feed's key, 4
+A token is an opaque string. Format 1: base64 (URL-safe) of the byte 1, the 4 bytes of the feed's key, 4
 bytes of SHA-256 over the collection's name, the place in the feed as 8 bytes, and 4 bytes of SHA-256
-over all these. It is no secret and needs no seal: it leads to nothing that its holder may not ask for.
+over all these. It is not secret and not sealed: its holder may read every change.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .matcher import matches as filter_matches
 ChangeKind: TypeAlias = Literal["insert", "update", "remove", "expire"]
 KINDS: Final[frozenset[ChangeKind]] = frozenset(get_args(ChangeKind))
 REMOVALS: Final[frozenset[ChangeKind]] = frozenset({"remove", "expire"})
-"""The kinds after which there is no object."""
-MAX_PLACE: Final = 2**63 - 1
+"""The kinds after which there is no document."""
+MAX_POSITION: Final = 2**63 - 1
 _FORMAT: Final = b"\x01"
 _SIZE: Final = 21
 _KNOWN: Final = frozenset({"id", "version"})
@@ -35,13 +35,13 @@ _KNOWN: Final = frozenset({"id", "version"})
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that happened to an object.
+    """A change of a document.
 
-    `kind` is "insert", "update", "remove" or "expire". `version` is the one that was written or, of an
-    object that is gone, its last. `time` is when its writer wrote it, in UTC and by the writer's clock.
-    `body` is the object's body after the change and `before` the one before it; null is a body, so
-    `has_body` and `has_before` tell whether they were recorded. `watch(after=token)` gives what came
-    after this change.
+    `kind` is "insert", "update", "remove" or "expire". `version` is the one that was written or, of a
+    removed document, its last. `time` is when its writer wrote it, in UTC and by the writer's clock.
+    `body` is the document's body after the change and `before` the one before it; null is a body, so
+    `has_body` and `has_before` say whether they were recorded. `watch(after=token)` returns the changes
+    after this one.
     """
 
     kind: ChangeKind
@@ -57,22 +57,22 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class ChangeFilter:
-    """Which changes are wanted: of these kinds, to objects that match."""
+    """A filter on changes: their kinds, and the documents they change."""
 
     filter: Filter = Filter()  # noqa: RUF009 - it is frozen
     kinds: frozenset[ChangeKind] = KINDS
 
     @classmethod
     def parse(cls, filter: Any, kinds: Any, codec: Codec) -> ChangeFilter:
-        """Read what a caller asks for; raises `InvalidFilter` and `InvalidOption`."""
+        """Read the arguments of a caller; raises `InvalidFilter` and `InvalidOption`."""
         asked = Filter.parse(filter, codec=codec)
         for name in _metadata(asked) - _KNOWN:
-            problem = "of an object, changes record $id and $version only; each has its own `time`"
+            problem = "must be $id or $version, the only metadata of a change besides its `time`"
             raise InvalidFilter(f"${name}", problem)
         return cls(asked, KINDS if kinds is None else _kinds(kinds))
 
     def check(self, bodies: str) -> None:
-        """Raise `InvalidFilter` if what is recorded cannot tell; `bodies` as a `Feed` has it."""
+        """Raise `InvalidFilter` if the recorded `bodies` (see `Feed`) do not decide the filter."""
         if not self._asks_bodies or bodies == "both":
             return
         if bodies == "none":
@@ -87,12 +87,12 @@ class ChangeFilter:
             )
 
     def is_open(self, change: Change) -> bool:
-        """Was the change recorded without what tells whether it is wanted?"""
-        told = change.has_before if change.kind in REMOVALS else change.has_body
-        return self._asks_bodies and change.kind in self.kinds and not told
+        """Return whether the change was recorded without the body that decides whether it matches."""
+        known = change.has_before if change.kind in REMOVALS else change.has_body
+        return self._asks_bodies and change.kind in self.kinds and not known
 
     def matches(self, change: Change, *, ordered: bool) -> bool:
-        """Is it wanted? The filter is asked of the object after the change, or before its end."""
+        """Return whether a change matches: the document after it or, of a removed one, before it."""
         if change.kind not in self.kinds:
             return False
         body = change.before if change.kind in REMOVALS else change.body
@@ -108,20 +108,20 @@ class ChangeFilter:
 
 @dataclass(frozen=True, slots=True)
 class ChangePosition:
-    """A place in a feed: behind the change of that number; 0 is before all."""
+    """A position in a feed: behind the change of that number; 0 is before all."""
 
     key: str
     number: int
 
     def to_token(self, collection: str) -> str:
-        """Return it as a text."""
+        """Return the token."""
         key, number = bytes.fromhex(self.key), self.number.to_bytes(8, "big")
         said = _FORMAT + key + _digest(collection.encode()) + number
         return urlsafe_b64encode(said + _digest(said)).decode()
 
 
 def read_token(token: object, collection: str) -> tuple[ChangePosition, bool]:
-    """Return the place of a token, and whether a collection of that name gave it; raises `InvalidToken`."""
+    """Return the position of a token, and whether it belongs to a collection of that name; raises `InvalidToken`."""
     if not isinstance(token, str):
         raise InvalidToken(f'{shortened(token)} is no token: give a change\'s `token`, or "oldest"')
     said = _bytes(token)

@@ -1,4 +1,4 @@
-"""How a question is answered: which part where, by which index, and what would help."""
+"""Explanations of queries: what runs where, by which index, and advice."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Ordered: TypeAlias = Literal["natural", "index", "database", "python"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a database says it will do: in lines, the names of indexes it uses, and of those that it
-    reads from end to end, whether it reads a whole table, and whether it sorts.
+    """The plan of a database: its lines, the indexes it uses and those it reads from end to end, and whether it scans
+    the table or sorts.
     """
 
     lines: tuple[str, ...]
@@ -30,14 +30,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How `find` answers a question; it prints in words.
+    """The explanation of a `find`, which prints as text.
 
     `sql` runs with `parameters`. `in_sql` is the part of the filter that the database decides,
-    `in_matcher` the part that Python decides afterwards, over what the database lets pass. `indexes`
+    `in_matcher` the part that Python decides afterwards, over the rows that the database returns. `indexes`
     are the names of the indexes used, "$body" that over whole bodies, "$id" that of the ids. `scans`:
-    all objects may have to be read, be it in an index's order. `order` says who sorts: an index, the database, Python, or nobody ("natural").
-    `arrays`: arrays were found where indexes do not look, so that slower words were chosen. `plan` is
-    the database's own, in lines. `advice` is a call that would help, or None.
+    all documents may be read, be it in an index's order. `order` names what sorts: an index, the database, Python, or nothing ("natural").
+    `arrays`: arrays were found where indexes do not look, so the exact form was used. `plan` is
+    the database's own, in lines. `advice` is a call that creates a useful index, or None.
 
     >>> with Store("sqlite://") as store:
     ...     version = store["cities"].put("berlin", {"country": "de"})
@@ -82,9 +82,9 @@ _ORDERS = {
 
 
 def advise(filter: Filter, sort: Sort, existing: tuple[Index, ...], *, arrays: bool) -> str | None:
-    """Return the call that makes an index for a question; None: there is one, or none would help.
+    """Return the call that creates an index for a query; None: there is one, or none would help.
 
-    The fields that are equal to something come first, those of the order next, ranges last.
+    The fields of equalities come first, those of the order next, ranges last.
     `arrays`: the one field needs an index of arrays.
     """
     fields = _scalars_in(filter)
@@ -115,7 +115,7 @@ def _serves(index: Index, wanted: Sort, arrays: bool) -> bool:
 
 
 def indexable_keys(filter: Filter) -> Iterator[tuple[str, ...]]:
-    """Yield the keys of the fields that an index could go over."""
+    """Yield the keys of the fields that an index could cover."""
     yield from (each.path.keys for each in _scalars_in(filter))
 
 

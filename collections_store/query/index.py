@@ -1,4 +1,4 @@
-"""What an index is, and how one is asked for."""
+"""Index definitions."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from .sort import Sort
 MAX_FIELDS: Final = 5
 """A row of PostgreSQL's indexes ends at 2,704 bytes."""
 MAX_OPENED: Final = 3
-"""Keys of an index of arrays; the statement that keeps it doubles with each."""
+"""Keys of an index of arrays; the statement that maintains it doubles with each."""
 MAX_NAME: Final = 200
 SCALARS: Final = frozenset({"null", "boolean", "number", "string"})
 TYPES: Final = frozenset({"string", "object", "array", "bool", "null", "number"})
-"""The types that both databases tell apart."""
+"""The types that both databases distinguish."""
 MAX_PLACES: Final = 40
-"""Keys of all fields of an index and of its `where`: each may bring a small index of its own."""
+"""Keys of all fields of an index and of its `where`: each may need a small index of its own."""
 MAX_LISTED: Final = 100
 """Values of an `$in` in the `where` of an index."""
 MAX_INDEXES: Final = 64
 """MongoDB's limit."""
-_RULES: Final = codec.Codec()
+_CODEC: Final = codec.Codec()
 _KEYS: Final = ("name", "fields", "unique", "where", "arrays", "physical")
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """An index of a collection: by which fields, and of which objects.
+    """An index of a collection: its fields, and which documents it covers.
 
     >>> with Store("sqlite://") as store:
     ...     name = store["cities"].create_index([("country", 1), ("population", -1)])
@@ -63,13 +63,13 @@ class Index:
     arrays: bool = False
     physical: str = field(default="", compare=False, repr=False)
     unknown: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What a newer version keeps besides."""
+    """What a newer version of the library stores besides."""
 
     def __post_init__(self) -> None:
         whole: Any = self.name, self.sort, self.unique, self.arrays, self.physical, self.where
         kinds = (str, Sort, bool, bool, str, Filter | None)
         if not all(map(isinstance, whole, kinds)):
-            raise InvalidIndex("", "Index.parse reads what an index shall be")
+            raise InvalidIndex("", "must have parsed parts: use Index.parse")
 
     @classmethod
     def parse(
@@ -81,7 +81,7 @@ class Index:
         arrays: bool = False,
         name: Any = None,
     ) -> Self:
-        """Read what a caller asks for; raises `InvalidIndex`, or `InvalidFilter` for `where`."""
+        """Read the arguments of a caller; raises `InvalidIndex`, or `InvalidFilter` for `where`."""
         try:
             sort = Sort.parse(keys)
         except InvalidSort as error:
@@ -106,7 +106,7 @@ class Index:
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Where in a body the fields are, those that are in it."""
+        """The paths of the fields of the body."""
         return tuple(each.target for each in self.sort.fields if isinstance(each.target, Path))
 
     def __str__(self) -> str:
@@ -116,7 +116,7 @@ class Index:
         return f"{self.name}: {', '.join([str(dict(self.fields)), *more])}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the catalogue keeps."""
+        """Return the entry of the catalogue."""
         return {
             "name": self.name,
             "fields": [
@@ -132,7 +132,7 @@ class Index:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Self:
-        """Read what the catalogue keeps."""
+        """Read an entry of the catalogue."""
         pairs = [
             (keys if isinstance(keys, str) else Path(*keys), direction)
             for keys, direction in kept["fields"]
@@ -144,12 +144,12 @@ class Index:
 
 
 def unknown_keys(kept: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
-    """Return what is kept under other keys than are known."""
+    """Return the entries of a stored document under other keys than the known ones."""
     return {key: value for key, value in kept.items() if key not in known}
 
 
 def prefixes_of(index: Index) -> tuple[tuple[str, ...], ...]:
-    """Return the places on the way to the fields of an index, the fields' own included."""
+    """Return the path prefixes of the fields of an index, the paths included."""
     if index.arrays:
         return ()
     paths = [*index.paths, *(field.path for field in partial_conditions(index.where))]
@@ -157,14 +157,14 @@ def prefixes_of(index: Index) -> tuple[tuple[str, ...], ...]:
 
 
 def partial_conditions(where: Filter | None) -> tuple[Field, ...]:
-    """Return the conditions of a partial index, all of which must hold; none of one that is not partial."""
+    """Return the conditions of a partial index, all of which must hold; none if the index is not partial."""
     if where is None:
         return ()
     return tuple(each for each in every_conjunct(where.condition) if isinstance(each, Field))
 
 
 def every_conjunct(condition: Condition) -> Iterator[Condition]:
-    """Yield the conditions that must all hold, of those within others too."""
+    """Yield the conditions that must all hold, those of nested conjunctions too."""
     if isinstance(condition, And):
         for each in condition.conditions:
             yield from every_conjunct(each)
@@ -316,6 +316,6 @@ def _can_limit(field: Field) -> bool:
 
 def _is_kept(where: Filter) -> bool:
     try:
-        return Filter.parse(codec.decode(_RULES.encode(where.to_json()))) == where
+        return Filter.parse(codec.decode(_CODEC.encode(where.to_json()))) == where
     except CollectionsStoreError:
         return False

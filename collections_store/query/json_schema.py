@@ -1,9 +1,8 @@
-"""Schemas that a body may fit: `$jsonSchema` in MongoDB's dialect, which is draft 4 with `bsonType`.
+"""JSON schemas of bodies: `$jsonSchema` in MongoDB's dialect, which is draft 4 with `bsonType`.
 
-The package `jsonschema` does most of it; it is imported when the first schema is read. This room reads
-what MongoDB reads and refuses what it refuses, and gives the keywords that compare values the
-meaning they have everywhere in this library: 1 equals 1.0, neither equals true. Nothing is ever
-fetched: there is no `$ref`, and the registry of schemas is empty.
+The package `jsonschema` does most of it; it is imported when the first schema is read. This module accepts
+and rejects what MongoDB does. Keywords that compare values do so as everywhere in this library: 1 equals 1.0,
+neither equals true. Nothing is ever fetched: there is no `$ref`, and the registry of schemas is empty.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from .values import NON_JSON_TYPES, TYPES, is_number, value_class
 
 Place: TypeAlias = tuple[str | int, ...]
 Keyword: TypeAlias = Callable[[Any, Any, Any, Mapping[str, Any]], bool]
-"""Whether a value passes: given the validator, what stands behind the keyword, the value, and the
+"""A function that returns whether a value passes: of the validator, the keyword's operand, the value, and the
 schema around it."""
 
 MAX_STEPS: Final = 100
@@ -44,7 +43,7 @@ _BSON_TYPES: Final = frozenset({*TYPES, *NON_JSON_TYPES})
 
 @value_class(eq=True)
 class Schema:
-    """A schema, ready to be asked; `read` makes one."""
+    """A compiled schema; `read` returns one."""
 
     _validator: Any = field(repr=False)
 
@@ -91,7 +90,7 @@ def _within(keyword: str, value: Any) -> Iterator[tuple[Place, Any]]:
 
 
 def _check(schema: Mapping[str, Any], place: str) -> None:
-    """Check what the schema of schemas does not know."""
+    """Check what the schema of schemas does not."""
     for keyword in schema:
         if keyword in _LEFT_OUT:
             raise InvalidFilter(f"{place}.{keyword}", "this keyword is not supported")
@@ -125,8 +124,8 @@ def _check_pattern(pattern: Any, place: str) -> None:
 
 
 def _problem(kind: Any, schema: Any) -> tuple[Place, str] | None:
-    """Return where and why a schema is none, by the schema of schemas; named by its `$schema` it
-    would be read without `_is_whole`.
+    """Return where and why a schema is invalid, by the schema of schemas. Without its `$schema`: `jsonschema` would
+    choose a validator without `_is_whole` by that.
     """
     from jsonschema.exceptions import best_match
 
@@ -238,7 +237,7 @@ _OURS: Final[dict[str, Keyword]] = {
 
 
 def _key(value: Any) -> Any:
-    """Return what equals for equal values only; the order of an object's keys does not count."""
+    """Return a key that is equal for equal values only; the order of an object's keys does not count."""
     match value:
         case bool():
             return (value,)

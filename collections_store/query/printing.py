@@ -1,4 +1,4 @@
-"""A filter, written back in the filter language."""
+"""Filters as documents of the filter language."""
 
 from __future__ import annotations
 
@@ -39,9 +39,7 @@ from .patterns.pattern import Pattern
 
 
 def to_json(condition: Condition) -> dict[Any, Any]:
-    """Return the filter document that means `condition`; its keys are text, but for a `Path` that no text
-    names.
-    """
+    """Return the filter document of a condition; its keys are strings, or a `Path` that no string names."""
     match condition:
         case Field(path, test):
             return _entry(_name(path), test)
@@ -75,7 +73,7 @@ def to_json(condition: Condition) -> dict[Any, Any]:
 
 
 def _name(path: Path) -> str | Path:
-    """Return the text that is read as the path, or the path where none is."""
+    """Return the string that is read as the path, or the path where there is none."""
     if not path.keys:
         return "$body"
     text = str(path)
@@ -83,7 +81,7 @@ def _name(path: Path) -> str | Path:
 
 
 def _together(documents: list[dict[Any, Any]]) -> dict[Any, Any]:
-    """Join documents: in one where no key comes twice, else by `$and`."""
+    """Join documents: in one if no key appears twice, else by `$and`."""
     merged: dict[Any, Any] = {}
     for document in documents:
         for key, value in document.items():
@@ -128,8 +126,8 @@ def _negated(name: str | Path, test: Test) -> dict[Any, Any]:
 
 
 def _operators(tests: tuple[Test, ...]) -> dict[str, Any]:
-    """Write several tests of one value, none over another."""
-    if Passes(()) in tests:  # it is never true, whatever else is asked
+    """Return the operators of several tests of one value; none replaces another."""
+    if Passes(()) in tests:  # no value passes, whatever the other tests are
         return {"$in": []}
     result: dict[str, Any] = {}
     for test in tests:
@@ -143,7 +141,7 @@ def _operators(tests: tuple[Test, ...]) -> dict[str, Any]:
 
 
 def _again(test: Test) -> dict[str, Any]:
-    """Write a test in other words, where its own operator is taken."""
+    """Return other operators for a test whose own operator is in use."""
     match test:
         case Fails(tests):
             return {"$not": _operators(tests)}
@@ -194,7 +192,7 @@ def _operator(test: Test) -> dict[str, Any]:
 
 
 def _wanted(test: Test) -> Iterator[Any]:
-    """Yield what a test takes out of a list."""
+    """Yield the values of a list operator that a test accepts."""
     match test:
         case OneOf(lists):
             for one in lists:
@@ -206,7 +204,7 @@ def _wanted(test: Test) -> Iterator[Any]:
 
 
 def _of_object(document: dict[Any, Any]) -> dict[Any, Any]:
-    """Return a filter on an element that no reader takes for operators on it."""
+    """Return a filter on an element that the parser does not read as operators."""
     return {"$and": [document]} if next(iter(document), "") == "$jsonSchema" else document
 
 
