@@ -173,13 +173,13 @@ def test_on_error_skips_what_cannot_be_stored(file: Path, tmp_path: Path) -> Non
     assert cli("import-aea", str(file)).exit_code == 3
     done = cli("import-aea", str(file), "--skip-errors")
     assert "things.bad" in done.output  # Fetch.ai's click keeps no stderr apart
-    assert done.output.endswith(f"imported 16 objects of 2 collections from {file}, skipped 1\n")
+    assert done.output.endswith(f"imported 16 documents of 2 collections from {file}, skipped 1\n")
 
 
 def test_one_command_imports_it(file: Path, tmp_path: Path) -> None:
     done = Cli()("import-aea", str(file), "--url", f"sqlite:///{tmp_path / 'new.db'}")
     assert done.exit_code == 0, done.output
-    assert "imported 16 objects of 2 collections" in done.output
+    assert "imported 16 documents of 2 collections" in done.output
     with Store(f"sqlite:///{tmp_path / 'new.db'}") as store:
         assert store["things"].get("number") == 12
 

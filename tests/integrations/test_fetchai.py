@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import venv
 from pathlib import Path
 
@@ -13,25 +14,19 @@ from postgres_server import URL_VARIABLE
 ROOT = Path(__file__).parents[2]
 AEA = "aea==1.2.5"
 BESIDE = [
-    *(
-        "base58<3",
-        "click<8.2",
-        "ecdsa<0.17",
-        "importlib-metadata<5",
-        "jsonschema<4.18",
-        "packaging",
-        "protobuf<4",
-    ),
-    *("pymultihash==0.8.2", "python-dotenv<0.18", "pyyaml>=6", "requests<3", "semver<3"),
-    *(
-        "setuptools<81",
-        "pytest",
-        "pytest-timeout",
-        "hypothesis",
-        "rich",
-        "psycopg[binary]",
-        "orjson",
-    ),
+    "base58<3",
+    "click<8.2",
+    "ecdsa<0.17",
+    "importlib-metadata<5",
+    "jsonschema<4.18",
+    "packaging",
+    "protobuf<4",
+    "pymultihash==0.8.2",
+    "python-dotenv<0.18",
+    "pyyaml>=6",
+    "requests<3",
+    "semver<3",
+    "setuptools<81",
 ]
 """What it needs, without its own limits of what is too old for Python 3.11."""
 FEW = "not postgresql and not races and not page"
@@ -44,17 +39,15 @@ TESTS = [f"test_aea_{part}.py" for part in PARTS]
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The interpreter of an environment that has Fetch.ai's AEA and this checkout."""
+    """The interpreter of an environment that has Fetch.ai's AEA, and all else from this one."""
     folder = tmp_path_factory.mktemp("fetchai")
     venv.create(folder, symlinks=os.name != "nt")
     program = str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
-    source = folder / "source"
-    names = ["collections_store", "migrations", "pyproject.toml", "README.md", "LICENSE"]
-    source.mkdir()
-    for name in names:
-        (source / name).symlink_to(ROOT / name)
     _pip(program, "--no-deps", "--ignore-requires-python", AEA)
-    _pip(program, *BESIDE, "-e", str(source))
+    _pip(program, *BESIDE)
+    packages = sysconfig.get_path("purelib", vars={"base": str(folder)})
+    outer = f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})"
+    (Path(packages) / "outer.pth").write_text(outer)
     return program
 
 
