@@ -128,10 +128,10 @@ def test_questions_that_make_no_sense(cli: Cli) -> None:
         "--sort is not JSON: ": ("--sort", "{age: 1}"),
         "$nowhere": ("--sort", "$nowhere"),
         "--projection is not JSON: ": ("--projection", "name"),
-        "projection: a projection is a document or a list": ("--projection", "5"),
+        "projection: must be a document or a list of fields, got 5": ("--projection", "5"),
         "projection, at 'a': ": ("--projection", '{"a": "x"}'),
         "projection, at 'name.$'": ("--projection", '{"name.$": 1}'),
-        "whole number": ("--skip", "9223372036854775808", "--limit", "1"),
+        "must be an integer from 0 on": ("--skip", "9223372036854775808", "--limit", "1"),
     }
     for message, options in wrong.items():
         assert message in cli.fails(3, "find", "people", *options)
