@@ -57,7 +57,7 @@ def test_another_index_of_the_same_name_or_fields_is_refused(things: Any) -> Non
         ("a", {"name": "x" * 201}, "name"),
         ("a", {"name": "$body"}, "name"),
         ({"a": []}, {}, "'a'"),
-        (5, {}, "give a field"),
+        (5, {}, "must be a field, pairs of field and direction"),
     ],
 )
 def test_what_cannot_be_an_index_is_refused(
