@@ -273,13 +273,13 @@ class Bound:
 
     def savepoint(self) -> Any:
         """Return the place where it is: a savepoint."""
-        with translated(self.connection.database):
+        with translated(self.connection.database, self.connection.sa.engine):
             self.connection.prepare(write=True)
             return self.connection.begin_savepoint()
 
     def release(self, savepoint: Any) -> None:
         """Keep what was done since a savepoint."""
-        with translated(self.connection.database):
+        with translated(self.connection.database, self.connection.sa.engine):
             self.connection.release_savepoint(savepoint)
 
     def rollback_to(self, savepoint: Any) -> None:
@@ -701,7 +701,7 @@ class Store(Collections):
         if not self._database.urls.is_private(self._url):
             if not is_open(connection):
                 self._permits.refuse_own_transaction()
-            self._permits.note(connection, is_open)
+            self._permits.note_writing(connection, is_open)
 
     def _open(self) -> Backend:
         with self._opening:
@@ -761,6 +761,7 @@ class _Whole:
         except BaseException:
             if resources is not None:
                 resources.transaction.rollback()
+                resources.release()
             raise
 
     def __exit__(
@@ -770,10 +771,15 @@ class _Whole:
         traceback: TracebackType | None,
     ) -> None:
         resources = self._open.pop()
-        if error is None:
-            resources.transaction.commit()
-        else:
-            resources.transaction.rollback(error)
+        try:
+            if error is None:
+                resources.transaction.commit()
+            else:
+                resources.transaction.rollback(error)
+        except BaseException:  # a signal may raise before these begin
+            resources.transaction.rollback()
+            resources.release()
+            raise
 
 
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()

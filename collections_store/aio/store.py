@@ -201,7 +201,7 @@ class AsyncStore(AsyncCollections):
             raise
         except DatabaseBusy as error:
             if self._store._backend is not None:
-                self._store._backend.blame(error)
+                self._store._backend.note_own_transaction(error)
             raise
         return result
 
@@ -213,7 +213,7 @@ class AsyncStore(AsyncCollections):
     def _expire(self, write_queue: GroupCommit) -> None:
         self._expiring = None
         write_queue.expire()
-        if write_queue.waits:
+        if write_queue.has_waiting:
             self._expire_later(write_queue)
 
     def transaction(

@@ -1,14 +1,19 @@
-"""The open half of a store: its database, its connections, and who writes on which.
+"""An opened database: its connections, and who writes on which.
 
-On an SQLite file one connection writes and some read beside it; whoever waits to write joins the
-group that commits next. In memory all share one connection. On PostgreSQL every connection writes;
-awaited writes of one statement each go through a write_queue of their own, as groups.
+Rules:
+
+1. On an SQLite file one connection writes and some read beside it; whoever waits to write joins the group that commits
+   next.
+2. In memory all share one connection. Nobody uses it while a transaction is open.
+3. On PostgreSQL every connection writes. Atomic writes of tasks go through a write queue of their own, as groups.
+4. An operation that would wait for a transaction of its own caller is refused at once.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from typing import Final, TypeVar
 
@@ -29,6 +34,7 @@ from .database_file import DatabaseFile
 from .executor import Executor
 from .forking import pause_at_forks
 from .group_commit import GroupCommit
+from .job_groups import run_group
 from .jobs import Job
 from .lifecycle import RETRY_PAUSE, make_ready
 from .permits import OWN, TransactionPermits
@@ -85,13 +91,19 @@ def read_target(
 T = TypeVar("T")
 
 ROW_LOCK_TIMEOUT: Final = 0.1
-"""Seconds the write_queue waits for a row that some transaction holds, before its jobs go their own ways."""
+"""Seconds for which a group waits for a row that a transaction has locked, before each of its jobs runs alone."""
 
 
 class Backend:
-    """Runs operations; made ready when it is made. `turns` are those of its transactions; `hand_over`
-    takes what the write_queue of PostgreSQL could not run with others; None: the write_queue runs it alone.
+    """Runs operations. It makes the database ready when it is created.
+
+    `hand_over` runs the jobs that PostgreSQL's write queue could not run as a group; without it, that runs them alone.
     """
+
+    executor: Executor
+    transactions: TransactionManager
+    write_queue: GroupCommit | None = None
+    _pools: list[Pool]
 
     def __init__(
         self,
@@ -103,13 +115,14 @@ class Backend:
     ) -> None:
         self._catalogue, self._options, self._permits = catalogue, options, permits
         self.database: Database = catalogue.statements.database
-        url = where.url if isinstance(where, sa.Engine) else where
-        self._is_private = self.database.urls.is_private(url)
+        self._single_writer = self.database.single_writer
+        self._is_private = self.database.urls.is_private(
+            where.url if isinstance(where, sa.Engine) else where
+        )
         self._own: sa.Engine | None = None
         self._file: DatabaseFile | None = None
         self._is_paused = False
-        self.write_queue: GroupCommit | None = None
-        self._hand_over = None if self.database.single_writer else hand_over
+        self._hand_over = None if self._single_writer else hand_over
         if isinstance(where, sa.Engine):
             self._borrow(where)
         else:
@@ -123,59 +136,104 @@ class Backend:
             self._disconnect(options.busy_timeout)
             raise
 
+    def _connect(self, url: sa.URL) -> None:
+        options, database, busy_timeout = self._options, self.database, self._options.busy_timeout
+        self._own = engine = open_engine(url, database, busy_timeout)
+
+        def pool(size: int, timeout: float) -> ConnectionPool:
+            details = (engine, self._file, self._catalogue, options, timeout)
+            return ConnectionPool(partial(open_driver_connection, *details), size, busy_timeout)
+
+        main = pool(connection_limit(url, options, database), busy_timeout)
+        if self._is_private:
+            writing = main
+        else:
+            writing = pool(1, busy_timeout if self._single_writer else ROW_LOCK_TIMEOUT)
+        self._pools = [main, writing]
+        self.executor, writer = self._new_executor(main), self._new_executor(writing)
+        self.write_queue = GroupCommit(writer.run, partial(self._run_group, writer), busy_timeout)
+        begins = writer if self._single_writer else self.executor
+        self.transactions = TransactionManager(begins, self.write_queue, self._permits)
+
+    def _borrow(self, engine: sa.Engine) -> None:
+        engine = engine.execution_options(**self.database.transactions.shared_options())
+        opener = partial(open_shared_connection, engine, self._catalogue)
+        pool = EnginePool(opener, self._options.busy_timeout, one_by_one=self._is_private)
+        self._pools = [pool]
+        self.executor = self._new_executor(pool)
+        self.transactions = TransactionManager(self.executor, None, self._permits)
+
+    def _new_executor(self, pool: Pool) -> Executor:
+        timeout, lost = self._options.busy_timeout, self._discard_idle
+        return Executor(self.database, pool, self._catalogue, timeout=timeout, lost=lost)
+
+    def _discard_idle(self) -> None:
+        """Close the idle connections: where one broke, the others did too."""
+        for pool in self._pools:
+            pool.discard_idle()
+
+    def _run_group(self, executor: Executor, group: list[Job]) -> None:
+        for job in run_group(executor, group):
+            if self._hand_over is None:
+                executor.run_job(job)
+            else:
+                job.unclaim()
+                self._hand_over(job)
+
     def run(self, operation: Operation[T]) -> T:
         """Run an operation in this thread."""
-        self.refuse_own_transaction(operation)
+        needs_writer = self._single_writer and operation.writes
+        if needs_writer or self._is_private:
+            self._permits.refuse_own_transaction()
         try:
-            return self._run(operation)
+            if needs_writer and self.write_queue is not None:
+                result: T = self.write_queue.run(operation)
+                return result
+            return self.executor.run(operation)
         except DatabaseBusy as error:
-            self.blame(error)
+            self.note_own_transaction(error)
             raise
-
-    def _run(self, operation: Operation[T]) -> T:
-        if self.write_queue is not None and self._goes_to_the_writer(operation):
-            result: T = self.write_queue.run(operation)
-            return result
-        return self.executor.run(operation)
 
     def refuse_own_transaction(self, operation: Operation[object]) -> None:
         """Raise `DatabaseBusy` where the operation would wait for a transaction of its own caller's."""
-        if self._is_private or (operation.writes and self.database.single_writer):
+        if self._is_private or (operation.writes and self._single_writer):
             self._permits.refuse_own_transaction()
 
-    def blame(self, error: DatabaseBusy) -> None:
-        """Add to the error that the one who waited in vain has a transaction open, if that is so."""
+    def note_own_transaction(self, error: DatabaseBusy) -> None:
+        """Add to the error that the caller has a transaction open itself, if that is so."""
         if self._permits.has_own_transaction():
             error.args = (f"{error} ({OWN})",)
 
     def joins_write_queue(self, operation: Operation[object]) -> bool:
-        """Shall an awaited operation go through the write_queue?"""
+        """Return whether a task's operation goes through the write queue."""
         if self.write_queue is None or not operation.writes:
             return False
-        return self.database.single_writer or operation.atomic
+        return self._single_writer or operation.atomic
 
     def run_job(self, job: Job) -> None:
-        """Run a claimed job in this thread, and tell whoever waits."""
-        if self.write_queue is not None and self._goes_to_the_writer(job.operation):
+        """Run a claimed job in this thread, and report the outcome."""
+        if self.write_queue is not None and self._single_writer and job.operation.writes:
             job.unclaim()
             self.write_queue.append(job)
-            while not job.done and self.write_queue.waits:
+            while not job.done and self.write_queue.has_waiting:
                 self.write_queue.advance()
         else:
             self.executor.run_job(job)
 
-    def _goes_to_the_writer(self, operation: Operation[object]) -> bool:
-        return operation.writes and self.database.single_writer
-
     def close(self, timeout: float | None = None) -> None:
-        """Wait for the operations that run, and end the connections.
+        """Wait for the operations that run, and close the connections.
 
-        One that runs for longer than `patience` seconds (None: the busy timeout) ends its
-        connection itself. So does a transaction, when its block ends; it cannot be used any more.
+        An operation that runs for longer than `timeout` seconds (None: the busy timeout) closes its connection itself.
+        So does a transaction, when its context ends; it cannot be used any more.
         """
         timeout = self._options.busy_timeout if timeout is None else timeout
         self.close_transactions(timeout)
         self._disconnect(timeout)
+
+    def close_transactions(self, timeout: float) -> None:
+        """Begin no more transactions; wait for those that are open, and then roll them back."""
+        self._permits.close(timeout)
+        self.transactions.close()
 
     def _disconnect(self, timeout: float) -> None:
         for pool in self._pools:
@@ -184,7 +242,7 @@ class Backend:
             self._own.dispose()
 
     def pause(self, deadline: float) -> None:
-        """Close the connections before a fork. A transaction of the thread that forks would not end meanwhile."""
+        """Close the connections before a fork. A transaction of the forking thread cannot end meanwhile: wait for none."""
         if self._permits.has_transaction_of_this_thread():
             deadline = 0.0
         paused = [pool.pause(deadline) for pool in self._pools]
@@ -198,97 +256,40 @@ class Backend:
 
     @property
     def has_file_open(self) -> bool:
-        """Return whether connections to a file are open."""
+        """Whether connections to a file are open."""
         return self._file is not None and not self._is_paused
 
-    def close_transactions(self, timeout: float) -> None:
-        """Begin no more transactions; wait for those that are open, and then roll them back."""
-        self._permits.close(timeout)
-        self.transactions.close()
-
-    def _connect(self, url: sa.URL) -> None:
-        options, database = self._options, self.database
-        self._own = engine = open_engine(url, database, options.busy_timeout)
-        file = self._file
-
-        def pool(size: int, timeout: float) -> ConnectionPool:
-            opener = partial(
-                open_driver_connection, engine, file, self._catalogue, options, timeout
-            )
-            return ConnectionPool(opener, size, options.busy_timeout)
-
-        main = pool(connection_limit(url, options, database), options.busy_timeout)
-        timeout = options.busy_timeout if database.single_writer else ROW_LOCK_TIMEOUT
-        write_queue = main if self._is_private else pool(1, timeout)
-        self._pools: list[Pool] = [main, write_queue]
-        self.executor, writer = self._executor(main), self._executor(write_queue)
-        self.write_queue = self._group_commit(writer)
-        begins = writer if database.single_writer else self.executor
-        self.transactions = TransactionManager(begins, self.write_queue, self._permits)
-
-    def _borrow(self, engine: sa.Engine) -> None:
-        engine = engine.execution_options(**self.database.transactions.shared_options())
-        opener = partial(open_shared_connection, engine, self._catalogue)
-        pool = EnginePool(opener, self._options.busy_timeout, one_by_one=self._is_private)
-        self._pools = [pool]
-        self.executor = self._executor(pool)
-        self.transactions = TransactionManager(self.executor, None, self._permits)
-
-    def _executor(self, pool: Pool) -> Executor:
-        timeout = self._options.busy_timeout
-        lost = self._discard_idle
-        return Executor(self.database, pool, self._catalogue, timeout=timeout, lost=lost)
-
-    def _discard_idle(self) -> None:
-        """End the resting connections: where one broke, the others did too."""
-        for pool in self._pools:
-            pool.discard_idle()
-
-    def _group_commit(self, executor: Executor) -> GroupCommit:
-        def run_group(group: list[Job]) -> None:
-            for job in executor.run_group(group):
-                if self._hand_over is None:
-                    executor.run_job(job)
-                else:
-                    job.unclaim()
-                    self._hand_over(job)
-
-        return GroupCommit(executor.run, run_group, self._options.busy_timeout)
-
     def _make_ready(self) -> None:
-        """Make the database ready, also while other processes do just that, or while a server comes up."""
-        begun = time.monotonic()
+        """Make the database ready, also while other processes do so, or while a server starts."""
+        started = time.monotonic()
         while True:
             try:
                 return self._try_to_make_ready()
             except (DatabaseBusy, DatabaseUnavailable, TransactionConflict) as error:
-                if isinstance(error, DatabaseUnavailable) and self.database.single_writer:
-                    raise  # a file that cannot be opened does not come up by itself
-                self.executor.consider(error, None, begun)
+                if isinstance(error, DatabaseUnavailable) and self._single_writer:
+                    raise  # a file that cannot be opened now cannot be opened later
+                self.executor.raise_unless_retryable(error, None, started)
                 time.sleep(RETRY_PAUSE)
 
     def _try_to_make_ready(self) -> None:
         pooled = self._pools[0].acquire()
-        lost = at_rest = False
+        lost = finished = False
         try:
-            if self._own is not None:
+            with nullcontext() if self._own is not None else pooled.sa.begin():
                 make_ready(pooled, self._options)
-            else:
-                with pooled.sa.begin():
-                    make_ready(pooled, self._options)
-            at_rest = True
+            finished = True
         except DatabaseUnavailable:
             lost = True
             raise
         finally:
-            self.executor.release(pooled, lost, at_rest)
+            self.executor.release(pooled, lost, finished)
 
 
 def connection_limit(url: sa.URL, options: Options, database: Database) -> int:
-    """Tell how many operations run at a time, the write_queue aside."""
+    """Return how many operations run at a time, besides the write queue."""
     return 1 if database.urls.is_private(url) else options.pool_size or database.pool_size
 
 
 def transaction_limit(url: sa.URL, options: Options, database: Database) -> int:
-    """Tell how many transactions may be open at a time: plain operations shall find a connection."""
+    """Return how many transactions may be open at a time, so that single operations find a connection."""
     return 1 if database.single_writer else max(1, connection_limit(url, options, database) - 1)

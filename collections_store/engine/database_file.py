@@ -134,33 +134,31 @@ class OpenFile:
     def __init__(self, file: DatabaseFile) -> None:
         self._file = file
         self._log = identity(file.log)
-        self.good_until = time.monotonic() + CHECK_EVERY
-        """When it must be looked at again."""
+        self.valid_until = time.monotonic() + CHECK_EVERY
+        """The time until which the last check holds."""
 
     def check(self) -> None:
-        """Raise `DatabaseUnavailable` if the file or its log was replaced, unless it was looked at just now."""
+        """Raise `DatabaseUnavailable` if the file or its log was replaced, unless it was checked just now."""
         now = time.monotonic()
-        if now > self.good_until:
+        if now > self.valid_until:
             if not self.is_intact():
                 raise _unavailable(self._file.path, str(self._file.problem))
-            self.good_until = now + CHECK_EVERY
+            self.valid_until = now + CHECK_EVERY
 
     def is_intact(self) -> bool:
         """Return whether both are those that were opened."""
         file = self._file
         if file.problem is None:
             file.look()
-        if file.problem is None and not self._has_its_log():
-            file.problem = LOG_LOST
-            if file.identity is not None:
-                _refused[file.identity] = LOG_LOST
+        if file.problem is None:
+            log = identity(file.log)
+            if self._log is None:
+                self._log = log  # SQLite creates it with the first write
+            if log != self._log:
+                file.problem = LOG_LOST
+                if file.identity is not None:
+                    _refused[file.identity] = LOG_LOST
         return file.problem is None
-
-    def _has_its_log(self) -> bool:
-        found = identity(self._file.log)
-        if self._log is None:
-            self._log = found
-        return found == self._log
 
     @property
     def is_replaced(self) -> bool:

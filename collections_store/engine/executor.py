@@ -1,15 +1,14 @@
-"""How an operation comes to its result: on which connection, how often, and in whose words it fails.
+"""How an operation reaches its result: on which connection, how often, and with which error it fails.
 
-The rules:
+Rules:
 
-1. A foreign error becomes ours here, once, by `Database.translate`.
-2. A collection comes into being when something is first written to it; to a read before that, it is
-   empty. A table that vanished (another process dropped or renamed the collection) is looked up
-   again.
-3. What two transactions did to each other is nobody's fault: a conflict runs the whole operation
-   again.
-4. A read goes on over a new connection where the old one was lost. A write does not: whether it took
-   place is not known, and its caller must hear that.
+1. A driver's error becomes the library's here, once, by `Database.translate`.
+2. A collection is created when something is first written to it; until then it is empty for reads. A table that
+   vanished, because another process dropped or renamed the collection, is looked up again.
+3. After a conflict of two transactions the whole operation runs again.
+4. A read goes on with a new connection where the old one was lost. A write does not: whether it took place is unknown,
+   and its caller must learn that.
+5. Whatever is raised, a signal's exception included, the connection returns to its pool.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from copy import copy
 from functools import partial
 from itertools import count
 from typing import Any, Final, TypeVar
+
+import sqlalchemy as sa
 
 from ..errors import (
     CollectionsStoreError,
@@ -30,29 +30,26 @@ from ..errors import (
     DatabaseUnavailable,
     TransactionConflict,
 )
-from ..operations.bulk import PutListed, puts_together
 from ..operations.by_id import Purge
 from ..operations.catalogue import Catalogue, CollectionAbsent, CreateCollection
 from ..operations.connection import DriverConnection, SharedConnection
 from ..operations.indexes import duplicate_of
 from ..operations.operation import Operation
-from ..operations.write import NeedsTransaction
 from ..options import Isolation
 from ..query.budget import checked_by
 from ..sql.dialects.protocols import Database, TableVanished, UniqueViolated
 from .jobs import Job
 from .permits import Permit
-from .pool import Pool, PooledConnection, translate
+from .pool import Pool, PooledConnection, naming_file, translate
 
 T = TypeVar("T")
 
 ATTEMPTS: Final = 50
-"""How often a collection may come and go, by the hands of other processes."""
-FORGIVEN: Final = 5
-"""How often an index, or what it objects to, may be gone when it is looked at."""
+"""How often other processes may drop and create a collection meanwhile."""
+DUPLICATE_ATTEMPTS: Final = 5
+"""How often a unique index, or the document that it found, may be gone when the error is to be explained."""
 RECONNECT_FOR: Final = 1.0
-"""Seconds for which an operation looks for a database that went away."""
-
+"""Seconds for which an operation tries to reach a database that went away."""
 LONGEST_PAUSE: Final = 4.0
 """Seconds between two attempts of a long operation, at most."""
 
@@ -62,7 +59,7 @@ class Abandoned(CollectionsStoreError):
 
 
 class Executor:
-    """Runs operations on the connections of a pool; `lost` hears of a connection that broke."""
+    """Runs operations on the connections of a pool. It calls `lost` when a connection broke."""
 
     def __init__(
         self,
@@ -74,75 +71,87 @@ class Executor:
         lost: Callable[[], None],
     ) -> None:
         self.database, self.pool, self.catalogue = database, pool, catalogue
-        self._timeout, self._lost = timeout, lost
+        self.timeout, self._lost = timeout, lost
 
-    def run(self, operation: Operation[T], begun: float | None = None, job: Job | None = None) -> T:
-        """Run an operation until it succeeds or fails for good; its time runs from `begun`."""
-        begun = time.monotonic() if begun is None else begun
+    def run(
+        self, operation: Operation[T], started: float | None = None, job: Job | None = None
+    ) -> T:
+        """Run an operation until it succeeds or fails for good; its timeout runs from `started`."""
+        started = time.monotonic() if started is None else started
         vanished = count(1)
         for attempt in count():
-            started = time.monotonic()
+            begun = time.monotonic()
             try:
                 return self._attempt(operation, job)
             except CollectionAbsent as error:
                 if not operation.creates_collection:
                     return operation.absent()
-                self._give_up_after(next(vanished), error)
-                self.run(CreateCollection(error.name), begun)
+                self._wait_for_collection(next(vanished), error)
+                self.run(CreateCollection(error.name), started)
             except TableVanished as error:
-                self._give_up_after(next(vanished), error)
+                self._wait_for_collection(next(vanished), error)
                 for name in operation.collections:
                     self.catalogue.forget(name)
             except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
-                self.consider(error, job, begun)
-                met = isinstance(error, TransactionConflict)
-                time.sleep(pause_after(attempt, time.monotonic() - started if met else 0.0))
+                self.raise_unless_retryable(error, job, started)
+                conflict = isinstance(error, TransactionConflict)
+                time.sleep(pause_after(attempt, time.monotonic() - begun if conflict else 0.0))
             except UniqueViolated as error:
-                _abandon_if_asked(job, error)
-                if attempt < ATTEMPTS and purged(self.run, operation):
-                    continue  # what has expired was in the way
-                missed = operation.missed()
-                if missed is not None and attempt < ATTEMPTS and self.run(missed):
-                    continue  # there was none to change, and somebody else was faster
-                found = self.run(duplicate_of(operation, error.physical))
-                if found is not None or attempt >= FORGIVEN:
-                    raise found or DatabaseError(str(error)) from error
+                _raise_abandoned(job, error)
+                self._explain_duplicate(operation, error, attempt)
             except DatabaseError as error:
-                _abandon_if_asked(job, error)
+                _raise_abandoned(job, error)
                 raise
         raise AssertionError("unreachable")
 
-    def run_job(self, job: Job) -> None:
-        """Run a claimed job, and tell whoever waits."""
+    def _attempt(self, operation: Operation[T], job: Job | None) -> T:
+        pooled = self.pool.acquire()
+        permits, lost, finished = pooled.permits, False, False
         try:
-            waited = time.monotonic() - job.made
-            if waited > self._timeout:
+            if job is None and operation.atomic and isinstance(pooled.connection, DriverConnection):
+                result = operation(pooled.connection)
+            else:
+                result = _perform(pooled, operation, job)
+            finished = True
+            return result
+        except self.database.errors.types() as error:
+            found = translate(error, pooled.sa.engine, self.database)
+            lost = isinstance(found, DatabaseUnavailable)
+            if lost and operation.writes and (operation.atomic or sent_commit(pooled)):
+                raise in_doubt(error, operation) from error
+            raise found from error
+        finally:
+            try:
+                if finished and not pooled.tainted and not pooled.connection.is_lost:
+                    self.pool.release(pooled)
+                else:
+                    self.release(pooled, lost, finished)
+            except BaseException:
+                self.release_after_interrupt(pooled, permits)
+                raise
+
+    def run_job(self, job: Job) -> None:
+        """Run a claimed job, and report the outcome."""
+        try:
+            waited = time.monotonic() - job.created
+            if waited > self.timeout:
                 raise DatabaseBusy(f"waited for {waited:.1f} seconds behind other operations")
             with checked_by(partial(raise_if_abandoned, job)):
-                result = self.run(job.operation, job.made, job)
+                result = self.run(job.operation, job.created, job)
         except Exception as error:  # noqa: BLE001 - it is raised where the job is waited for
             job.finish(error=error)
         else:
             job.finish(result)
 
-    def run_group(self, group: list[Job]) -> list[Job]:
-        """Run claimed jobs in one transaction; returns those that must be run alone."""
-        alone = [job for job in group if not job.operation.atomic]
-        together = [job for job in group if job.operation.atomic]
-        while together:
-            try:
-                return alone + self._run_together(together)
-            except DatabaseBusy as error:
-                together = self._still_waiting(together, error)
-        return alone
-
-    def begin(self, isolation: Isolation, begun: float, job: Job | None = None) -> PooledConnection:
-        """Begin a transaction; who calls has its connection until `give_back`."""
+    def begin(
+        self, isolation: Isolation, started: float, job: Job | None = None
+    ) -> PooledConnection:
+        """Begin a transaction of the user's. The caller has its connection until `release`."""
         for attempt in count():
             try:
                 return self._try_to_begin(isolation)
             except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
-                self.consider(error, job, begun)
+                self.raise_unless_retryable(error, job, started)
                 time.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 6)))
         raise AssertionError("unreachable")
 
@@ -154,87 +163,22 @@ class Executor:
             begun = True
             return pooled
         except self.database.errors.types() as error:
-            translated = translate(error, pooled.sa.engine, self.database)
-            lost = isinstance(translated, DatabaseUnavailable)
-            raise translated from error
+            found = translate(error, pooled.sa.engine, self.database)
+            lost = isinstance(found, DatabaseUnavailable)
+            raise found from error
         finally:
             if not begun:
                 try:
-                    self.release(pooled, lost, at_rest=False)
+                    self.release(pooled, lost, finished=False)
                 except BaseException:
                     self.release_after_interrupt(pooled, permits)
                     raise
 
-    def _still_waiting(self, jobs: list[Job], error: DatabaseBusy) -> list[Job]:
-        """Return the jobs whose callers have neither given up nor waited for too long."""
-        waiting = []
-        for job in jobs:
-            if job.abandoned:
-                job.finish(error=Abandoned("cancelled"))
-            elif time.monotonic() - job.made > 0.9 * self._timeout:
-                job.finish(error=copy(error))
-            else:
-                waiting.append(job)
-        return waiting
-
-    def _run_together(self, jobs: list[Job]) -> list[Job]:
-        """Run jobs in one transaction; raises `DatabaseBusy` where no other could write either."""
-        try:
-            pooled = self.pool.acquire()
-        except CollectionsStoreError:
-            return jobs  # each alone will say what is the matter
-        permits, lost, at_rest = pooled.permits, False, False
-        try:
-            with checked_by(partial(raise_if_abandoned, *jobs)):
-                left = _commit_together(pooled.connection, jobs)
-            at_rest = True
-            return left
-        except self.database.errors.types() as error:
-            translated = translate(error, pooled.sa.engine, self.database)
-            lost = isinstance(translated, DatabaseUnavailable)
-            if isinstance(translated, DatabaseBusy) and self.database.single_writer:
-                raise translated from error
-            if not (lost and (len(jobs) == 1 or _said_commit(pooled))):
-                return jobs
-            for job in jobs:
-                job.finish(error=_in_doubt(error, job.operation))
-            return []
-        except Exception as error:  # noqa: BLE001 - of one job: each alone will meet its own
-            if len(jobs) == 1:
-                jobs.pop().finish(error=error)
-            return jobs
-        finally:
-            try:
-                self.release(pooled, lost, at_rest)
-            except BaseException:
-                self.release_after_interrupt(pooled, permits)
-                raise
-
-    def _attempt(self, operation: Operation[T], job: Job | None) -> T:
-        pooled = self.pool.acquire()
-        permits, lost, at_rest = pooled.permits, False, False
-        try:
-            result = _on(pooled, operation, job)
-            at_rest = True
-            return result
-        except self.database.errors.types() as error:
-            translated = translate(error, pooled.sa.engine, self.database)
-            lost = isinstance(translated, DatabaseUnavailable)
-            if lost and operation.writes and (operation.atomic or _said_commit(pooled)):
-                raise _in_doubt(error, operation) from error
-            raise translated from error
-        finally:
-            try:
-                self.release(pooled, lost, at_rest)
-            except BaseException:
-                self.release_after_interrupt(pooled, permits)
-                raise
-
-    def release(self, pooled: PooledConnection, lost: bool, at_rest: bool) -> None:
-        """Return a connection to its pool, or end it where it cannot be brought to rest."""
+    def release(self, pooled: PooledConnection, lost: bool, finished: bool) -> None:
+        """Return a connection to its pool, or close it where nothing can bring it out of a transaction."""
         connection = pooled.connection
-        of_no_use = lost or pooled.tainted or connection.is_lost
-        if of_no_use or not (at_rest or connection.reset()):
+        broken = lost or pooled.tainted or connection.is_lost
+        if broken or not (finished or connection.reset()):
             self.pool.discard(pooled)
         else:
             self.pool.release(pooled)
@@ -244,152 +188,78 @@ class Executor:
     def release_after_interrupt(
         self, pooled: PooledConnection, permits: list[Permit] | None
     ) -> None:
-        """Return a connection whose return failed: a signal may have raised at any moment of that. Who calls was
-        given it with these slots. It is not for `give_back` itself, which a signal can keep from beginning.
+        """Return a connection whose return failed: a signal may have raised at any moment of that. The caller acquired
+        it with these permits; with others, it is another caller's by now. This is not part of `release`, which a
+        signal can keep from beginning.
         """
         if permits is not None and pooled.permits is permits:
-            self.release(pooled, lost=False, at_rest=False)
+            self.release(pooled, lost=False, finished=False)
 
-    def _give_up_after(self, times: int, error: CollectionsStoreError) -> None:
-        """A collection that comes and goes is looked up again; one that never comes was dropped by
-        hand, or does not come because of us.
-        """
+    def _wait_for_collection(self, times: int, error: CollectionsStoreError) -> None:
+        """Wait for a collection that other processes drop and create. One that stays absent was dropped by hand."""
         if times >= ATTEMPTS:
             raise DatabaseError(
                 f"{error}: the catalogue tells of it; was it dropped by hand?"
             ) from error
         time.sleep(random.uniform(0, 0.0005 * times))
 
-    def consider(self, error: CollectionsStoreError, job: Job | None, begun: float) -> None:
+    def _explain_duplicate(
+        self, operation: Operation[Any], error: UniqueViolated, attempt: int
+    ) -> None:
+        """Return if another attempt may succeed after a unique index refused the last one; else raise `DuplicateKey`."""
+        if attempt < ATTEMPTS and purged(self.run, operation):
+            return  # an expired document was the duplicate
+        missed = operation.missed()
+        if missed is not None and attempt < ATTEMPTS and self.run(missed):
+            return  # another upsert was faster
+        found = self.run(duplicate_of(operation, error.physical))
+        if found is not None or attempt >= DUPLICATE_ATTEMPTS:
+            raise found or DatabaseError(str(error)) from error
+
+    def raise_unless_retryable(
+        self, error: CollectionsStoreError, job: Job | None, started: float
+    ) -> None:
         """Return if another attempt may help, else raise."""
-        _abandon_if_asked(job, error)
-        waited = time.monotonic() - begun
+        _raise_abandoned(job, error)
+        waited = time.monotonic() - started
         away = isinstance(error, DatabaseUnavailable)
-        if waited > (RECONNECT_FOR if away else 0.9 * self._timeout):
+        if waited > (RECONNECT_FOR if away else 0.9 * self.timeout):
             raise error
         if getattr(error, "in_doubt", False) or getattr(error, "is_final", False):
             raise error
 
 
 def pause_after(attempt: int, took: float) -> float:
-    """Return how many seconds to wait, so that those who met do not meet again: the longer it `took` them,
-    and the more often they met, the further apart they must begin.
+    """Return how many seconds to wait after a conflict. The longer an attempt took, and the more often it failed, the
+    further apart the next attempts of those that met must begin.
     """
     longest = max(0.001 * 2 ** min(attempt, 6), min(LONGEST_PAUSE, took * (1 + attempt)))
     return random.uniform(0, longest)
 
 
-def run_within(connection: SharedConnection, operation: Operation[T]) -> T:
-    """Run an operation within the caller's transaction, which stays usable if it fails."""
-    with translated(connection.database):
-        connection.prepare(write=operation.writes)
-    return run_inside(connection, operation)
-
-
-def run_inside(connection: SharedConnection | DriverConnection, operation: Operation[T]) -> T:
-    """Run an operation within a transaction, which stays usable if it is a write that fails."""
-    database = connection.database
-    try:
-        for _ in range(ATTEMPTS):
-            try:
-                return _step(connection, operation)
-            except CollectionAbsent as error:
-                if not operation.creates_collection:
-                    return operation.absent()
-                _step(connection, CreateCollection(error.name))
-        raise TransactionConflict(f"{operation!r}: its collection comes and goes")
-    except database.errors.types() as error:
-        translated = database.errors.translate(error)
-        if isinstance(translated, UniqueViolated):
-            if purged(partial(_step, connection), operation):
-                return run_inside(connection, operation)  # what has expired was in the way
-            found = _step(connection, duplicate_of(operation, translated.physical))
-            raise found or TransactionConflict(str(translated)) from error
-        raise translated from error
-
-
-def purged(run: Callable[[Operation[int]], int], operation: Any) -> bool:
-    """Delete all that has expired of an operation's collection; returns whether there was any."""
-    some = False
-    while run(Purge(operation.collection)):
-        some = True
-    return some
-
-
-def _step(connection: SharedConnection | DriverConnection, operation: Operation[T]) -> T:
-    if not _needs_savepoint(connection, operation):
-        return operation(connection)
-    with connection.savepoint():
-        result = operation(connection)
-        if isinstance(connection, SharedConnection):
-            connection.record_pending()  # nobody here sees the end of the transaction
-        return result
-
-
-def _needs_savepoint(
-    connection: SharedConnection | DriverConnection, operation: Operation[Any]
-) -> bool:
-    """Would the transaction be spoilt, or half of the operation be left, if it fails? A transaction
-    of ours may end with a read that fails; the caller's own must not. What is written there is more than a
-    statement, for it may be recorded at once.
-    """
-    poisoned = connection.database.errors_abort
-    shared = isinstance(connection, SharedConnection)
-    if not operation.writes:
-        return poisoned and shared
-    return poisoned or shared or not operation.atomic
-
-
-@contextmanager
-def translated(database: Database) -> Iterator[None]:
-    """Return the context in which the driver's errors are in our words."""
-    try:
-        yield
-    except database.errors.types() as error:
-        raise database.errors.translate(error) from error
-
-
-@contextmanager
-def interruptible(pooled: PooledConnection, job: Job | None) -> Iterator[None]:
-    """Return the context in which whoever gives a job up stops the statement that runs."""
+def _perform(pooled: PooledConnection, operation: Operation[T], job: Job | None) -> T:
     connection = pooled.connection
-    if job is None or not isinstance(connection, DriverConnection):
-        yield
-        return
-    database, driver = connection.database, connection.driver
+    if isinstance(connection, SharedConnection):
+        with pooled.sa.begin():
+            connection.prepare(write=operation.writes)
+            result = call(connection, operation)
+            connection.record_pending()
+        connection.after_commit()
+        return result
+    if job is None:
+        return call(connection, operation)
 
-    def stop() -> None:
-        pooled.tainted = not database.single_writer
-        database.connections.interrupt(driver)
-
-    job.running(stop)
+    raise_if_abandoned(job)
+    check = partial(raise_if_abandoned, job)
+    connection.before_commit.append(check)
     try:
-        yield
+        with Interruptible(pooled, job):
+            return call(connection, operation)
     finally:
-        job.running(None)
+        connection.before_commit.remove(check)
 
 
-def _in_doubt(error: Exception, operation: Operation[Any]) -> DatabaseUnavailable:
-    message = f"{str(error).strip()} (whether {operation!r} took place is not known)"
-    return DatabaseUnavailable(message, in_doubt=True)
-
-
-def _said_commit(pooled: PooledConnection) -> bool:
-    return isinstance(pooled.connection, SharedConnection) or pooled.connection.committing
-
-
-def _abandon_if_asked(job: Job | None, error: CollectionsStoreError) -> None:
-    if job is not None and job.abandoned and not getattr(error, "in_doubt", False):
-        raise Abandoned("cancelled") from error
-
-
-def raise_if_abandoned(*jobs: Job | None) -> None:
-    """Raise `Abandoned` if somebody gave up one of some jobs."""
-    if any(job is not None and job.abandoned for job in jobs):
-        raise Abandoned("cancelled")
-
-
-def perform(connection: SharedConnection | DriverConnection, operation: Operation[T]) -> T:
+def call(connection: DriverConnection | SharedConnection, operation: Operation[T]) -> T:
     """Call an operation, in a transaction unless it is atomic by itself."""
     if operation.atomic:
         return operation(connection)
@@ -397,87 +267,117 @@ def perform(connection: SharedConnection | DriverConnection, operation: Operatio
         return operation(connection)
 
 
-def _on(pooled: PooledConnection, operation: Operation[T], job: Job | None) -> T:
-    connection = pooled.connection
-    if not isinstance(connection, DriverConnection):
-        with pooled.sa.begin():
-            connection.prepare(write=operation.writes)
-            result = perform(connection, operation)
-            connection.record_pending()
-        connection.after_commit()
-        return result
-    if job is None:
-        return perform(connection, operation)
+def run_within(connection: SharedConnection, operation: Operation[T]) -> T:
+    """Run an operation within the caller's transaction, which stays usable if it fails."""
+    with translated(connection.database, connection.sa.engine):
+        connection.prepare(write=operation.writes)
+    return run_inside(connection, operation, connection.sa.engine)
 
-    objects = partial(raise_if_abandoned, job)
-    objects()
-    connection.before_commit.append(objects)
+
+def run_inside(
+    connection: SharedConnection | DriverConnection, operation: Operation[T], engine: sa.Engine
+) -> T:
+    """Run an operation within a transaction, which stays usable if it is a write that fails."""
+    database = connection.database
     try:
-        with interruptible(pooled, job):
-            return perform(connection, operation)
-    finally:
-        connection.before_commit.remove(objects)
-
-
-def _commit_together(connection: Any, jobs: list[Job]) -> list[Job]:
-    """Run jobs in one transaction and answer them; returns those left for a run of their own."""
-    if len(jobs) == 1:
-        return _run_only(connection, jobs[0])
-    outcomes: list[tuple[Job, Any, CollectionsStoreError | None]] = []
-    alone: list[Job] = []
-    try:
-        connection.begin_group()
-        for some in _steps(connection, jobs):
-            if len(some) > 1:
-                outcomes += _put_together(connection, some, alone)
-                continue
-            [job] = some
+        for _ in range(ATTEMPTS):
             try:
-                outcomes.append((job, job.operation(connection), None))
-            except (CollectionAbsent, NeedsTransaction):
-                alone.append(job)
-            except CollectionsStoreError as error:
-                outcomes.append((job, None, error))
-        raise_if_abandoned(*jobs)
-        connection.commit()
-    except BaseException:
-        connection.rollback()
-        raise
-    for job, result, problem in outcomes:
-        job.finish(result, problem)
-    return alone
+                return _with_savepoint(connection, operation)
+            except CollectionAbsent as error:
+                if not operation.creates_collection:
+                    return operation.absent()
+                _with_savepoint(connection, CreateCollection(error.name))
+        raise TransactionConflict(f"{operation!r}: its collection comes and goes")
+    except database.errors.types() as error:
+        found = translate(error, engine, database)
+        if isinstance(found, UniqueViolated):
+            if purged(partial(_with_savepoint, connection), operation):
+                return run_inside(
+                    connection, operation, engine
+                )  # an expired document was the duplicate
+            duplicate = _with_savepoint(connection, duplicate_of(operation, found.physical))
+            raise duplicate or TransactionConflict(str(found)) from error
+        raise found from error
 
 
-def _steps(connection: Any, jobs: list[Job]) -> Iterator[list[Job]]:
-    """Yield jobs in their order: one at a time, or several that one statement does."""
-    if not connection.database.takes_lists:
-        yield from ([job] for job in jobs)
-        return
-    for places in puts_together([job.operation for job in jobs]):
-        yield [jobs[place] for place in places]
+def purged(run: Callable[[Operation[int]], int], operation: Operation[Any]) -> bool:
+    """Delete the expired documents of an operation's collection; return whether there was any."""
+    some = False
+    while run(Purge(operation.collection)):
+        some = True
+    return some
 
 
-def _put_together(
-    connection: Any, jobs: list[Job], alone: list[Job]
-) -> list[tuple[Job, Any, CollectionsStoreError | None]]:
-    """Put what several jobs put by one statement; those that it cannot serve are left to be run `alone`."""
-    puts: Any = tuple(job.operation for job in jobs)
+def _with_savepoint(connection: SharedConnection | DriverConnection, operation: Operation[T]) -> T:
+    """Call an operation in a savepoint, where its failure would spoil the transaction or leave half of it.
+
+    A transaction of the store's own may end with a read that fails; the caller's must not. There a write is more than
+    one statement, for its changes are recorded at once: the end of the transaction is not seen here.
+    """
+    poisoned = connection.database.errors_abort
+    shared = isinstance(connection, SharedConnection)
+    if operation.writes:
+        is_needed = poisoned or shared or not operation.atomic
+    else:
+        is_needed = poisoned and shared
+    if not is_needed:
+        return operation(connection)
+    with connection.savepoint():
+        result = operation(connection)
+        if shared:
+            connection.record_pending()
+        return result
+
+
+@contextmanager
+def translated(database: Database, engine: sa.Engine | None = None) -> Iterator[None]:
+    """Return the context in which a driver's errors become the library's; those about a file of `engine` name it."""
     try:
-        versions = PutListed(puts)(connection)
-    except (CollectionAbsent, NeedsTransaction):
-        alone += jobs
-        return []
-    alone += [job for job, version in zip(jobs, versions, strict=True) if version is None]
-    told = zip(jobs, versions, strict=True)
-    return [(job, version, None) for job, version in told if version is not None]
+        yield
+    except database.errors.types() as error:
+        found = database.errors.translate(error)
+        raise (found if engine is None else naming_file(found, engine, database)) from error
 
 
-def _run_only(connection: Any, job: Job) -> list[Job]:
-    """Run a job that nobody joined: a single statement needs no transaction of its own."""
-    try:
-        job.finish(job.operation(connection))
-    except CollectionAbsent:
-        return [job]
-    except CollectionsStoreError as error:
-        job.finish(error=error)
-    return []
+class Interruptible:
+    """The context in which a job's statement is interrupted when its caller gives the job up."""
+
+    __slots__ = ("_job", "_pooled")
+
+    def __init__(self, pooled: PooledConnection, job: Job) -> None:
+        self._pooled, self._job = pooled, job
+
+    def __enter__(self) -> None:
+        if isinstance(self._pooled.connection, DriverConnection):
+            self._job.running(self._interrupt)
+
+    def __exit__(self, *_: object) -> None:
+        self._job.running(None)
+
+    def _interrupt(self) -> None:
+        connection: Any = self._pooled.connection
+        # a server may receive the cancel request late, and end the next statement instead
+        self._pooled.tainted = not connection.database.single_writer
+        connection.database.connections.interrupt(connection.driver)
+
+
+def in_doubt(error: Exception, operation: Operation[Any]) -> DatabaseUnavailable:
+    """Return the error of a write whose outcome is unknown."""
+    message = f"{str(error).strip()} (whether {operation!r} took place is not known)"
+    return DatabaseUnavailable(message, in_doubt=True)
+
+
+def sent_commit(pooled: PooledConnection) -> bool:
+    """Return whether COMMIT may have been sent."""
+    return isinstance(pooled.connection, SharedConnection) or pooled.connection.committing
+
+
+def _raise_abandoned(job: Job | None, error: CollectionsStoreError) -> None:
+    if job is not None and job.abandoned and not getattr(error, "in_doubt", False):
+        raise Abandoned("cancelled") from error
+
+
+def raise_if_abandoned(*jobs: Job) -> None:
+    """Raise `Abandoned` if the caller of one of these jobs gave it up."""
+    if any(job.abandoned for job in jobs):
+        raise Abandoned("cancelled")

@@ -1,9 +1,15 @@
-"""The group commit: writers that wait join the transaction that is about to commit.
+"""The write queue: writes that wait for the one writer, and are committed together.
 
-Whoever gets the lock runs all that waits as one group; each caller is answered after the commit. If the group fails, each
-job is run again alone, so that nobody suffers from a neighbour. The main thread, where signals raise, never leads. While
-a transaction holds the writer, all wait for its end, for as long as their patience is; so they do while another operation
-writes. The next transaction lets those go first who wait by then.
+Rules:
+
+1. One caller writes at a time: the one that took the writer's permit out of its queue. It runs all jobs that wait as one
+   group, and each caller is answered after the commit.
+2. If a group fails, each of its jobs runs again alone: no job suffers from another one.
+3. The main thread never runs a group. Signals raise there at any moment, and would meet the work of others.
+4. While a transaction holds the writer lock, and while another operation writes, jobs wait up to the timeout. The next
+   transaction lets those go first that wait by then.
+5. Nothing stays locked when a signal raises: the writer's permit and the holder of the writer lock are known by weak
+   references, and a lost permit is issued again.
 """
 
 from __future__ import annotations
@@ -21,34 +27,14 @@ from typing import Any, Final
 from ..errors import DatabaseBusy
 from ..operations.operation import Operation
 from .jobs import Flag, Job
-from .permits import Permit
+from .permits import POLL_INTERVAL, Permit, TransactionPermit
 
 MAX_GROUP: Final = 256
-"""More jobs than that wait for the next commit, so that no caller waits for too many others."""
-POLL_INTERVAL: Final = 0.25
-"""Seconds after which whoever waits for the end of a transaction looks at the clock."""
-
-
-class Hold:
-    """The right of a transaction to be the only one that writes."""
-
-    __slots__ = ("__weakref__", "ended", "since")
-
-    def __init__(self) -> None:
-        self.ended = Flag()
-        self.since = time.monotonic()
-
-    def busy(self) -> DatabaseBusy:
-        """Return the error of those who waited in vain."""
-        seconds = time.monotonic() - self.since
-        return DatabaseBusy(
-            f"a transaction of this process has held the writer for {seconds:.1f} seconds, and one "
-            "writes at a time: end transactions sooner"
-        )
+"""More jobs wait for the next commit, so that no caller waits for too many others."""
 
 
 class GroupCommit:
-    """Writers that wait join the transaction that is about to commit."""
+    """The write queue of a store."""
 
     def __init__(
         self,
@@ -59,166 +45,132 @@ class GroupCommit:
         self._run_alone, self._run_group, self._timeout = run_alone, run_group, timeout
         self._pending: deque[Job] = deque()
         self._taking = threading.Lock()
-        self._free: SimpleQueue[Permit] = SimpleQueue()
-        """Holds the right to write while nobody writes. No lock: one that a signal raises out of is not left taken."""
-        self._lost: weakref.ref[Permit] | None = None
-        self._put_right()
+        self._writer: SimpleQueue[Permit] = SimpleQueue()
+        """Contains the writer's permit while nobody writes. A lock would stay taken when a signal raises."""
+        self._issued: weakref.ref[Permit] | None = None
+        self._issue_permit()
         self._writing: Operation[Any] | None = None
         self._since = 0.0
-        self._taken = Flag()
-        """Set when a group was taken from those who wait."""
-        self._holder: weakref.ref[Hold] | None = None
-        """Weak: what a signal made somebody lose holds nothing."""
+        self._group_taken = Flag()
+        self._holder: weakref.ref[TransactionPermit] | None = None
+        """The transaction that holds the writer lock."""
+        self._unlocked = Flag()
+
+    def _issue_permit(self, _: object = None) -> None:
+        """Issue the writer's permit; again when a signal made its owner lose it."""
+        permit = Permit()
+        self._issued = weakref.ref(permit, self._issue_permit)
+        self._writer.put(permit)
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether any job waits."""
+        return bool(self._pending)
 
     def append(self, job: Job) -> None:
-        """Have the job run with the next group."""
+        """Add a job to the next group."""
         self._pending.append(job)
 
     def run(self, operation: Operation[Any]) -> Any:
-        """Run in this thread, or have another thread's group take the operation along.
-
-        The main thread runs its own only. Signals raise there, at any moment: in the middle of a
-        group they would meet the work of others.
-        """
-        begun = time.monotonic()
-        if _is_main_thread():
-            return self._run_in_main_thread(operation, begun)
+        """Run an operation in this thread, or have another thread's group include it."""
+        started = time.monotonic()
         if not self._pending and self._holder is None:
-            with suppress(Empty):
-                permit = self._free.get_nowait()
+            try:
+                permit = self._writer.get_nowait()
+            except Empty:
+                pass
+            else:
                 try:
-                    if self._holder is None:
-                        self._writing, self._since = operation, begun
-                        return self._run_alone(operation, begun)
+                    if self._holder is None:  # still, now that no transaction can begin
+                        self._writing, self._since = operation, started
+                        return self._run_alone(operation, started)
                 finally:
-                    self._free.put(permit)
+                    self._writer.put(permit)
+        if _is_main_thread():
+            return self._run_in_main_thread(operation, started)
         job = Job(operation)
-        self.append(job)
+        self._pending.append(job)
         while not job.done:
             self.advance()
         return job.outcome()
 
-    def _put_right(self, _: object = None) -> None:
-        """Make the right to write; again where a signal made somebody lose it."""
-        permit = Permit()
-        self._lost = weakref.ref(permit, self._put_right)
-        self._free.put(permit)
-
-    def _run_in_main_thread(self, operation: Operation[Any], begun: float) -> Any:
+    def _run_in_main_thread(self, operation: Operation[Any], started: float) -> Any:
         while True:
-            permit = self._wait_for_right(begun + self._timeout)
+            permit = self._acquire_writer(started + self._timeout)
             try:
-                hold = self._resources()
-                if hold is None:
+                holder = self._lock_holder()
+                if holder is None:
                     self._writing, self._since = operation, time.monotonic()
-                    return self._run_alone(operation, begun)
+                    return self._run_alone(operation, started)
             finally:
-                self._free.put(permit)
-            left = begun + self._timeout - time.monotonic()
+                self._writer.put(permit)
+            left = started + self._timeout - time.monotonic()
             if left < 0:
-                raise hold.busy()
-            hold.ended.wait(min(left, POLL_INTERVAL))
+                raise _locked(holder)
+            self._unlocked.wait(min(left, POLL_INTERVAL))
 
-    def _wait_for_right(self, until: float) -> Permit:
+    def _acquire_writer(self, deadline: float) -> Permit:
         try:
-            return self._free.get(timeout=max(0.0, until - time.monotonic()))
+            return self._writer.get(timeout=max(0.0, deadline - time.monotonic()))
         except Empty:
             raise self._busy() from None
 
     def _busy(self) -> DatabaseBusy:
-        """Return the error of those who waited in vain for the end of what writes."""
-        hold = self._resources()
-        if hold is not None and not self._free.empty():
-            return hold.busy()
+        """Return the error of a caller that waited too long for the end of what writes."""
+        holder = self._lock_holder()
+        if holder is not None and not self._writer.empty():
+            return _locked(holder)
         seconds = time.monotonic() - self._since
         return DatabaseBusy(
             f"{self._writing!r} of this process has been writing for {seconds:.1f} seconds, and one writes at a time"
         )
 
     def advance(self) -> None:
-        """Run a group; or wait a little for the end of a transaction, or of what writes. Gives up for those who
-        waited for too long.
-        """
+        """Run a group; or wait a little for what writes, or holds the writer lock. Ends jobs that waited too long."""
         try:
-            hold = self.flush(POLL_INTERVAL)
+            holder = self.flush(POLL_INTERVAL)
         except Empty:
             self.expire()
             return
-        if hold is not None:
-            hold.ended.wait(POLL_INTERVAL)
+        if holder is not None:
+            self._unlocked.wait(POLL_INTERVAL)
             self.expire()
 
     def expire(self) -> None:
-        """Give up for those who have waited for too long, and are not yet taken."""
+        """End the jobs that have waited too long, and are in no group yet, with `DatabaseBusy`."""
         with self._taking:
-            while self._pending and time.monotonic() - self._pending[0].made > self._timeout:
+            while self._pending and time.monotonic() - self._pending[0].created > self._timeout:
                 job = self._pending.popleft()
                 if job.claim():
                     job.finish(error=self._busy())
 
-    def flush(self, timeout: float = POLL_INTERVAL) -> Hold | None:
-        """Run a group, if any job waits once nobody writes; returns what holds the writer. Raises `Empty` after
-        some seconds.
+    def flush(self, timeout: float = POLL_INTERVAL) -> TransactionPermit | None:
+        """Run a group, if any job waits once nobody writes. Returns the holder of the writer lock, if there is one.
+        Raises `Empty` after some seconds.
         """
-        permit = self._free.get(timeout=timeout)
+        permit = self._writer.get(timeout=timeout)
         try:
-            hold = self._resources()
-            if hold is None:
-                group = self._take()
+            holder = self._lock_holder()
+            if holder is None:
+                group = self._take_group()
                 if group:
                     self._writing, self._since = group[-1].operation, time.monotonic()
-                    self._try(group)
-            return hold
+                    self._try_group(group)
+            return holder
         finally:
-            self._free.put(permit)
+            self._writer.put(permit)
 
-    def hold(self) -> Hold:
-        """Keep all others from writing, until `release`. Those who wait go first. One hold at a time:
-        who calls sees to that.
-        """
-        if self._pending:
-            if _is_main_thread():
-                self._let_others_go_first()
-            else:
-                with suppress(Empty):
-                    self.flush(self._timeout)
-        hold = Hold()
-        try:
-            self._holder = weakref.ref(hold)
-            permit = self._wait_for_right(
-                time.monotonic() + self._timeout
-            )  # until who writes now has ended
-            self._free.put(permit)
-            return hold
-        except BaseException:
-            self.release(hold)
-            raise
+    def _take_group(self) -> list[Job]:
+        group: list[Job] = []
+        with self._taking:
+            while self._pending and len(group) < MAX_GROUP:
+                job = self._pending.popleft()
+                if job.claim():
+                    group.append(job)
+        self._group_taken.set()
+        return group
 
-    def _let_others_go_first(self) -> None:
-        """Wait until another thread has taken those who came before."""
-        now = time.monotonic()
-        while self._oldest() < now and time.monotonic() - now < self._timeout:
-            self._taken.clear()
-            if self._oldest() < now:  # still, for it may have been taken before `clear`
-                self._taken.wait(POLL_INTERVAL)
-
-    def _oldest(self) -> float:
-        """Tell since when the next job has waited."""
-        try:
-            return self._pending[0].made
-        except IndexError:
-            return math.inf
-
-    def release(self, hold: Hold) -> None:
-        """Let the others write."""
-        if self._resources() is hold:
-            self._holder = None
-        hold.ended.set()
-
-    def _resources(self) -> Hold | None:
-        return None if self._holder is None else self._holder()
-
-    def _try(self, group: list[Job]) -> None:
+    def _try_group(self, group: list[Job]) -> None:
         try:
             self._run_group(group)
         except BaseException as error:
@@ -228,20 +180,56 @@ class GroupCommit:
             if not isinstance(error, Exception):
                 raise
 
-    @property
-    def waits(self) -> bool:
-        """Does any job wait?"""
-        return bool(self._pending)
+    def lock_writer(self, holder: TransactionPermit) -> None:
+        """Keep all others from writing until `unlock_writer`; jobs that wait go first. One transaction at a time
+        calls this: there is one permit where there is one writer.
+        """
+        if self._pending:
+            self._let_others_go_first()
+        self._unlocked.clear()
+        try:
+            self._holder = weakref.ref(holder)
+            # until the one that writes now has ended
+            self._writer.put(self._acquire_writer(time.monotonic() + self._timeout))
+        except BaseException:
+            self.unlock_writer(holder)
+            raise
 
-    def _take(self) -> list[Job]:
-        group: list[Job] = []
-        with self._taking:
-            while self._pending and len(group) < MAX_GROUP:
-                job = self._pending.popleft()
-                if job.claim():
-                    group.append(job)
-        self._taken.set()
-        return group
+    def _let_others_go_first(self) -> None:
+        if not _is_main_thread():
+            with suppress(Empty):
+                self.flush(self._timeout)
+            return
+        now = time.monotonic()
+        while self._oldest() < now and time.monotonic() - now < self._timeout:
+            self._group_taken.clear()
+            if self._oldest() < now:  # again, since it may have been taken before `clear`
+                self._group_taken.wait(POLL_INTERVAL)
+
+    def _oldest(self) -> float:
+        """Return the time since which the next job has waited."""
+        try:
+            return self._pending[0].created
+        except IndexError:
+            return math.inf
+
+    def unlock_writer(self, holder: TransactionPermit) -> None:
+        """Let the others write."""
+        known = self._holder
+        if known is not None and known() is holder:
+            self._holder = None
+        self._unlocked.set()
+
+    def _lock_holder(self) -> TransactionPermit | None:
+        return None if self._holder is None else self._holder()
+
+
+def _locked(holder: TransactionPermit) -> DatabaseBusy:
+    seconds = time.monotonic() - holder.since
+    return DatabaseBusy(
+        f"a transaction of this process has held the writer for {seconds:.1f} seconds, and one "
+        "writes at a time: end transactions sooner"
+    )
 
 
 def _is_main_thread() -> bool:

@@ -76,12 +76,23 @@ def started(thread: threading.Thread) -> threading.Thread:
 class Job:
     """An operation that somebody waits for."""
 
-    __slots__ = ("_claim", "_guard", "_interrupt", "abandoned", "before_finish", "committed", "done", "error",
-                 "made", "operation", "result")  # fmt: skip
+    __slots__ = (
+        "_claim",
+        "_guard",
+        "_interrupt",
+        "abandoned",
+        "before_finish",
+        "committed",
+        "created",
+        "done",
+        "error",
+        "operation",
+        "result",
+    )  # fmt: skip
 
     def __init__(self, operation: Operation[Any]) -> None:
         self.operation = operation
-        self.made = time.monotonic()
+        self.created = time.monotonic()
         self.result: Any = None
         self.error: BaseException | None = None
         self.done = False

@@ -1,13 +1,13 @@
-"""How many transactions are open at a time, and whose turn is next.
+"""Permits: who may use a connection, the writer, or have a transaction open.
 
-The rules:
+Rules for the permits of transactions:
 
-1. As many transactions are open at most as leave connections for plain operations. Who comes first
-   goes first.
-2. Who waits keeps no thread from others: a synchronous caller sleeps in its own thread, a task in
-   its event loop. Both look at the clock now and then, and give up with `DatabaseBusy`.
-3. What a signal made somebody lose counts no longer: turns are known by weak references.
-4. A task or thread that has a transaction open does not wait for its end: that would never come.
+1. At most `size` transactions are open at a time, so that single operations find a connection. Permits are granted in
+   the order of the requests.
+2. Waiting blocks no other caller: a thread waits by itself, a task in its event loop. Both poll the clock, and give up
+   with `DatabaseBusy`.
+3. Permits are known by weak references only. A permit that a signal made its owner lose counts no longer.
+4. A task or thread with an open transaction never waits for the end of one: it might be its own.
 """
 
 from __future__ import annotations
@@ -26,9 +26,7 @@ from ..errors import DatabaseBusy, StoreClosed
 from .jobs import Flag
 
 POLL_INTERVAL: Final = 0.25
-"""Seconds after which whoever waits looks at the clock."""
-
-
+"""Seconds between two looks at the clock of a caller that waits."""
 OWN: Final = (
     "this task or thread has a transaction open itself, which would wait for its own end: "
     "within it, use the collections that the transaction gives"
@@ -49,7 +47,7 @@ class TransactionPermit(Permit):
 
     __slots__ = ("granted", "owner", "requested_at", "since", "thread", "wake")
 
-    def __init__(self, wake: Callable[[], object]) -> None:
+    def __init__(self, wake: Callable[[], object] | None) -> None:
         self.wake = wake
         self.requested_at = self.since = time.monotonic()
         self.granted = False
@@ -57,41 +55,45 @@ class TransactionPermit(Permit):
 
 
 class TransactionPermits:
-    """The turns of a store's transactions: `size` at a time."""
+    """The permits of a store's transactions: `size` at a time."""
 
     def __init__(self, size: int, timeout: float) -> None:
         self.size, self._timeout = size, timeout
         self._guard = threading.Lock()
-        self._given_back = Flag()
+        self._released = Flag()
         self._waiting: deque[TransactionPermit] = deque()
-        self._granted: weakref.WeakSet[TransactionPermit] = weakref.WeakSet()
+        self._granted: list[weakref.ref[TransactionPermit]] = []
         self._callers: weakref.WeakKeyDictionary[Any, tuple[object, Callable[[Any], bool]]] = (
             weakref.WeakKeyDictionary()
         )
-        """The callers' connections that the store has written on: by whom, and what returns whether that is still open."""
+        """The callers' connections that the store has written on: the owner, and a function that returns whether the
+        transaction is still open."""
         self._closed = False
 
     def acquire(self) -> TransactionPermit:
-        """Wait for a turn, in this thread; raises `DatabaseBusy` and `StoreClosed`."""
-        woken = Flag()
-        permit = self.request(woken.set)
+        """Wait for a permit, in this thread; raises `DatabaseBusy` and `StoreClosed`."""
+        permit = self.request(None)
+        if permit.granted:
+            return permit
         try:
-            while not self._comes_to_thread(permit):
+            woken = Flag()
+            permit.wake = woken.set
+            while not self._is_granted_to_thread(permit):
                 woken.wait(POLL_INTERVAL)
         except BaseException:
             self.release(permit)
             raise
         return permit
 
-    def _comes_to_thread(self, permit: TransactionPermit) -> bool:
+    def _is_granted_to_thread(self, permit: TransactionPermit) -> bool:
         try:
             return self.is_granted(permit)
         except DatabaseBusy:
-            gc.collect()  # what a signal left behind may be part of a cycle
+            gc.collect()  # a permit that a signal made its owner lose may be part of a cycle
             return self.is_granted(permit)
 
-    def request(self, wake: Callable[[], object]) -> TransactionPermit:
-        """Queue for a turn; `wake` is called, by any thread, when there is something to look at."""
+    def request(self, wake: Callable[[], object] | None) -> TransactionPermit:
+        """Queue for a permit; any thread calls `wake` when the permit is granted, or never will be."""
         permit = TransactionPermit(wake)
         try:
             with self._guard:
@@ -103,30 +105,32 @@ class TransactionPermits:
         return permit
 
     def is_granted(self, permit: TransactionPermit) -> bool:
-        """Return whether a turn was granted; raises if it never will be."""
-        if self._is_granted(permit):
-            return True
+        """Return whether a permit is granted; raises if it never will be."""
+        with self._guard:
+            self._grant()  # another one may have been lost
+            if permit.granted:
+                return True
         if self._closed:
             raise StoreClosed("the store is closed")
         if time.monotonic() - permit.requested_at > self._timeout:
             raise self._busy()
         return False
 
-    def _is_granted(self, permit: TransactionPermit) -> bool:
-        with self._guard:
-            self._grant()  # one may have been lost
-            return permit.granted
-
     def release(self, permit: TransactionPermit) -> None:
-        """End a turn, or the wait for it; the next one's comes. Again does nothing."""
+        """Return a permit, or end the wait for it. Again does nothing."""
         with self._guard:
-            self._granted.discard(permit)
-            with suppress(ValueError):
-                self._waiting.remove(permit)
-            self._grant()
-        self._given_back.set()
+            for known in self._granted:
+                if known() is permit:
+                    self._granted.remove(known)
+                    break
+            if self._waiting:
+                with suppress(ValueError):
+                    self._waiting.remove(permit)
+                self._grant()
+        if self._closed:  # after the removal: `close` sets this first, and then counts
+            self._released.set()
 
-    def note(self, connection: Any, is_open: Callable[[Any], bool]) -> None:
+    def note_writing(self, connection: Any, is_open: Callable[[Any], bool]) -> None:
         """Note that a caller's connection holds the one writer, for as long as `is_open(connection)`."""
         with self._guard:
             self._callers[connection] = current_owner(), is_open
@@ -135,58 +139,73 @@ class TransactionPermits:
         """Return whether the current task or thread has a transaction open."""
         if not self._granted and not self._callers:
             return False
-        return bool(self._mine()) or self._is_caller()
+        owner = current_owner()
+        return any(permit.owner == owner for permit in self._open()) or self._is_writing(owner)
 
     def refuse_own_transaction(self) -> None:
         """Raise `DatabaseBusy` if the current task or thread would wait for a transaction of its own."""
-        if self.has_own_transaction():
-            gc.collect()  # what a signal left behind may be part of a cycle
+        if (self._granted or self._callers) and self.has_own_transaction():
+            gc.collect()  # a permit that a signal made its owner lose may be part of a cycle
             if self.has_own_transaction():
                 raise DatabaseBusy(OWN)
 
     def refuse_self_deadlock(self) -> None:
-        """Raise `DatabaseBusy` if the current task or thread itself has open what another must wait for."""
-        if len(self._mine()) >= self.size or self._is_caller():
+        """Raise `DatabaseBusy` if every transaction that another one must wait for is the current task's or thread's."""
+        if not self._granted and not self._callers:
+            return
+        owner = current_owner()
+        own = sum(permit.owner == owner for permit in self._open())
+        if own >= self.size or self._is_writing(owner):
             self.refuse_own_transaction()
 
-    def _mine(self) -> list[TransactionPermit]:
-        owner = current_owner()
+    def _open(self) -> list[TransactionPermit]:
+        """Return the permits that are granted and not lost."""
         with self._guard:
-            return [permit for permit in list(self._granted) if permit.owner == owner]
+            found = [known() for known in self._granted]
+        return [permit for permit in found if permit is not None]
 
-    def _is_caller(self) -> bool:
-        owner = current_owner()
+    def _is_writing(self, owner: object) -> bool:
         with self._guard:
             callers = list(self._callers.items())
         return any(who == owner and is_open(connection) for connection, (who, is_open) in callers)
 
     def has_transaction_of_this_thread(self) -> bool:
         """Return whether this thread, or a task that runs in it, has a transaction open."""
-        thread = threading.get_ident()
-        return any(permit.thread == thread for permit in list(self._granted))
+        thread = (
+            threading.get_ident()
+        )  # no lock: it is called before a fork, which any thread may be in
+        found = [known() for known in tuple(self._granted)]
+        return any(permit is not None and permit.thread == thread for permit in found)
 
     def close(self, timeout: float) -> None:
-        """Grant no more turns; wait up to `patience` seconds for those that were granted."""
+        """Grant no more permits; wait up to `timeout` seconds for those that are granted."""
         deadline = time.monotonic() + timeout
         with self._guard:
             self._closed = True
             for permit in self._waiting:
-                permit.wake()
-        while list(self._granted) and (left := deadline - time.monotonic()) > 0:
-            self._given_back.clear()
-            if list(self._granted):  # still, for one may have been given back before `clear`
-                self._given_back.wait(min(left, POLL_INTERVAL))
+                if permit.wake is not None:
+                    permit.wake()
+        while self._open() and (left := deadline - time.monotonic()) > 0:
+            self._released.clear()
+            if self._open():  # again, since one may have been released before `clear`
+                self._released.wait(min(left, POLL_INTERVAL))
 
     def _grant(self) -> None:
-        while self._waiting and not self._closed and len(list(self._granted)) < self.size:
+        """Grant what can be granted; the caller holds the lock."""
+        while self._waiting and not self._closed:
+            if len(self._granted) >= self.size:
+                self._granted = [known for known in self._granted if known() is not None]
+                if len(self._granted) >= self.size:
+                    return
             permit = self._waiting.popleft()
             permit.granted, permit.since = True, time.monotonic()
-            self._granted.add(permit)
-            with suppress(RuntimeError):  # its event loop is closed: nobody waits any more
-                permit.wake()
+            self._granted.append(weakref.ref(permit))
+            if permit.wake is not None:
+                with suppress(RuntimeError):  # its event loop is closed: nobody waits any more
+                    permit.wake()
 
     def _busy(self) -> DatabaseBusy:
-        granted = list(self._granted)
+        granted = self._open()
         longest = max((time.monotonic() - permit.since for permit in granted), default=0.0)
         return DatabaseBusy(
             f"{len(granted)} of at most {self.size} transactions were open for "

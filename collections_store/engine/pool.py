@@ -1,9 +1,18 @@
 """The connections of a store.
 
-SQLAlchemy's engine makes and ends them. `HeldPool` keeps those of the store's own engine at hand
-between operations, because a checkout from SQLAlchemy's pool costs as much as a get on SQLite (5 of
-11 µs). `BorrowingPool` takes each from the engine of the caller, and gives it back at once: that
-pool is the caller's to share.
+SQLAlchemy's engine opens and closes them. `ConnectionPool` keeps those of the store's own engine between operations: a
+checkout from SQLAlchemy's pool costs as much as a `get` on SQLite (5 of 11 µs). `EnginePool` takes each from an engine
+of the caller's, and returns it at once: that pool is shared.
+
+Rules of `ConnectionPool`:
+
+1. A connection is used by one caller at a time, who has one of `size` permits. The one used last is used first.
+2. A signal that raises in the main thread loses neither a connection nor a permit. CPython looks for signals at the
+   beginning of a function, at a jump backwards and after a call of a function written in C: so what must be one step
+   is assignments only.
+3. Permits are known by weak references, and counted again where a caller has to wait.
+4. Before a connection is used its file is checked, at most once a millisecond. Without a file, a connection that was
+   idle for long is tried.
 """
 
 from __future__ import annotations
@@ -16,7 +25,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Final, Protocol
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -34,29 +43,27 @@ from ..options import Options
 from ..sql.dialects.protocols import Database
 from .database_file import DatabaseFile, OpenFile, leak, opening, refuse
 from .jobs import Flag
-from .permits import Permit
+from .permits import POLL_INTERVAL, Permit
 
-POLL_INTERVAL: Final = 0.25
-"""Seconds after which whoever waits for a connection looks whether one was lost."""
 PING_AFTER: Final = 30.0
-"""Seconds of rest after which a connection is tried before it is used."""
+"""Seconds without use after which a connection is tried before it is used."""
 
 
 class PooledConnection:
-    """A connection in use."""
+    """A connection of a pool, with what the pool needs to know of it."""
 
-    __slots__ = ("__weakref__", "connection", "file", "permits", "rested_since", "sa", "tainted")
+    __slots__ = ("__weakref__", "connection", "file", "permits", "released_at", "sa", "tainted")
 
     def __init__(
         self, sa_connection: sa.Connection, connection: DriverConnection | SharedConnection
     ) -> None:
         self.sa, self.connection = sa_connection, connection
         self.file: OpenFile | None = None
-        self.rested_since = 0.0
+        self.released_at = 0.0
         self.permits: list[Permit] | None = None
-        """The slot of the one who has it; a list of their own, which only one can take it out of."""
+        """The permit of the one who uses it; in a list of their own, since only one caller can take it out of that."""
         self.tainted = False
-        """A cancel request is on its way that may meet the next statement."""
+        """Whether a cancel request is on its way, which may meet the next statement."""
 
     def check_file(self) -> None:
         """Raise `DatabaseUnavailable` if the file was replaced."""
@@ -69,15 +76,15 @@ class PooledConnection:
             raise
 
     def _flush_log(self, file: OpenFile) -> None:
-        """Have the log of a file that was replaced end in that file: the new one's next user would take it for its own."""
+        """Copy the log of a replaced file into that file: the next user of the new one would take it for its own."""
         if file.is_replaced and isinstance(self.connection, DriverConnection):
             database = self.connection.database
-            for words in database.connections.flush_log():
+            for statement in database.connections.flush_log():
                 with suppress(*database.errors.types()):
-                    self.connection.command(words)
+                    self.connection.command(statement)
 
     def close(self, *, is_broken: bool = False) -> None:
-        """End the connection, unless that would harm the file."""
+        """Close the connection, unless that would damage the file."""
         if self.file is not None:
             if not self.file.can_be_closed:
                 leak(self)
@@ -88,33 +95,6 @@ class PooledConnection:
         self.sa.close()
 
 
-class Pool(Protocol):
-    """Where leases come from."""
-
-    def acquire(self) -> PooledConnection:
-        """Return a connection that nobody else has; raises `DatabaseBusy`."""
-
-    def release(self, pooled: PooledConnection) -> None:
-        """Give a connection back."""
-
-    def discard(self, pooled: PooledConnection) -> None:
-        """Give a connection back that must not be used again."""
-
-    def discard_idle(self) -> None:
-        """End the connections that nobody has."""
-
-    def close(self, timeout: float) -> None:
-        """End all connections; wait up to `patience` seconds for each that is in use."""
-
-    def pause(self, deadline: float) -> bool:
-        """Hand out no connection, and end those that nobody has; wait until `deadline` for the others. Return
-        whether all have ended.
-        """
-
-    def resume(self) -> None:
-        """Hand out connections again."""
-
-
 def open_engine(url: sa.URL, database: Database, busy_timeout: float) -> sa.Engine:
     """Return an engine of the store's own."""
     arguments = database.connections.engine_arguments(busy_timeout=busy_timeout)
@@ -122,7 +102,7 @@ def open_engine(url: sa.URL, database: Database, busy_timeout: float) -> sa.Engi
 
 
 def file_of(url: sa.URL, database: Database) -> DatabaseFile | None:
-    """Return the file that a URL names, if it is locked while it is open: then it is to be watched."""
+    """Return the file of a URL, if it is locked while it is open and must be checked; else None."""
     path = database.urls.file_of(url)
     if path is None or not database.urls.is_locked(url):
         return None
@@ -130,11 +110,18 @@ def file_of(url: sa.URL, database: Database) -> DatabaseFile | None:
 
 
 def translate(error: Exception, engine: sa.Engine, database: Database) -> CollectionsStoreError:
-    """Return a driver's error in our words; one that is about a file names it."""
-    ours, path = database.errors.translate(error), database.urls.file_of(engine.url)
-    if path is None or type(ours) not in {DatabaseError, DatabaseUnavailable}:
-        return ours
-    return type(ours)(f"the SQLite file {shortened(path, 400)}: {ours}")
+    """Return the library's error for a driver's; one about a file names it."""
+    return naming_file(database.errors.translate(error), engine, database)
+
+
+def naming_file(
+    error: CollectionsStoreError, engine: sa.Engine, database: Database
+) -> CollectionsStoreError:
+    """Return an error of the database that names the file of an engine, if there is one."""
+    path = database.urls.file_of(engine.url)
+    if path is None or type(error) not in {DatabaseError, DatabaseUnavailable}:
+        return error
+    return type(error)(f"the SQLite file {shortened(path, 400)}: {error}")
 
 
 def open_driver_connection(
@@ -144,17 +131,17 @@ def open_driver_connection(
     options: Options,
     timeout: float,
 ) -> PooledConnection:
-    """Connect with the store's own engine, and say the connection's settings."""
+    """Connect with the store's own engine, and set the connection's settings."""
     if file is None:
-        return _connected(engine, catalogue, options, timeout)
+        return _connect(engine, catalogue, options, timeout)
     with opening():
         file.prepare()
-        pooled = _connected(engine, catalogue, options, timeout)
+        pooled = _connect(engine, catalogue, options, timeout)
         pooled.file = file.opened()
     return pooled
 
 
-def _connected(
+def _connect(
     engine: sa.Engine, catalogue: Catalogue, options: Options, timeout: float
 ) -> PooledConnection:
     database = catalogue.statements.database
@@ -164,8 +151,8 @@ def _connected(
         driver = connection.connection.driver_connection
         add_functions(driver, database)
         ours = DriverConnection(driver, catalogue)
-        for words in database.connections.settings(options, busy_timeout=timeout):
-            ours.command(words)
+        for statement in database.connections.settings(options, busy_timeout=timeout):
+            ours.command(statement)
     except BaseException as error:
         if connection is not None:  # the error's traceback would keep it open
             connection.invalidate()
@@ -174,7 +161,7 @@ def _connected(
             raise translate(error, engine, database) from error
         raise
     pooled = PooledConnection(connection, ours)
-    # weak: a connection that a signal made somebody lose shall end at once, not when cycles are collected
+    # weak: a connection that an interrupted caller lost must be closed at once, not when cycles are collected
     ours.before_commit.append(partial(_check_file, weakref.ref(pooled)))
     return pooled
 
@@ -200,48 +187,109 @@ def open_shared_connection(engine: sa.Engine, catalogue: Catalogue) -> PooledCon
     return PooledConnection(connection, SharedConnection(connection, catalogue))
 
 
-class ConnectionPool:
-    """Up to `size` connections, the last used first.
+class Pool:
+    """Where connections come from."""
 
-    A signal that raises, in the main thread, loses neither a connection nor a slot. Python looks for signals after
-    calls of what is written in C, and where functions begin: so what must be one step here is assignments only.
-    """
+    def __init__(self, open: Callable[[], PooledConnection], timeout: float) -> None:
+        self._open, self._timeout = open, timeout
+        self.closed = False
+
+    def acquire(self) -> PooledConnection:
+        """Return a connection for the caller alone; raises `DatabaseBusy` and `StoreClosed`."""
+        raise NotImplementedError
+
+    def release(self, pooled: PooledConnection) -> None:
+        """Return a connection to the pool."""
+        raise NotImplementedError
+
+    def discard(self, pooled: PooledConnection) -> None:
+        """Return a connection that must not be used again."""
+        self.release(pooled)
+
+    def discard_idle(self) -> None:
+        """Close the connections that nobody uses."""
+
+    def close(self, timeout: float) -> None:  # noqa: ARG002
+        """Close all connections; wait up to `timeout` seconds for each that is in use."""
+        self.closed = True
+
+    def pause(self, deadline: float) -> bool:  # noqa: ARG002
+        """Let nobody acquire a connection, and close the idle ones; wait for the others until `deadline`. Returns
+        whether all are closed: the caller's own never are.
+        """
+        return False
+
+    def resume(self) -> None:
+        """End a pause."""
+
+
+class ConnectionPool(Pool):
+    """Up to `size` connections of the store's own."""
 
     def __init__(self, open: Callable[[], PooledConnection], size: int, timeout: float) -> None:
-        self._open, self._size, self._timeout = open, size, timeout
+        super().__init__(open, timeout)
+        self._size = size
         self._idle: dict[PooledConnection, list[Permit]] = {}
-        """The connections that nobody has, each with the slot of who had it last, until that is free."""
+        """The idle connections, each with the permit of its last user until that is free again."""
         self._free: SimpleQueue[Permit] = SimpleQueue()
         self._issued: weakref.WeakSet[Permit] = weakref.WeakSet()
         self._counting = threading.Lock()
         self._paused: list[Permit] = []
         self._resumed: Flag | None = None
-        self.closed = False
-        self._replace_the_lost()
+        self._replace_lost_permits()
 
     def acquire(self) -> PooledConnection:
+        """Return a connection for the caller alone; raises `DatabaseBusy` and `StoreClosed`."""
         if (resumed := self._resumed) is not None:
             resumed.wait(self._timeout)
         try:
             permits = [self._free.get_nowait()]
         except Empty:
-            permits = [self._wait_for_slot()]
+            permits = [self._wait_for_permit()]
+        pooled: PooledConnection | None = None
         try:
             if self.closed:
                 raise StoreClosed("the store is closed")
-            return self._take(permits)
+            for pooled in reversed(tuple(self._idle)):
+                if pooled in self._idle:  # still; from here to `permits` is one step (rule 2)
+                    before = self._idle[pooled]
+                    del self._idle[pooled]
+                    pooled.permits = permits
+                    file = pooled.file
+                    until = pooled.released_at + PING_AFTER if file is None else file.valid_until
+                    if (before or time.monotonic() > until) and not self._can_use(pooled, before):
+                        continue
+                    return pooled
+            pooled = self._open()
+            pooled.permits = permits
+            return pooled
         except BaseException:
-            self._vacate(permits)
+            if pooled is not None and pooled.permits is permits:
+                self._set_idle(pooled)
+            self._free_permit(permits)
             raise
 
-    def _wait_for_slot(self) -> Permit:
+    def _can_use(self, pooled: PooledConnection, before: list[Permit]) -> bool:
+        """Check a connection before it is used; one that is broken is closed. `before` is the permit of its last
+        user, whose release a signal interrupted.
+        """
+        self._free_permit(before)
+        pooled.check_file()
+        rested = time.monotonic() - pooled.released_at
+        if rested < PING_AFTER or pooled.connection.is_alive():
+            return True
+        pooled.permits = None
+        pooled.close(is_broken=True)
+        return False
+
+    def _wait_for_permit(self) -> Permit:
         deadline = time.monotonic() + self._timeout
         while (left := deadline - time.monotonic()) > 0:
-            self._replace_the_lost()
+            self._replace_lost_permits()
             with suppress(Empty):
                 return self._free.get(timeout=min(left, POLL_INTERVAL))
-        gc.collect()  # what a signal left behind may be part of a cycle
-        self._replace_the_lost()
+        gc.collect()  # a permit that an interrupted caller lost may be part of a cycle
+        self._replace_lost_permits()
         try:
             return self._free.get_nowait()
         except Empty:
@@ -250,108 +298,84 @@ class ConnectionPool:
                 "end transactions sooner, or give the store a larger pool_size"
             ) from None
 
-    def _replace_the_lost(self) -> None:
-        """Count the slots. A signal that raises between two lines can lose one for good."""
+    def _replace_lost_permits(self) -> None:
+        """Count the permits: a signal that raises between two lines can lose one."""
         with self._counting:
             for permits in tuple(self._idle.values()):
-                self._vacate(permits)
+                self._free_permit(permits)
             # not its len(): a signal in the set's own callback leaves a dead one counted
             for _ in range(self._size - len(list(self._issued))):
                 permit = Permit()
                 self._issued.add(permit)
                 self._free.put(permit)
 
-    def _take(self, permits: list[Permit]) -> PooledConnection:
-        while True:
-            pooled = self._take_idle(permits)
-            if pooled is None:
-                pooled = self._open()
-                pooled.permits = permits
-                return pooled
-            try:
-                now = time.monotonic()
-                if pooled.file is not None and now > pooled.file.good_until:
-                    pooled.check_file()
-                if now - pooled.rested_since < PING_AFTER or pooled.connection.is_alive():
-                    return pooled
-            except BaseException:
-                self._rest(pooled)
-                raise
-            pooled.close(is_broken=True)
-
-    def _take_idle(self, permits: list[Permit]) -> PooledConnection | None:
-        for pooled in reversed(tuple(self._idle)):
-            if pooled in self._idle:  # one step up to `slots`: see above
-                before = self._idle[pooled]
-                del self._idle[pooled]
-                pooled.permits = permits
-                if before:  # hardly ever
-                    try:
-                        self._vacate(before)
-                    except BaseException:
-                        self._rest(pooled)
-                        raise
-                return pooled
-        return None
-
     def release(self, pooled: PooledConnection) -> None:
-        pooled.rested_since = time.monotonic()
-        permits = self._rest(pooled)
-        self._vacate(permits)
+        """Return a connection to the pool."""
+        pooled.released_at = time.monotonic()
+        permits = pooled.permits or []
+        self._idle[pooled] = permits  # one step with the next line (rule 2)
+        pooled.permits = None
+        try:  # noqa: SIM105 - `suppress` takes as long as all of this
+            self._free.put(permits.pop())
+        except IndexError:
+            pass
         if self.closed:
             self.discard_idle()
 
-    def _rest(self, pooled: PooledConnection) -> list[Permit]:
-        permits = pooled.permits or []
-        self._idle[pooled] = permits  # one step up to None: see above
+    def _set_idle(self, pooled: PooledConnection) -> None:
+        self._idle[pooled] = pooled.permits or []  # one step with the next line (rule 2)
         pooled.permits = None
-        return permits
 
-    def discard(self, pooled: PooledConnection) -> None:
-        permits, pooled.permits = pooled.permits or [], None
-        try:
-            pooled.close(is_broken=True)
-        finally:
-            self._vacate(permits)
-
-    def _vacate(self, permits: list[Permit]) -> None:
+    def _free_permit(self, permits: list[Permit]) -> None:
         try:  # noqa: SIM105 - `suppress` takes as long as all of this
             self._free.put(permits.pop())
         except IndexError:
             pass
 
+    def discard(self, pooled: PooledConnection) -> None:
+        """Close a connection that must not be used again, and free its permit."""
+        permits, pooled.permits = pooled.permits or [], None
+        try:
+            pooled.close(is_broken=True)
+        finally:
+            self._free_permit(permits)
+
     def discard_idle(self) -> None:
+        """Close the connections that nobody uses."""
         for pooled in tuple(self._idle):
             if pooled in self._idle:
                 permits = self._idle[pooled]
                 del self._idle[pooled]
-                self._vacate(permits)
+                self._free_permit(permits)
                 pooled.close()
 
     def close(self, timeout: float) -> None:
+        """Close all connections; wait up to `timeout` seconds for those in use."""
         with self._counting:
             if self.closed:
                 return
             self.closed = True
-        self._replace_the_lost()
-        deadline = time.monotonic() + timeout
+        self._replace_lost_permits()
         taken: list[Permit] = []
-        with suppress(Empty):
-            while len(taken) < self._size:
-                taken.append(self._free.get(timeout=max(0.0, deadline - time.monotonic())))
+        self._take_permits(taken, time.monotonic() + timeout)
         self.discard_idle()
-        for permit in taken:  # whoever waits shall hear that the store is closed
+        for permit in taken:  # whoever waits learns that the store is closed
             self._free.put(permit)
 
     def pause(self, deadline: float) -> bool:
+        """Let nobody acquire a connection, and close the idle ones; wait for the others until `deadline`."""
         self._resumed = Flag()
-        with suppress(Empty):
-            while len(self._paused) < self._size:
-                self._paused.append(self._free.get(timeout=max(0.0, deadline - time.monotonic())))
+        self._take_permits(self._paused, deadline)
         self.discard_idle()
         return len(self._paused) == self._size
 
+    def _take_permits(self, taken: list[Permit], deadline: float) -> None:
+        with suppress(Empty):
+            while len(taken) < self._size:
+                taken.append(self._free.get(timeout=max(0.0, deadline - time.monotonic())))
+
     def resume(self) -> None:
+        """End a pause."""
         while self._paused:
             self._free.put(self._paused.pop())
         if self._resumed is not None:
@@ -359,17 +383,17 @@ class ConnectionPool:
             self._resumed = None
 
 
-class EnginePool:
+class EnginePool(Pool):
     """The pool of the caller's engine; `one_by_one` where all of it is one connection."""
 
     def __init__(
         self, open: Callable[[], PooledConnection], timeout: float, *, one_by_one: bool
     ) -> None:
-        self._open, self._timeout = open, timeout
+        super().__init__(open, timeout)
         self._lock = threading.Lock() if one_by_one else None
-        self.closed = False
 
     def acquire(self) -> PooledConnection:
+        """Return a connection for the caller alone; raises `DatabaseBusy` and `StoreClosed`."""
         if self.closed:
             raise StoreClosed("the store is closed")
         if self._lock is not None and not self._lock.acquire(timeout=self._timeout):
@@ -377,31 +401,16 @@ class EnginePool:
         try:
             return self._open()
         except BaseException:
-            self._end_turn()
+            self._unlock()
             raise
 
     def release(self, pooled: PooledConnection) -> None:
+        """Return a connection to the caller's engine."""
         try:
             pooled.close()
         finally:
-            self._end_turn()
+            self._unlock()
 
-    def discard(self, pooled: PooledConnection) -> None:
-        self.release(pooled)
-
-    def _end_turn(self) -> None:
+    def _unlock(self) -> None:
         if self._lock is not None:
             self._lock.release()
-
-    def discard_idle(self) -> None:
-        """Nothing rests here."""
-
-    def close(self, timeout: float) -> None:  # noqa: ARG002
-        self.closed = True
-
-    def pause(self, deadline: float) -> bool:  # noqa: ARG002
-        """The caller's connections are the caller's."""
-        return False
-
-    def resume(self) -> None:
-        """Nothing was paused."""

@@ -1,14 +1,15 @@
-"""The transactions of a store's own.
+"""The open transactions of a store.
 
-The rules:
+Rules:
 
-1. A transaction owns a connection, never a thread: any thread may do what comes next in it, one at
-   a time.
-2. Where one writes at a time, it holds the writer: all other writes wait for its end.
-3. It goes on after a write that failed, for each is in a savepoint where it needs one. What else
-   went wrong ends it at once, and rolls it back; nothing is ever executed in it afterwards. So does
-   a signal that raises in the middle of something: what was done by then is nobody's guess.
-4. However it ends, its connection, the writer and its turn go back.
+1. A transaction owns a connection, never a thread: any thread may take the next step in it, one at a time.
+2. Where the database has one writer, it holds the writer lock: all other writes wait for its end.
+3. It goes on after a write that failed, since each is in a savepoint where it needs one. Any other failure ends it at
+   once and rolls it back, and nothing is executed in it afterwards. So does a signal that raises in a step: what was
+   done by then is unknown.
+4. However it ends, its connection, the writer lock and its permit are released. Only the context of the transaction
+   keeps them: when a signal ends that context, what the user still has of the transaction blocks nobody.
+5. Locks are taken in this order: permit, writer lock, connection. They are released in the opposite order.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -31,32 +32,41 @@ from ..operations.operation import Operation
 from ..options import Isolation
 from ..query.budget import checked_by
 from ..sql.dialects.protocols import TableVanished
-from .executor import Executor, interruptible, raise_if_abandoned, run_inside, translated
-from .group_commit import GroupCommit, Hold
+from .executor import Executor, Interruptible, raise_if_abandoned, run_inside
+from .group_commit import GroupCommit
 from .jobs import Job
 from .permits import TransactionPermit, TransactionPermits
-from .pool import PooledConnection
+from .pool import PooledConnection, translate
 
 T = TypeVar("T")
 
-OVER: Final = "the transaction is over: it was committed or rolled back when its block ended"
-SPOILT: Final = "the transaction was rolled back, nothing of it was written: {}"
+OVER: Final = TransactionEnded(
+    "the transaction is over: it was committed or rolled back when its block ended"
+)
+ROLLED_BACK: Final = "the transaction was rolled back, nothing of it was written: {}"
 FORKED: Final = "the transaction belongs to the process this one was forked from"
 CLOSED: Final = "the store was closed while the transaction was open; it was rolled back"
 
 
 class TransactionResources:
-    """What an open transaction holds. Only the context of its block keeps it: where a signal ends that
-    in the middle, what the user still has of the transaction holds up nobody.
-    """
+    """What an open transaction holds: a connection, a permit and, where there is one writer, the writer lock."""
 
-    __slots__ = ("__weakref__", "pooled", "release", "transaction")
+    __slots__ = ("__weakref__", "_manager", "permit", "permits", "pooled", "transaction")
 
     def __init__(
-        self, executor: Executor, pooled: PooledConnection, release: Callable[[], None]
+        self, manager: TransactionManager, pooled: PooledConnection, permit: TransactionPermit
     ) -> None:
-        self.pooled, self.release = pooled, release
-        self.transaction = OpenTransaction(executor, self)
+        self._manager, self.pooled, self.permit = manager, pooled, permit
+        self.permits = pooled.permits
+        self.transaction = OpenTransaction(manager.executor, self)
+
+    def release(self) -> None:
+        """Release the writer lock and the permit."""
+        self._manager.release(self.permit)
+
+    def __del__(self) -> None:
+        with suppress(AttributeError):  # a signal may have ended `__init__`
+            self.transaction.roll_back_orphan(self)
 
 
 class OpenTransaction:
@@ -66,72 +76,59 @@ class OpenTransaction:
         self._executor, self._resources = executor, weakref.ref(resources)
         self._guard = threading.Lock()
         self._problem: CollectionsStoreError | None = None
-        """What those hear who still use it; None: it is open."""
+        """What further steps raise; None while it is open."""
         self.state = "open"
-        self._doomed = False
+        self._closing = self._returned = False
         self.forked = False
         self.savepoints: list[Any] = []
-        """The savepoints of the blocks that are open within it, the innermost last."""
-
-    @property
-    def _pooled(self) -> PooledConnection:
-        resources = self._resources()
-        if resources is None:
-            raise TransactionEnded(OVER)
-        return resources.pooled
+        """The savepoints of the contexts that are open within it, the innermost last."""
 
     def run(self, operation: Operation[T], job: Job | None = None) -> T:
         """Return the operation's result."""
-        return self._do(lambda: self._run(operation), job)
-
-    def _run(self, operation: Operation[T]) -> T:
-        try:
-            return run_inside(self._pooled.connection, operation)
-        except TableVanished as error:
-            raise TransactionConflict(
-                f"{error}: another transaction dropped or renamed the collection"
-            ) from error
+        result: T = self._step(_run, operation, job)
+        return result
 
     def savepoint(self, job: Job | None = None) -> Any:
-        """Return the place where it is: a savepoint."""
-        return self._do(lambda: self._pooled.connection.begin_savepoint(), job)  # noqa: PLW0108 - it may be over
+        """Set a savepoint."""
+        return self._step(lambda pooled, _: pooled.connection.begin_savepoint(), None, job)
 
     def release(self, savepoint: Any, job: Job | None = None) -> None:
         """Keep what was done since a savepoint."""
-        self._do(lambda: self._pooled.connection.release_savepoint(savepoint), job)
+        self._step(lambda pooled, it: pooled.connection.release_savepoint(it), savepoint, job)
 
     def rollback_to(self, savepoint: Any) -> None:
-        """Undo what was done since a savepoint. Nothing is left to do if the transaction has ended."""
+        """Undo what was done since a savepoint; nothing is left to do if the transaction has ended."""
         with suppress(CollectionsStoreError):
-            self._do(lambda: self._pooled.connection.rollback_to(savepoint), None)
+            self._step(lambda pooled, it: pooled.connection.rollback_to(it), savepoint, None)
 
     def commit(self, job: Job | None = None) -> None:
-        """Commit; raises what kept it from being committed."""
-        self.refuse_if_forked()
+        """Commit; raises what prevented it."""
+        if self.forked:
+            raise StoreClosed(FORKED)
         with self._guard:
-            self._check()
-            at_rest, error = False, None
+            pooled, committed, error = self._checked(), False, None
             try:
-                raise_if_abandoned(job)
-                with interruptible(self._pooled, job):
-                    self._commit()
-                at_rest = True
+                if job is not None:
+                    raise_if_abandoned(job)
+                with nullcontext() if job is None else Interruptible(pooled, job):
+                    self._commit(pooled)
+                committed = True
             except CollectionsStoreError as raised:
                 error = raised
                 raise
             finally:
-                self._end(TransactionEnded(OVER), error, at_rest=at_rest)
+                self._end(OVER, error, committed=committed)
 
-    def _commit(self) -> None:
-        connection = self._pooled.connection
+    def _commit(self, pooled: PooledConnection) -> None:
+        connection = pooled.connection
         try:
-            with translated(connection.database):
-                connection.commit()
-        except DatabaseUnavailable as error:
-            if error.is_final:
-                raise  # nothing was sent
-            words = f"{error} (whether the transaction was committed is not known)"
-            raise DatabaseUnavailable(words, in_doubt=connection.committing) from error.__cause__
+            connection.commit()
+        except self._executor.database.errors.types() as error:
+            found = translate(error, pooled.sa.engine, self._executor.database)
+            if isinstance(found, DatabaseUnavailable):
+                words = f"{found} (whether the transaction was committed is not known)"
+                raise DatabaseUnavailable(words, in_doubt=connection.committing) from error
+            raise found from error
         connection.catalogue = connection.catalogue.after_commit()
 
     def rollback(self, cause: BaseException | None = None) -> None:
@@ -139,8 +136,21 @@ class OpenTransaction:
         if self.forked:
             return
         with self._guard:
-            if self._problem is None:
-                self._end(_spoilt(cause) if cause else TransactionEnded(OVER))
+            if self._problem is None or not self._returned:
+                self._end(_rolled_back(cause) if cause else OVER)
+
+    def roll_back_orphan(self, resources: TransactionResources) -> None:
+        """Roll back because a signal ended the context of the transaction before that could.
+
+        Whichever thread drops the last reference calls this, with any lock: so nothing is waited for, and the permit
+        and the writer lock, which are known by weak references, are left alone.
+        """
+        if not self._returned and not self.forked and self._guard.acquire(blocking=False):
+            try:
+                self._problem = self._problem or OVER
+                self._return(resources, lost=False, committed=False)
+            finally:
+                self._guard.release()
 
     def refuse_if_forked(self) -> None:
         """Raise `StoreClosed` in a process that does not own the connection."""
@@ -148,49 +158,62 @@ class OpenTransaction:
             raise StoreClosed(FORKED)
 
     def close(self) -> None:
-        """Roll back because the store was closed; an operation that runs just now does so itself."""
-        self._doomed = True
+        """Roll back because the store was closed; an operation that runs just now does so when it ends."""
+        self._closing = True
         if self._guard.acquire(blocking=False):
             try:
-                self._end_if_doomed()
+                self._end_if_closing()
             finally:
                 self._guard.release()
 
-    def _do(self, act: Callable[[], T], job: Job | None) -> T:
-        """Do something in the transaction, one thread at a time. The lock is held by this frame, not
-        by a context's generator, which a signal could leave behind with it.
+    def _step(self, act: Callable[[PooledConnection, Any], T], argument: Any, job: Job | None) -> T:
+        """Do something in the transaction, one thread at a time. This frame holds the lock: a signal could leave the
+        generator of a context behind, and the lock with it.
         """
-        self.refuse_if_forked()
+        if self.forked:
+            raise StoreClosed(FORKED)
         with self._guard:
-            self._check()
+            pooled = self._checked()
             try:
+                if job is None:
+                    return act(pooled, argument)
                 raise_if_abandoned(job)
-                with (
-                    translated(self._executor.database),
-                    interruptible(self._pooled, job),
-                    checked_by(partial(raise_if_abandoned, job)),
-                ):
-                    return act()
+                with Interruptible(pooled, job), checked_by(partial(raise_if_abandoned, job)):
+                    return act(pooled, argument)
+            except self._executor.database.errors.types() as error:
+                found = translate(error, pooled.sa.engine, self._executor.database)
+                self._end_unless_usable(pooled, found)
+                raise found from error
             except BaseException as error:
-                if not isinstance(error, Exception) or not self._can_go_on():
-                    self._end(_spoilt(error), error)
+                self._end_unless_usable(pooled, error)
                 raise
             finally:
-                self._end_if_doomed()
+                if self._closing:
+                    self._end_if_closing()
 
-    def _check(self) -> None:
-        """Raise what ended it, if it has ended."""
-        self._end_if_doomed()
-        if self._problem is not None:
-            raise _again(self._problem)
+    def _checked(self) -> PooledConnection:
+        """Return the connection; raises what ended the transaction, if it has ended."""
+        if self._closing:
+            self._end_if_closing()
+        resources = self._resources()
+        if self._problem is not None or resources is None:
+            problem = self._problem or OVER
+            # a copy: an error that is raised twice would show both tracebacks
+            again = type(problem)(*problem.args)
+            again.__cause__ = problem.__cause__
+            raise again
+        return resources.pooled
 
-    def _can_go_on(self) -> bool:
-        with suppress(*self._executor.database.errors.types(), TransactionEnded):
-            return self._pooled.connection.can_go_on()
-        return False
+    def _end_unless_usable(self, pooled: PooledConnection, error: BaseException) -> None:
+        usable = False
+        if isinstance(error, Exception):
+            with suppress(*self._executor.database.errors.types()):
+                usable = pooled.connection.can_go_on()
+        if not usable:
+            self._end(_rolled_back(error), error)
 
-    def _end_if_doomed(self) -> None:
-        if self._doomed and self._problem is None:
+    def _end_if_closing(self) -> None:
+        if self._closing and self._problem is None:
             self._end(StoreClosed(CLOSED))
 
     def _end(
@@ -198,32 +221,56 @@ class OpenTransaction:
         problem: CollectionsStoreError,
         error: BaseException | None = None,
         *,
-        at_rest: bool = False,
+        committed: bool = False,
     ) -> None:
-        """Give everything back; the connection rolls back unless it is at rest."""
-        self._problem, resources = problem, self._resources()
+        """Release everything; unless it was committed, the connection rolls back.
+
+        When a signal interrupts this, it is called again: by the context of the transaction, or as an orphan.
+        """
+        self._problem, resources = self._problem or problem, self._resources()
         is_in_doubt = isinstance(error, DatabaseUnavailable) and error.in_doubt
-        self.state = "in doubt" if is_in_doubt else "committed" if at_rest else "rolled back"
+        self.state = "in doubt" if is_in_doubt else "committed" if committed else "rolled back"
         if resources is None:
             return
-        lost, permits = isinstance(error, DatabaseUnavailable), resources.pooled.permits
         try:
-            with suppress(*self._executor.database.errors.types()):
-                self._executor.release(resources.pooled, lost, at_rest)
-        except BaseException:
-            self._executor.release_after_interrupt(resources.pooled, permits)
-            raise
+            if not self._returned:
+                self._return(resources, isinstance(error, DatabaseUnavailable), committed)
         finally:
             resources.release()
 
+    def _return(self, resources: TransactionResources, lost: bool, committed: bool) -> None:
+        pooled, permits = resources.pooled, resources.permits
+        if permits is None:
+            self._returned = (
+                True  # the pool of the caller's engine does not see that a connection comes twice
+            )
+        try:
+            if pooled.permits is permits:  # else a call before this was interrupted after that
+                self._executor.release(pooled, lost, committed)
+        except self._executor.database.errors.types():
+            pass
+        except BaseException:
+            self._executor.release_after_interrupt(pooled, permits)
+            raise
+        self._returned = True
+
+
+def _run(pooled: PooledConnection, operation: Operation[T]) -> T:
+    try:
+        return run_inside(pooled.connection, operation, pooled.sa.engine)
+    except TableVanished as error:
+        raise TransactionConflict(
+            f"{error}: another transaction dropped or renamed the collection"
+        ) from error
+
 
 class TransactionManager:
-    """The transactions of a store that are open, and how one is begun."""
+    """Begins the transactions of a store, and knows those that are open."""
 
     def __init__(
         self, executor: Executor, write_queue: GroupCommit | None, permits: TransactionPermits
     ) -> None:
-        self._executor, self._permits = executor, permits
+        self.executor, self._permits = executor, permits
         self._write_queue = write_queue if executor.database.single_writer else None
         self._guard = threading.Lock()
         self._open: weakref.WeakSet[OpenTransaction] = weakref.WeakSet()
@@ -231,20 +278,18 @@ class TransactionManager:
     def begin(
         self, permit: TransactionPermit, isolation: Isolation, job: Job | None = None
     ) -> TransactionResources:
-        """Begin a transaction, whose turn it is. That is given back when it ends, or cannot begin."""
+        """Begin a transaction with a permit, which is released when the transaction ends or cannot begin."""
         resources: TransactionResources | None = None
-        hold: Hold | None = None
         pooled: PooledConnection | None = None
         try:
             if self._write_queue is not None:
-                hold = self._write_queue.hold()
-            pooled = self._executor.begin(isolation, permit.requested_at, job)
-            resources = TransactionResources(
-                self._executor, pooled, partial(self._give_back, permit, hold)
-            )
+                self._write_queue.lock_writer(permit)
+            pooled = self.executor.begin(isolation, permit.requested_at, job)
+            resources = TransactionResources(self, pooled, permit)
             with self._guard:
                 self._open.add(resources.transaction)
-            raise_if_abandoned(job)
+            if job is not None:
+                raise_if_abandoned(job)
             return resources
         except BaseException:
             if resources is not None:
@@ -252,42 +297,35 @@ class TransactionManager:
                 raise
             try:
                 if pooled is not None:
-                    self._executor.release(pooled, lost=False, at_rest=False)
+                    self.executor.release(pooled, lost=False, finished=False)
             finally:
-                self._give_back(permit, hold)
+                self.release(permit)
             raise
 
-    def _give_back(self, permit: TransactionPermit, hold: Hold | None) -> None:
+    def release(self, permit: TransactionPermit) -> None:
+        """Release the writer lock, if the permit's transaction holds it, and the permit."""
         try:
-            if self._write_queue is not None and hold is not None:
-                self._write_queue.release(hold)
+            if self._write_queue is not None:
+                self._write_queue.unlock_writer(permit)
         finally:
             self._permits.release(permit)
 
     def close(self) -> None:
-        """End those that are still open."""
+        """End the transactions that are still open."""
         with self._guard:
             left = list(self._open)
         for transaction in left:
             transaction.close()
 
     def fork(self) -> list[TransactionResources | None]:
-        """Give up what belongs to the parent process; what is returned must not be collected."""
+        """Give up what belongs to the parent process; the caller must keep what is returned for ever."""
         left = list(self._open)
         for transaction in left:
             transaction.forked = True
         return [transaction._resources() for transaction in left]
 
 
-def _spoilt(cause: BaseException) -> TransactionEnded:
-    words = str(cause) or type(cause).__name__
-    spoilt = TransactionEnded(SPOILT.format(words))
-    spoilt.__cause__ = cause
-    return spoilt
-
-
-def _again(problem: CollectionsStoreError) -> CollectionsStoreError:
-    """Return the error anew: one that is raised twice would show both ways it came."""
-    again = type(problem)(*problem.args)
-    again.__cause__ = problem.__cause__
-    return again
+def _rolled_back(cause: BaseException) -> TransactionEnded:
+    ended = TransactionEnded(ROLLED_BACK.format(str(cause) or type(cause).__name__))
+    ended.__cause__ = cause
+    return ended

@@ -251,7 +251,7 @@ class Workers:
 
     def _write(self) -> None:
         while (groups := self._wakes.get()) is not None:
-            while groups.waits:
+            while groups.has_waiting:
                 groups.advance()
 
 

@@ -1,6 +1,7 @@
 """A Ctrl-C, or a handler that raises, at any moment: the program that survives it goes on as if the
 call had failed, and nobody else's write is lost or done twice."""
 
+import gc
 import random
 import signal
 import sqlite3
@@ -192,6 +193,9 @@ def test_ctrl_c_during_a_search_is_a_keyboard_interrupt(
     engine.dispose()
 
 
+ENGINE = "collections_store/(engine|operations|store)"
+
+
 @pytest.mark.parametrize("memory", [True, False])
 @pytest.mark.parametrize("verb", ["get", "put", "put_many"])
 def test_an_interrupt_at_any_place_loses_neither_the_writer_nor_a_connection(
@@ -208,13 +212,39 @@ def test_an_interrupt_at_any_place_loses_neither_the_writer_nor_a_connection(
             "put_many": lambda: things.put_many({"x": 1, "y": 2}),
         }
         hits = 0
-        for kept in interrupts(calls[verb], within="collections_store/(pool|execution|group|oper)"):
+        for kept in interrupts(calls[verb], within=ENGINE):
             hits += 1
             with ThreadPoolExecutor(1) as threads:
                 assert threads.submit(things.put, "after", hits).result(30)
             assert things.put("after", hits), kept
             assert things.get("w") == 1
         assert hits > 10
+
+
+@pytest.mark.parametrize("memory", [True, False])
+def test_an_interrupt_at_any_place_of_a_transaction_ends_it(tmp_path: Path, memory: bool) -> None:
+    """At once, when the traceback is dropped: not when cycles are collected."""
+    url = "sqlite://" if memory else f"sqlite:///{tmp_path / 'store.db'}"
+    with Store(url, busy_timeout=1) as store:
+        things = store["things"]
+        things.put("w", 1)
+
+        def put() -> None:
+            with store.transaction() as tx:
+                tx["things"].put("x", 1)
+
+        hits = 0
+        gc.disable()
+        try:
+            for kept in interrupts(put, within=ENGINE):
+                del kept
+                hits += 1
+                with ThreadPoolExecutor(1) as threads:
+                    assert threads.submit(things.put, "after", hits).result(30)
+                assert things.get("w") == 1
+        finally:
+            gc.enable()
+        assert hits > 80
 
 
 @pytest.mark.parametrize("memory", [True, False])

@@ -68,7 +68,7 @@ def test_a_connection_that_rested_long_is_tried_first(postgres_place: Any) -> No
         pooled = pool.acquire()
         pooled.connection.driver.close()  # type: ignore[union-attr]
         pool.release(pooled)
-        pooled.rested_since = time.monotonic() - PING_AFTER - 1
+        pooled.released_at = time.monotonic() - PING_AFTER - 1
         assert store["things"].put("a", 2) == 2
 
 
@@ -166,7 +166,7 @@ def test_a_slot_that_was_lost_is_replaced(url: str) -> None:
 def test_a_slot_whose_return_was_interrupted_is_found(url: str) -> None:
     with Store(url, pool_size=1, busy_timeout=0.3) as store:
         pool = pool_of(store)
-        pool._rest(pool.acquire())  # released but for its slot
+        pool._set_idle(pool.acquire())  # released but for its slot
         assert store["things"].get("a") == 1
 
 

@@ -13,6 +13,7 @@ from conftest import NewThreads
 from collections_store import DatabaseBusy, StoreClosed
 from collections_store.engine.group_commit import MAX_GROUP, GroupCommit
 from collections_store.engine.jobs import Job
+from collections_store.engine.permits import TransactionPermit
 from collections_store.engine.workers import Workers
 from collections_store.operations.connection import Connection
 from collections_store.operations.operation import Operation
@@ -117,7 +118,7 @@ def test_a_group_has_a_limit() -> None:
     commit = groups(note)
     for _ in range(MAX_GROUP + 10):
         commit.append(Job(Nothing()))
-    while commit.waits:
+    while commit.has_waiting:
         commit.flush()
     assert sizes == [MAX_GROUP, 10]
 
@@ -132,23 +133,24 @@ def test_the_main_thread_runs_its_own_only() -> None:
     assert waiting.done
 
 
-def test_a_hold_keeps_all_others_from_writing() -> None:
+def test_a_holder_of_the_writer_lock_keeps_all_others_from_writing() -> None:
     commit = groups()
     first = Job(Nothing("came first"))
     commit.append(first)
     with ThreadPoolExecutor(3) as threads:
-        hold = threads.submit(commit.hold).result(10)
+        holder = TransactionPermit(None)
+        threads.submit(commit.lock_writer, holder).result(10)
         assert first.done
         late = [threads.submit(commit.run, Nothing(str(n))) for n in range(2)]
         while len(commit._pending) < 2:
             time.sleep(0.001)
-        assert commit.flush() is hold
-        commit.release(hold)
+        assert commit.flush() is holder
+        commit.unlock_writer(holder)
         assert {each.result(10).name for each in late} == {"0", "1"}
     assert commit.run(Nothing("own")) == Nothing("own")
 
 
-def test_a_hold_of_the_main_thread_lets_those_go_first_who_waited_for_the_last_one() -> None:
+def test_a_lock_of_the_main_thread_lets_jobs_go_first_that_waited_for_the_last_one() -> None:
     order: list[str] = []
 
     def note(group: list[Job]) -> None:
@@ -158,20 +160,23 @@ def test_a_hold_of_the_main_thread_lets_those_go_first_who_waited_for_the_last_o
     commit = groups(note)
     with ThreadPoolExecutor(2) as threads:
         for number in range(50):
-            hold = commit.hold()
+            holder = TransactionPermit(None)
+            commit.lock_writer(holder)
             waiting = [threads.submit(commit.run, Nothing()) for _ in range(2)]
             while len(commit._pending) < 2:
                 time.sleep(0.001)
-            commit.release(hold)
-            hold = commit.hold()
+            commit.unlock_writer(holder)
+            holder = TransactionPermit(None)
+            commit.lock_writer(holder)
             assert len(order) == 2 * (number + 1)
-            commit.release(hold)
+            commit.unlock_writer(holder)
             assert [each.result(10) for each in waiting] == [Nothing(), Nothing()]
 
 
-def test_whoever_waits_for_a_hold_gives_up() -> None:
+def test_a_wait_for_the_writer_lock_times_out() -> None:
     commit = GroupCommit(lambda operation, _: operation, finish_all, timeout=0.1)
-    hold = commit.hold()
+    holder = TransactionPermit(None)
+    commit.lock_writer(holder)
     with pytest.raises(DatabaseBusy, match="held the writer"):
         commit.run(Nothing("in the main thread"))
     with ThreadPoolExecutor(1) as threads, pytest.raises(DatabaseBusy, match="held the writer"):
@@ -182,13 +187,13 @@ def test_whoever_waits_for_a_hold_gives_up() -> None:
         commit.advance()
     with pytest.raises(DatabaseBusy):
         given_up.outcome()
-    commit.release(hold)
+    commit.unlock_writer(holder)
     assert commit.run(Nothing()) == Nothing()
 
 
-def test_a_hold_that_was_lost_holds_nothing() -> None:
+def test_a_lost_permit_locks_nothing() -> None:
     commit = groups()
-    commit.hold()  # as an exception between two lines would do
+    commit.lock_writer(TransactionPermit(None))  # as an exception between two lines would do
     assert commit.run(Nothing()) == Nothing()
 
 
