@@ -1,17 +1,16 @@
-r"""Bodies to text and back, and what a body may hold; the only room that knows orjson.
+r"""Bodies to JSON text and back, and what a body may contain. The only module that uses orjson.
 
-The rules:
+Rules:
 
-1. What comes back equals what went in, on every database, or the door is closed to it: the error
-   names the dotted path of the offending value, and nothing is written.
-2. The text is orjson's: minified, keys as they are, only `"`, `\` and control characters escaped.
-   SQLite 3.40 compares a key's spelling, not its meaning, so every text and every path must be
-   spelled by this room.
-3. A float from 1e16 to 2**64 is spelled out in full (`10000000000000000.0`), or PostgreSQL would
-   give it back as an integer.
+1. What is read equals what was written, on every database; else it is rejected. The error names the dotted path of the
+   offending value, and nothing is written.
+2. The text is orjson's: minified, keys as they are, only `"`, `\` and control characters escaped. SQLite 3.40 compares
+   a key's spelling, not its meaning, so every text and every path must be spelled by this module.
+3. A float from 1e16 to 2**64 is written with all its digits (`10000000000000000.0`). Else PostgreSQL would return it as
+   an integer.
 
-A plain body is looked through once, level by level, and handed to orjson. Only a body in which that
-look finds something unusual takes the careful way, which knows paths.
+A plain body is walked once, and handed to orjson. Only a body with an unusual value takes the careful way, which knows
+paths.
 """
 
 from __future__ import annotations
@@ -27,12 +26,11 @@ import orjson
 from .errors import InvalidBody, shortened
 
 MAX_DEPTH = 200
-"""Containers within containers; orjson ends at 254, SQLite 3.51 at 1,000."""
+"""Nested containers; orjson's limit is 254, that of SQLite 3.51 is 1,000."""
 MAX_INTEGER = 2**63 - 1
 MIN_INTEGER = -(2**63)
 
 _SPELLED_OUT = 1e16
-_PLAIN_LEAVES = frozenset({str, bool, type(None)})
 _NUL = b"\\u0000"
 _ADVICE = "convert it first, or give the store a `default` function that does"
 
@@ -41,11 +39,10 @@ decode: Callable[[str | bytes], Any] = orjson.loads
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """The value rules of one store.
+    """How a store encodes bodies.
 
-    `max_bytes` limits the encoded body. `nul` says what becomes of NUL characters, which PostgreSQL
-    cannot store: "error" refuses them, "replace" writes U+FFFD. `default` is called with each value
-    that is not JSON and returns one that is, as in `json.dumps`.
+    `max_bytes` limits the encoded body. `nul`: "error" rejects NUL characters, which PostgreSQL cannot store, "replace"
+    writes U+FFFD. `default` is called with each value that is not JSON, and returns one that is, as in `json.dumps`.
     """
 
     max_bytes: int = 16 * 2**20
@@ -54,8 +51,15 @@ class Codec:
 
     def encode(self, body: Any) -> str:
         """Return the body's text; raises `InvalidBody`."""
-        text = _encode_plain(body) if _is_plain(body, self.max_bytes) else None
+        values, depth = (body.values(), 1) if type(body) is dict else ((body,), 0)
+        text: bytes | None = None
+        if _room_left(values, depth, self.max_bytes + 2 - 2 * depth) >= 0:
+            try:  # noqa: SIM105 - `suppress` takes as long as all of this
+                text = orjson.dumps(body)
+            except TypeError:  # a key, or a lone surrogate
+                pass
         if text is None or _NUL in text:
+            _check_size(body, self.max_bytes)
             text = orjson.dumps(self._careful(body, (), 0))
         if len(text) > self.max_bytes:
             raise InvalidBody(
@@ -64,12 +68,12 @@ class Codec:
         return text.decode()
 
     def _careful(self, value: Any, path: tuple[str, ...], depth: int) -> Any:
-        """Return `value` as orjson shall spell it."""
+        """Return `value` as orjson must spell it."""
         match value:
             case None | bool():
                 return value
             case enum.Enum():
-                return self._foreign(value, path, depth)
+                return self._external(value, path, depth)
             case str():
                 return self._text(value, path)
             case int():
@@ -81,18 +85,18 @@ class Codec:
             case list():
                 below = _deeper(depth, path)
                 return [self._careful(v, (*path, str(i)), below) for i, v in enumerate(value)]
-        return self._foreign(value, path, depth)
+        return self._external(value, path, depth)
 
     def _object(self, value: dict[Any, Any], path: tuple[str, ...], depth: int) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key, below in value.items():
             if not isinstance(key, str) or isinstance(key, enum.Enum):
                 raise InvalidBody(_dotted(path), f"the key {shortened(key)} is not a string")
-            place = (*path, key)
-            name = self._text(key, place)
+            position = (*path, key)
+            name = self._text(key, position)
             if name in result:
-                raise InvalidBody(_dotted(place), "two keys become one when NUL is replaced")
-            result[name] = self._careful(below, place, depth)
+                raise InvalidBody(_dotted(position), "two keys become one when NUL is replaced")
+            result[name] = self._careful(below, position, depth)
         return result
 
     def _text(self, value: str, path: tuple[str, ...]) -> str:
@@ -110,7 +114,7 @@ class Codec:
             _dotted(path), "holds a NUL character; nul='replace' stores U+FFFD in its place"
         )
 
-    def _foreign(self, value: Any, path: tuple[str, ...], depth: int) -> Any:
+    def _external(self, value: Any, path: tuple[str, ...], depth: int) -> Any:
         kind = type(value).__name__
         if self.default is None:
             raise InvalidBody(_dotted(path), f"{kind} is not JSON: {_ADVICE}")
@@ -126,48 +130,54 @@ def spell(value: Any) -> str:
     return orjson.dumps(_float(value, ()) if isinstance(value, float) else value).decode()
 
 
-def _encode_plain(body: Any) -> bytes | None:
-    try:
-        return orjson.dumps(body)
-    except TypeError:
-        return None
+def _room_left(values: Any, depth: int, room: int) -> int:
+    """Return what is left of so many bytes for the other values of a body; negative: it is too large, or orjson would
+    not spell a value as rule 1 demands, strings and keys aside.
 
-
-def _is_plain(body: Any, most: int) -> bool:
-    """Return whether orjson spells `body` as rule 1 demands, strings and keys aside. Raises `InvalidBody` for one
-    of more than `most` bytes, as far as its values tell, before it is spelled: one that holds the same list again
-    and again may be far larger than the memory.
+    A value is a byte at least, and so is what follows it. The walk ends when no room is left: a body that contains the
+    same list again and again may be far larger than the memory.
     """
-    level, room, plain = [(body,)], most + 2, True
+    room -= 2 * len(values)
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            room -= len(value)
+        elif kind is int:
+            if not MIN_INTEGER <= value <= MAX_INTEGER:
+                return -1
+        elif kind is dict or kind is list:
+            if depth == MAX_DEPTH:
+                return -1
+            room = _room_left(value.values() if kind is dict else value, depth + 1, room)
+            if room < 0:
+                return room
+        elif kind is float:
+            if not -_SPELLED_OUT < value < _SPELLED_OUT:
+                return -1
+        elif value is not None and kind is not bool:
+            return -1
+    return room
+
+
+def _check_size(body: Any, most: int) -> None:
+    """Raise `InvalidBody` for a body of more than `most` bytes, as far as its values show, before it is encoded."""
+    level, room = [(body,)], most + 2
     for _ in range(MAX_DEPTH + 1):
         below: list[Any] = []
         for values in level:
-            room -= 2 * len(values)  # a value is a byte at least, and so is what follows it
+            room -= 2 * len(values)
             for value in values:
-                kind = type(value)
-                if kind is str:  # most are texts
+                if type(value) is str:
                     room -= len(value)
-                elif kind in _PLAIN_LEAVES:
-                    continue
-                elif kind is dict:
-                    below.append(value.values())
-                elif kind is list:
-                    below.append(value)
-                elif kind is int:
-                    plain = plain and MIN_INTEGER <= value <= MAX_INTEGER
-                elif kind is not float or not -_SPELLED_OUT < value < _SPELLED_OUT:
-                    plain = False
+                else:
                     below += _values_in(value)
             if room < 0:
                 raise InvalidBody("", f"its bytes of JSON are more than the limit of {most:,}")
-        if not below:
-            return plain
         level = below
-    return False
 
 
 def _values_in(value: Any) -> tuple[Any, ...]:
-    """Return the values in what is a kind of object or array."""
+    """Return the values of a dict or list, subclasses included."""
     if isinstance(value, dict):
         return (value.values(),)
     return (value,) if isinstance(value, list) else ()
