@@ -155,6 +155,8 @@ class Collection:
         ...     store["cities"].put("berlin", {"population": 3_900_001}, if_version=version)
         2
         """
+        if ttl is None and if_version is None and if_absent is False:  # the usual one, sooner
+            return self._run(Put(self.name, check_id(id), self._codec.encode(body)))
         options = {"ttl": ttl, "if_version": if_version, "if_absent": if_absent}
         return self._run(put_of(self.name, check_id(id), self._codec.encode(body), **options))
 

@@ -305,7 +305,8 @@ class Transaction(Collections):
 
     def run(self, operation: Operation[T]) -> T:
         """Return the operation's result; it becomes real when the transaction is committed."""
-        self._check()
+        if self._is_over:
+            raise TransactionEnded(SAVEPOINT_ENDED)
         return self._scope.run(operation)
 
     def transaction(self) -> AbstractContextManager[Transaction]:
@@ -658,7 +659,7 @@ class Store(Collections):
         self._permits.refuse_self_deadlock()
         permit = self._permits.acquire()
         try:
-            return self._begin(permit, isolation)
+            return (self._backend or self._open()).transactions.begin(permit, isolation)
         except BaseException:
             self._permits.release(permit)
             raise
@@ -682,16 +683,16 @@ class Store(Collections):
             raise StoreClosed(self._closed)
         if operation.writes and self._database.single_writer:
             self._note_writing(bound.connection.sa)
-        connection = bound.connection
+        pooled = PooledConnection(bound.connection.sa, bound.connection)
         if self._backend is not None or bound.is_ready:
             try:
-                return run_within(connection, operation)
+                return run_within(pooled, operation)
             except TableVanished:
                 pass  # perhaps it was made ready in what was rolled back since
-        make_ready(PooledConnection(connection.sa, connection), self._options)
+        make_ready(pooled, self._options)
         bound.is_ready = True
         try:
-            return run_within(connection, operation)
+            return run_within(pooled, operation)
         except TableVanished as error:
             raise DatabaseError(f"{error}: was it dropped by hand?") from error
 

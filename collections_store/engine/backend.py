@@ -183,8 +183,9 @@ class Backend:
     def run(self, operation: Operation[T]) -> T:
         """Run an operation in this thread."""
         needs_writer = self._single_writer and operation.writes
-        if needs_writer or self._is_private:
-            self._permits.refuse_own_transaction()
+        permits = self._permits
+        if (needs_writer or self._is_private) and (permits.granted or permits.callers):
+            permits.refuse_own_transaction()
         try:
             if needs_writer and self.write_queue is not None:
                 result: T = self.write_queue.run(operation)

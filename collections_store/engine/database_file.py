@@ -137,28 +137,25 @@ class OpenFile:
         self.valid_until = time.monotonic() + CHECK_EVERY
         """The time until which the last check holds."""
 
-    def check(self) -> None:
-        """Raise `DatabaseUnavailable` if the file or its log was replaced, unless it was checked just now."""
-        now = time.monotonic()
-        if now > self.valid_until:
-            if not self.is_intact():
-                raise _unavailable(self._file.path, str(self._file.problem))
-            self.valid_until = now + CHECK_EVERY
-
     def is_intact(self) -> bool:
-        """Return whether both are those that were opened."""
+        """Return whether both are those that were opened, and note that they were checked."""
         file = self._file
         if file.problem is None:
-            file.look()
-        if file.problem is None:
-            log = identity(file.log)
+            here, log = identity(file.path), identity(file.log)
             if self._log is None:
                 self._log = log  # SQLite creates it with the first write
-            if log != self._log:
+            if here != file.identity:
+                file.problem = REPLACED
+            elif log != self._log:
                 file.problem = LOG_LOST
-                if file.identity is not None:
-                    _refused[file.identity] = LOG_LOST
+                _refused[file.identity or (0, 0)] = LOG_LOST
+        if file.problem is None:
+            self.valid_until = time.monotonic() + CHECK_EVERY
         return file.problem is None
+
+    def error(self) -> DatabaseUnavailable:
+        """Return the error of a file that is not intact."""
+        return _unavailable(self._file.path, str(self._file.problem))
 
     @property
     def is_replaced(self) -> bool:

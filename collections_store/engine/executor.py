@@ -267,21 +267,26 @@ def call(connection: DriverConnection | SharedConnection, operation: Operation[T
         return operation(connection)
 
 
-def run_within(connection: SharedConnection, operation: Operation[T]) -> T:
+def run_within(pooled: PooledConnection, operation: Operation[T]) -> T:
     """Run an operation within the caller's transaction, which stays usable if it fails."""
-    with translated(connection.database, connection.sa.engine):
+    connection: Any = pooled.connection
+    with translated(connection.database, pooled.sa.engine):
         connection.prepare(write=operation.writes)
-    return run_inside(connection, operation, connection.sa.engine)
+    return run_inside(pooled, operation)
 
 
-def run_inside(
-    connection: SharedConnection | DriverConnection, operation: Operation[T], engine: sa.Engine
-) -> T:
+def run_inside(pooled: PooledConnection, operation: Operation[T]) -> T:
     """Run an operation within a transaction, which stays usable if it is a write that fails."""
-    database = connection.database
+    connection, database = pooled.connection, pooled.connection.database
     try:
         for _ in range(ATTEMPTS):
             try:
+                if (
+                    operation.atomic
+                    and not database.errors_abort
+                    and isinstance(connection, DriverConnection)
+                ):
+                    return operation(connection)  # the usual one, sooner
                 return _with_savepoint(connection, operation)
             except CollectionAbsent as error:
                 if not operation.creates_collection:
@@ -289,12 +294,10 @@ def run_inside(
                 _with_savepoint(connection, CreateCollection(error.name))
         raise TransactionConflict(f"{operation!r}: its collection comes and goes")
     except database.errors.types() as error:
-        found = translate(error, engine, database)
+        found = translate(error, pooled.sa.engine, database)
         if isinstance(found, UniqueViolated):
             if purged(partial(_with_savepoint, connection), operation):
-                return run_inside(
-                    connection, operation, engine
-                )  # an expired document was the duplicate
+                return run_inside(pooled, operation)  # an expired document was the duplicate
             duplicate = _with_savepoint(connection, duplicate_of(operation, found.physical))
             raise duplicate or TransactionConflict(str(found)) from error
         raise found from error

@@ -107,7 +107,7 @@ class GroupCommit:
             left = started + self._timeout - time.monotonic()
             if left < 0:
                 raise _locked(holder)
-            self._unlocked.wait(min(left, POLL_INTERVAL))
+            self._wait_for_unlock(holder, min(left, POLL_INTERVAL))
 
     def _acquire_writer(self, deadline: float) -> Permit:
         try:
@@ -133,8 +133,13 @@ class GroupCommit:
             self.expire()
             return
         if holder is not None:
-            self._unlocked.wait(POLL_INTERVAL)
+            self._wait_for_unlock(holder, POLL_INTERVAL)
             self.expire()
+
+    def _wait_for_unlock(self, holder: TransactionPermit, timeout: float) -> None:
+        self._unlocked.clear()
+        if self._lock_holder() is holder:  # still: it may have unlocked before `clear`
+            self._unlocked.wait(timeout)
 
     def expire(self) -> None:
         """End the jobs that have waited too long, and are in no group yet, with `DatabaseBusy`."""
@@ -186,11 +191,13 @@ class GroupCommit:
         """
         if self._pending:
             self._let_others_go_first()
-        self._unlocked.clear()
         try:
             self._holder = weakref.ref(holder)
-            # until the one that writes now has ended
-            self._writer.put(self._acquire_writer(time.monotonic() + self._timeout))
+            try:
+                permit = self._writer.get_nowait()
+            except Empty:  # wait until the one that writes now has ended
+                permit = self._acquire_writer(time.monotonic() + self._timeout)
+            self._writer.put(permit)
         except BaseException:
             self.unlock_writer(holder)
             raise

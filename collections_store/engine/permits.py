@@ -62,8 +62,9 @@ class TransactionPermits:
         self._guard = threading.Lock()
         self._released = Flag()
         self._waiting: deque[TransactionPermit] = deque()
-        self._granted: list[weakref.ref[TransactionPermit]] = []
-        self._callers: weakref.WeakKeyDictionary[Any, tuple[object, Callable[[Any], bool]]] = (
+        self.granted: list[weakref.ref[TransactionPermit]] = []
+        """The permits that are granted; some may be lost."""
+        self.callers: weakref.WeakKeyDictionary[Any, tuple[object, Callable[[Any], bool]]] = (
             weakref.WeakKeyDictionary()
         )
         """The callers' connections that the store has written on: the owner, and a function that returns whether the
@@ -119,9 +120,9 @@ class TransactionPermits:
     def release(self, permit: TransactionPermit) -> None:
         """Return a permit, or end the wait for it. Again does nothing."""
         with self._guard:
-            for known in self._granted:
+            for known in self.granted:
                 if known() is permit:
-                    self._granted.remove(known)
+                    self.granted.remove(known)
                     break
             if self._waiting:
                 with suppress(ValueError):
@@ -133,25 +134,25 @@ class TransactionPermits:
     def note_writing(self, connection: Any, is_open: Callable[[Any], bool]) -> None:
         """Note that a caller's connection holds the one writer, for as long as `is_open(connection)`."""
         with self._guard:
-            self._callers[connection] = current_owner(), is_open
+            self.callers[connection] = current_owner(), is_open
 
     def has_own_transaction(self) -> bool:
         """Return whether the current task or thread has a transaction open."""
-        if not self._granted and not self._callers:
+        if not self.granted and not self.callers:
             return False
         owner = current_owner()
         return any(permit.owner == owner for permit in self._open()) or self._is_writing(owner)
 
     def refuse_own_transaction(self) -> None:
         """Raise `DatabaseBusy` if the current task or thread would wait for a transaction of its own."""
-        if (self._granted or self._callers) and self.has_own_transaction():
+        if (self.granted or self.callers) and self.has_own_transaction():
             gc.collect()  # a permit that a signal made its owner lose may be part of a cycle
             if self.has_own_transaction():
                 raise DatabaseBusy(OWN)
 
     def refuse_self_deadlock(self) -> None:
         """Raise `DatabaseBusy` if every transaction that another one must wait for is the current task's or thread's."""
-        if not self._granted and not self._callers:
+        if not self.granted and not self.callers:
             return
         owner = current_owner()
         own = sum(permit.owner == owner for permit in self._open())
@@ -161,12 +162,12 @@ class TransactionPermits:
     def _open(self) -> list[TransactionPermit]:
         """Return the permits that are granted and not lost."""
         with self._guard:
-            found = [known() for known in self._granted]
+            found = [known() for known in self.granted]
         return [permit for permit in found if permit is not None]
 
     def _is_writing(self, owner: object) -> bool:
         with self._guard:
-            callers = list(self._callers.items())
+            callers = list(self.callers.items())
         return any(who == owner and is_open(connection) for connection, (who, is_open) in callers)
 
     def has_transaction_of_this_thread(self) -> bool:
@@ -174,7 +175,7 @@ class TransactionPermits:
         thread = (
             threading.get_ident()
         )  # no lock: it is called before a fork, which any thread may be in
-        found = [known() for known in tuple(self._granted)]
+        found = [known() for known in tuple(self.granted)]
         return any(permit is not None and permit.thread == thread for permit in found)
 
     def close(self, timeout: float) -> None:
@@ -193,13 +194,13 @@ class TransactionPermits:
     def _grant(self) -> None:
         """Grant what can be granted; the caller holds the lock."""
         while self._waiting and not self._closed:
-            if len(self._granted) >= self.size:
-                self._granted = [known for known in self._granted if known() is not None]
-                if len(self._granted) >= self.size:
+            if len(self.granted) >= self.size:
+                self.granted = [known for known in self.granted if known() is not None]
+                if len(self.granted) >= self.size:
                     return
             permit = self._waiting.popleft()
             permit.granted, permit.since = True, time.monotonic()
-            self._granted.append(weakref.ref(permit))
+            self.granted.append(weakref.ref(permit))
             if permit.wake is not None:
                 with suppress(RuntimeError):  # its event loop is closed: nobody waits any more
                     permit.wake()

@@ -66,14 +66,13 @@ class PooledConnection:
         """Whether a cancel request is on its way, which may meet the next statement."""
 
     def check_file(self) -> None:
-        """Raise `DatabaseUnavailable` if the file was replaced."""
-        if self.file is None:
+        """Raise `DatabaseUnavailable` if the file was replaced, unless it was checked just now."""
+        file = self.file
+        if file is None or time.monotonic() <= file.valid_until:
             return
-        try:
-            self.file.check()
-        except DatabaseUnavailable:
-            self._flush_log(self.file)
-            raise
+        if not file.is_intact():
+            self._flush_log(file)
+            raise file.error()
 
     def _flush_log(self, file: OpenFile) -> None:
         """Copy the log of a replaced file into that file: the next user of the new one would take it for its own."""
@@ -273,7 +272,8 @@ class ConnectionPool(Pool):
         """Check a connection before it is used; one that is broken is closed. `before` is the permit of its last
         user, whose release a signal interrupted.
         """
-        self._free_permit(before)
+        if before:
+            self._free_permit(before)
         pooled.check_file()
         rested = time.monotonic() - pooled.released_at
         if rested < PING_AFTER or pooled.connection.is_alive():

@@ -61,12 +61,13 @@ class TransactionResources:
         self.transaction = OpenTransaction(manager.executor, self)
 
     def release(self) -> None:
-        """Release the writer lock and the permit."""
+        """Release the writer lock and the permit. Again does nothing."""
         self._manager.release(self.permit)
 
     def __del__(self) -> None:
-        with suppress(AttributeError):  # a signal may have ended `__init__`
-            self.transaction.roll_back_orphan(self)
+        transaction = getattr(self, "transaction", None)  # a signal may have ended `__init__`
+        if transaction is not None and not transaction.returned:
+            transaction.roll_back_orphan(self)
 
 
 class OpenTransaction:
@@ -78,14 +79,14 @@ class OpenTransaction:
         self._problem: CollectionsStoreError | None = None
         """What further steps raise; None while it is open."""
         self.state = "open"
-        self._closing = self._returned = False
+        self._closing = self.returned = False
         self.forked = False
         self.savepoints: list[Any] = []
         """The savepoints of the contexts that are open within it, the innermost last."""
 
     def run(self, operation: Operation[T], job: Job | None = None) -> T:
         """Return the operation's result."""
-        result: T = self._step(_run, operation, job)
+        result: T = self._step(run_inside, operation, job)
         return result
 
     def savepoint(self, job: Job | None = None) -> Any:
@@ -106,7 +107,7 @@ class OpenTransaction:
         if self.forked:
             raise StoreClosed(FORKED)
         with self._guard:
-            pooled, committed, error = self._checked(), False, None
+            pooled, committed, error = self._pooled(), False, None
             try:
                 if job is not None:
                     raise_if_abandoned(job)
@@ -136,7 +137,7 @@ class OpenTransaction:
         if self.forked:
             return
         with self._guard:
-            if self._problem is None or not self._returned:
+            if self._problem is None or not self.returned:
                 self._end(_rolled_back(cause) if cause else OVER)
 
     def roll_back_orphan(self, resources: TransactionResources) -> None:
@@ -145,7 +146,7 @@ class OpenTransaction:
         Whichever thread drops the last reference calls this, with any lock: so nothing is waited for, and the permit
         and the writer lock, which are known by weak references, are left alone.
         """
-        if not self._returned and not self.forked and self._guard.acquire(blocking=False):
+        if not self.returned and not self.forked and self._guard.acquire(blocking=False):
             try:
                 self._problem = self._problem or OVER
                 self._return(resources, lost=False, committed=False)
@@ -173,7 +174,7 @@ class OpenTransaction:
         if self.forked:
             raise StoreClosed(FORKED)
         with self._guard:
-            pooled = self._checked()
+            pooled = self._pooled()
             try:
                 if job is None:
                     return act(pooled, argument)
@@ -184,6 +185,11 @@ class OpenTransaction:
                 found = translate(error, pooled.sa.engine, self._executor.database)
                 self._end_unless_usable(pooled, found)
                 raise found from error
+            except TableVanished as error:
+                self._end_unless_usable(pooled, error)
+                raise TransactionConflict(
+                    f"{error}: another transaction dropped or renamed the collection"
+                ) from error
             except BaseException as error:
                 self._end_unless_usable(pooled, error)
                 raise
@@ -191,7 +197,7 @@ class OpenTransaction:
                 if self._closing:
                     self._end_if_closing()
 
-    def _checked(self) -> PooledConnection:
+    def _pooled(self) -> PooledConnection:
         """Return the connection; raises what ended the transaction, if it has ended."""
         if self._closing:
             self._end_if_closing()
@@ -233,7 +239,7 @@ class OpenTransaction:
         if resources is None:
             return
         try:
-            if not self._returned:
+            if not self.returned:
                 self._return(resources, isinstance(error, DatabaseUnavailable), committed)
         finally:
             resources.release()
@@ -241,7 +247,7 @@ class OpenTransaction:
     def _return(self, resources: TransactionResources, lost: bool, committed: bool) -> None:
         pooled, permits = resources.pooled, resources.permits
         if permits is None:
-            self._returned = (
+            self.returned = (
                 True  # the pool of the caller's engine does not see that a connection comes twice
             )
         try:
@@ -252,16 +258,7 @@ class OpenTransaction:
         except BaseException:
             self._executor.release_after_interrupt(pooled, permits)
             raise
-        self._returned = True
-
-
-def _run(pooled: PooledConnection, operation: Operation[T]) -> T:
-    try:
-        return run_inside(pooled.connection, operation, pooled.sa.engine)
-    except TableVanished as error:
-        raise TransactionConflict(
-            f"{error}: another transaction dropped or renamed the collection"
-        ) from error
+        self.returned = True
 
 
 class TransactionManager:
