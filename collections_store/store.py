@@ -1,7 +1,4 @@
-"""Collections within a transaction: the store's own, or the caller's.
-
-A database of collections: its connections, and what runs operations and transactions on it.
-"""
+"""Stores and transactions, synchronous. Begin with `Store`: what it runs goes to `engine.backend`, opened on first use."""
 
 from __future__ import annotations
 
@@ -121,7 +118,7 @@ OUT_OF_ORDER: Final = (
 
 
 class Collections(ABC):
-    """What a store and a transaction have in common: collections, and something that runs."""
+    """The methods that a store and a transaction have in common."""
 
     _codec: Codec
     _notifier: ChangeNotifier | None = None
@@ -255,7 +252,7 @@ class Collections(ABC):
 
 
 class Bound:
-    """A transaction of the caller's."""
+    """A transaction of the caller's, on the caller's connection."""
 
     state = BOUND
 
@@ -272,7 +269,7 @@ class Bound:
         return result
 
     def savepoint(self) -> Any:
-        """Return the place where it is: a savepoint."""
+        """Set a savepoint."""
         with translated(self.connection.database, self.connection.sa.engine):
             self.connection.prepare(write=True)
             return self.connection.begin_savepoint()
@@ -327,15 +324,15 @@ class Transaction(Collections):
         1
         """
         self._check()
-        return _Part(self._scope, self._codec)
+        return _SavepointContext(self._scope, self._codec)
 
     def _check(self) -> None:
         if self._is_over:
             raise TransactionEnded(SAVEPOINT_ENDED)
 
 
-class _Part:
-    """The context of a part of a transaction."""
+class _SavepointContext:
+    """The context of a savepoint."""
 
     def __init__(self, scope: Bound | OpenTransaction, codec: Codec) -> None:
         self._scope, self._codec = scope, codec
@@ -348,7 +345,7 @@ class _Part:
             part = Transaction(self._scope, self._codec)
             self._open.append((savepoint, part))
             return part
-        except BaseException:  # of a signal
+        except BaseException:  # a signal may raise here
             remove_savepoint(savepoints, savepoint)
             self._scope.rollback_to(savepoint)
             raise
@@ -366,20 +363,20 @@ class _Part:
 
 
 def remove_savepoint(savepoints: list[Any], savepoint: Any) -> bool | None:
-    """Take a savepoint, and what began later, from those that are open. Was it the innermost? None:
-    it was not there, for one around it ended before.
+    """Remove a savepoint, and those set later, from the open ones. Return whether it was the innermost; None if it is
+    not open any more, since one around it has ended.
     """
-    place = next((number for number, each in enumerate(savepoints) if each is savepoint), None)
-    if place is None:
+    position = next((number for number, each in enumerate(savepoints) if each is savepoint), None)
+    if position is None:
         return None
     in_order = savepoints[-1] is savepoint
-    del savepoints[place:]
+    del savepoints[position:]
     return in_order
 
 
 FORKED: Final = "the store belongs to the process this one was forked from: open another"
 ATTEMPTS: Final = 20
-"""How often `run_transaction` calls a function, unless told otherwise."""
+"""How often `run_transaction` calls a function by default."""
 EXIT_TIMEOUT: Final = 1.0
 """Seconds that a forgotten store waits for what still runs when the interpreter ends."""
 
@@ -445,7 +442,7 @@ class Store(Collections):
         return f"{type(self).__name__}({self._shown!r})"
 
     def attach(self, component: Component) -> None:
-        """Have a component set up and torn down with the store.
+        """Set a component up and tear it down with the store.
 
         `component.setup()` is called when the store is entered (`with store:`); one that is attached
         later sets itself up. `component.teardown()` is called by `close()`, before the connections end:
@@ -525,7 +522,7 @@ class Store(Collections):
             self._backend.close_transactions(timeout)
 
     def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result; every verb comes through here."""
+        """Return the operation's result; every method of a collection calls this."""
         return (self._backend or self._open()).run(operation)
 
     def transaction(
@@ -554,7 +551,7 @@ class Store(Collections):
         ...     store["stock"].get("tea")
         2
         """
-        return _Whole(self, check_isolation(isolation))
+        return _TransactionContext(self, check_isolation(isolation))
 
     def run_transaction(
         self,
@@ -636,7 +633,7 @@ class Store(Collections):
         return mapped_class(self.run(FindTable(check_name(name))).table, name)
 
     def _concurrency(self) -> int:
-        """Tell how many operations run at a time."""
+        """Return how many operations run at a time."""
         return connection_limit(self._url, self._options, self._database)
 
     def _new_notifier(self) -> ChangeNotifier:
@@ -667,7 +664,7 @@ class Store(Collections):
     def _begin(
         self, permit: TransactionPermit, isolation: Isolation, job: Job | None = None
     ) -> TransactionResources:
-        """Begin a transaction whose turn has come; who calls gives it back if this raises."""
+        """Begin a transaction with a permit; if this raises, the caller releases that."""
         return (self._backend or self._open()).transactions.begin(permit, isolation, job)
 
     def _run_job(self, job: Job) -> None:
@@ -688,7 +685,7 @@ class Store(Collections):
             try:
                 return run_within(pooled, operation)
             except TableVanished:
-                pass  # perhaps it was made ready in what was rolled back since
+                pass  # the tables may have been created in a transaction that was rolled back
         make_ready(pooled, self._options)
         bound.is_ready = True
         try:
@@ -744,9 +741,9 @@ class Store(Collections):
             self._finalizer = None
 
 
-class _Whole:
-    """The context of a transaction. No generator: a signal that raises as such a context is entered
-    leaves that behind, and the transaction open for as long as the traceback is kept.
+class _TransactionContext:
+    """The context of a transaction. No generator: a signal that raises as a generator's context is entered leaves that
+    behind, and the transaction open for as long as the traceback exists.
     """
 
     def __init__(self, store: Store, isolation: Isolation) -> None:
@@ -797,10 +794,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def may_retry_transaction(error: CollectionsStoreError) -> bool:
-    """Was what a transaction met no answer to its commit, and nothing that stays?"""
+    """Return whether the failed transaction is known to be uncommitted, and another attempt may succeed."""
     return not (getattr(error, "in_doubt", False) or getattr(error, "is_final", False))
 
 
 def pause_after(attempt: int) -> float:
-    """Return how many seconds to wait, so that those who met do not meet again."""
+    """Return how many seconds to wait after a conflict; random, so that the same transactions do not conflict again."""
     return random.uniform(0, 0.001 * 2 ** min(attempt, 8))

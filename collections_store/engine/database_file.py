@@ -1,9 +1,9 @@
 """The files of SQLite databases, as the operating system knows them: by device and inode.
 
-The rules:
+Rules:
 
-1. SQLite keeps locks per process and inode. To close any descriptor of a database file drops all locks that this
-   process has on it, so what SQLite may have open here is looked at with `stat`, never opened.
+1. SQLite's locks belong to the process and the inode. Closing any descriptor of a database file drops all locks that
+   this process has on it: so a file that SQLite may have open here is checked with `stat`, never opened.
 2. A fork inherits SQLite's record of the locks, and none of the locks. A file that is still open at a fork is
    refused in the child. `forking` closes the connections of stores before.
 3. A store that finds its file or the log beside it replaced writes nothing more.

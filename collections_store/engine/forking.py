@@ -1,11 +1,11 @@
-"""What is done before and after a fork of the process.
+"""Before and after a fork of the process.
 
-The rules:
+Rules:
 
-1. Before a fork the connections to SQLite files are closed, so that the child inherits none, and those that a child
-   opens have locks of their own. Nobody opens or uses one until the fork is over.
-2. A fork waits `background.FORK_TIMEOUT` seconds at most for operations that run, and not at all for a transaction
-   of its own thread. What is open then stays open, and `database_file` refuses that file in the child.
+1. Before a fork the connections to SQLite files are closed: the child inherits none, and has locks of its own on the
+   files that it opens. Nobody opens or uses one until the fork is over.
+2. A fork waits `FORK_TIMEOUT` seconds at most for operations that run, and not at all for a transaction of its own
+   thread. A file that is still open then stays open, and `database_file` refuses it in the child.
 3. Afterwards the parent opens connections again when they are needed.
 """
 
@@ -21,7 +21,7 @@ from . import workers as background
 
 
 class Pausable(Protocol):
-    """What uses files."""
+    """Something that uses files."""
 
     def pause(self, deadline: float) -> None:
         """Begin nothing more; wait for what runs until `deadline`, and close what is not in use."""
@@ -37,7 +37,7 @@ _forker: int | None = None
 
 
 def pause_at_forks(pausable: Pausable) -> None:
-    """Have something paused while this process is forked."""
+    """Pause something while this process is forked."""
     _pausable.add(pausable)
 
 

@@ -1,11 +1,12 @@
-"""Jobs: operations that somebody waits for, and the flag that signals them.
+"""Jobs: operations that a caller waits for, and the flag by which callers wait.
 
-`threading.Event` has a lock whose code is Python: a handler that raises as that is taken leaves it locked, and whoever
-sets the event then waits for ever; one that raises within a wait comes out as RuntimeError. Here is none.
+Rules:
 
-A `Job` is an operation that somebody waits for. Exactly one side claims it: the thread that is about to run it, or the
-caller who gives it up before that (`Job.claim`). One that is given up while it runs is told to stop: its flag is looked
-at before COMMIT, and the database is asked to interrupt the statement. Its caller learns which of the two it was.
+1. Exactly one side claims a job: the thread that is about to run it, or the caller who gives it up before that.
+2. A job that is given up while it runs is interrupted: its flag is checked before COMMIT, and the database interrupts
+   the statement. Its caller learns whether it was committed.
+3. A `Flag` has no lock. That of `threading.Event` is Python code: a signal that raises while it is taken leaves it
+   locked, and whoever sets the event waits for ever; one that raises within a wait becomes a RuntimeError.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..operations.operation import Operation
 
 
 class Flag:
-    """What is set by any thread, or by a signal's handler, and waited for by others."""
+    """An event that any thread or signal handler sets, and others wait for."""
 
     __slots__ = ("_is_set", "_waiting")
 
@@ -36,7 +37,7 @@ class Flag:
         return self._is_set
 
     def set(self) -> None:
-        """Set it, and wake all who wait."""
+        """Set it, and wake all that wait."""
         self._is_set = True
         for queue in tuple(self._waiting):
             queue.put(None)
@@ -52,7 +53,7 @@ class Flag:
         queue: SimpleQueue[None] = SimpleQueue()
         self._waiting.append(queue)
         try:
-            if not self._is_set:  # still, for it may have been set before somebody waited
+            if not self._is_set:  # still: it may have been set before this waited
                 with suppress(Empty):
                     queue.get(timeout=timeout)
         finally:
@@ -62,7 +63,7 @@ class Flag:
 
 
 def started(thread: threading.Thread) -> threading.Thread:
-    """Start a thread. What a signal raises while Python waits for its beginning may come out as RuntimeError."""
+    """Start a thread. What a signal raises while Python waits for its start may become a RuntimeError: raise itself."""
     try:
         thread.start()
     except RuntimeError as error:
@@ -74,7 +75,7 @@ def started(thread: threading.Thread) -> threading.Thread:
 
 
 class Job:
-    """An operation that somebody waits for."""
+    """An operation that a caller waits for."""
 
     __slots__ = (
         "_claim",
@@ -104,7 +105,7 @@ class Job:
         self._interrupt: Callable[[], None] | None = None
 
     def claim(self) -> bool:
-        """Take the job, to run it or to give it up; True for the first one only."""
+        """Claim the job, to run it or to give it up; True for the first caller only."""
         try:
             self._claim.pop()
         except IndexError:
@@ -112,23 +113,23 @@ class Job:
         return True
 
     def unclaim(self) -> None:
-        """Put the job back: it was taken, and not run."""
+        """Undo a claim: the job was not run."""
         self._claim.append(None)
 
     def abandon(self) -> None:
-        """Tell the running job to stop."""
+        """Stop the running job."""
         self.abandoned = True
         with self._guard:
             if self._interrupt is not None:
                 self._interrupt()
 
     def running(self, interrupt: Callable[[], None] | None) -> None:
-        """Note how the statement that runs now is stopped; None: none runs."""
+        """Note how to interrupt the statement that runs now; None: none runs."""
         with self._guard:
             self._interrupt = interrupt
 
     def finish(self, result: Any = None, error: BaseException | None = None) -> None:
-        """Note the outcome. Subclasses tell whoever waits."""
+        """Set the outcome. Subclasses wake the caller."""
         if self.before_finish is not None:
             self.before_finish()
         self.result, self.error = result, error
@@ -161,7 +162,7 @@ class AwaitedJob(Job):
         self.mailbox.post(self)
 
     def deliver(self) -> None:
-        """Tell the task; called on its event loop."""
+        """Set the future's result; called on its event loop."""
         if self.settled is not None:
             if not self.settled.done():
                 self.settled.set_result(None)
@@ -182,7 +183,7 @@ class Mailbox:
         self._called = False
 
     def post(self, job: AwaitedJob) -> None:
-        """Have the job delivered on the loop; called by any thread."""
+        """Deliver the job on the loop; called by any thread."""
         self._jobs.append(job)
         if not self._called:
             self._called = True

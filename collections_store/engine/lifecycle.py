@@ -1,4 +1,4 @@
-"""Opening a database (created, upgraded, or left alone), and the components set up and torn down with a store."""
+"""Opening a database (it is created, upgraded or left alone), and the components of a store."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Component(Protocol):
 
 
 class AsyncComponent(Protocol):
-    """The same, awaited."""
+    """An asynchronous component."""
 
     def setup(self) -> Awaitable[Any]:
         """Begin."""
@@ -41,7 +41,7 @@ class AsyncComponent(Protocol):
 
 
 class Components(Generic[C]):
-    """What is attached to a store. Any thread may attach something, until all were torn down."""
+    """The components attached to a store. Any thread may attach one, until all are torn down."""
 
     def __init__(self) -> None:
         self._attached: list[C] = []
@@ -52,7 +52,7 @@ class Components(Generic[C]):
         return iter(list(self._attached))
 
     def attach(self, component: C) -> None:
-        """Have one more; raises `InvalidOption` and `StoreClosed`."""
+        """Attach a component; raises `InvalidOption` and `StoreClosed`."""
         _check(component)
         with self._guard:
             if self._have_ended:
@@ -60,8 +60,8 @@ class Components(Generic[C]):
             self._attached.append(component)
 
     def taken(self) -> Iterator[C]:
-        """Take one after the other away, the last first, also what is attached meanwhile; when none is
-        left, none can be attached any more.
+        """Remove and yield each, the last first, those attached meanwhile included. When none is left, none can be
+        attached any more.
         """
         while (component := self._take()) is not None:
             yield component
@@ -105,7 +105,7 @@ def tear_down(components: Iterable[Component]) -> None:
 
 @contextmanager
 def noting_failure(error: BaseException) -> Iterator[None]:
-    """Have what is raised here noted with an error that comes before it."""
+    """Return the context whose errors are noted with an earlier error."""
     try:
         yield
     except Exception as another:  # noqa: BLE001 - the first one is raised
@@ -113,7 +113,7 @@ def noting_failure(error: BaseException) -> Iterator[None]:
 
 
 def raise_all(errors: list[BaseException]) -> None:
-    """Raise the only error as it is, several as a group; what is to end the program as it is, too."""
+    """Raise a single error as it is, several as a group; one that ends the program is raised as it is."""
     ordinary = [each for each in errors if isinstance(each, Exception)]
     urgent = [each for each in errors if not isinstance(each, Exception)]
     if urgent:
@@ -138,16 +138,16 @@ def make_ready(pooled: PooledConnection, options: Options) -> None:
         if isinstance(pooled.connection, SharedConnection):
             pooled.connection.prepare(write=True)
         revision = read_revision(pooled.connection)
-        _settle(pooled, revision, options)
+        _upgrade(pooled, revision, options)
         if isinstance(pooled.connection, DriverConnection):
             _persist(pooled.connection, options.busy_timeout)
         if revision is None:
-            _settle(pooled, create_or_find(pooled.connection), options)
+            _upgrade(pooled, create_or_find(pooled.connection), options)
     except database.errors.types() as error:
         raise translate(error, pooled.sa.engine, database) from error
 
 
-def _settle(pooled: PooledConnection, revision: str | None, options: Options) -> None:
+def _upgrade(pooled: PooledConnection, revision: str | None, options: Options) -> None:
     if revision in {None, REVISION}:
         return
     from .. import migrate
@@ -164,8 +164,8 @@ def _settle(pooled: PooledConnection, revision: str | None, options: Options) ->
 
 
 def _persist(connection: DriverConnection, timeout: float) -> None:
-    """Say the settings that a file keeps. Another process that just does the same makes SQLite
-    answer "busy" at once, whatever the busy timeout.
+    """Set the settings that a file keeps. While another process does so, SQLite reports "busy" at once, whatever the
+    busy timeout.
     """
     deadline = time.monotonic() + timeout
     for words in connection.database.connections.persistent_settings():

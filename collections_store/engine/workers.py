@@ -1,14 +1,13 @@
 """Threads of a store: workers that run operations, background threads, and the sweeper.
 
-They are daemons: a forgotten store never keeps the interpreter alive. While one of them is at work, or a
-store is being opened, no process is forked, or for `FORK_TIMEOUT` seconds at least: what it holds just then,
-in the database's library for one, nobody would release in the child. `forking` sees to that.
+Rules:
 
-The threads of `Workers` belong to a store and end with it. They are daemons: a forgotten store never keeps the
-interpreter alive.
-
-The thread holds its store by a weak reference only, so a store that is forgotten ends it too. An error
-ends one sweep, or what is left of it; the next comes after the interval.
+1. All are daemons: a store that was not closed never keeps the interpreter alive.
+2. While a background thread works, or a store is opened, a fork waits up to `FORK_TIMEOUT` seconds: nobody would release
+   in the child what the thread holds then, a lock of the database's library for one. `forking` calls the gate.
+3. Background threads know their store by a weak reference only, and end with it. An error ends one sweep; the next one
+   comes after the interval.
+4. Whoever adds a job, or a thread that rests, looks at both queues afterwards: neither is left waiting for the other.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ FORK_TIMEOUT: Final = 1.0
 
 
 class Gate:
-    """Where work waits for a fork, and a fork for work."""
+    """Makes work wait for a fork, and a fork for work."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -63,17 +62,17 @@ class Gate:
             self._changed.wait(FORK_TIMEOUT)
 
     def close(self) -> None:
-        """Have no work begin; wait for what is being done."""
+        """Let no work begin; wait for work that runs."""
         with self._guard:
             self._forking += 1
         deadline = time.monotonic() + FORK_TIMEOUT
         while self._working and (left := deadline - time.monotonic()) > 0:
             self._changed.clear()
-            if self._working:  # still, for it may have ended before `clear`
+            if self._working:  # still: it may have ended before `clear`
                 self._changed.wait(min(left, FORK_TIMEOUT / 4))
 
     def open(self) -> None:
-        """Have work begin again."""
+        """Let work begin again."""
         with self._guard:
             self._forking = max(
                 0, self._forking - 1
@@ -95,11 +94,11 @@ class Background:
         )
 
     def stop(self) -> None:
-        """Have no work begin any more."""
+        """Let no work begin any more."""
         self._stopped.set()
 
     def join(self, timeout: float) -> None:
-        """Wait for the end of what is being done, for so many seconds at most."""
+        """Wait for the end of work that runs, for so many seconds at most."""
         if self._thread is not threading.current_thread():
             self._thread.join(timeout)
 
@@ -111,17 +110,17 @@ class Background:
 
 
 def working() -> AbstractContextManager[None]:
-    """Return the context of what no fork shall interrupt."""
+    """Return the context of work that no fork may interrupt."""
     return _gate.working()
 
 
 def close_gate() -> None:
-    """Have no work begin; wait for what is being done."""
+    """Let no work begin; wait for work that runs."""
     _gate.close()
 
 
 def open_gate() -> None:
-    """Have work begin again."""
+    """Let work begin again."""
     _gate.open()
 
 
@@ -140,8 +139,8 @@ Inbox: TypeAlias = "SimpleQueue[Job | None]"
 class Workers:
     """Threads that run jobs: up to `size` for any job, and one for the group commit.
 
-    A thread that has nothing to do waits at an inbox of its own. The one that came to rest last gets
-    the next job: what it needs is still in the processor's cache.
+    An idle thread waits at an inbox of its own. The one that became idle last gets the next job: what it needs is still
+    in the processor's cache.
     """
 
     def __init__(self, run: Callable[[Job], None], size: int) -> None:
@@ -156,19 +155,19 @@ class Workers:
         self._stopped = False
 
     def submit(self, job: Job) -> None:
-        """Have any thread run the job."""
+        """Run the job in any thread."""
         self.hand_over(job)
         self._refuse_if_stopped(job)
 
     def hand_over(self, job: Job) -> None:
-        """Have any thread run a job that the group could not; also while the threads end."""
+        """Run a job in any thread that the group could not run; also while the threads end."""
         self._backlog.append(job)
         if not self._resting and len(self._threads) < self._size:
             self._start_reader()
         self._hand_out()
 
     def submit_to_group(self, job: Job, groups: GroupCommit) -> None:
-        """Have the job run with the next group."""
+        """Run the job with the next group."""
         groups.append(job)
         if self._writer is None:
             self._start_writer()
@@ -222,9 +221,7 @@ class Workers:
                 self._writer = _start(self._write, "collections_store-writer")
 
     def _hand_out(self) -> None:
-        """Bring jobs and threads together. Whoever adds to either side looks at both afterwards, so
-        that none of them is left waiting for the other.
-        """
+        """Hand jobs to idle threads (rule 4)."""
         while self._backlog and self._resting:
             try:
                 inbox = self._resting.pop()

@@ -278,7 +278,7 @@ async def finished(result: Any) -> None:
             pass
     elif inspect.isgenerator(result):
         next(result, None)
-    elif kind in {"_Whole", "_Part"}:
+    elif kind in {"_TransactionContext", "_SavepointContext"}:
         with result:
             pass
     elif isinstance(result, PARSED):
