@@ -1,4 +1,4 @@
-"""The verbs of a collection."""
+"""The methods of a collection."""
 
 from __future__ import annotations
 
@@ -103,18 +103,17 @@ Results: TypeAlias = list[Any]
 
 
 class Runner(Protocol):
-    """What runs an operation: a store, or a transaction."""
+    """Runs an operation: a store or a transaction."""
 
     def __call__(self, operation: Operation[T]) -> T:
         """Return the operation's result."""
 
 
 class Collection:
-    """A named group of JSON objects, each under an id.
+    """A named group of JSON documents, each under an id.
 
-    Get one from a store: `store.get_sync_collection("name")`, or `store["name"]`. It comes into
-    being when something is first put into it; before that, it is empty. A handle does no I/O of its
-    own and may be used by many threads.
+    Get one from a store: `store.collection("name")` or `store["name"]`. The first write creates it. Threads can
+    share it.
     """
 
     __slots__ = ("_codec", "_notifier", "_run", "name")
@@ -141,29 +140,30 @@ class Collection:
         if_version: int | None = None,
         if_absent: bool = False,
     ) -> int:
-        """Write a body under an id, in the place of what was there; returns its version.
+        """Write a body under an id, replacing the document there; return its version.
 
-        The version is 1 for a new object and grows by one with each change. An object keeps its
-        place in natural order. `ttl`: seconds, or a timedelta, after which the object is gone; None:
-        as the collection says; `math.inf`: never. `if_version` writes only in the place of that
-        version, `if_absent` only where there is no object; else `VersionConflict` is raised. Raises
-        `InvalidId`, `InvalidBody`, `InvalidOption` and, where there is a unique index, `DuplicateKey`.
-        Then nothing is written.
+        The version of a new document is 1, and every write increments it. A replaced document keeps its position in
+        natural order. `ttl`: seconds, or a timedelta, until the document expires; None: the collection's; `math.inf`:
+        never. `if_version` replaces only that version, `if_absent` writes only if there is no document; otherwise
+        raise `VersionConflict`. Raise `InvalidId`, `InvalidBody`, `InvalidOption`, and `DuplicateKey` for a unique
+        index. After an error nothing is written.
 
         >>> with Store("sqlite://") as store:
         ...     version = store["cities"].put("berlin", {"population": 3_900_000})
         ...     store["cities"].put("berlin", {"population": 3_900_001}, if_version=version)
         2
         """
-        if ttl is None and if_version is None and if_absent is False:  # the usual one, sooner
+        if (
+            ttl is None and if_version is None and if_absent is False
+        ):  # the usual call takes the short way
             return self._run(Put(self.name, check_id(id), self._codec.encode(body)))
         options = {"ttl": ttl, "if_version": if_version, "if_absent": if_absent}
         return self._run(put_of(self.name, check_id(id), self._codec.encode(body), **options))
 
     def get(self, id: str, default: Any = None) -> Any:
-        """Return the body under an id, or `default` where there is none.
+        """Return the body under an id, or `default` if there is no document.
 
-        Every call returns a fresh object. null is a body: `exists` tells it from none.
+        Every call returns a new object. null is a body: use `exists` to distinguish it from no document.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].get("atlantis", "no such city")
@@ -172,7 +172,7 @@ class Collection:
         return self._run(Get(self.name, check_id(id), default))
 
     def document(self, id: str) -> Document | None:
-        """Return the object with its version and times, or None where there is none.
+        """Return the document with its version and times, or None.
 
         >>> with Store("sqlite://") as store:
         ...     version = store["cities"].put("berlin", {"population": 3_900_000})
@@ -182,7 +182,7 @@ class Collection:
         return self._run(GetDocument(self.name, check_id(id)))
 
     def exists(self, id: str) -> bool:
-        """Return whether there is an object under an id.
+        """Return whether there is a document under an id.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].exists("atlantis")
@@ -191,9 +191,9 @@ class Collection:
         return self._run(DocumentExists(self.name, check_id(id)))
 
     def remove(self, id: str, *, if_version: int | None = None) -> bool:
-        """Delete the object under an id; returns whether there was one.
+        """Delete the document under an id; return whether there was one.
 
-        `if_version` deletes only that version; else `VersionConflict` is raised.
+        `if_version` deletes only that version, and otherwise raises `VersionConflict`.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].remove("atlantis")
@@ -209,21 +209,18 @@ class Collection:
         ttl: Ttl = None,
         atomic: bool = False,
     ) -> PutManyResult:
-        """Write bodies under their ids, from a mapping or any iterable of pairs, however many.
+        """Write bodies under their ids, from a mapping or any iterable of pairs.
 
-        They are written in batches of up to 1,000, each of them whole or not at all, in constant
-        memory; `atomic` writes all of them in one transaction, or none: they are read to their end
-        before, and wait in a temporary file if they are many. What cannot be written is
-        refused, be it no pair at all, and the rest is written: then `BulkWriteError` is raised, whose
-        `result` tells all. With `atomic`, the first refusal is raised as what it is, with a note
-        (`__notes__`) of whose it is, and nothing is written. An exception of the iterable, or of the database, ends the
-        call; without `atomic` it has a note of what the batches before wrote.
+        Batches of up to 1,000 documents are written atomically, in constant memory. Items that cannot be written are
+        refused, and the others are written; then raise `BulkWriteError`, whose `result` lists both. `atomic` writes
+        everything in one transaction, after it has read the iterable (a large one into a temporary file): it raises
+        the first refusal, with a note of its position, and writes nothing. An exception of the iterable or of the
+        database ends the call; without `atomic` its note counts what earlier batches wrote.
 
-        `mode`: "replace" takes the place of what is there; "insert" refuses where something is
-        (`DuplicateKey`); "ignore" leaves what is there; "if_version" takes triples of id, body and the
-        version that must be there (None: no object), and refuses others (`VersionConflict`). `ttl` as
-        in `put`. A unique index is held to object by object: first those that take the place of others, then the
-        new ones, each in their order.
+        `mode`: "replace" replaces existing documents; "insert" refuses their ids (`DuplicateKey`); "ignore" skips them;
+        "if_version" takes triples of id, body and the expected version (None: no document), and refuses others
+        (`VersionConflict`). `ttl` as in `put`. A unique index is checked for each document: first for those that
+        replace others, then for new ones, in their order.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].put_many({"berlin": {"country": "de"}, "paris": {"country": "fr"}})
@@ -233,9 +230,9 @@ class Collection:
         return self._follow(writing.put(check_iterable("bodies", bodies)))
 
     def insert_one(self, body: Any, *, id: str | None = None, ttl: Ttl = None) -> InsertOneResult:
-        """Write a new object, under a new id unless one is given.
+        """Write a new document, under a new id unless one is given.
 
-        Raises `DuplicateKey` where there is an object under that id; and what `put` raises.
+        Raise `DuplicateKey` if the id is taken, and what `put` raises.
 
         >>> with Store("sqlite://") as store:
         ...     result = store["cities"].insert_one({"country": "de"})
@@ -250,10 +247,10 @@ class Collection:
     def insert_many(
         self, bodies: Iterable[Any] | Mapping[str, Any], *, ttl: Ttl = None, atomic: bool = False
     ) -> InsertManyResult:
-        """Write new objects under new ids, or, of a mapping, under the ids given; see `put_many`.
+        """Write new documents under new ids, or those of a mapping under its keys; see `put_many`.
 
-        The `result` of a `BulkWriteError` is a `BulkWriteResult`: its `inserted_ids` are those of what was
-        inserted all the same, by position.
+        The `result` of a `BulkWriteError` is a `BulkWriteResult`; its `inserted_ids` has the ids of the written ones
+        by position.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].insert_many({"berlin": {}, "paris": {}})
@@ -271,14 +268,12 @@ class Collection:
         array_filters: Any = None,
         if_version: int | None = None,
     ) -> UpdateResult:
-        """Change the object under an id by MongoDB's operators (`$set`, `$inc`, `$push` …) or by a
-        pipeline; see the reference of updates.
+        """Update the document under an id by MongoDB's operators (`$set`, `$inc`, `$push` …) or by a pipeline.
 
-        `upsert`: if there is no object, one is made of the update. `array_filters` say which elements
-        `$[name]` stands for. An update that changes nothing writes nothing, and the version stays; what
-        changes keeps its time to live. Raises `InvalidUpdate`, `UpdateRefused` where this object cannot
-        be changed so, `VersionConflict` if it is not the version `if_version`, `InvalidBody` and
-        `DuplicateKey`; then nothing is changed. The result's `version` is the new one.
+        `upsert` inserts a document if there is none. `array_filters` select the elements of `$[name]`. An update that
+        changes nothing writes nothing and keeps the version. The time to live stays. The result has the new `version`.
+        Raise `InvalidUpdate`, `UpdateRefused` if the update does not fit the document, `VersionConflict` if its version
+        is not `if_version`, `InvalidBody` and `DuplicateKey`; then nothing is changed.
 
         >>> with Store("sqlite://") as store:
         ...     version = store["cities"].put("ulm", {"rivers": ["Danube"]})
@@ -297,10 +292,10 @@ class Collection:
         array_filters: Any = None,
         sort: Any = None,
     ) -> UpdateResult:
-        """Change the first object that matches, in natural order or as `sort` says; see `update`.
+        """Update the first matching document, in natural order or by `sort`; see `update`.
 
-        `$` in a path stands for the element that met the filter. An `upsert` inserts what the filter's
-        equalities and the update make, under the `$id` that the filter asks for, or a new one.
+        `$` in a path is the array element that matched the filter. An `upsert` inserts the filter's equalities with the
+        update applied, under the filter's `$id` or a new id.
 
         >>> with Store("sqlite://") as store:
         ...     version = store["cities"].put("ulm", {"rivers": ["Danube"]})
@@ -313,8 +308,7 @@ class Collection:
     def update_many(
         self, filter: Any, update: Any, *, upsert: bool = False, array_filters: Any = None
     ) -> UpdateResult:
-        """Change the objects that match, all of them or, where an error is raised, none; `{}` matches
-        all. See `update_one`.
+        """Update all matching documents, or none if an error is raised; `{}` matches all. See `update_one`.
 
         >>> with Store("sqlite://") as store:
         ...     result = store["cities"].insert_many([{"visits": 1}, {"visits": 2}])
@@ -327,7 +321,7 @@ class Collection:
     def replace_one(
         self, filter: Any, replacement: Any, *, upsert: bool = False, sort: Any = None
     ) -> UpdateResult:
-        """Give the first object that matches another body; see `update_one`.
+        """Replace the body of the first matching document; see `update_one`.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].replace_one({"$id": "ulm"}, {"country": "de"}, upsert=True)
@@ -348,10 +342,11 @@ class Collection:
         array_filters: Any = None,
         if_version: int | None = None,
     ) -> Document | None:
-        """Change the first object that matches, and return it as it was, or, with
-        `return_document=ReturnDocument.AFTER`, as it is now; None where none matches, or none did before.
-        Raises
-        `VersionConflict` if the object that is found is not the version `if_version`. See `update_one` and `find`.
+        """Update the first matching document; return it as it was, or with `return_document=ReturnDocument.AFTER` as
+        it is now.
+
+        Return None if none matches, or if it is new and was wanted as it was. Raise `VersionConflict` if its version is
+        not `if_version`. See `update_one` and `find`.
 
         >>> with Store("sqlite://") as store:
         ...     version = store["jobs"].put("1", {"state": "new"})
@@ -378,7 +373,7 @@ class Collection:
         upsert: bool = False,
         return_document: bool = ReturnDocument.BEFORE,
     ) -> Document | None:
-        """Give the first object that matches another body, and return it as `find_one_and_update` does.
+        """Replace the body of the first matching document, and return it as `find_one_and_update` does.
 
         >>> with Store("sqlite://") as store:
         ...     version = store["cities"].put("ulm", {"country": "de"})
@@ -394,7 +389,7 @@ class Collection:
     def find_one_and_delete(
         self, filter: Any, *, projection: Any = None, sort: Any = None
     ) -> Document | None:
-        """Delete the first object that matches, and return it; None where none does. See `find`.
+        """Delete the first matching document and return it, or None. See `find`.
 
         >>> with Store("sqlite://") as store:
         ...     version = store["jobs"].put("1", {"state": "new"})
@@ -407,14 +402,12 @@ class Collection:
     def bulk_write(
         self, requests: Iterable[Request], *, ordered: bool = True, atomic: bool = False
     ) -> BulkWriteResult:
-        """Do many writes, from any iterable: `InsertOne`, `UpdateOne`, `UpdateMany`, `ReplaceOne`,
-        `DeleteOne`, `DeleteMany`.
+        """Execute write requests: `InsertOne`, `UpdateOne`, `UpdateMany`, `ReplaceOne`, `DeleteOne`, `DeleteMany`.
 
-        They are done in batches of up to 500, each in a transaction. `ordered` ends at the first one that
-        is refused; otherwise the rest is done. Then `BulkWriteError` is raised, whose `result` tells what
-        was done, and what was refused why, by position. `atomic` does all in one transaction, after it has
-        read all of them: the first refusal is raised as what it is, and nothing is done. What ends the call
-        otherwise has a note as in `put_many`.
+        Batches of up to 500 run in a transaction each. `ordered` stops at the first refused request; otherwise the
+        others run. Then raise `BulkWriteError`, whose `result` has the counts and the refused requests by position.
+        `atomic` runs all requests in one transaction: it raises the first refusal, and nothing is written. Other
+        exceptions end the call as in `put_many`.
 
         >>> with Store("sqlite://") as store:
         ...     requests = [InsertOne({"n": 1}), UpdateMany({}, {"$inc": {"n": 1}}), DeleteOne({"n": 2})]
@@ -431,10 +424,10 @@ class Collection:
         )
 
     def increment(self, id: str, path: str | Path, by: float = 1, *, initial: float = 0) -> Any:
-        """Add to a number of a body, in one statement; returns the new number.
+        """Add to a number in a body, in one statement; return the new number.
 
-        Where the field is missing it is `initial` before, and so it is where there is no object, which
-        then comes into being. Raises `UpdateRefused` where something else than a number is there.
+        A missing field starts at `initial`, also in a missing document, which is created. Raise `UpdateRefused` if the
+        field is not a number.
 
         >>> with Store("sqlite://") as store:
         ...     store["counters"].increment("visits", "by.page", 2)
@@ -452,15 +445,13 @@ class Collection:
         ttl: Ttl = None,
         attempts: int = ATTEMPTS,
     ) -> Any:
-        """Load a body, call `function` with it, and write what that returns; returns what was written. A
-        function that returns None has changed the body in place: that body is written. To store null,
-        call `put(id, None)`.
+        """Load a body, call `function` with it, and write the result; return what was written.
 
-        If somebody else changed the object meanwhile, all of it begins anew, after a short pause of
-        random length: nothing is lost, however many do this at once. `function` may be called
-        several times, and must not change anything else. `default` is what it gets where there is no
-        object; without it, `DocumentNotFound` is raised. `ttl` is for an object that is made, as in `put`; one
-        that is there lives on as it was. After so many `attempts` `VersionConflict` is raised.
+        If the function returns None, the body that it changed in place is written; to store null, call
+        `put(id, None)`. If the document changed meanwhile, repeat all of it after a short random pause, up to
+        `attempts` times, then raise `VersionConflict`: no update is lost. `function` may run several times and must
+        have no other effects. `default` is its argument if there is no document; without a default raise
+        `DocumentNotFound`. `ttl` applies to a new document; an existing one keeps its time.
 
         >>> with Store("sqlite://") as store:
         ...     store["counters"].change("visits", lambda count: count + 1, default=0)
@@ -475,8 +466,8 @@ class Collection:
         )
 
     def touch(self, id: str, ttl: Ttl = None) -> bool:
-        """Have an object live from now on, for `ttl` (see `put`) or for as long as it last was to; tells
-        whether it is there. Its version stays.
+        """Restart a document's time to live, with `ttl` (see `put`) or its last one; return whether it exists. The
+        version stays.
 
         >>> with Store("sqlite://") as store:
         ...     version = store["sessions"].put("1", {}, ttl=60)
@@ -486,9 +477,7 @@ class Collection:
         return self._run(Touch(self.name, check_id(id), read_ttl(ttl)))
 
     def purge_expired(self) -> int:
-        """Delete the rows of objects that have expired; returns how many.
-
-        Nobody sees such objects anyway: this frees the space.
+        """Delete the rows of expired documents, which are invisible already; return their number.
 
         >>> with Store("sqlite://") as store:
         ...     store["sessions"].purge_expired()
@@ -497,7 +486,7 @@ class Collection:
         return self._follow(purge(self.name))
 
     def get_many(self, ids: Iterable[str]) -> dict[str, Any]:
-        """Return the bodies under those ids that are there, by id, in the order asked.
+        """Return the bodies of existing documents by id, in the order of `ids`.
 
         >>> with Store("sqlite://") as store:
         ...     version = store["cities"].put("berlin", {"country": "de"})
@@ -507,7 +496,7 @@ class Collection:
         return self._run(GetMany(self.name, check_ids(ids)))
 
     def remove_many(self, ids: Iterable[str]) -> int:
-        """Delete the objects under those ids, all at once; returns how many there were.
+        """Delete the documents under those ids in one transaction; return their number.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].remove_many(["atlantis", "berlin"])
@@ -516,7 +505,7 @@ class Collection:
         return self._run(RemoveMany(self.name, check_ids(ids)))
 
     def list(self, *, skip: int = 0, limit: int | None = None) -> Documents:
-        """Return all objects in natural order: the order in which they came into being.
+        """Return all documents in natural order, the order of their insertion.
 
         >>> with Store("sqlite://") as store:
         ...     count = store["cities"].put_many({"paris": {}, "berlin": {}})
@@ -535,21 +524,18 @@ class Collection:
         limit: int | None = None,
         projection: Any = None,
     ) -> Documents:
-        """Return the objects that match, in natural order or as `sort` says.
+        """Return the matching documents, in natural order or by `sort`.
 
-        `find("address.city", "Berlin")` and `find({"address.city": "Berlin", "age": 30})` ask for
-        fields, with MongoDB's meaning: types never mix (1 is not true, "1" is not 1), null matches
-        null and missing, an array matches by each of its elements and as a whole. `$id`,
-        `$version`, `$created_at`, `$updated_at`, `$expires_at` ask for what the store knows, `$body`
-        for the whole body.
+        A filter is a field and a value, `find("address.city", "Berlin")`, or a filter document with MongoDB's operators,
+        `find({"age": {"$gte": 30}, "likes": {"$all": ["tea"]}})`, or Python,
+        `find((F("age") >= 30) & ~F("likes").exists())`. Values of different types are never equal, null equals null and
+        missing, and an array matches by its elements or as a whole. `$id`, `$version`, `$created_at`, `$updated_at` and
+        `$expires_at` match metadata, `$body` the whole body.
 
-        MongoDB's operators ask for more: `find({"age": {"$gte": 30}, "likes": {"$all": ["tea"]}})`,
-        and so does Python: `find((F("age") >= 30) & ~F("likes").exists())`.
-
-        `sort` is a field (ascending), a list of (field, 1 or -1) pairs, or a mapping. Types come in
-        MongoDB's order, an array by its smallest element (its largest when descending), equal ones
-        in natural order. `projection` says which parts of the bodies are wanted: a list of fields,
-        or MongoDB's mapping. Raises `InvalidFilter`, `InvalidSort` and `InvalidProjection`.
+        `sort` is a field (ascending), a list of (field, 1 or -1) pairs, or a mapping. Types sort in MongoDB's order, an
+        array by its smallest element (descending: its largest), equal documents in natural order. `projection` selects
+        parts of the bodies: a list of fields, or MongoDB's mapping. Raise `InvalidFilter`, `InvalidSort` and
+        `InvalidProjection`.
 
         >>> with Store("sqlite://") as store:
         ...     count = store["cities"].put_many({"paris": {"people": 2}, "berlin": {"people": 4}})
@@ -571,7 +557,7 @@ class Collection:
         skip: int = 0,
         projection: Any = None,
     ) -> Document | None:
-        """Return the first object that matches, or None where none does; see `find`.
+        """Return the first matching document, or None; see `find`.
 
         >>> with Store("sqlite://") as store:
         ...     version = store["cities"].put("berlin", {"rivers": ["Spree", "Havel"]})
@@ -592,12 +578,11 @@ class Collection:
         after: str | None = None,
         projection: Any = None,
     ) -> Page:
-        """Return up to `limit` objects in order, and the `cursor` to go on with: `after=cursor`.
+        """Return up to `limit` documents, and the `cursor` of the next page for `after=`.
 
-        A page costs the same wherever it is, if an index serves the order. Objects that others
-        write meanwhile come once at most, unless the write changes their place in the order; all
-        others come exactly once. A cursor is an opaque text for the same collection, filter and
-        order, in any process and after any time. Raises `InvalidCursor` for any other.
+        With an index in the order of the sort all pages cost the same. A document that others write meanwhile comes
+        once at most, unless the write changes its position; all others come exactly once. A cursor is an opaque string
+        for the same collection, filter and sort, valid in any process at any time. Raise `InvalidCursor` otherwise.
 
         >>> with Store("sqlite://") as store:
         ...     count = store["numbers"].put_many((str(n), n) for n in range(5))
@@ -611,7 +596,7 @@ class Collection:
         return self._run(page)
 
     def count(self, filter: Any = None, equals: Any = ...) -> int:
-        """Tell how many objects match; without a filter, how many there are.
+        """Return the number of matching documents, or of all without a filter.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].count({"country": "de"})
@@ -620,8 +605,7 @@ class Collection:
         return self._run(Count(self.name, Filter.parse(filter, equals, self._codec)))
 
     def distinct(self, field: str | Path, filter: Any = None) -> Values:
-        """Return the different values that a field has in the objects that match, in MongoDB's order
-        of values; of an array its elements, of a missing field nothing.
+        """Return the different values of a field in the matching documents, sorted; an array contributes its elements.
 
         >>> with Store("sqlite://") as store:
         ...     version = store["cities"].put("ulm", {"rivers": ["Danube", "Iller"]})
@@ -632,7 +616,7 @@ class Collection:
         return self._run(Distinct(self.name, read_target(field, InvalidFilter), asked))
 
     def delete_one(self, filter: Any, equals: Any = ...) -> DeleteResult:
-        """Delete the first object in natural order that matches.
+        """Delete the first matching document in natural order.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].delete_one("country", "de")
@@ -641,8 +625,7 @@ class Collection:
         return self._run(DeleteFirst(self.name, parse_required(filter, equals, self._codec)))
 
     def delete_many(self, filter: Any, equals: Any = ...) -> DeleteResult:
-        """Delete the objects that match, all of them or, where an error is raised, none; `{}` matches
-        all.
+        """Delete all matching documents, or none if an error is raised; `{}` matches all.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].delete_many({"country": "de"})
@@ -659,20 +642,18 @@ class Collection:
         arrays: bool = False,
         name: str | None = None,
     ) -> str:
-        """Have an index over fields of the body; returns its name.
+        """Create an index on fields of the body, unless it exists; return its name.
 
-        `keys` is a field, (field, 1 or -1) pairs or a mapping, as for a sort: up to 5 fields. Without a
-        `name` it is made of them, "country_1_people_-1", "tags_arrays". It serves filters by these fields, from the
-        first on, and orders by them.
+        `keys` is a field, (field, 1 or -1) pairs or a mapping, as for a sort: up to 5 fields. The default `name` is made
+        of them: "country_1_people_-1", "tags_arrays". The index serves filters and sorts on its first fields.
 
-        `unique` forbids two objects with the same values: types are kept apart (1 is not "1"), what
-        is missing counts as null, an array counts as a whole. `where`, a filter of simple conditions,
-        limits the index to the objects that match; it serves filters that ask the same. `arrays` makes
-        SQLite look into the arrays on the way to the one field; PostgreSQL's index over whole bodies
-        does so anyway.
+        `unique` rejects documents with the same values: types differ (1 is not "1"), missing counts as null, an array
+        as a whole. `where`, a filter of simple conditions, limits the index to matching documents; it serves filters
+        with the same conditions. `arrays` indexes the elements of arrays on SQLite; PostgreSQL's index over whole bodies
+        covers them anyway.
 
-        An index that is there already is left alone. Writers wait while it is made, readers do not.
-        Raises `InvalidIndex`, `IndexExists`, and `DuplicateKey` where objects stand in the way.
+        Writers wait while the index is created, readers do not. Raise `InvalidIndex`, `IndexExists`, and `DuplicateKey`
+        if existing documents are duplicates.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].create_index([("country", 1), ("people", -1)])
@@ -682,7 +663,7 @@ class Collection:
         return self._run(CreateIndex(self.name, made))
 
     def drop_index(self, name: str) -> bool:
-        """Drop an index; returns whether there was one. Raises `InvalidIndex` for a name that is no string.
+        """Drop an index; return whether there was one. Raise `InvalidIndex` if the name is not a string.
 
         >>> with Store("sqlite://") as store:
         ...     store["cities"].drop_index("country_1")
@@ -691,7 +672,7 @@ class Collection:
         return self._run(DropIndex(self.name, read_index_name(name)))
 
     def indexes(self) -> Indexes:
-        """Return the indexes, in the order in which they were made.
+        """Return the indexes in the order of their creation.
 
         >>> with Store("sqlite://") as store:
         ...     name = store["cities"].create_index("country", unique=True)
@@ -709,10 +690,10 @@ class Collection:
         skip: int = 0,
         limit: int | None = None,
     ) -> Explanation:
-        """Tell how `find` answers: what the database decides and what Python, by which indexes, and
-        which index would help. Nothing but the plan is computed.
+        """Return how `find` would run: the parts that the database and Python evaluate, the indexes, and the index that
+        would help.
 
-        Raises `CollectionNotFound` where there is no collection yet.
+        Only the plan is computed. Raise `CollectionNotFound` if the collection does not exist.
 
         >>> with Store("sqlite://") as store:
         ...     version = store["cities"].put("berlin", {"country": "de"})
@@ -728,13 +709,12 @@ class Collection:
         return self._run(Explain(self.name, asked, Sort.parse(sort), *window))
 
     def aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Results:
-        """Run MongoDB's aggregation pipeline over the collection; returns what comes out of it.
+        """Run an aggregation pipeline over the collection; return its results.
 
-        The stages are `$match`, `$project`, `$addFields` (`$set`), `$unset`, `$sort`, `$skip`, `$limit`,
-        `$count`, `$group`, `$unwind`, `$sortByCount`, `$replaceRoot` (`$replaceWith`) and `$lookup`. All
-        is read in one transaction. A stage that must hold rows, such as `$sort` or `$group`, holds up
-        to about `memory_limit` bytes. Raises `InvalidPipeline`, `InvalidOperand` and
-        `MemoryLimitExceeded`.
+        The stages are `$match`, `$project`, `$addFields` (`$set`), `$unset`, `$sort`, `$skip`, `$limit`, `$count`,
+        `$group`, `$unwind`, `$sortByCount`, `$replaceRoot` (`$replaceWith`) and `$lookup`, over one snapshot. A stage
+        that holds rows, such as `$sort` or `$group`, uses up to about `memory_limit` bytes. Raise `InvalidPipeline`,
+        `InvalidOperand` and `MemoryLimitExceeded`.
 
         >>> with Store("sqlite://") as store:
         ...     count = store["cities"].put_many({"berlin": {"in": "de"}, "bonn": {"in": "de"}})
@@ -755,16 +735,14 @@ class Collection:
         sort: Any = None,
         projection: Any = None,
     ) -> Iterator[Document]:
-        """Yield the objects that match, in natural order or as `sort` says, in constant memory.
+        """Yield the matching documents, in natural order or by `sort`, in constant memory.
 
-        No connection is held and no transaction is open between objects: the collection may be
-        written meanwhile. Each object is yielded at most once; one that is written while the
-        stream runs may be seen as it was or as it is. One that is removed and put again meanwhile is
-        a new object, and may come twice.
+        Between documents the stream holds no connection and no transaction, so the collection can be written. Each
+        document comes at most once, as it was or as it is now. A document that is removed and put again is a new one
+        and may come again.
 
-        Where no index has the order of `sort`, what is sorted by is read first and held, with the ids. One
-        that is written so that it has another place meanwhile comes where it was, and one that is new
-        may not come.
+        If no index has the order of `sort`, the sort fields and ids are read first and held in memory. A document that
+        moves meanwhile comes at its old position, and a new one may not come.
 
         >>> with Store("sqlite://") as store:
         ...     count = store["numbers"].put_many((str(n), n) for n in range(1000))
@@ -784,21 +762,20 @@ class Collection:
         kinds: Iterable[ChangeKind] | None = None,
         timeout: float | None = None,
     ) -> ChangeStream:
-        """Return the changes of the collection as they come, in the order of their commits.
+        """Return a stream of the collection's changes in commit order.
 
-        The collection must record them: open it with `changes=True`, or "after" or "both" for their
-        bodies. Iteration waits for what comes, from this and from other processes; `timeout` is for
-        how many seconds without a change. `after` is where to begin: None is now; "oldest" is the first
-        change that is kept; the `token` of a change or of a stream is behind that, in any process
-        and after any time. Each change comes once, and none is left out.
+        The collection must record them: open it with `changes=True`, or "after" or "both" for their bodies. Iteration
+        waits for changes of this and other processes, up to `timeout` seconds without one. `after` is the start: None is
+        now, "oldest" the first recorded change, and the `token` of a change or a stream the position after it, in any
+        process at any time. Each change comes exactly once.
 
-        `filter` is asked of the object after the change or, where it was removed or expired, before:
-        of `$id`, `$version` and what was recorded of its body. `kinds` are some of "insert", "update",
-        "remove" and "expire". Raises `InvalidFilter`, `InvalidToken`, `InvalidOption` where no changes
-        are recorded, and `ChangesLost` where not all of them are kept that come after the token.
+        `filter` matches the document after the change, or before it if it was removed or expired, by `$id`, `$version`
+        and the recorded body. `kinds` are some of "insert", "update", "remove" and "expire". Raise `InvalidFilter`,
+        `InvalidToken`, `InvalidOption` if changes are not recorded, and `ChangesLost` if some after the token were
+        deleted.
 
         >>> with Store("sqlite://") as store:
-        ...     cities = store.get_sync_collection("cities", changes="after")
+        ...     cities = store.collection("cities", changes="after")
         ...     version = cities.put("berlin", {"country": "de"})
         ...     for change in cities.watch({"country": "de"}, after="oldest", kinds=["insert"], timeout=0):
         ...         print(change.kind, change.id, change.body)
@@ -827,7 +804,7 @@ class Collection:
 def put_of(
     collection: str, id: str, text: str, *, ttl: Any, if_version: Any, if_absent: Any
 ) -> Put | Insert | Replace:
-    """Return the operation of a `put`; raises `InvalidOption`."""
+    """Return the operation of a `put`; raise `InvalidOption`."""
     life, expected = read_ttl(ttl), check_version(if_version)
     if not check_flag("if_absent", if_absent):
         if expected is None:

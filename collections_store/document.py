@@ -25,7 +25,7 @@ from .errors import (
 )
 
 SKILL_MEMORY: Final = "skill_memory"
-"""The collection of `skill_memory`, unless told otherwise."""
+"""The default collection of `skill_memory`."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OTHERS: Final = re.compile(rb"[^A-Za-z0-9]")
 _NAME: Final = re.compile(r"[A-Za-z0-9_]{1,200}", re.ASCII)
@@ -33,10 +33,9 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_]{1,200}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """An object of a collection: its id, its JSON body, and what the store knows of it.
+    """A document of a collection: id, JSON body, version and times.
 
-    `version` is 1 when the object comes into being and grows by one with each write. It unpacks as
-    the pair that AEA's storage returns:
+    `version` starts at 1, and every write increments it. A document unpacks as the pair that AEA's storage returns:
 
     >>> id, body = Document("berlin", {"population": 3_900_000})
     >>> id
@@ -54,24 +53,24 @@ class Document:
         yield self.id
         yield self.body
 
-    if not TYPE_CHECKING:  # a type checker shall see that a document has no fields of its own
+    if not TYPE_CHECKING:  # a type checker must see that a document has no items
 
         def __getitem__(self, field: object) -> Any:
             raise TypeError(f"a Document has no fields: its body has, document.body[{field!r}]")
 
     @property
     def created_at(self) -> datetime:
-        """When the object came into being, in UTC."""
+        """The time of the first write, in UTC."""
         return moment(self.created_us)
 
     @property
     def updated_at(self) -> datetime:
-        """When the object was last written, in UTC."""
+        """The time of the last write, in UTC."""
         return moment(self.updated_us)
 
     @property
     def expires_at(self) -> datetime | None:
-        """When the object ceases to be, in UTC; None: never."""
+        """The time of expiry, in UTC; None: never."""
         return None if self.expires_us is None else moment(self.expires_us)
 
 
@@ -87,8 +86,9 @@ _allocate: Final = object.__new__
 def new_document(  # noqa: PLR0917 - keywords take longer
     id: str, body: Any, version: int, created: int, updated: int, expires: int | None
 ) -> Document:
-    """Return `Document(...)` in a fifth of the time: a frozen class sets each slot by a call, which is most of what a
-    row costs beside its body.
+    """Return `Document(...)` in a fifth of the time.
+
+    A frozen class sets each slot by a call, which would be most of the cost of a row beside its body.
     """
     document: Any = _allocate(_Unfrozen)
     document.id, document.body, document.version = id, body, version
@@ -99,7 +99,7 @@ def new_document(  # noqa: PLR0917 - keywords take longer
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Some objects in order; `cursor` leads to the next page and is None when there is none.
+    """A page of documents; `cursor` fetches the next page and is None after the last one.
 
     >>> [document.id for document in Page((Document("berlin", {}),))]
     ['berlin']
@@ -117,9 +117,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Anonymous:
-    """A body that is no object of a collection: an element of an array, or what a stage of a
-    pipeline made.
-    """
+    """A body outside a collection: an element of an array, or the result of a pipeline stage."""
 
     body: Any
 
@@ -128,8 +126,8 @@ class Anonymous:
 class CollectionInfo:
     """A collection as `Store.collections` lists it.
 
-    `count` is exact. `size` is in bytes: table and indexes on disk where the database can tell,
-    else the sum of the bodies.
+    `count` is exact. `size` is in bytes: table and indexes on disk if the database reports them, else the sum of the
+    bodies.
     """
 
     name: str
@@ -139,30 +137,30 @@ class CollectionInfo:
 
 
 def metadatum(document: Document, name: str) -> Any:
-    """Return what the store knows of an object as a filter sees it: times in microseconds."""
+    """Return a document's metadata as a filter compares it: times in microseconds."""
     return getattr(document, name if name in {"id", "version"} else f"{name[:-3]}_us")
 
 
 def moment(microseconds: int) -> datetime:
-    """Return the UTC time that many microseconds after 1970."""
+    """Return the UTC time of microseconds since 1970."""
     return EPOCH + timedelta(microseconds=microseconds)
 
 
 def microseconds(time: datetime) -> int:
-    """Return the microseconds from 1970 to an aware `time`, exactly."""
+    """Return the exact microseconds from 1970 to a `time` with a time zone."""
     return (time - EPOCH) // timedelta(microseconds=1)
 
 
 def check_name(name: object) -> str:
-    """Return `name` if a collection can have it; raises `InvalidName`."""
+    """Return a valid collection name; raise `InvalidName`."""
     if isinstance(name, str) and _NAME.fullmatch(name):
         return str.__str__(name)
     raise InvalidName(name)
 
 
 def spelled(text: str) -> str:
-    """Spell a text with what names may have: letters, digits and, each other byte, `_xx`. No two texts are
-    spelled alike, and `__` does not come of any.
+    """Return a string in the characters of names: letters, digits, and `_xx` for each other byte. Different strings
+    differ, and none contains `__`.
 
     >>> spelled("my-shop")
     'my_2dshop'
@@ -174,11 +172,11 @@ def spelled(text: str) -> str:
 
 
 MAX_ID_BYTES = 2000
-"""PostgreSQL's index takes rows up to 2,704 bytes."""
+"""PostgreSQL's index entries end at 2,704 bytes."""
 
 
 def check_id(id: object) -> str:
-    """Return `id` if an object can have it: text of up to 2,000 bytes without NUL; raises `InvalidId`."""
+    """Return a valid id, a string of up to 2,000 bytes without NUL; raise `InvalidId`."""
     if not isinstance(id, str):
         raise InvalidId(id, f"it is {type(id).__name__}, not a string")
     if "\0" in id:
@@ -189,14 +187,12 @@ def check_id(id: object) -> str:
 
 
 def new_id() -> str:
-    """Return an id that no other object has: 48 bits of milliseconds first, so that indexes grow at
-    their end, then 80 random ones; 32 characters.
-    """
+    """Return a new id of 32 characters: 48 bits of milliseconds, so that indexes grow at their end, and 80 random bits."""
     return f"{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
 
 
 def check_ids(ids: Iterable[str]) -> tuple[str, ...]:
-    """Return `ids` if each can be one; a single string is not a list of them."""
+    """Return valid ids; a single string is not a list of ids."""
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise InvalidId(ids, "give a list of ids")
     return tuple(map(check_id, ids))
@@ -212,15 +208,14 @@ def _check_bytes(id: str) -> None:
 
 
 FOREVER: Final = 0
-"""A time to live without end, as opposed to none given: then the collection's own counts."""
+"""A time to live without end; None means the collection's own."""
 MAX_TTL: Final = 1000 * 365 * 86_400
-"""Seconds; with much more, no calendar knows the day."""
+"""Seconds. `datetime` ends soon after the year 9000."""
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def read_ttl(ttl: Any, option: str = "ttl") -> int | None:
-    """Return a time to live in microseconds, `FOREVER` for infinity, None for None; raises
-    `InvalidOption` for what cannot be honoured.
+    """Return a time to live in microseconds, `FOREVER` for infinity, None for None; raise `InvalidOption`.
 
     >>> read_ttl(1.5), read_ttl(timedelta(minutes=1)), read_ttl(math.inf)
     (1500000, 60000000, 0)
@@ -245,14 +240,14 @@ def read_ttl(ttl: Any, option: str = "ttl") -> int | None:
 
 
 class Request:
-    """What all of them are, so that a list of several kinds has a type."""
+    """Base class of write requests, the type of a list of several kinds."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class InsertOne(Request):
-    """Insert an object, under a new id unless one is given: see `Collection.insert_one`."""
+    """Insert a document, under a new id unless one is given: see `Collection.insert_one`."""
 
     body: Any
     id: str | None = field(default=None, kw_only=True)
@@ -261,7 +256,7 @@ class InsertOne(Request):
 
 @dataclass(frozen=True, slots=True)
 class UpdateOne(Request):
-    """Change the first object that matches: see `Collection.update_one`."""
+    """Update the first matching document: see `Collection.update_one`."""
 
     filter: Any
     update: Any
@@ -272,7 +267,7 @@ class UpdateOne(Request):
 
 @dataclass(frozen=True, slots=True)
 class UpdateMany(Request):
-    """Change the objects that match: see `Collection.update_many`."""
+    """Update all matching documents: see `Collection.update_many`."""
 
     filter: Any
     update: Any
@@ -282,7 +277,7 @@ class UpdateMany(Request):
 
 @dataclass(frozen=True, slots=True)
 class ReplaceOne(Request):
-    """Give the first object that matches another body: see `Collection.replace_one`."""
+    """Replace the body of the first matching document: see `Collection.replace_one`."""
 
     filter: Any
     replacement: Any
@@ -292,37 +287,38 @@ class ReplaceOne(Request):
 
 @dataclass(frozen=True, slots=True)
 class DeleteOne(Request):
-    """Delete the first object that matches: see `Collection.delete_one`."""
+    """Delete the first matching document: see `Collection.delete_one`."""
 
     filter: Mapping[str, Any] | Any
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteMany(Request):
-    """Delete the objects that match: see `Collection.delete_many`."""
+    """Delete all matching documents: see `Collection.delete_many`."""
 
     filter: Mapping[str, Any] | Any
 
 
 @dataclass(frozen=True, slots=True)
 class InsertOneResult:
-    """The id of the object that was inserted."""
+    """The id of the inserted document."""
 
     inserted_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteResult:
-    """How many objects were deleted."""
+    """The number of deleted documents."""
 
     deleted_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateResult:
-    """How many objects an update was for, how many of them it changed, and the id of the one that it
-    inserted because there was none. `version` is that of the object after an update of one, or of the one
-    that was inserted; None: there is none, or `update_many` found some.
+    """The numbers of matched and of changed documents, and the id of an upserted one.
+
+    `version` is the new version after an update of one document, or of the upserted one; None after `update_many`, or if
+    none matched.
     """
 
     matched_count: int
@@ -333,7 +329,7 @@ class UpdateResult:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What was not written and why: `position` counts from 0, in the order given."""
+    """A refused item and its error; `position` is its index in the input."""
 
     position: int
     id: str | None
@@ -342,9 +338,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class PutManyResult:
-    """What became of the objects given: new ones, those that took the place of others, those that
-    were left as they are (`mode="ignore"`), and those that were refused.
-    """
+    """The numbers of new, of replaced and of unchanged documents (`mode="ignore"`), and the refused ones."""
 
     inserted_count: int = 0
     replaced_count: int = 0
@@ -353,7 +347,7 @@ class PutManyResult:
 
     @property
     def written_count(self) -> int:
-        """How many objects were written."""
+        """The number of written documents."""
         return self.inserted_count + self.replaced_count
 
     def __add__(self, other: PutManyResult) -> PutManyResult:
@@ -367,15 +361,15 @@ class PutManyResult:
 
 @dataclass(frozen=True, slots=True)
 class InsertManyResult:
-    """The ids of the objects that were inserted, in their order."""
+    """The ids of the inserted documents, in their order."""
 
     inserted_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class BulkWriteResult:
-    """What the requests of a bulk came to, added up; `inserted_ids` and `upserted_ids` hold ids by the
-    positions of their requests, `refused` the requests that failed.
+    """The total counts of write requests; `inserted_ids` and `upserted_ids` have ids by the positions of their requests,
+    `refused` the failed requests.
     """
 
     inserted_count: int = 0
@@ -388,7 +382,7 @@ class BulkWriteResult:
 
     @property
     def upserted_count(self) -> int:
-        """How many objects were inserted because an update found none."""
+        """The number of upserted documents."""
         return len(self.upserted_ids)
 
     def __add__(self, other: Any) -> BulkWriteResult:
@@ -404,8 +398,8 @@ class BulkWriteResult:
 
 
 def partial_result(error: BaseException) -> PutManyResult | BulkWriteResult | None:
-    """Return the counts of what `put_many`, `insert_many` or `bulk_write` had written when it was cancelled, or
-    failed between two batches; None: `error` does not come from such a call, or nothing was written.
+    """Return what `put_many`, `insert_many` or `bulk_write` had written when it was cancelled or failed between two
+    batches; None if `error` is not from such a call, or nothing was written.
 
     >>> partial_result(ValueError()) is None
     True
@@ -419,5 +413,5 @@ R = TypeVar("R", PutManyResult, BulkWriteResult)
 
 
 def in_order(result: R) -> R:
-    """Return a result whose refusals are in the order of their positions."""
+    """Return a result with refusals ordered by position."""
     return replace(result, refused=tuple(sorted(result.refused, key=lambda each: each.position)))

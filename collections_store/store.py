@@ -130,16 +130,14 @@ class Collections(ABC):
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """Return a context in which operations take place as one, or not at all."""
+        """Return the context of a transaction, or of a savepoint in one."""
 
     def collection(self, name: str, **settings: Unpack[CollectionSettings]) -> Collection:
-        """Return a handle on a collection. Does no I/O unless an option is given.
+        """Return a collection. Do no I/O unless an option is given.
 
-        A name has 1 to 200 of the characters A-Z, a-z, 0-9 and _, and is case-sensitive. An option of
-        `CollectionSettings` that is given here is stored with the collection, which is created if need be, and holds
-        for every process.
-
-        Raises `InvalidName` and `InvalidOption`.
+        A name has 1 to 200 of the characters A-Z, a-z, 0-9 and _, and is case-sensitive. Options of `CollectionSettings`
+        are stored with the collection, which is created if necessary, and hold for every process. Raise `InvalidName`
+        and `InvalidOption`.
 
         >>> with Store("sqlite://") as store:
         ...     store.collection("my_collection")
@@ -155,7 +153,7 @@ class Collections(ABC):
     """The same as `collection`, by the name that AEA gives it."""
 
     def memory(self, namespace: str) -> Memory:
-        """Return a memory: values under keys, in its own collection. The namespace may be any non-empty string. Raises
+        """Return a memory: values under keys, in its own collection. The namespace is any non-empty string. Raise
         `InvalidOption`.
 
         >>> with Store("sqlite://") as store:
@@ -176,9 +174,10 @@ class Collections(ABC):
         ttl: Ttl = None,
         collection: str = SKILL_MEMORY,
     ) -> SkillMemory:
-        """Return the memories of sessions' skills, by the rules of Soul Machines' platform, in a collection. A memory
-        is a dict, or what `model` makes of its parts; see `SkillMemory` for `policy` and `ttl`. Raises `InvalidName`
-        and `InvalidOption`.
+        """Return the skills' memories of sessions, by the rules of Soul Machines' platform.
+
+        A memory is a dict, or the result of `model` with its fields; see `SkillMemory` for `policy` and `ttl`. Raise
+        `InvalidName` and `InvalidOption`.
 
         >>> with Store("sqlite://") as store:
         ...     skills = store.skill_memory(policy="raise")
@@ -201,15 +200,12 @@ class Collections(ABC):
         jsonb: bool = False,
         **settings: Unpack[CollectionSettings],
     ) -> Collection:
-        """Create a collection that is not there yet, and return its handle.
+        """Create a collection with options, and return it. Without options the first write creates it.
 
-        There is no need to: a collection comes into being when something is put into it. This is for
-        its options. `body_index`: PostgreSQL keeps an index over whole bodies, which serves equality
-        at any depth, through arrays too; without it, writes are cheaper. SQLite has no such index.
-        `jsonb`: SQLite (3.45 or newer) keeps bodies as JSONB, which it reads without parsing them: what no index
-        serves is found sooner, a `get` takes longer. PostgreSQL does so anyway. For
-        the others see `collection`. Raises `InvalidName`, `InvalidOption` and
-        `CollectionExists`.
+        `body_index`: PostgreSQL maintains an index over whole bodies, which serves equality at any depth and through
+        arrays; without it writes are cheaper. SQLite has no such index. `jsonb`: SQLite (3.45 or newer) stores bodies as
+        JSONB: scans are faster, `get` is slower. PostgreSQL always does. For the others see `collection`. Raise
+        `InvalidName`, `InvalidOption` and `CollectionExists`.
 
         >>> with Store("sqlite://") as store:
         ...     store.create_collection("log", body_index=False, ttl=86_400)
@@ -231,7 +227,7 @@ class Collections(ABC):
         return self.run(ListCollections())
 
     def drop(self, name: str) -> bool:
-        """Delete a collection with all its objects; returns whether it was there.
+        """Delete a collection with all its documents; return whether it existed.
 
         >>> with Store("sqlite://") as store:
         ...     store.drop("cities")
@@ -240,7 +236,7 @@ class Collections(ABC):
         return self.run(DropCollection(check_name(name)))
 
     def rename(self, old: str, new: str) -> None:
-        """Give a collection another name; raises `CollectionNotFound` and `CollectionExists`.
+        """Rename a collection; raise `CollectionNotFound` and `CollectionExists`.
 
         >>> with Store("sqlite://") as store:
         ...     version = store.collection("towns").put("berlin", {})
@@ -275,22 +271,21 @@ class Bound:
             return self.connection.begin_savepoint()
 
     def release(self, savepoint: Any) -> None:
-        """Keep what was done since a savepoint."""
+        """Release a savepoint: keep the writes since then."""
         with translated(self.connection.database, self.connection.sa.engine):
             self.connection.release_savepoint(savepoint)
 
     def rollback_to(self, savepoint: Any) -> None:
-        """Undo what was done since a savepoint."""
+        """Roll back to a savepoint."""
         with suppress(CollectionsStoreError), translated(self.connection.database):
             self.connection.rollback_to(savepoint)
 
 
 class Transaction(Collections):
-    """Collections within a transaction: what `Store.transaction` and `Store.bind` give.
+    """The collections of a store within a transaction, returned by `Store.transaction` and `Store.bind`.
 
-    It hands out the same collections as the store does; what is done with these takes place when the
-    transaction is committed, or not at all. An operation that fails changes nothing, and the
-    transaction goes on. It may be used by several threads, one at a time.
+    Its writes take effect at the commit, or not at all. A failed operation changes nothing, and the transaction
+    continues. Threads can share it; their operations run one at a time.
     """
 
     def __init__(self, scope: Bound | OpenTransaction, codec: Codec) -> None:
@@ -301,17 +296,15 @@ class Transaction(Collections):
         return f"<Transaction {'over' if self._is_over else self._scope.state}>"
 
     def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result; it becomes real when the transaction is committed."""
+        """Return the operation's result; its writes take effect at the commit."""
         if self._is_over:
             raise TransactionEnded(SAVEPOINT_ENDED)
         return self._scope.run(operation)
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """Return a context for a part of the transaction, which is undone if it ends with an
-        exception: a savepoint. The transaction goes on in either case.
+        """Return the context of a savepoint, which an exception rolls back. The transaction continues in either case.
 
-        While it is open, all that is done in the transaction is done in it. Raises
-        `TransactionEnded`.
+        While it is open, every operation of the transaction is part of it. Raise `TransactionEnded`.
 
         >>> with Store("sqlite://") as store, store.transaction() as tx:
         ...     version = tx["cities"].put("berlin", {})
@@ -376,25 +369,22 @@ def remove_savepoint(savepoints: list[Any], savepoint: Any) -> bool | None:
 
 FORKED: Final = "the store belongs to the process this one was forked from: open another"
 ATTEMPTS: Final = 20
-"""How often `run_transaction` calls a function by default."""
+"""The default number of calls of a function by `run_transaction`."""
 EXIT_TIMEOUT: Final = 1.0
-"""Seconds that a forgotten store waits for what still runs when the interpreter ends."""
+"""Seconds that a store that was not closed waits for running operations when the interpreter ends."""
 
 
 class Store(Collections):
-    """A database of collections of JSON objects.
+    """A database of collections of JSON documents.
 
-    `url` is `sqlite:///file.db` (a file), `sqlite://` (in memory) or
-    `postgresql://user:password@host/database`. `engine` is a SQLAlchemy engine of the caller's to
-    use instead; its pool and settings stay the caller's. Constructing does no I/O: the first use
-    connects, and creates the store's tables in a fresh database.
+    `url` is `sqlite:///file.db` (a file), `sqlite://` (in memory) or `postgresql://user:password@host/database`.
+    `engine` is your own SQLAlchemy engine instead, with its own pool and settings. `StoreOptions` lists the options. The
+    constructor does no I/O: the first use connects, and creates the tables in an empty database.
 
-    A store is used by any number of threads, and closed once: by `close()`, or as a context manager.
+    Any number of threads can use a store. Close it by `close()` or as a context manager.
 
-    `StoreOptions` lists the options.
-
-    Raises `InvalidUrl`, `InvalidOption` and `MissingExtra` at once; `DatabaseUnavailable`,
-    `SchemaOutdated` and `SchemaTooNew` on first use.
+    Raise `InvalidUrl`, `InvalidOption` and `MissingExtra` at once; `DatabaseUnavailable`, `SchemaOutdated` and
+    `SchemaTooNew` on first use.
 
     >>> with Store("sqlite://") as store:
     ...     cities = store.collection("cities")
@@ -414,7 +404,7 @@ class Store(Collections):
         self._codec: Codec = self._options.codec()
         self._url, self._given = read_target(url, engine)
         self._shown: str = safe_url(self._url if url is None else sa.make_url(url))
-        with working():  # a fork amid the import would leave its lock taken in the child
+        with working():  # a fork during the import would leave its lock held in the child
             self._database: Database = named(self._url.get_backend_name())
         self._options.check_for(self._database)
         if self._given is None:
@@ -444,10 +434,9 @@ class Store(Collections):
     def attach(self, component: Component) -> None:
         """Set a component up and tear it down with the store.
 
-        `component.setup()` is called when the store is entered (`with store:`); one that is attached
-        later sets itself up. `component.teardown()` is called by `close()`, before the connections end:
-        of the one attached last first, and also if one could not be set up. What they raise is raised,
-        when the others had their turn. Raises `InvalidOption` and `StoreClosed`.
+        Entering the store (`with store:`) calls `component.setup()`; a component that is attached later sets itself up.
+        `close()` calls `component.teardown()` before the connections end, in reverse order, also if a set-up failed. Their
+        exceptions are raised after all components were torn down. Raise `InvalidOption` and `StoreClosed`.
 
         >>> class Component:
         ...     def setup(self): print("ready")
@@ -483,12 +472,13 @@ class Store(Collections):
         self.close()
 
     def close(self) -> None:
-        """Wait for the operations that run, and end the connections; any further use raises
-        `StoreClosed`. Closing again does nothing. What is attached is torn down first.
+        """Tear down attached components, wait for running operations, and end the connections.
+
+        Further use raises `StoreClosed`. Closing again has no effect.
         """
-        with self._closing:  # whoever comes second waits for the first
+        with self._closing:  # a second caller waits for the first
             if self._is_tearing_down:
-                return  # it is what is torn down that closes it
+                return  # a component that is torn down closes the store
             self._is_tearing_down = True
             try:
                 if self._closed is None:
@@ -515,7 +505,7 @@ class Store(Collections):
             sweeper.thread.join(timeout)
 
     def _close_transactions(self, timeout: float | None) -> None:
-        """Begin no more transactions; wait for those that are open, and then roll them back."""
+        """Begin no more transactions, wait for the open ones, and roll back those that remain."""
         timeout = self._options.busy_timeout if timeout is None else timeout
         self._permits.close(timeout)
         if self._backend is not None:
@@ -528,20 +518,17 @@ class Store(Collections):
     def transaction(
         self, *, isolation: Isolation = "repeatable read"
     ) -> AbstractContextManager[Transaction]:
-        """Return a context in which operations on any collections take place as one, or not at all.
+        """Return the context of a transaction over any collections.
 
-        What it gives hands out collections like the store. They see one moment of the database and
-        what was written in the transaction; nobody else sees that before the end of the block. That
-        commits, or rolls back if the block ends with an exception.
+        Its value returns collections as the store does. They see one snapshot and the transaction's own writes. Others see
+        the writes after the end of the block, which commits, or rolls back after an exception.
 
-        On SQLite a transaction is the only one that writes, from its beginning on: keep it short.
-        Others may read. In memory nobody else gets at the database meanwhile. On PostgreSQL two may
-        meet, which is a `TransactionConflict` for one of them: `run_transaction` begins again.
+        On SQLite a transaction is the only writer from its start: keep it short. Others can read; in memory they wait. On
+        PostgreSQL two transactions can conflict, and one gets `TransactionConflict`: `run_transaction` repeats it.
 
-        `isolation`: "repeatable read", or "serializable", which on PostgreSQL costs more conflicts
-        and also prevents write skew; SQLite is that always. Raises `InvalidOption`, `DatabaseBusy` if
-        no transaction can begin within `busy_timeout`, and at the end `TransactionEnded` if it did
-        not go on to the end.
+        `isolation`: "repeatable read", or "serializable", which on PostgreSQL also prevents write skew and causes more
+        conflicts; SQLite is always serializable. Raise `InvalidOption`, `DatabaseBusy` if no transaction can begin within
+        `busy_timeout`, and at the end `TransactionEnded` if it was rolled back before.
 
         >>> with Store("sqlite://") as store:
         ...     with store.transaction() as tx:
@@ -560,12 +547,11 @@ class Store(Collections):
         attempts: int = ATTEMPTS,
         isolation: Isolation = "repeatable read",
     ) -> T:
-        """Call a function with a transaction, commit that, and return what the function returned.
+        """Call a function with a transaction, commit it, and return the function's result.
 
-        If another transaction gets in the way, or the connection is lost before the commit, all is
-        rolled back and the function called again, up to `attempts` times in all: it must not do what
-        cannot be done twice. Another exception rolls back and is raised. What was last in the way is
-        raised when no attempt is left. `isolation` is as in `transaction`.
+        After a conflict, or if the connection is lost before the commit, roll back and call the function again, up to
+        `attempts` times in all, then raise the last error: the function must have no other effects. Any other exception
+        rolls back and propagates. `isolation` is as in `transaction`.
 
         >>> def sell(tx):
         ...     stock = tx["stock"].get("tea", 3)
@@ -590,11 +576,10 @@ class Store(Collections):
         raise AssertionError("unreachable")
 
     def bind(self, connection: sa.Connection) -> Transaction:
-        """Return the store's collections within the caller's own SQLAlchemy transaction.
+        """Return the store's collections within your own SQLAlchemy transaction.
 
-        What is written becomes real when the caller commits `connection`, together with whatever
-        else the caller wrote, and never if it rolls back. The connection must lead to the store's
-        database.
+        Your commit of `connection` commits their writes, too, and your rollback discards them. The connection must lead to
+        the store's database.
 
         >>> import sqlalchemy as sa
         >>> engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
@@ -619,10 +604,9 @@ class Store(Collections):
         return Bound(shared, self._run_within)
 
     def model(self, name: str) -> type[Any]:
-        """Return the class that SQLAlchemy's ORM maps to a collection, for the caller's own queries.
+        """Return a new ORM class of a collection, for your own queries; create the collection if necessary.
 
-        Its attributes are `seq`, `id`, `body`, `version`, `created_at`, `updated_at` and
-        `expires_at`. The collection comes into being. Each call returns a class of its own.
+        Its attributes are `seq`, `id`, `body`, `version`, `created_at`, `updated_at` and `expires_at`.
 
         >>> import sqlalchemy as sa
         >>> with Store("sqlite://") as store:
@@ -633,7 +617,7 @@ class Store(Collections):
         return mapped_class(self.run(FindTable(check_name(name))).table, name)
 
     def _concurrency(self) -> int:
-        """Return how many operations run at a time."""
+        """Return the number of operations that can run at the same time."""
         return connection_limit(self._url, self._options, self._database)
 
     def _new_notifier(self) -> ChangeNotifier:
@@ -723,9 +707,7 @@ class Store(Collections):
         return self._closed == FORKED
 
     def _forked(self) -> None:
-        """Give up what belongs to the parent process. Nothing is closed: that would end the
-        parent's connections too.
-        """
+        """Abandon what belongs to the parent process, without closing it: that would end the parent's connections."""
         self._opening, self._closing = threading.Lock(), threading.RLock()
         self._permits, self._sweeper = self._new_permits(), None
         self._notifier.forked()
