@@ -53,7 +53,7 @@ class Codec:
         """Return the body's text; raises `InvalidBody`."""
         values, depth = (body.values(), 1) if type(body) is dict else ((body,), 0)
         text: bytes | None = None
-        if _room_left(values, depth, self.max_bytes + 2 - 2 * depth) >= 0:
+        if _bytes_left(values, depth, self.max_bytes + 2 - 2 * depth) >= 0:
             try:  # noqa: SIM105 - `suppress` takes as long as all of this
                 text = orjson.dumps(body)
             except TypeError:  # a key, or a lone surrogate
@@ -130,48 +130,48 @@ def spell(value: Any) -> str:
     return orjson.dumps(_float(value, ()) if isinstance(value, float) else value).decode()
 
 
-def _room_left(values: Any, depth: int, room: int) -> int:
+def _bytes_left(values: Any, depth: int, remaining: int) -> int:
     """Return what is left of so many bytes for the other values of a body; negative: it is too large, or orjson would
     not spell a value as rule 1 demands, strings and keys aside.
 
-    A value is a byte at least, and so is what follows it. The walk ends when no room is left: a body that contains the
+    A value is a byte at least, and so is what follows it. The walk ends when none is left: a body that contains the
     same list again and again may be far larger than the memory.
     """
-    room -= 2 * len(values)
+    remaining -= 2 * len(values)
     for value in values:
         kind = type(value)
         if kind is str:
-            room -= len(value)
+            remaining -= len(value)
         elif kind is int:
             if not MIN_INTEGER <= value <= MAX_INTEGER:
                 return -1
         elif kind is dict or kind is list:
             if depth == MAX_DEPTH:
                 return -1
-            room = _room_left(value.values() if kind is dict else value, depth + 1, room)
-            if room < 0:
-                return room
+            remaining = _bytes_left(value.values() if kind is dict else value, depth + 1, remaining)
+            if remaining < 0:
+                return remaining
         elif kind is float:
             if not -_SPELLED_OUT < value < _SPELLED_OUT:
                 return -1
         elif value is not None and kind is not bool:
             return -1
-    return room
+    return remaining
 
 
 def _check_size(body: Any, most: int) -> None:
     """Raise `InvalidBody` for a body of more than `most` bytes, as far as its values show, before it is encoded."""
-    level, room = [(body,)], most + 2
+    level, remaining = [(body,)], most + 2
     for _ in range(MAX_DEPTH + 1):
         below: list[Any] = []
         for values in level:
-            room -= 2 * len(values)
+            remaining -= 2 * len(values)
             for value in values:
                 if type(value) is str:
-                    room -= len(value)
+                    remaining -= len(value)
                 else:
                     below += _values_in(value)
-            if room < 0:
+            if remaining < 0:
                 raise InvalidBody("", f"its bytes of JSON are more than the limit of {most:,}")
         level = below
 

@@ -175,7 +175,7 @@ class Workers:
         self._refuse_if_stopped(job)
 
     def stop(self, timeout: float | None = None) -> None:
-        """End the threads, once all that was submitted is done, or `patience` seconds are over."""
+        """End the threads, once all that was submitted is done, or `timeout` seconds are over."""
         with self._starting:
             self._stopped = True
         self._wakes.put(None)

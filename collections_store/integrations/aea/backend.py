@@ -162,19 +162,19 @@ class StoreOffMainThread(Store):
 class CollectionsBackend(AbstractStorageBackend):
     """A backend of AEA's storage, over a store of its own, or over a given one.
 
-    Nothing is opened before `connect`, `open`, or the first call. After `disconnect`, a call waits `patience` seconds for
+    Nothing is opened before `connect`, `open`, or the first call. After `disconnect`, a call waits `timeout` seconds for
     the next `connect`, and then raises `StoreClosed`; at once if it comes from the event loop that is ending. Any number
     of threads and event loops may use it.
     """
 
-    def __init__(self, uri: str | Store | AsyncStore, *, patience: float = CONNECT_TIMEOUT) -> None:
+    def __init__(self, uri: str | Store | AsyncStore, *, timeout: float = CONNECT_TIMEOUT) -> None:
         super().__init__(uri if isinstance(uri, str) else "collections:")
         self._given = None if isinstance(uri, str) else uri
         self._url, _, self._options = read_uri(uri) if isinstance(uri, str) else Uri("", False, {})
         self._store = self._given
         self._lock = threading.RLock()
         self._ended: Any = None
-        self._patience = patience
+        self._timeout = timeout
         self._worker: Worker | None = None
         self._calls: Counter[asyncio.AbstractEventLoop] = Counter()
         if self._given is None:
@@ -299,7 +299,7 @@ class CollectionsBackend(AbstractStorageBackend):
     async def _running_store(self) -> Store | AsyncStore:
         """Return the store: opened before the first start, waited for after a stop."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._patience
+        until = loop.time() + self._timeout
         while True:
             with self._lock:
                 store = self.open() if self._ended is None else self._store

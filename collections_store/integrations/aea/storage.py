@@ -126,7 +126,7 @@ class Storage(generic_storage.Storage):
 
     @classmethod
     def _get_backend_instance(cls, uri: Any) -> CollectionsBackend:
-        return CollectionsBackend(uri, patience=0)  # `start` opens it: no call is too early
+        return CollectionsBackend(uri, timeout=0)  # `start` opens it: no call is too early
 
     def _set_task(self) -> None:
         self._backend.open()
