@@ -572,7 +572,7 @@ class Store(Collections):
             except (TransactionConflict, DatabaseUnavailable) as error:
                 if not begun or attempt >= last or not may_retry_transaction(error):
                     raise
-            time.sleep(pause_after(attempt))
+            time.sleep(pause_between_transactions(attempt))
         raise AssertionError("unreachable")
 
     def bind(self, connection: sa.Connection) -> Transaction:
@@ -780,6 +780,6 @@ def may_retry_transaction(error: CollectionsStoreError) -> bool:
     return not (getattr(error, "in_doubt", False) or getattr(error, "is_final", False))
 
 
-def pause_after(attempt: int) -> float:
+def pause_between_transactions(attempt: int) -> float:
     """Return how many seconds to wait after a conflict; random, so that the same transactions do not conflict again."""
     return random.uniform(0, 0.001 * 2 ** min(attempt, 8))

@@ -46,7 +46,7 @@ from ..options import (
 )
 from ..query.values import lazy_type
 from ..sql.schema import mapped_class
-from ..store import ATTEMPTS, EXIT_TIMEOUT, Store, may_retry_transaction, pause_after
+from ..store import ATTEMPTS, EXIT_TIMEOUT, Store, may_retry_transaction, pause_between_transactions
 from .bridge import (
     TransactionStep,
     abandon,
@@ -255,7 +255,7 @@ class AsyncStore(AsyncCollections):
             except (TransactionConflict, DatabaseUnavailable) as error:
                 if not begun or attempt >= last or not may_retry_transaction(error):
                     raise
-            await asyncio.sleep(pause_after(attempt))
+            await asyncio.sleep(pause_between_transactions(attempt))
         raise AssertionError("unreachable")
 
     async def _begin(self, isolation: Isolation) -> TransactionResources:

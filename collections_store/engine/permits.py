@@ -1,4 +1,4 @@
-"""Permits: who may use a connection, the writer, or have a transaction open.
+"""Permits of open transactions.
 
 Rules for the permits of transactions:
 
