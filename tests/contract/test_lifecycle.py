@@ -276,6 +276,27 @@ def test_a_file_that_may_only_be_read_is_named(tmp_path: Any) -> None:
             store["a"].update_many({}, {"$set": {"y": 1}})
 
 
+def test_a_file_is_named_within_a_transaction(tmp_path: Any) -> None:
+    """A page beyond the limit is what a full disk is: SQLite refuses it within any transaction."""
+    file = tmp_path / "store.db"
+    engine = sa.create_engine(f"sqlite:///{file}")
+    with Store(f"sqlite:///{file}") as store, store.transaction() as tx:
+        tx["a"].put("x", {})
+
+    @sa.event.listens_for(engine, "connect")
+    def limit(connection: Any, _: Any) -> None:
+        connection.execute("PRAGMA max_page_count = 1")
+
+    words = f"{re.escape(repr(str(file)))}: .*full"
+    body = {"text": "x" * 100_000}
+    with Store(engine=engine) as store:
+        with store.transaction() as tx, pytest.raises(DatabaseError, match=words):
+            tx["a"].put("y", body)
+        with engine.connect() as connection, pytest.raises(DatabaseError, match=words):
+            store.bind(connection)["a"].put("y", body)
+    engine.dispose()
+
+
 def test_the_uri_of_aea_is_a_relative_file(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with Store("sqlite://./some_file.db") as store:
