@@ -1,4 +1,4 @@
-"""What every test may ask for: a PostgreSQL, and a store on each backend in both colours."""
+"""What every test may ask for: a PostgreSQL, and a store on each backend sync and async."""
 
 import asyncio
 import importlib
@@ -262,17 +262,17 @@ class Bridge:
 
 
 class Opener:
-    """Opens stores of one colour on one place, and closes them after the test."""
+    """Opens stores of one variant on one place, and closes them after the test."""
 
-    def __init__(self, place: Place, colour: str) -> None:
-        self.place, self.colour = place, colour
+    def __init__(self, place: Place, variant: str) -> None:
+        self.place, self.variant = place, variant
         self._runner = asyncio.Runner()
         self._stores: list[Any] = []
 
     def __call__(self, **options: Any) -> Any:
         options = {**self.place.options, **options}
         store: Any
-        if self.colour == "sync":
+        if self.variant == "sync":
             store = Store(self.place.url, **options)
         else:
             store = Awaited(AsyncStore(self.place.url, **options), self._runner)
@@ -280,24 +280,24 @@ class Opener:
         return store
 
     def dialogues(self, store: Any, self_address: str = "ada", **options: Any) -> Any:
-        """Return the dialogues of an agent in a store of this colour."""
+        """Return the dialogues of an agent in a store of this variant."""
         return self._on(store, Dialogues, AsyncDialogues, self_address, **options)
 
     def dialogue_store(self, store: Any, agent: str = "ada", *component: str, codec: Any) -> Any:
-        """Return a store of dialogues in a store of this colour."""
+        """Return a store of dialogues in a store of this variant."""
         return self._on(store, DialogueStore, AsyncDialogueStore, agent, *component, codec=codec)
 
     def kdeps(self, name: str, memory: Any, *arguments: Any, **options: Any) -> Any:
-        """Return one of kdeps' classes on a memory of this colour."""
+        """Return one of kdeps' classes on a memory of this variant."""
         sync, twin = getattr(kdeps, name), getattr(kdeps, f"Async{name}")
         return self._on(memory, sync, twin, *arguments, **options)
 
     def attached(self, store: Any, component: Any) -> None:
         """Attach a component whose `setup` and `teardown` are plain functions."""
-        store.attach(component if self.colour == "sync" else _Awaitable(component))
+        store.attach(component if self.variant == "sync" else _Awaitable(component))
 
     def _on(self, store: Any, sync: Any, twin: Any, *arguments: Any, **options: Any) -> Any:
-        if self.colour == "sync":
+        if self.variant == "sync":
             return sync(store, *arguments, **options)
         return Awaited(twin(store._twin, *arguments, **options), self._runner)
 
@@ -306,7 +306,7 @@ class Opener:
         what each returned, or the exception that it raised.
         """
         made = [(getattr(getattr(on, "_twin", on), verb), args) for on, verb, *args in calls]
-        if self.colour == "async":
+        if self.variant == "async":
             return self._runner.run(_gathered(made))
         begin = threading.Barrier(len(made))
         with ThreadPoolExecutor(len(made)) as pool:
@@ -317,7 +317,7 @@ class Opener:
         for _ in range(1000):
             if found := what():
                 return found
-            if self.colour == "sync":
+            if self.variant == "sync":
                 time.sleep(0.01)
             else:
                 self._runner.run(asyncio.sleep(0.01))
@@ -418,7 +418,7 @@ def lasting_postgres_place(postgres_url: str) -> Iterator[Place]:
 
 @pytest.fixture(params=["sync", "async"])
 def open_store(request: pytest.FixtureRequest, place: Place) -> Iterator[Opener]:
-    """Open stores on each backend, in both colours."""
+    """Open stores on each backend, sync and async."""
     opener = Opener(place, request.param)
     yield opener
     opener.close()
@@ -426,13 +426,13 @@ def open_store(request: pytest.FixtureRequest, place: Place) -> Iterator[Opener]
 
 @pytest.fixture
 def store(open_store: Opener) -> Any:
-    """A store on each backend, in both colours."""
+    """A store on each backend, sync and async."""
     return open_store()
 
 
 @pytest.fixture
 def things(store: Any) -> Any:
-    """An empty collection on each backend, in both colours."""
+    """An empty collection on each backend, sync and async."""
     return store["things"]
 
 

@@ -1,4 +1,4 @@
-"""Pipelines, with the same answers on every backend, in both colours."""
+"""Pipelines, with the same answers on every backend, sync and async."""
 
 import json
 import tracemalloc

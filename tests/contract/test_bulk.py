@@ -1,4 +1,4 @@
-"""Many writes in one call; on every backend, in both colours."""
+"""Many writes in one call; on every backend, sync and async."""
 
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -274,7 +274,7 @@ def test_what_was_written_before_a_source_failed_is_noted(things: Any) -> None:
 
 
 def test_what_was_written_before_the_store_was_closed_is_noted(open_store: Any) -> None:
-    if open_store.colour == "async":
+    if open_store.variant == "async":
         pytest.skip("the iterator would have to await")
     store = open_store()
 
@@ -423,7 +423,7 @@ def test_bulks_have_no_end(things: Any) -> None:
 
 
 def test_what_is_given_may_come_from_the_same_store(open_store: Any) -> None:
-    if open_store.colour == "async":
+    if open_store.variant == "async":
         pytest.skip("the iterator would have to await")
     store = open_store()
     store["a"].put_many((str(n), {"n": n}) for n in range(2500))
@@ -447,7 +447,7 @@ def test_what_is_given_may_come_from_the_same_store(open_store: Any) -> None:
 
 def test_what_is_given_may_write_to_the_same_store(open_store: Any) -> None:
     store = open_store()
-    if open_store.colour == "async":
+    if open_store.variant == "async":
         pytest.skip("the iterator would have to await")
 
     def given() -> Iterator[tuple[str, Any]]:

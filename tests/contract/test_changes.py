@@ -371,7 +371,7 @@ def test_an_engine_of_the_callers_records_too(
 ) -> None:
     """A store on an engine tells of its commits, and `bind` records what its caller commits."""
     place = open_store.place
-    if open_store.colour == "async":
+    if open_store.variant == "async":
         pytest.skip("bind of an asynchronous store takes an asynchronous driver")
     more: dict[str, Any] = {}
     if place.is_private:
@@ -734,7 +734,7 @@ def test_within_a_transaction_of_the_callers_an_operation_is_recorded_in_one_go(
 ) -> None:
     """Whatever it writes: not a statement or two for each object."""
     place = open_store.place
-    if open_store.colour == "async":
+    if open_store.variant == "async":
         pytest.skip("bind of an asynchronous store takes an asynchronous driver")
     more: dict[str, Any] = {}
     if place.is_private:

@@ -1,4 +1,4 @@
-"""Collections come, are listed, renamed and dropped, the same on every backend, in both colours."""
+"""Collections come, are listed, renamed and dropped, the same on every backend, sync and async."""
 
 import gc
 import threading

@@ -201,7 +201,7 @@ def test_remove_returns_false_after_another_removed(again: Any) -> None:
 
 
 class Purging:
-    """Purges all, in either colour."""
+    """Purges all, in either variant."""
 
     def __init__(self, dialogues: Any) -> None:
         self._dialogues = getattr(dialogues, "_twin", dialogues)

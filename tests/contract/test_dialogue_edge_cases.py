@@ -1,4 +1,4 @@
-"""What reviewers found in dialogues, on every backend and in both colours."""
+"""What reviewers found in dialogues, on every backend and sync and async."""
 
 from typing import Any
 

@@ -320,7 +320,7 @@ def writes(seen: list[str]) -> list[str]:
 
 
 def test_statements_are_counted(place: Any, open_store: Opener) -> None:
-    if open_store.colour == "async" or place.is_private:
+    if open_store.variant == "async" or place.is_private:
         pytest.skip("the same statements")
     driver = "postgresql+psycopg" if place.is_postgresql else "sqlite"
     engine = sa.create_engine(sa.make_url(place.url).set(drivername=driver))

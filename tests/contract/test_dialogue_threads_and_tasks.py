@@ -1,4 +1,4 @@
-"""What the two colours of dialogues, and of what is attached to a store, add: threads, event loops, and the end."""
+"""What the two variants of dialogues, and of what is attached to a store, add: threads, event loops, and the end."""
 
 import asyncio
 import threading
@@ -399,11 +399,11 @@ def test_what_is_purged_beside_a_save_and_a_search_does_not_come_back(
         assert not on_disk(store, "terminal")
 
 
-@pytest.mark.parametrize("colour", ["sync", "async"])
+@pytest.mark.parametrize("variant", ["sync", "async"])
 def test_what_is_removed_beside_a_save_leaves_no_message_behind(
-    colour: str, tmp_path: Path
+    variant: str, tmp_path: Path
 ) -> None:
-    opener = Opener(Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}"), colour)
+    opener = Opener(Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}"), variant)
     store = opener()
     for number in range(20):
         kept = opener.dialogue_store(store, codec=PlainCodec())

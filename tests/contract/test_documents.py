@@ -1,4 +1,4 @@
-"""The verbs by id, with the same answers on every backend, in both colours."""
+"""The verbs by id, with the same answers on every backend, sync and async."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

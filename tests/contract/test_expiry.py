@@ -1,4 +1,4 @@
-"""Objects that expire: gone for every verb at once; on every backend, in both colours, by a clock of
+"""Objects that expire: gone for every verb at once; on every backend, sync and async, by a clock of
 the tests' own.
 """
 
@@ -262,7 +262,7 @@ def test_options_change_what_is_written_from_then_on(open_store: Any, clock: Clo
     others = store if open_store.place.is_private else open_store()
     store["things"].put("before", 1)
     others["things"].put("other", 1)
-    configured = "get_sync_collection" if open_store.colour == "sync" else "get_collection"
+    configured = "get_sync_collection" if open_store.variant == "sync" else "get_collection"
     getattr(store, configured)("things", ttl=10)
     others["things"].put("after", 1)
     clock.forward(10)

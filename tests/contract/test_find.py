@@ -1,4 +1,4 @@
-"""What equality means, with the same answers on every backend, in both colours.
+"""What equality means, with the same answers on every backend, sync and async.
 
 The cases are those of MongoDB's documentation and of `shared/design/QUERY.md`; the property tests
 hold the rest to the reference matcher.

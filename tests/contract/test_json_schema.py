@@ -1,4 +1,4 @@
-"""`$jsonSchema`, with the same answers on every backend, in both colours.
+"""`$jsonSchema`, with the same answers on every backend, sync and async.
 
 The cases are those of MongoDB's documentation and of what its server is known to accept and refuse.
 """

@@ -1,4 +1,4 @@
-"""Opening and closing, the same on every backend, in both colours."""
+"""Opening and closing, the same on every backend, sync and async."""
 
 import asyncio
 import os
@@ -100,7 +100,7 @@ def test_a_small_pool_serves_many_threads(open_store: Any) -> None:
     assert things.count() == 100
 
 
-@pytest.mark.parametrize("colour", [Store, AsyncStore])
+@pytest.mark.parametrize("variant", [Store, AsyncStore])
 @pytest.mark.parametrize(
     "url",
     [
@@ -112,25 +112,25 @@ def test_a_small_pool_serves_many_threads(open_store: Any) -> None:
         "",
     ],
 )
-def test_wrong_urls_are_refused_at_once(colour: Any, url: str) -> None:
+def test_wrong_urls_are_refused_at_once(variant: Any, url: str) -> None:
     with pytest.raises(InvalidUrl, match=r"sqlite:///|postgresql://"):
-        colour(url)
+        variant(url)
 
 
-@pytest.mark.parametrize("colour", [Store, AsyncStore])
-def test_a_password_is_never_shown(colour: Any) -> None:
-    store = colour("postgresql://me:secret@127.0.0.1:1/db")
+@pytest.mark.parametrize("variant", [Store, AsyncStore])
+def test_a_password_is_never_shown(variant: Any) -> None:
+    store = variant("postgresql://me:secret@127.0.0.1:1/db")
     assert "secret" not in repr(store)
     for option in ("password", "sslpassword", "PASSWD"):
-        shown = repr(colour(f"postgresql://me@127.0.0.1:1/db?{option}=secret&passfile=pass.txt"))
+        shown = repr(variant(f"postgresql://me@127.0.0.1:1/db?{option}=secret&passfile=pass.txt"))
         assert "secret" not in shown
         assert f"{option}=..." in shown
         assert "passfile=pass.txt" in shown
     with pytest.raises(InvalidUrl) as caught:
-        colour("mysql://me:secret@host/db")
+        variant("mysql://me:secret@host/db")
     assert "secret" not in str(caught.value)
     with pytest.raises(InvalidUrl) as caught:
-        colour("postgresql://me:secret@host:nonsense/db")
+        variant("postgresql://me:secret@host:nonsense/db")
     assert "secret" not in str(caught.value)
 
 

@@ -1,4 +1,4 @@
-"""Memories: values under keys, in namespaces and sessions; on every backend, in both colours."""
+"""Memories: values under keys, in namespaces and sessions; on every backend, sync and async."""
 
 import asyncio
 import math

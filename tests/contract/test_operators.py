@@ -1,4 +1,4 @@
-"""MongoDB's operators, with the same answers on every backend, in both colours."""
+"""MongoDB's operators, with the same answers on every backend, sync and async."""
 
 import enum
 import operator

@@ -1,4 +1,4 @@
-"""What skills remember, by the rules of their platform; on every backend, in both colours."""
+"""What skills remember, by the rules of their platform; on every backend, sync and async."""
 
 import asyncio
 import math
@@ -578,7 +578,7 @@ def test_skills_that_save_at_once_lose_nothing(open_store: Opener, place: Place)
 
 def _all_at_once(opener: Opener, place: Place, names: list[str], turns: int, given: Any) -> Any:
     """Have skills save turn by turn, each in a thread or a task of its own; returns a store."""
-    if opener.colour == "async":
+    if opener.variant == "async":
         store = opener()
         skills = store._twin.skill_memory()
 

@@ -1,5 +1,5 @@
 """What is stored has a format: what older versions wrote is read, keys of newer ones are kept, and a newer format is
-refused in a clear error; on every backend, in both colours."""
+refused in a clear error; on every backend, sync and async."""
 
 import json
 from typing import Any

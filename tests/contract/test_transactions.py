@@ -1,4 +1,4 @@
-"""Transactions: all or nothing, the same on every backend, in both colours."""
+"""Transactions: all or nothing, the same on every backend, sync and async."""
 
 import asyncio
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Boom(Exception):
 
 @pytest.fixture(params=["own", "engine"])
 def store(request: pytest.FixtureRequest, open_store: Opener, place: Place) -> Iterator[Any]:
-    """A store on each backend, in both colours, by its URL or on an engine of the caller's."""
+    """A store on each backend, sync and async, by its URL or on an engine of the caller's."""
     if request.param == "own":
         yield open_store()
         return
@@ -37,7 +37,7 @@ def store(request: pytest.FixtureRequest, open_store: Opener, place: Place) -> I
     if place.is_private:
         more = {"poolclass": sa.StaticPool, "connect_args": {"check_same_thread": False}}
     engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"), **more)
-    if open_store.colour == "sync":
+    if open_store.variant == "sync":
         with Store(engine=engine, **place.options) as plain:
             yield plain
     else:

@@ -1,4 +1,4 @@
-"""The verbs that change objects; on every backend, in both colours. What operators do to a body is in
+"""The verbs that change objects; on every backend, sync and async. What operators do to a body is in
 tests/unit/update and tests/conformance.
 """
 

@@ -1,4 +1,4 @@
-"""Versions grow by one with each change, and make writes conditional; on every backend, in both colours."""
+"""Versions grow by one with each change, and make writes conditional; on every backend, sync and async."""
 
 import asyncio
 import gc

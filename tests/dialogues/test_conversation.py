@@ -21,17 +21,17 @@ FEW = pytest.param(150, id="150")
 ALL = pytest.param(4000, id="all", marks=[pytest.mark.soak, pytest.mark.timeout(3600)])
 
 
-@pytest.mark.parametrize(("shared_place", "colour"), VARIANTS, indirect=["shared_place"])
+@pytest.mark.parametrize(("shared_place", "variant"), VARIANTS, indirect=["shared_place"])
 @pytest.mark.parametrize("count", [FEW, ALL])
 def test_two_agents_that_are_killed_again_and_again(
-    shared_place: Place, tmp_path: Path, count: int, colour: str
+    shared_place: Place, tmp_path: Path, count: int, variant: str
 ) -> None:
     """On SQLite each has its own file, on PostgreSQL they share the database."""
     places = {name: of_its_own(shared_place, tmp_path / f"{name}.db") for name in SPEAKERS}
     seed, told = random.randrange(2**32), scripts(count)
 
     def start(name: str) -> Forked:
-        return Forked(AGENTS[colour], places[name].url, places[name].options, name)
+        return Forked(AGENTS[variant], places[name].url, places[name].options, name)
 
     conversation = Conversation(told, start, seed=seed)
     conversation.run()

@@ -107,7 +107,7 @@ END_BY: dict[str, Callable[[], Any]] = {
 
 
 def play(
-    connection: Connection, url: str, options: dict[str, Any], colour: str, plan: dict[str, Any]
+    connection: Connection, url: str, options: dict[str, Any], variant: str, plan: dict[str, Any]
 ) -> None:
     """Talk, tell of each step that was accepted, and end after one of them as planned: `at`, `by`."""
 
@@ -118,7 +118,7 @@ def play(
 
     calls = talk(0, accepted)
     try:
-        if colour == "sync":
+        if variant == "sync":
             _play(url, options, plan["dialogues"], calls, connection)
         else:
             asyncio.run(_play_async(url, options, plan["dialogues"], calls, connection))

@@ -339,9 +339,9 @@ def test_a_task_that_is_cancelled_loses_no_change(shared_place: Place) -> None:
 # -- the sweeper -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("colour", ["sync", "async"])
+@pytest.mark.parametrize("variant", ["sync", "async"])
 def test_the_sweeper_purges_what_has_expired(
-    shared_place: Place, colour: str, new_threads: NewThreads
+    shared_place: Place, variant: str, new_threads: NewThreads
 ) -> None:
     """A stream tells when it has: what expired is recorded then."""
     options: dict[str, Any] = {**shared_place.options, "sweep_interval": 0.01}
@@ -361,7 +361,7 @@ def test_the_sweeper_purges_what_has_expired(
             things.put("a", 1, ttl=0.001)
             return told([next(stream)])
 
-    found = plain() if colour == "sync" else asyncio.run(awaited())
+    found = plain() if variant == "sync" else asyncio.run(awaited())
     assert found == [("expire", "a", 1)]
     assert not new_threads()
 

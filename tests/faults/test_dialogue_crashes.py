@@ -28,7 +28,7 @@ KEPT: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(params=["sync", "async"])
-def colour(request: pytest.FixtureRequest) -> str:
+def variant(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
@@ -38,13 +38,13 @@ def store(shared_place: Place) -> Iterator[Store]:
         yield store
 
 
-def run(place: Place, colour: str, **plan: Any) -> Forked:
+def run(place: Place, variant: str, **plan: Any) -> Forked:
     """Have a process talk as planned, when it has restored nothing."""
     url = place.url
     if place.is_postgresql:
         name = {"application_name": place.options["schema"]}
         url = sa.make_url(url).update_query_dict(name).render_as_string(hide_password=False)
-    process = Forked(play, url, place.options, colour, plan)
+    process = Forked(play, url, place.options, variant, plan)
     assert process.connection.recv() == 0
     return process
 
@@ -131,11 +131,11 @@ def first_words(steps: int) -> list[Said]:
     [*((way, "kept") for way in WAYS), ("SIGKILL", "in memory"), ("SIGKILL", "not kept")],
 )
 def test_an_end_after_each_step(
-    shared_place: Place, store: Store, colour: str, way: str, kept: str
+    shared_place: Place, store: Store, variant: str, way: str, kept: str
 ) -> None:
     how = KEPT[kept]
     for at in STEPS:
-        process = run(shared_place, colour, at=at, by=way, dialogues=how)
+        process = run(shared_place, variant, at=at, by=way, dialogues=how)
         assert process.rest() == list(STEPS)[:at]
         assert process.join() == WAYS[way]
         wait_for_sessions(shared_place)
@@ -155,13 +155,13 @@ def forget_all(store: Store) -> None:
 @pytest.mark.parametrize("times", [8, pytest.param(300, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_an_end_at_any_moment(
-    shared_place: Place, store: Store, colour: str, how: signal.Signals, times: int
+    shared_place: Place, store: Store, variant: str, how: signal.Signals, times: int
 ) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     moments = random.Random(seed)
     for _ in range(times):
-        process = run(shared_place, colour, dialogues={})
+        process = run(shared_place, variant, dialogues={})
         told = [0, *(process.connection.recv() for _ in range(moments.randrange(len(SCRIPT))))]
         time.sleep(moments.expovariate(1 / 0.003))
         process.kill(how)

@@ -47,9 +47,11 @@ def finish(*processes: subprocess.Popen[str]) -> list[str]:
     return [output for output, _ in outputs]
 
 
-@pytest.mark.parametrize("colour", ["increment", "increment_async"])
-def test_read_modify_writes_of_two_processes_lose_nothing(shared_place: Place, colour: str) -> None:
-    finish(*(start(colour, shared_place, 150) for _ in range(2)))
+@pytest.mark.parametrize("variant", ["increment", "increment_async"])
+def test_read_modify_writes_of_two_processes_lose_nothing(
+    shared_place: Place, variant: str
+) -> None:
+    finish(*(start(variant, shared_place, 150) for _ in range(2)))
     with Store(shared_place.url, **shared_place.options) as store:
         assert store["counters"].get("n") == 300
 
@@ -68,12 +70,12 @@ def test_processes_that_open_a_fresh_database_at_once(shared_place: Place) -> No
         assert len(store.collections()) == 7
 
 
-@pytest.mark.parametrize("colour", ["put_and_tell", "put_and_tell_async"])
+@pytest.mark.parametrize("variant", ["put_and_tell", "put_and_tell_async"])
 @pytest.mark.parametrize("durability", ["full", "normal"])
 def test_what_was_acknowledged_survives_sigkill(
-    shared_place: Place, colour: str, durability: str
+    shared_place: Place, variant: str, durability: str
 ) -> None:
-    process = start(colour, shared_place, durability=durability)
+    process = start(variant, shared_place, durability=durability)
     assert process.stdout is not None
     assert process.stderr is not None
     head = [process.stdout.readline() for _ in range(40)]

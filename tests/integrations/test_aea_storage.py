@@ -581,9 +581,9 @@ def test_an_unknown_scheme_of_a_registered_agent_is_aeas_own(tmp_path: Path) -> 
     assert isinstance(ours.runtime.storage, Storage)
 
 
-@pytest.mark.parametrize("colour", [Store, AsyncStore])
-def test_a_storage_over_a_given_store_leaves_it_open(tmp_path: Path, colour: Any) -> None:
-    store = colour(f"sqlite:///{tmp_path / 'a.db'}")
+@pytest.mark.parametrize("variant", [Store, AsyncStore])
+def test_a_storage_over_a_given_store_leaves_it_open(tmp_path: Path, variant: Any) -> None:
+    store = variant(f"sqlite:///{tmp_path / 'a.db'}")
     storage = Storage(store, threaded=True)
 
     async def main() -> None:
@@ -595,7 +595,7 @@ def test_a_storage_over_a_given_store_leaves_it_open(tmp_path: Path, colour: Any
         storage.stop()
         await storage.wait_completed()
         assert store.get_sync_collection("things").get("2") == 2
-        if colour is AsyncStore:
+        if variant is AsyncStore:
             await store.aclose()
         else:
             store.close()

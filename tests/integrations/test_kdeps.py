@@ -24,7 +24,7 @@ ODD = ["_?op=clear", "a?b", "a#b", "a%20b", "a b", "a/b", "a:b", "_", "a", "ä",
 
 
 class Classes:
-    """kdeps' classes, of one colour."""
+    """kdeps' classes, of one variant."""
 
     def __init__(self, opener: Opener) -> None:
         self._opener = opener

@@ -308,9 +308,9 @@ def _hash(place: Place) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-@pytest.mark.parametrize("colour", [Store, AsyncStore])
+@pytest.mark.parametrize("variant", [Store, AsyncStore])
 def test_a_bound_store_upgrades_within_the_callers_transaction(
-    shared_place: Place, colour: Any
+    shared_place: Place, variant: Any
 ) -> None:
     import sqlalchemy as sa
 
@@ -318,7 +318,7 @@ def test_a_bound_store_upgrades_within_the_callers_transaction(
     engine = sa.create_engine(shared_place.url.replace("postgresql:", "postgresql+psycopg:"))
     options = {**shared_place.options, "upgrade": "auto"}
     with Store(engine=engine, **options) as store:
-        if colour is Store:
+        if variant is Store:
             with engine.connect() as connection:
                 store.bind(connection)["Things"].put("z", 1)
                 connection.rollback()

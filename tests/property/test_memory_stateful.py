@@ -1,5 +1,5 @@
 """Every verb of memories, in namespaces, sessions and transactions, while time passes: a memory does what a dict
-would, on each database and in both colours.
+would, on each database and sync and async.
 """
 
 import math
@@ -303,7 +303,7 @@ class Machine(RuleBasedStateMachine):
 
 @pytest.mark.timeout(600)
 def test_a_memory_is_a_dict(open_store: Opener, clock: Clock) -> None:
-    quick = open_store.place.is_private and open_store.colour == "sync"
+    quick = open_store.place.is_private and open_store.variant == "sync"
     profile = settings(
         max_examples=150 if quick else 15,
         stateful_step_count=40,

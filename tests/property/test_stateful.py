@@ -1,5 +1,5 @@
 """Every verb, transactions within transactions, time that passes, stores that are opened again and processes
-that are killed: a store does what a dict would, see `model`, on each database and in both colours.
+that are killed: a store does what a dict would, see `model`, on each database and sync and async.
 """
 
 import math
@@ -413,7 +413,7 @@ class Machine(RuleBasedStateMachine):
     @rule(name=NAMES, settings=SETTINGS.filter(bool))
     def configure(self, name: str, settings: dict[str, Any]) -> None:
         self.exclusive = True
-        verb = {"sync": "get_sync_collection", "async": "get_collection"}[self.opener.colour]
+        verb = {"sync": "get_sync_collection", "async": "get_collection"}[self.opener.variant]
         getattr(self.here, verb)(name, **settings)
         self.model.configure(name, settings)
         self.compare(name)
@@ -640,7 +640,7 @@ def run(opener: Opener, clock: Clock, examples: int, steps: int) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_store_is_a_dict(open_store: Opener, clock: Clock) -> None:
-    quick = open_store.place.is_private and open_store.colour == "sync"
+    quick = open_store.place.is_private and open_store.variant == "sync"
     run(open_store, clock, 20 if quick else 8, 30)
 
 
