@@ -1060,7 +1060,7 @@ def test_sixty_four_tasks_increment_and_lose_nothing(place: Place) -> None:
 
 
 def test_two_processes_increment_and_lose_nothing(shared_place: Place) -> None:
-    finish(*(start("agent-memory", shared_place, 60) for _ in range(2)))
+    finish(*(start("remember", shared_place, 60) for _ in range(2)))
     with Store(shared_place.url, **shared_place.options) as store:
         memory = store.memory("bot").namespace("counts")
         assert memory.get("n") == 120
