@@ -41,7 +41,7 @@ _PART = 64
 _ROW = 400
 """Bytes that a sorted row takes besides its body."""
 _SLACK = 100
-"""A bounded sort sorts anew when it holds twice what it keeps, and this."""
+"""A bounded sort sorts again when it holds twice its limit plus this many rows."""
 
 
 def run(steps: tuple[PlacedStage, ...], rows: Iterable[Row], context: Context) -> Iterator[Row]:

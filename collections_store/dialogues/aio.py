@@ -5,7 +5,7 @@ ended: a cancelled call goes on to its end, and `was_committed` says whether it 
 
 Rules of the locks:
 
-1. A released lock goes directly to whoever has waited longest, in whichever thread or event loop.
+1. A released lock goes directly to the longest waiter, in any thread or event loop.
 2. A task waits in its event loop, which is never blocked; a thread sleeps.
 3. A waiter that is cancelled, or whose event loop is closed, passes the lock on.
 """

@@ -2,7 +2,7 @@
 
 Rules:
 
-1. On an SQLite file one connection writes and some read beside it; whoever waits to write joins the group that commits
+1. On an SQLite file one connection writes and some read beside it; a waiting writer joins the group that commits
    next.
 2. In memory all share one connection. Nobody uses it while a transaction is open.
 3. On PostgreSQL every connection writes. Atomic writes of tasks go through a write queue of their own, as groups.

@@ -6,7 +6,7 @@ Rules:
 2. A job that is given up while it runs is interrupted: its flag is checked before COMMIT, and the database interrupts
    the statement. Its caller learns whether it was committed.
 3. A `Flag` has no lock. That of `threading.Event` is Python code: a signal that raises while it is taken leaves it
-   locked, and whoever sets the event waits for ever; one that raises within a wait becomes a RuntimeError.
+   locked, and the thread that sets the event waits for ever; one that raises within a wait becomes a RuntimeError.
 """
 
 from __future__ import annotations

@@ -359,7 +359,7 @@ class ConnectionPool(Pool):
         taken: list[Permit] = []
         self._take_permits(taken, time.monotonic() + timeout)
         self.discard_idle()
-        for permit in taken:  # whoever waits learns that the store is closed
+        for permit in taken:  # waiting threads learn that the store is closed
             self._free.put(permit)
 
     def pause(self, deadline: float) -> bool:

@@ -7,7 +7,7 @@ Rules:
    in the child what the thread holds then, a lock of the database's library for one. `forking` calls the gate.
 3. Background threads know their store by a weak reference only, and end with it. An error ends one sweep; the next one
    comes after the interval.
-4. Whoever adds a job, or a thread that rests, looks at both queues afterwards: neither is left waiting for the other.
+4. A thread that adds a job, or that becomes idle, looks at both queues afterwards: neither is left waiting for the other.
 """
 
 from __future__ import annotations

@@ -238,7 +238,7 @@ class NewCollection(Operation[None]):
 
 @value_class
 class Configure(Operation[None]):
-    """Change the settings of a collection. Its table is renamed, so that whoever writes by the old settings must look it up
+    """Change the settings of a collection. Its table is renamed, so that a writer with the old settings must look it up
     again.
     """
 
@@ -301,7 +301,7 @@ class DropCollection(Operation[bool]):
 
 @value_class
 class Rename(Operation[None]):
-    """Rename a collection. Its tables are renamed too, so that whoever still uses the old names must look them up again, and
+    """Rename a collection. Its tables are renamed too, so that a user of the old names must look them up again, and
     can neither write to nor watch the wrong collection.
     """
 
