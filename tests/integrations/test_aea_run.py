@@ -83,6 +83,8 @@ class OwnDialogues(ShopDialogues):
     pass
 """
 BEHAVIOURS = """
+import os
+
 from integrations.aea_agents import ASK, BYE, TELL, peer, sent
 
 from aea.skills.base import Behaviour
@@ -120,7 +122,8 @@ class Speaker(Behaviour):
 
 
 def said(message):
-    print("said", message.dialogue_reference[0], message.message_id, flush=True)
+    line = f"said {message.dialogue_reference[0]} {message.message_id}\\n"
+    os.write(1, line.encode())  # one call: a signal does not divide the line
 """
 LEDGER = """
 from aea.crypto.registries import crypto_registry
@@ -162,7 +165,7 @@ def started(project: Path, uri: str, more: str = "") -> Any:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        encoding="utf-8",
+        bufsize=0,  # nothing is read ahead: communicate() does not see what a buffer holds
     )
 
 
@@ -178,7 +181,8 @@ def lines_until(process: Any, count: int) -> tuple[list[str], list[str]]:
     restored: list[str] = []
     said: list[str] = []
     output = []
-    for line in process.stdout:
+    for each in process.stdout:
+        line = each.decode()
         output.append(line)
         word, *rest = line.split() or [""]
         restored += rest if word == "restored" else []
@@ -192,10 +196,10 @@ def lines_until(process: Any, count: int) -> tuple[list[str], list[str]]:
 def _rest(process: Any) -> str:
     """Return what a process that was told to end still says; it is killed if it does not."""
     try:
-        return str(process.communicate(timeout=60)[0])
+        return str(process.communicate(timeout=60)[0].decode())
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGABRT)  # has it tell where its threads are
-        raise AssertionError(process.communicate()[0]) from None
+        raise AssertionError(process.communicate()[0].decode()) from None
 
 
 def on_disk(url: str) -> list[str]:
