@@ -1,4 +1,4 @@
-"""The one button: `nox` runs what must pass, `nox --list` shows the rest.
+"""Development sessions: `nox` runs those that must pass, `nox --list` shows the others.
 
 The Python versions are those of the classifiers in `pyproject.toml`.
 """
@@ -21,14 +21,14 @@ nox.options.sessions = ["tests", "lint", "types", "docs", "package"]
 
 @nox.session(python=PYTHONS)
 def tests(session: nox.Session) -> None:
-    """The test suite, on each Python; arguments behind `--` go to pytest."""
+    """Run the test suite on each Python; arguments after `--` go to pytest."""
     _install(session)
     session.run("python", "-m", "pytest", *session.posargs)
 
 
 @nox.session(python=OLDEST)
 def lint(session: nox.Session) -> None:
-    """Style, and layout."""
+    """Check style and formatting."""
     _install(session)
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
@@ -36,35 +36,35 @@ def lint(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def types(session: nox.Session) -> None:
-    """Types, strictly."""
+    """Check types, strictly."""
     _install(session)
     session.run("mypy")
 
 
 @nox.session(python=OLDEST)
 def docs(session: nox.Session) -> None:
-    """Build the pages into `site/`; a warning is an error."""
+    """Build the documentation into `site/`; a warning is an error."""
     _install(session)
     session.run("mkdocs", "build", "--strict", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
 @nox.session(python=OLDEST)
 def pages(session: nox.Session) -> None:
-    """Run each page where what it says is installed, and nothing else; an argument is a part of pages' names."""
+    """Run each page in an environment with only the extras that it names; an argument selects pages by a part of their names."""
     _install(session)
     session.run("python", "tests/fresh_pages.py", *session.posargs)
 
 
 @nox.session(python=OLDEST)
 def bench(session: nox.Session) -> None:
-    """Measure."""
+    """Run the benchmarks."""
     session.install("-e", ".[dev,peers]")
     session.run("python", "-m", "pytest", "-n", "0", "-m", "bench", *session.posargs)
 
 
 @nox.session(python=OLDEST)
 def sqlite(session: nox.Session) -> None:
-    """Contract and property tests on a newer SQLite than Python's own: bodies as text, and as JSONB."""
+    """Run contract and property tests on a newer SQLite than Python's, with bodies as text and as JSONB."""
     _install(session)
     chosen = ("-k", "sqlite", "tests/contract", "tests/property", *session.posargs)
     newer = ("python", "tests/newer_sqlite.py", "-m", "pytest", *chosen)
@@ -74,49 +74,49 @@ def sqlite(session: nox.Session) -> None:
 
 @nox.session(python=OLDEST)
 def postgres(session: nox.Session) -> None:
-    """Contract tests on each PostgreSQL that the machine has, such as Debian's 15, and on the wheel's."""
+    """Run contract tests on each PostgreSQL of the machine, such as Debian's 15, and on the one of the wheel."""
     _install(session)
     session.run("python", "tests/each_postgres.py", *session.posargs)
 
 
 @nox.session(python=OLDEST)
 def matrix(session: nox.Session) -> None:
-    """All tests on each backend, both sync and async; the test command takes turns."""
+    """Run all tests on each backend, both sync and async; the test command alternates."""
     _install(session)
     session.run("python", "-m", "pytest", "--whole-matrix", *session.posargs)
 
 
 @nox.session(python=OLDEST)
 def soak(session: nox.Session) -> None:
-    """The tests that run for minutes."""
+    """Run the tests that take minutes."""
     _install(session)
     session.run("python", "-m", "pytest", "-m", "soak", *session.posargs)
 
 
 @nox.session(name="hosts-smskillsdk", python=PYTHONS)
 def hosts_smskillsdk(session: nox.Session) -> None:
-    """What plugs into Soul Machines' SDK, with the SDK; `tests` runs these too."""
+    """Test the integration with Soul Machines' SDK, with the SDK; `tests` includes it."""
     _install(session)
     session.run("python", "-m", "pytest", "tests/integrations/test_smskillsdk.py", *session.posargs)
 
 
 @nox.session(name="hosts-opsdroid", python=PYTHONS)
 def hosts_opsdroid(session: nox.Session) -> None:
-    """The tests of the plug for opsdroid, which `tests` runs as well."""
+    """Test the integration with opsdroid; `tests` includes it."""
     _install(session)
     session.run("python", "-m", "pytest", "tests/integrations/test_opsdroid.py", *session.posargs)
 
 
 @nox.session(name="hosts-open-aea", python=PYTHONS)
 def hosts_open_aea(session: nox.Session) -> None:
-    """What plugs into AEA, with Valory's; `tests` runs these too."""
+    """Test the integration with AEA, with Valory's; `tests` includes it."""
     _install(session)
     session.run("python", "-m", "pytest", *AEA_TESTS, *session.posargs)
 
 
 @nox.session(name="hosts-aea", python=OLDEST)
 def hosts_aea(session: nox.Session) -> None:
-    """The same with Fetch.ai's, in an environment of its own; `tests` runs a part of it."""
+    """Test the integration with Fetch.ai's AEA in an environment of its own; `tests` includes a part."""
     _install(session)
     session.run(
         "python",
@@ -130,7 +130,7 @@ def hosts_aea(session: nox.Session) -> None:
 
 @nox.session(python=PYTHONS)
 def package(session: nox.Session) -> None:
-    """Build the sdist, from it the wheel, check both, and run the demo from the wheel in a fresh environment."""
+    """Build the sdist and the wheel, check both, and run the demo from the wheel in a fresh environment."""
     session.install("build", "twine")
     folder = Path(session.create_tmp()).resolve()
     built, fresh = folder / "dist", folder / "venv"
