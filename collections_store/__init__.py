@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from .query.path import Path
     from .query.projection import Projection
     from .query.sort import Sort
-    from .store import Store, Transaction
+    from .store import Store
+    from .transaction import Transaction
     from .update import Update
 
 
@@ -131,7 +132,8 @@ _MODULES = {
     "query.path": ("Path",),
     "query.projection": ("Projection",),
     "query.sort": ("Sort",),
-    "store": ("Store", "Transaction"),
+    "store": ("Store",),
+    "transaction": ("Transaction",),
     "update": ("Update",),
 }
 """The module of each name; it is imported when one of its names is first used."""

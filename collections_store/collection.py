@@ -77,14 +77,7 @@ from .operations.requests import (
 )
 from .operations.stream import batches_of
 from .operations.update import Increment, read_increment
-from .options import (
-    Ttl,
-    check_attempts,
-    check_flag,
-    check_function,
-    check_iterable,
-    check_version,
-)
+from .options import Ttl, check_attempts, check_flag, check_function, check_iterable, check_version
 from .query.change import ChangeFilter, ChangeKind
 from .query.conditions import read_target
 from .query.explain import Explanation
@@ -202,12 +195,7 @@ class Collection:
         return self._run(RemoveById(self.name, check_id(id), check_version(if_version)))
 
     def put_many(
-        self,
-        bodies: Bodies,
-        *,
-        mode: Mode = "replace",
-        ttl: Ttl = None,
-        atomic: bool = False,
+        self, bodies: Bodies, *, mode: Mode = "replace", ttl: Ttl = None, atomic: bool = False
     ) -> PutManyResult:
         """Write bodies under their ids, from a mapping or any iterable of pairs.
 
@@ -728,12 +716,7 @@ class Collection:
         return self._run(Aggregate(self.name, read, check_memory(memory_limit)))
 
     def stream(
-        self,
-        filter: Any = None,
-        equals: Any = ...,
-        *,
-        sort: Any = None,
-        projection: Any = None,
+        self, filter: Any = None, equals: Any = ..., *, sort: Any = None, projection: Any = None
     ) -> Iterator[Document]:
         """Yield the matching documents, in natural order or by `sort`, in constant memory.
 

@@ -1,4 +1,4 @@
-"""Stores and transactions, synchronous. Begin with `Store`: what it runs goes to `engine.backend`, opened on first use."""
+"""`Store`: a database of collections. What it runs goes to `engine.backend`, which is opened on first use."""
 
 from __future__ import annotations
 
@@ -7,365 +7,59 @@ import random
 import threading
 import time
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
-from functools import partial
+from contextlib import AbstractContextManager
 from itertools import count
 from types import TracebackType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Final,
-    Self,
-    TypeVar,
-    Unpack,
-)
+from typing import Any, Final, Self, TypeVar, Unpack
 
 import sqlalchemy as sa
 
 from .changes.notify import ChangeNotifier, notify_all
 from .codec import Codec
-from .collection import (
-    Collection,
-)
-from .document import SKILL_MEMORY, CollectionInfo, check_name
+from .document import check_name
 from .engine.backend import (
     Backend,
     check_driver,
     check_engine,
-    connection_limit,
     read_target,
     transaction_limit,
 )
 from .engine.database_file import leak
-from .engine.executor import run_within, translated
 from .engine.jobs import Job
-from .engine.lifecycle import (
-    Component,
-    Components,
-    check_synchronous,
-    make_ready,
-    noting_failure,
-    tear_down,
-)
+from .engine.lifecycle import Component, Components, check_synchronous, noting_failure, tear_down
 from .engine.permits import TransactionPermit, TransactionPermits
-from .engine.pool import PooledConnection
-from .engine.transactions import OpenTransaction, TransactionResources
+from .engine.transactions import TransactionResources
 from .engine.workers import Sweeper, working
 from .errors import (
     CollectionsStoreError,
-    DatabaseError,
     DatabaseUnavailable,
     InvalidOption,
     StoreClosed,
     TransactionConflict,
-    TransactionEnded,
     shortened,
 )
-from .operations.catalogue import (
-    AS_IT_IS,
-    Catalogue,
-    Configure,
-    DropCollection,
-    FindTable,
-    ListCollections,
-    NewCollection,
-    Rename,
-)
+from .operations.catalogue import Catalogue, FindTable
 from .operations.changes import LastChange
-from .operations.connection import SharedConnection, is_in_transaction
+from .operations.connection import SharedConnection
 from .operations.operation import Operation
 from .options import (
-    CollectionSettings,
     Isolation,
     Options,
-    Settings,
     StoreOptions,
-    Ttl,
     check_attempts,
-    check_flag,
     check_function,
     check_isolation,
     safe_url,
 )
 from .query.change import ChangePosition
-from .query.values import lazy_type
 from .sql.catalogue import CatalogueStatements
 from .sql.dialects import named
-from .sql.dialects.protocols import Database, TableVanished
+from .sql.dialects.protocols import Database
 from .sql.schema import mapped_class
-
-if TYPE_CHECKING:
-    from .integrations.soul_machines import Policy, SkillMemory
-    from .memory import Memory
-else:
-    Memory = lazy_type("collections_store.memory", "Memory")
-    Policy = lazy_type("collections_store.integrations.soul_machines", "Policy")
-    SkillMemory = lazy_type("collections_store.integrations.soul_machines", "SkillMemory")
-
+from .transaction import Bound, Collections, StoreTransactionContext, Transaction
 
 T = TypeVar("T")
-
-BOUND: Final = "bound to a connection"
-SAVEPOINT_ENDED: Final = (
-    "this block of the transaction is over: use what the block around it was given"
-)
-OUT_OF_ORDER: Final = (
-    "a block within a transaction ended before one that began later: both were rolled back. "
-    "Tasks and threads that share a transaction cannot have blocks of their own in it"
-)
-
-
-class Collections(ABC):
-    """The methods that a store and a transaction have in common."""
-
-    _codec: Codec
-    _notifier: ChangeNotifier | None = None
-    """A transaction has none."""
-
-    @abstractmethod
-    def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result."""
-
-    @abstractmethod
-    def transaction(self) -> AbstractContextManager[Transaction]:
-        """Return the context of a transaction, or of a savepoint in one."""
-
-    def collection(self, name: str, **settings: Unpack[CollectionSettings]) -> Collection:
-        """Return a collection. Do no I/O unless an option is given.
-
-        A name has 1 to 200 of the characters A-Z, a-z, 0-9 and _, and is case-sensitive. Options of `CollectionSettings`
-        are stored with the collection, which is created if necessary, and hold for every process. Raise `InvalidName`
-        and `InvalidOption`.
-
-        >>> with Store("sqlite://") as store:
-        ...     store.collection("my_collection")
-        Collection('my_collection')
-        """
-        wanted = Settings.parse(settings)
-        collection = Collection(self.run, self._codec, check_name(name), self._notifier)
-        if wanted != AS_IT_IS:
-            self.run(Configure(name, wanted))
-        return collection
-
-    get_sync_collection = collection
-    """The same as `collection`, by the name that AEA gives it."""
-
-    def memory(self, namespace: str) -> Memory:
-        """Return a memory: values under keys, in its own collection. The namespace is any non-empty string. Raise
-        `InvalidOption`.
-
-        >>> with Store("sqlite://") as store:
-        ...     version = store.memory("bot").put("name", "Ada")
-        ...     store.memory("bot").get("name")
-        'Ada'
-        """
-        from .memory import Memory
-        from .memory.procedures import Procedures
-
-        return Memory(self, Procedures.of(namespace, self._codec))
-
-    def skill_memory(
-        self,
-        *,
-        policy: Policy = "creator",
-        model: Callable[..., Any] | None = None,
-        ttl: Ttl = None,
-        collection: str = SKILL_MEMORY,
-    ) -> SkillMemory:
-        """Return the skills' memories of sessions, by the rules of Soul Machines' platform.
-
-        A memory is a dict, or the result of `model` with its fields; see `SkillMemory` for `policy` and `ttl`. Raise
-        `InvalidName` and `InvalidOption`.
-
-        >>> with Store("sqlite://") as store:
-        ...     skills = store.skill_memory(policy="raise")
-        ...     count = skills.save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
-        ...     [each["value"] for each in skills.load("session 1", "weather")]
-        ['Bonn']
-        """
-        from .integrations.soul_machines import SkillMemory
-
-        return SkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
-
-    def __getitem__(self, name: str) -> Collection:
-        return Collection(self.run, self._codec, check_name(name), self._notifier)
-
-    def create_collection(
-        self,
-        name: str,
-        *,
-        body_index: bool = True,
-        jsonb: bool = False,
-        **settings: Unpack[CollectionSettings],
-    ) -> Collection:
-        """Create a collection with options, and return it. Without options the first write creates it.
-
-        `body_index`: PostgreSQL maintains an index over whole bodies, which serves equality at any depth and through
-        arrays; without it writes are cheaper. SQLite has no such index. `jsonb`: SQLite (3.45 or newer) stores bodies as
-        JSONB: scans are faster, `get` is slower. PostgreSQL always does. For the others see `collection`. Raise
-        `InvalidName`, `InvalidOption` and `CollectionExists`.
-
-        >>> with Store("sqlite://") as store:
-        ...     store.create_collection("log", body_index=False, ttl=86_400)
-        Collection('log')
-        """
-        wanted = Settings.parse(settings)
-        bodies = check_flag("body_index", body_index), wanted, check_flag("jsonb", jsonb)
-        self.run(NewCollection(check_name(name), *bodies))
-        return self[name]
-
-    def collections(self) -> list[CollectionInfo]:
-        """List the collections by name, with their counts and sizes.
-
-        >>> with Store("sqlite://") as store:
-        ...     version = store.collection("cities").put("berlin", {})
-        ...     [(each.name, each.count) for each in store.collections()]
-        [('cities', 1)]
-        """
-        return self.run(ListCollections())
-
-    def drop(self, name: str) -> bool:
-        """Delete a collection with all its documents; return whether it existed.
-
-        >>> with Store("sqlite://") as store:
-        ...     store.drop("cities")
-        False
-        """
-        return self.run(DropCollection(check_name(name)))
-
-    def rename(self, old: str, new: str) -> None:
-        """Rename a collection; raise `CollectionNotFound` and `CollectionExists`.
-
-        >>> with Store("sqlite://") as store:
-        ...     version = store.collection("towns").put("berlin", {})
-        ...     store.rename("towns", "cities")
-        ...     store.collection("cities").count()
-        1
-        """
-        self.run(Rename(check_name(old), check_name(new)))
-
-
-class Bound:
-    """A transaction of the caller's, on the caller's connection."""
-
-    state = BOUND
-
-    def __init__(
-        self, connection: SharedConnection, run: Callable[[Bound, Operation[Any]], Any]
-    ) -> None:
-        self.connection, self._run = connection, run
-        self.is_ready = False
-        self.savepoints: list[Any] = []
-
-    def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result."""
-        result: T = self._run(self, operation)
-        return result
-
-    def savepoint(self) -> Any:
-        """Set a savepoint."""
-        with translated(self.connection.database, self.connection.sa.engine):
-            self.connection.prepare(write=True)
-            return self.connection.begin_savepoint()
-
-    def release(self, savepoint: Any) -> None:
-        """Release a savepoint: keep the writes since then."""
-        with translated(self.connection.database, self.connection.sa.engine):
-            self.connection.release_savepoint(savepoint)
-
-    def rollback_to(self, savepoint: Any) -> None:
-        """Roll back to a savepoint."""
-        with suppress(CollectionsStoreError), translated(self.connection.database):
-            self.connection.rollback_to(savepoint)
-
-
-class Transaction(Collections):
-    """The collections of a store within a transaction, returned by `Store.transaction` and `Store.bind`.
-
-    Its writes take effect at the commit, or not at all. A failed operation changes nothing, and the transaction
-    continues. Threads can share it; their operations run one at a time.
-    """
-
-    def __init__(self, scope: Bound | OpenTransaction, codec: Codec) -> None:
-        self._scope, self._codec = scope, codec
-        self._is_over = False
-
-    def __repr__(self) -> str:
-        return f"<Transaction {'over' if self._is_over else self._scope.state}>"
-
-    def run(self, operation: Operation[T]) -> T:
-        """Return the operation's result; its writes take effect at the commit."""
-        if self._is_over:
-            raise TransactionEnded(SAVEPOINT_ENDED)
-        return self._scope.run(operation)
-
-    def transaction(self) -> AbstractContextManager[Transaction]:
-        """Return the context of a savepoint, which an exception rolls back. The transaction continues in either case.
-
-        While it is open, every operation of the transaction is part of it. Raise `TransactionEnded`.
-
-        >>> with Store("sqlite://") as store, store.transaction() as tx:
-        ...     version = tx["cities"].put("berlin", {})
-        ...     try:
-        ...         with tx.transaction():
-        ...             version = tx["cities"].put("atlantis", {})
-        ...             raise LookupError("no such city")
-        ...     except LookupError:
-        ...         tx["cities"].count()
-        1
-        """
-        self._check()
-        return _SavepointContext(self._scope, self._codec)
-
-    def _check(self) -> None:
-        if self._is_over:
-            raise TransactionEnded(SAVEPOINT_ENDED)
-
-
-class _SavepointContext:
-    """The context of a savepoint."""
-
-    def __init__(self, scope: Bound | OpenTransaction, codec: Codec) -> None:
-        self._scope, self._codec = scope, codec
-        self._open: list[tuple[Any, Transaction]] = []
-
-    def __enter__(self) -> Transaction:
-        savepoint, savepoints = self._scope.savepoint(), self._scope.savepoints
-        try:
-            savepoints.append(savepoint)
-            part = Transaction(self._scope, self._codec)
-            self._open.append((savepoint, part))
-            return part
-        except BaseException:  # a signal may raise here
-            remove_savepoint(savepoints, savepoint)
-            self._scope.rollback_to(savepoint)
-            raise
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        savepoint, part = self._open.pop()
-        part._is_over = True
-        in_order = remove_savepoint(self._scope.savepoints, savepoint)
-        if in_order and kind is None:
-            self._scope.release(savepoint)
-        elif in_order is not None:
-            self._scope.rollback_to(savepoint)
-        if kind is None and not in_order:
-            raise TransactionEnded(OUT_OF_ORDER)
-
-
-def remove_savepoint(savepoints: list[Any], savepoint: Any) -> bool | None:
-    """Remove a savepoint, and those set later, from the open ones. Return whether it was the innermost; None if it is
-    not open any more, since one around it has ended.
-    """
-    position = next((number for number, each in enumerate(savepoints) if each is savepoint), None)
-    if position is None:
-        return None
-    in_order = savepoints[-1] is savepoint
-    del savepoints[position:]
-    return in_order
-
 
 FORKED: Final = "the store belongs to the process this one was forked from: open another"
 ATTEMPTS: Final = 20
@@ -411,12 +105,14 @@ class Store(Collections):
             self._url = self._database.urls.normal_url(self._url)
         else:
             check_driver("engine", self._given.dialect, self._database)
-        if self._given is not None:
             check_engine(self._given, self._options, self._database)
-        statements = CatalogueStatements(self._options.names(), self._database)
-        self._catalogue = Catalogue(statements)
+        self._catalogue = Catalogue(CatalogueStatements(self._options.names(), self._database))
         self._catalogue.changed = notify_all
-        self._notifier: ChangeNotifier = self._new_notifier()
+        # A private database is not polled: only this store writes to it, and a poll on its one connection would
+        # disturb a caller's transaction.
+        private = self._database.urls.is_private(self._url)
+        last = None if private else weakref.WeakMethod(self._last_change)
+        self._notifier: ChangeNotifier = ChangeNotifier(last)
         self._sweeper: Sweeper | None = None
         self._opening, self._closing = threading.Lock(), threading.RLock()
         self._permits = self._new_permits()
@@ -448,8 +144,7 @@ class Store(Collections):
         ready
         done
         """
-        if self._closed is not None:
-            raise StoreClosed(self._closed)
+        self._refuse_if_closed()
         check_synchronous(component)
         self._components.attach(component)
 
@@ -538,7 +233,7 @@ class Store(Collections):
         ...     store["stock"].get("tea")
         2
         """
-        return _TransactionContext(self, check_isolation(isolation))
+        return StoreTransactionContext(self, check_isolation(isolation))
 
     def run_transaction(
         self,
@@ -590,18 +285,16 @@ class Store(Collections):
         """
         return Transaction(self._bound(connection), self._codec)
 
-    def _bound(self, connection: sa.Connection) -> Bound:
-        given: Any = connection
+    def _bound(self, given: Any) -> Bound:
         if not isinstance(given, sa.Connection) or given.closed:
             is_session = hasattr(type(given), "connection") and not isinstance(given, sa.Connection)
             hint = ": give session.connection()" if is_session else ""
             raise InvalidOption(
                 "connection",
-                f"must be an open sqlalchemy.Connection, got {shortened(connection)}{hint}",
+                f"must be an open sqlalchemy.Connection, got {shortened(given)}{hint}",
             )
-        check_driver("connection", connection.dialect, self._database)
-        shared = SharedConnection(connection, self._catalogue.uncached())
-        return Bound(shared, self._run_within)
+        check_driver("connection", given.dialect, self._database)
+        return Bound(self, SharedConnection(given, self._catalogue.uncached()))
 
     def model(self, name: str) -> type[Any]:
         """Return a new ORM class of a collection, for your own queries; create the collection if necessary.
@@ -616,34 +309,12 @@ class Store(Collections):
         """
         return mapped_class(self.run(FindTable(check_name(name))).table, name)
 
-    def _concurrency(self) -> int:
-        """Return the number of operations that can run at the same time."""
-        return connection_limit(self._url, self._options, self._database)
-
-    def _new_notifier(self) -> ChangeNotifier:
-        """Return the store's change notifier. It polls no private database: only this store writes to it, and a
-        poll on its one connection would disturb a caller's transaction.
-        """
-        private = self._database.urls.is_private(self._url)
-        return ChangeNotifier(None if private else weakref.WeakMethod(self._last_change))
-
     def _last_change(self, collection: str) -> ChangePosition | None:
         return self.run(LastChange(collection))
 
     def _new_permits(self) -> TransactionPermits:
         size = transaction_limit(self._url, self._options, self._database)
         return TransactionPermits(size, self._options.busy_timeout)
-
-    def _begin_here(self, isolation: Isolation) -> TransactionResources:
-        if self._closed is not None:
-            raise StoreClosed(self._closed)
-        self._permits.refuse_self_deadlock()
-        permit = self._permits.acquire()
-        try:
-            return (self._backend or self._open()).transactions.begin(permit, isolation)
-        except BaseException:
-            self._permits.release(permit)
-            raise
 
     def _begin(
         self, permit: TransactionPermit, isolation: Isolation, job: Job | None = None
@@ -659,36 +330,9 @@ class Store(Collections):
         else:
             backend.run_job(job)
 
-    def _run_within(self, bound: Bound, operation: Operation[T]) -> T:
-        if self._closed is not None:
-            raise StoreClosed(self._closed)
-        if operation.writes and self._database.single_writer:
-            self._note_writing(bound.connection.sa)
-        pooled = PooledConnection(bound.connection.sa, bound.connection)
-        if self._backend is not None or bound.is_ready:
-            try:
-                return run_within(pooled, operation)
-            except TableVanished:
-                pass  # the tables may have been created in a transaction that was rolled back
-        make_ready(pooled, self._options)
-        bound.is_ready = True
-        try:
-            return run_within(pooled, operation)
-        except TableVanished as error:
-            raise DatabaseError(f"{error}: was it dropped by hand?") from error
-
-    def _note_writing(self, connection: sa.Connection) -> None:
-        """Note that a caller's transaction is about to hold the one writer, if it is not the store's own."""
-        is_open = partial(is_in_transaction, database=self._database)
-        if not self._database.urls.is_private(self._url):
-            if not is_open(connection):
-                self._permits.refuse_own_transaction()
-            self._permits.note_writing(connection, is_open)
-
     def _open(self) -> Backend:
         with self._opening:
-            if self._closed is not None:
-                raise StoreClosed(self._closed)
+            self._refuse_if_closed()
             if self._backend is None:
                 where = self._url if self._given is None else self._given
                 with working():
@@ -701,6 +345,10 @@ class Store(Collections):
                     run = weakref.WeakMethod(self.run)
                     self._sweeper = Sweeper(run, self._options.sweep_interval)
             return self._backend
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed is not None:
+            raise StoreClosed(self._closed)
 
     @property
     def _is_forked(self) -> bool:
@@ -721,45 +369,6 @@ class Store(Collections):
         if self._finalizer is not None:
             self._finalizer.detach()
             self._finalizer = None
-
-
-class _TransactionContext:
-    """The context of a transaction. No generator: a signal that raises as a generator's context is entered leaves that
-    behind, and the transaction open for as long as the traceback exists.
-    """
-
-    def __init__(self, store: Store, isolation: Isolation) -> None:
-        self._store, self._isolation = store, isolation
-        self._open: list[TransactionResources] = []
-
-    def __enter__(self) -> Transaction:
-        resources: TransactionResources | None = None
-        try:
-            resources = self._store._begin_here(self._isolation)
-            self._open.append(resources)
-            return Transaction(resources.transaction, self._store._codec)
-        except BaseException:
-            if resources is not None:
-                resources.transaction.rollback()
-                resources.release()
-            raise
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        resources = self._open.pop()
-        try:
-            if error is None:
-                resources.transaction.commit()
-            else:
-                resources.transaction.rollback(error)
-        except BaseException:  # a signal may raise before these begin
-            resources.transaction.rollback()
-            resources.release()
-            raise
 
 
 _stores: weakref.WeakSet[Store] = weakref.WeakSet()

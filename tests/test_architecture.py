@@ -34,7 +34,7 @@ LAYERS = (
     "collection aio.collection",
     "memory",
     "integrations.soul_machines integrations.sqlite_files",
-    "store aio",
+    "transaction store aio",
     "collections_store",
     "dialogues",
     "integrations",

@@ -77,14 +77,7 @@ from ..operations.requests import (
 )
 from ..operations.stream import batches_of
 from ..operations.update import Increment, read_increment
-from ..options import (
-    Ttl,
-    check_attempts,
-    check_flag,
-    check_function,
-    check_iterable,
-    check_version,
-)
+from ..options import Ttl, check_attempts, check_flag, check_function, check_iterable, check_version
 from ..query.change import ChangeFilter, ChangeKind
 from ..query.conditions import read_target
 from ..query.explain import Explanation
@@ -166,12 +159,7 @@ class AsyncCollection:
         return await self._run(RemoveById(self.name, check_id(id), check_version(if_version)))
 
     async def put_many(
-        self,
-        bodies: Bodies,
-        *,
-        mode: Mode = "replace",
-        ttl: Ttl = None,
-        atomic: bool = False,
+        self, bodies: Bodies, *, mode: Mode = "replace", ttl: Ttl = None, atomic: bool = False
     ) -> PutManyResult:
         """Async counterpart of `Collection.put_many`. A cancelled call may have written
         some of its batches, unless it is `atomic`: `partial_result(error)` returns the counts.
@@ -454,12 +442,7 @@ class AsyncCollection:
         return await self._run(Aggregate(self.name, read, check_memory(memory_limit)))
 
     async def stream(
-        self,
-        filter: Any = None,
-        equals: Any = ...,
-        *,
-        sort: Any = None,
-        projection: Any = None,
+        self, filter: Any = None, equals: Any = ..., *, sort: Any = None, projection: Any = None
     ) -> AsyncIterator[Document]:
         """Async counterpart of `Collection.stream`. It is an async generator:
         `async for document in cities.stream()`.

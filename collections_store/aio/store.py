@@ -6,25 +6,18 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from itertools import count
 from types import TracebackType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Self,
-    TypeVar,
-    Unpack,
-)
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import sqlalchemy as sa
 
-from ..collection import (
-    Collection,
-)
+from ..collection import Collection
 from ..document import check_name
+from ..engine.backend import connection_limit
 from ..engine.group_commit import GroupCommit
 from ..engine.jobs import AwaitedJob, Job, Mailbox
 from ..engine.lifecycle import AsyncComponent, Components, noting_failure, raise_all
@@ -109,22 +102,21 @@ class AsyncStore(AsyncCollections):
 
     def _create_workers(self) -> None:
         """Create the workers; their threads start when there are jobs."""
-        self._workers = Workers(self._store._run_job, self._store._concurrency())
-        self._store._hand_over = self._workers.hand_over
-        self._steppers = Workers(run_step, self._store._permits.size)
+        store = self._store
+        size = connection_limit(store._url, store._options, store._database)
+        self._workers = Workers(store._run_job, size)
+        store._hand_over = self._workers.hand_over
+        self._steppers = Workers(run_step, store._permits.size)
         """Threads for the steps of transactions; all the others may wait for what an open transaction has locked."""
         workers = self._workers, self._steppers
-        self._finalizer = weakref.finalize(self, _finish, workers, self._store, EXIT_TIMEOUT)
+        self._finalizer = weakref.finalize(self, _finish, workers, store, EXIT_TIMEOUT)
 
     def __repr__(self) -> str:
         return repr(self._store).replace("Store", "AsyncStore", 1)
 
     def attach(self, component: AsyncComponent) -> None:
-        """Async counterpart of `Store.attach`. `setup` and `teardown` are coroutine
-        functions.
-        """
-        if self._store._closed is not None:
-            raise StoreClosed(self._store._closed)
+        """Async counterpart of `Store.attach`. `setup` and `teardown` are coroutine functions."""
+        self._store._refuse_if_closed()
         self._components.attach(component)
 
     async def __aenter__(self) -> Self:
@@ -146,29 +138,31 @@ class AsyncStore(AsyncCollections):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Async counterpart of `Store.close`. It waits in a thread and finishes even
-        if the task is cancelled.
-        """
+        """Async counterpart of `Store.close`. It waits in a thread and finishes even if the task is cancelled."""
         if self._closing:
-            await self._closed_by_another()
+            if _closing.get() is not self:  # else a component that is torn down closes the store
+                await asyncio.to_thread(self._finished.wait)
             return
         self._closing = True
         try:
             if self._store._closed is None:
-                await run_uncancellably(_tear_down(self._components.taken(), self))
+                await run_uncancellably(self._tear_down())
         finally:
-            await self._end()
+            if self._finalizer.detach() is not None:
+                await asyncio.shield(asyncio.to_thread(self._finish))
+            else:
+                await asyncio.to_thread(self._finished.wait)
 
-    async def _closed_by_another(self) -> None:
-        """Wait until the store is closed, unless a component that it tears down closes it."""
-        if _closing.get() is not self:
-            await asyncio.to_thread(self._finished.wait)
-
-    async def _end(self) -> None:
-        if self._finalizer.detach() is not None:
-            await asyncio.shield(asyncio.to_thread(self._finish))
-        else:
-            await asyncio.to_thread(self._finished.wait)
+    async def _tear_down(self) -> None:
+        """Tear down all components; then raise their errors."""
+        _closing.set(self)
+        errors: list[BaseException] = []
+        for each in self._components.taken():
+            try:
+                await each.teardown()
+            except BaseException as error:  # noqa: BLE001 - it is raised after the others are torn down
+                errors.append(error)
+        raise_all(errors)
 
     def _finish(self) -> None:
         try:
@@ -177,9 +171,7 @@ class AsyncStore(AsyncCollections):
             self._finished.set()
 
     async def run(self, operation: Operation[T]) -> T:
-        """Async counterpart of `Store.run`. A cancelled call returns after the operation
-        has ended; see `was_committed`.
-        """
+        """Async counterpart of `Store.run`. A cancelled call returns after the operation has ended: see `was_committed`."""
         if self._store._closed is not None:
             raise StoreClosed(self._store._closed)
         job, queue = AwaitedJob(operation, self._mailbox_here()), None
@@ -241,9 +233,7 @@ class AsyncStore(AsyncCollections):
         attempts: int = ATTEMPTS,
         isolation: Isolation = "repeatable read",
     ) -> T:
-        """Async counterpart of `Store.run_transaction`. `function` is a coroutine
-        function.
-        """
+        """Async counterpart of `Store.run_transaction`. `function` is a coroutine function."""
         last = check_attempts(attempts)
         check_function("function", function)
         for attempt in count(1):
@@ -259,27 +249,22 @@ class AsyncStore(AsyncCollections):
         raise AssertionError("unreachable")
 
     async def _begin(self, isolation: Isolation) -> TransactionResources:
-        if self._store._closed is not None:
-            raise StoreClosed(self._store._closed)
+        self._store._refuse_if_closed()
         self._store._permits.refuse_self_deadlock()
         permit = await self._acquire_permit()
         job = self._submit_step("begin", lambda job: self._store._begin(permit, isolation, job))
         try:
             resources: TransactionResources = await job.future
-        except asyncio.CancelledError:
-            await abandon(job)
-            if isinstance(job.result, TransactionResources):
-                begun = job.result.transaction
-                with suppress(asyncio.CancelledError):
-                    await wait_uncancellably(
-                        self._submit_step("rollback", lambda _: begun.rollback())
-                    )
+            return resources
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError):
+                await abandon(job)
+                if isinstance(begun := job.result, TransactionResources):
+                    rollback = self._submit_step("rollback", lambda _: begun.transaction.rollback())
+                    with suppress(asyncio.CancelledError):
+                        await wait_uncancellably(rollback)
             self._store._permits.release(permit)
             raise
-        except BaseException:
-            self._store._permits.release(permit)
-            raise
-        return resources
 
     async def _acquire_permit(self) -> TransactionPermit:
         """Wait for the permit of a transaction, in the event loop."""
@@ -340,18 +325,6 @@ class AsyncStore(AsyncCollections):
         if mailbox is None or mailbox.loop is not loop:
             mailbox = self._mailbox = Mailbox(loop)
         return mailbox
-
-
-async def _tear_down(components: Iterable[AsyncComponent], store: AsyncStore) -> None:
-    """Tear down all components; then raise their errors."""
-    _closing.set(store)
-    errors: list[BaseException] = []
-    for each in components:
-        try:
-            await each.teardown()
-        except BaseException as error:  # noqa: BLE001 - it is raised after the others are torn down
-            errors.append(error)
-    raise_all(errors)
 
 
 def _finish(workers: tuple[Workers, ...], store: Store, timeout: float | None) -> None:

@@ -5,12 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    TypeVar,
-    Unpack,
-)
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import sqlalchemy as sa
 
@@ -20,23 +15,11 @@ from ..document import SKILL_MEMORY, CollectionInfo, check_name
 from ..engine.jobs import AwaitedJob, Job
 from ..engine.transactions import TransactionResources
 from ..errors import TransactionEnded
-from ..operations.catalogue import (
-    AS_IT_IS,
-    Configure,
-    DropCollection,
-    ListCollections,
-    NewCollection,
-    Rename,
-)
+from ..operations import catalogue
 from ..operations.operation import Operation
-from ..options import (
-    CollectionSettings,
-    Settings,
-    Ttl,
-    check_flag,
-)
+from ..options import CollectionSettings, Settings, Ttl, check_flag
 from ..query.values import lazy_type
-from ..store import BOUND, OUT_OF_ORDER, SAVEPOINT_ENDED, Bound, remove_savepoint
+from ..transaction import OUT_OF_ORDER, SAVEPOINT_ENDED, Bound, remove_savepoint
 from .bridge import abandon, note_job, note_rollback, wait_uncancellably
 from .collection import AsyncCollection
 
@@ -75,10 +58,9 @@ class AsyncCollections:
         """Async counterpart of `Store.collection`. It is a coroutine, because an option that is given
         is written to the database; `store[name]` does no I/O.
         """
-        wanted = Settings.parse(settings)
-        collection = AsyncCollection(self.run, self._codec, check_name(name), self._notifier)
-        if wanted != AS_IT_IS:
-            await self.run(Configure(name, wanted))
+        wanted, collection = Settings.parse(settings), self[name]
+        if wanted != catalogue.AS_IT_IS:
+            await self.run(catalogue.Configure(name, wanted))
         return collection
 
     get_collection = collection
@@ -118,26 +100,26 @@ class AsyncCollections:
         """Async counterpart of `Store.create_collection`."""
         wanted = Settings.parse(settings)
         bodies = check_flag("body_index", body_index), wanted, check_flag("jsonb", jsonb)
-        await self.run(NewCollection(check_name(name), *bodies))
+        await self.run(catalogue.NewCollection(check_name(name), *bodies))
         return self[name]
 
     async def collections(self) -> list[CollectionInfo]:
         """Async counterpart of `Store.collections`."""
-        return await self.run(ListCollections())
+        return await self.run(catalogue.ListCollections())
 
     async def drop(self, name: str) -> bool:
         """Async counterpart of `Store.drop`."""
-        return await self.run(DropCollection(check_name(name)))
+        return await self.run(catalogue.DropCollection(check_name(name)))
 
     async def rename(self, old: str, new: str) -> None:
         """Async counterpart of `Store.rename`."""
-        await self.run(Rename(check_name(old), check_name(new)))
+        await self.run(catalogue.Rename(check_name(old), check_name(new)))
 
 
 class AsyncBound:
     """The scope of a caller's transaction: operations, and savepoints."""
 
-    state = BOUND
+    state = Bound.state
 
     def __init__(self, connection: AsyncConnection, bind: Callable[[sa.Connection], Bound]) -> None:
         self._connection, self._bind = connection, bind
@@ -248,16 +230,18 @@ class AsyncTransaction(AsyncCollections):
 
     async def run(self, operation: Operation[T]) -> T:
         """Async counterpart of `Transaction.run`."""
-        self._check()
+        if self._is_over:
+            raise TransactionEnded(SAVEPOINT_ENDED)
         return await self._scope.run(operation)
 
     def transaction(self) -> AbstractAsyncContextManager[AsyncTransaction]:
         """Async counterpart of `Transaction.transaction`. It is entered with `async with`."""
-        self._check()
-        return self._part()
+        if self._is_over:
+            raise TransactionEnded(SAVEPOINT_ENDED)
+        return self._savepoint()
 
     @asynccontextmanager
-    async def _part(self) -> AsyncIterator[AsyncTransaction]:
+    async def _savepoint(self) -> AsyncIterator[AsyncTransaction]:
         scope = self._scope
         savepoint = await scope.savepoint()
         scope.savepoints.append(savepoint)
@@ -277,7 +261,3 @@ class AsyncTransaction(AsyncCollections):
         if in_order is not None:
             await scope.rollback_to(savepoint)
         raise TransactionEnded(OUT_OF_ORDER)
-
-    def _check(self) -> None:
-        if self._is_over:
-            raise TransactionEnded(SAVEPOINT_ENDED)

@@ -1,0 +1,362 @@
+"""Transactions, and the methods that stores and transactions have in common. Begin with `Collections`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+
+from .changes.notify import ChangeNotifier
+from .codec import Codec
+from .collection import Collection
+from .document import SKILL_MEMORY, CollectionInfo, check_name
+from .engine.executor import run_within, translated
+from .engine.lifecycle import make_ready
+from .engine.pool import PooledConnection
+from .engine.transactions import OpenTransaction, TransactionResources
+from .errors import CollectionsStoreError, DatabaseError, TransactionEnded
+from .operations import catalogue
+from .operations.connection import SharedConnection, is_in_transaction
+from .operations.operation import Operation
+from .options import CollectionSettings, Isolation, Settings, Ttl, check_flag
+from .query.values import lazy_type
+from .sql.dialects.protocols import TableVanished
+
+if TYPE_CHECKING:
+    from .integrations.soul_machines import Policy, SkillMemory
+    from .memory import Memory
+    from .store import Store
+else:
+    Memory = lazy_type("collections_store.memory", "Memory")
+    Policy = lazy_type("collections_store.integrations.soul_machines", "Policy")
+    SkillMemory = lazy_type("collections_store.integrations.soul_machines", "SkillMemory")
+
+T = TypeVar("T")
+
+SAVEPOINT_ENDED: Final = (
+    "this block of the transaction is over: use what the block around it was given"
+)
+OUT_OF_ORDER: Final = (
+    "a block within a transaction ended before one that began later: both were rolled back. "
+    "Tasks and threads that share a transaction cannot have blocks of their own in it"
+)
+
+
+class Collections(ABC):
+    """The methods that a store and a transaction have in common."""
+
+    _codec: Codec
+    _notifier: ChangeNotifier | None = None
+    """A transaction has none."""
+
+    @abstractmethod
+    def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result."""
+
+    @abstractmethod
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Return the context of a transaction, or of a savepoint in one."""
+
+    def collection(self, name: str, **settings: Unpack[CollectionSettings]) -> Collection:
+        """Return a collection. Do no I/O unless an option is given.
+
+        A name has 1 to 200 of the characters A-Z, a-z, 0-9 and _, and is case-sensitive. Options of `CollectionSettings`
+        are stored with the collection, which is created if necessary, and hold for every process. Raise `InvalidName`
+        and `InvalidOption`.
+
+        >>> with Store("sqlite://") as store:
+        ...     store.collection("my_collection")
+        Collection('my_collection')
+        """
+        wanted, collection = Settings.parse(settings), self[name]
+        if wanted != catalogue.AS_IT_IS:
+            self.run(catalogue.Configure(name, wanted))
+        return collection
+
+    get_sync_collection = collection
+    """The same as `collection`, by the name that AEA gives it."""
+
+    def memory(self, namespace: str) -> Memory:
+        """Return a memory: values under keys, in its own collection. The namespace is any non-empty string. Raise
+        `InvalidOption`.
+
+        >>> with Store("sqlite://") as store:
+        ...     version = store.memory("bot").put("name", "Ada")
+        ...     store.memory("bot").get("name")
+        'Ada'
+        """
+        from .memory import Memory
+        from .memory.procedures import Procedures
+
+        return Memory(self, Procedures.of(namespace, self._codec))
+
+    def skill_memory(
+        self,
+        *,
+        policy: Policy = "creator",
+        model: Callable[..., Any] | None = None,
+        ttl: Ttl = None,
+        collection: str = SKILL_MEMORY,
+    ) -> SkillMemory:
+        """Return the skills' memories of sessions, by the rules of Soul Machines' platform.
+
+        A memory is a dict, or the result of `model` with its fields; see `SkillMemory` for `policy` and `ttl`. Raise
+        `InvalidName` and `InvalidOption`.
+
+        >>> with Store("sqlite://") as store:
+        ...     skills = store.skill_memory(policy="raise")
+        ...     count = skills.save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
+        ...     [each["value"] for each in skills.load("session 1", "weather")]
+        ['Bonn']
+        """
+        from .integrations.soul_machines import SkillMemory
+
+        return SkillMemory(self, collection, policy=policy, model=model, ttl=ttl)
+
+    def __getitem__(self, name: str) -> Collection:
+        return Collection(self.run, self._codec, check_name(name), self._notifier)
+
+    def create_collection(
+        self,
+        name: str,
+        *,
+        body_index: bool = True,
+        jsonb: bool = False,
+        **settings: Unpack[CollectionSettings],
+    ) -> Collection:
+        """Create a collection with options, and return it. Without options the first write creates it.
+
+        `body_index`: PostgreSQL maintains an index over whole bodies, which serves equality at any depth and through
+        arrays; without it writes are cheaper. SQLite has no such index. `jsonb`: SQLite (3.45 or newer) stores bodies as
+        JSONB: scans are faster, `get` is slower. PostgreSQL always does. For the others see `collection`. Raise
+        `InvalidName`, `InvalidOption` and `CollectionExists`.
+
+        >>> with Store("sqlite://") as store:
+        ...     store.create_collection("log", body_index=False, ttl=86_400)
+        Collection('log')
+        """
+        wanted = Settings.parse(settings)
+        bodies = check_flag("body_index", body_index), wanted, check_flag("jsonb", jsonb)
+        self.run(catalogue.NewCollection(check_name(name), *bodies))
+        return self[name]
+
+    def collections(self) -> list[CollectionInfo]:
+        """List the collections by name, with their counts and sizes.
+
+        >>> with Store("sqlite://") as store:
+        ...     version = store.collection("cities").put("berlin", {})
+        ...     [(each.name, each.count) for each in store.collections()]
+        [('cities', 1)]
+        """
+        return self.run(catalogue.ListCollections())
+
+    def drop(self, name: str) -> bool:
+        """Delete a collection with all its documents; return whether it existed.
+
+        >>> with Store("sqlite://") as store:
+        ...     store.drop("cities")
+        False
+        """
+        return self.run(catalogue.DropCollection(check_name(name)))
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a collection; raise `CollectionNotFound` and `CollectionExists`.
+
+        >>> with Store("sqlite://") as store:
+        ...     version = store.collection("towns").put("berlin", {})
+        ...     store.rename("towns", "cities")
+        ...     store.collection("cities").count()
+        1
+        """
+        self.run(catalogue.Rename(check_name(old), check_name(new)))
+
+
+class Bound:
+    """A transaction of the caller's, on the caller's connection."""
+
+    state = "bound to a connection"
+
+    def __init__(self, store: Store, connection: SharedConnection) -> None:
+        self._store, self._connection = store, connection
+        self._is_ready = False
+        self.savepoints: list[Any] = []
+
+    def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result. Create the tables if necessary."""
+        store, connection = self._store, self._connection.sa
+        store._refuse_if_closed()
+        if operation.writes and store._database.single_writer:
+            self._note_writing()
+        pooled = PooledConnection(connection, self._connection)
+        if store._backend is not None or self._is_ready:
+            try:
+                return run_within(pooled, operation)
+            except TableVanished:
+                pass  # the tables may have been created in a transaction that was rolled back
+        make_ready(pooled, store._options)
+        self._is_ready = True
+        try:
+            return run_within(pooled, operation)
+        except TableVanished as error:
+            raise DatabaseError(f"{error}: was it dropped by hand?") from error
+
+    def _note_writing(self) -> None:
+        """Note that the caller's transaction is about to hold the one writer, if it is not the store's own."""
+        store, connection = self._store, self._connection.sa
+        if not store._database.urls.is_private(store._url):
+            is_open = partial(is_in_transaction, database=store._database)
+            if not is_open(connection):
+                store._permits.refuse_own_transaction()
+            store._permits.note_writing(connection, is_open)
+
+    def savepoint(self) -> Any:
+        """Set a savepoint."""
+        with translated(self._connection.database, self._connection.sa.engine):
+            self._connection.prepare(write=True)
+            return self._connection.begin_savepoint()
+
+    def release(self, savepoint: Any) -> None:
+        """Release a savepoint: keep the writes since then."""
+        with translated(self._connection.database, self._connection.sa.engine):
+            self._connection.release_savepoint(savepoint)
+
+    def rollback_to(self, savepoint: Any) -> None:
+        """Roll back to a savepoint."""
+        with suppress(CollectionsStoreError), translated(self._connection.database):
+            self._connection.rollback_to(savepoint)
+
+
+class Transaction(Collections):
+    """The collections of a store within a transaction, returned by `Store.transaction` and `Store.bind`.
+
+    Its writes take effect at the commit, or not at all. A failed operation changes nothing, and the transaction
+    continues. Threads can share it; their operations run one at a time.
+    """
+
+    def __init__(self, scope: Bound | OpenTransaction, codec: Codec) -> None:
+        self._scope, self._codec = scope, codec
+        self._is_over = False
+
+    def __repr__(self) -> str:
+        return f"<Transaction {'over' if self._is_over else self._scope.state}>"
+
+    def run(self, operation: Operation[T]) -> T:
+        """Return the operation's result; its writes take effect at the commit."""
+        if self._is_over:
+            raise TransactionEnded(SAVEPOINT_ENDED)
+        return self._scope.run(operation)
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Return the context of a savepoint, which an exception rolls back. The transaction continues in either case.
+
+        While it is open, every operation of the transaction is part of it. Raise `TransactionEnded`.
+
+        >>> with Store("sqlite://") as store, store.transaction() as tx:
+        ...     version = tx["cities"].put("berlin", {})
+        ...     try:
+        ...         with tx.transaction():
+        ...             version = tx["cities"].put("atlantis", {})
+        ...             raise LookupError("no such city")
+        ...     except LookupError:
+        ...         tx["cities"].count()
+        1
+        """
+        if self._is_over:
+            raise TransactionEnded(SAVEPOINT_ENDED)
+        return _SavepointContext(self._scope, self._codec)
+
+
+class _SavepointContext:
+    """The context of a savepoint."""
+
+    def __init__(self, scope: Bound | OpenTransaction, codec: Codec) -> None:
+        self._scope, self._codec = scope, codec
+        self._open: list[tuple[Any, Transaction]] = []
+
+    def __enter__(self) -> Transaction:
+        savepoint, savepoints = self._scope.savepoint(), self._scope.savepoints
+        try:
+            savepoints.append(savepoint)
+            part = Transaction(self._scope, self._codec)
+            self._open.append((savepoint, part))
+            return part
+        except BaseException:  # a signal may raise here
+            remove_savepoint(savepoints, savepoint)
+            self._scope.rollback_to(savepoint)
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        savepoint, part = self._open.pop()
+        part._is_over = True
+        in_order = remove_savepoint(self._scope.savepoints, savepoint)
+        if in_order and kind is None:
+            self._scope.release(savepoint)
+        elif in_order is not None:
+            self._scope.rollback_to(savepoint)
+        if kind is None and not in_order:
+            raise TransactionEnded(OUT_OF_ORDER)
+
+
+def remove_savepoint(savepoints: list[Any], savepoint: Any) -> bool | None:
+    """Remove a savepoint, and those set later, from the open ones. Return whether it was the innermost; None if it is
+    not open any more, since one around it has ended.
+    """
+    position = next((number for number, each in enumerate(savepoints) if each is savepoint), None)
+    if position is None:
+        return None
+    in_order = savepoints[-1] is savepoint
+    del savepoints[position:]
+    return in_order
+
+
+class StoreTransactionContext:
+    """The context of a transaction. No generator: a signal that raises as a generator's context is entered leaves that
+    behind, and the transaction open for as long as the traceback exists.
+    """
+
+    def __init__(self, store: Store, isolation: Isolation) -> None:
+        self._store, self._isolation = store, isolation
+        self._open: list[TransactionResources] = []
+
+    def __enter__(self) -> Transaction:
+        resources: TransactionResources | None = None
+        try:
+            resources = self._begin()
+            self._open.append(resources)
+            return Transaction(resources.transaction, self._store._codec)
+        except BaseException:
+            if resources is not None:
+                resources.transaction.rollback()
+                resources.release()
+            raise
+
+    def _begin(self) -> TransactionResources:
+        self._store._refuse_if_closed()
+        permits = self._store._permits
+        permits.refuse_self_deadlock()
+        permit = permits.acquire()
+        try:
+            return self._store._begin(permit, self._isolation)
+        except BaseException:
+            permits.release(permit)
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        resources = self._open.pop()
+        try:
+            if error is None:
+                resources.transaction.commit()
+            else:
+                resources.transaction.rollback(error)
+        except BaseException:  # a signal may raise before these begin
+            resources.transaction.rollback()
+            resources.release()
+            raise
