@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         UpdateResult,
         partial_result,
     )
-    from .operations.requests import ReturnDocument
+    from .operations.update import ReturnDocument
     from .options import ChangeSettings, CollectionSettings, StoreOptions
     from .query.change import Change
     from .query.explain import Explanation
@@ -123,7 +123,7 @@ _MODULES = {
         "UpdateResult",
         "partial_result",
     ),
-    "operations.requests": ("ReturnDocument",),
+    "operations.update": ("ReturnDocument",),
     "options": ("ChangeSettings", "CollectionSettings", "StoreOptions"),
     "query.change": ("Change",),
     "query.explain": ("Explanation",),

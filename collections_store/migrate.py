@@ -25,9 +25,8 @@ from alembic.script import ScriptDirectory
 
 from .engine.pool import PooledConnection, file_of, open_driver_connection, open_engine, translate
 from .errors import DatabaseBusy, SchemaTooNew
-from .operations.catalogue import Catalogue
+from .operations.catalogue import Catalogue, create_or_find, read_revision
 from .operations.connection import DriverConnection
-from .operations.maintenance import create_or_find, read_revision
 from .options import CollectionOptions, Names, Options, read_url
 from .sql.by_id import compiled
 from .sql.catalogue import CatalogueStatements

@@ -26,7 +26,7 @@ LAYERS = (
     "options",
     "sql",
     "operations",
-    "engine.database_file engine.pool engine.jobs engine.permits engine.group_commit engine.workers",
+    "engine.database_file engine.pool engine.jobs engine.permits engine.executor engine.group_commit engine.workers",
     "migrate",
     "engine changes.notify",
     "changes",

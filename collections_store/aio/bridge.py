@@ -18,8 +18,7 @@ from typing import Any, ClassVar, TypeVar
 
 from ..engine.jobs import AwaitedJob, Job
 from ..errors import Outcome, note_outcome
-from ..operations.combine import Steps
-from ..operations.operation import Operation
+from ..operations.operation import Operation, Steps
 
 T = TypeVar("T")
 

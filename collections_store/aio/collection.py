@@ -42,22 +42,20 @@ from ..operations.by_id import (
     RemoveMany,
     Touch,
 )
-from ..operations.combine import Steps
-from ..operations.explain import Explain
 from ..operations.find import (
     Count,
-    DeleteFirst,
-    DeleteMatching,
     Distinct,
+    Explain,
     Find,
     FindPage,
+    batches_of,
     check_page,
     check_window,
     parse_required,
     read_projection,
 )
 from ..operations.indexes import CreateIndex, DropIndex, ListIndexes
-from ..operations.operation import Operation
+from ..operations.operation import Operation, Steps
 from ..operations.procedures import (
     ATTEMPTS,
     CallFunction,
@@ -68,15 +66,17 @@ from ..operations.procedures import (
     check_mode,
     purge,
 )
-from ..operations.requests import (
+from ..operations.update import (
+    DeleteFirst,
+    DeleteMatching,
+    Increment,
     ReturnDocument,
     find_and_delete,
     find_and_modify,
+    read_increment,
     update_by_id,
     update_of,
 )
-from ..operations.stream import batches_of
-from ..operations.update import Increment, read_increment
 from ..options import Ttl, check_attempts, check_flag, check_function, check_iterable, check_version
 from ..query.change import ChangeFilter, ChangeKind
 from ..query.conditions import read_target

@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 from ..engine.jobs import Flag
 from ..errors import InvalidOption, shortened
 from ..operations.changes import OLDEST, Changes, FindPosition, ReadChanges
-from ..operations.combine import Steps, follow
+from ..operations.operation import Steps, follow
 from ..query.change import Change, ChangeFilter, ChangePosition, read_token
 from ..query.values import value_class
 from .notify import ChangeNotifier

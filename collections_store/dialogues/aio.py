@@ -22,8 +22,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from ..aio.bridge import follow, nothing_written, run_uncancellably
 from ..aio.store import AsyncStore
-from ..operations.combine import Steps
-from ..operations.combine import follow as follow_sync
+from ..operations.operation import Steps
+from ..operations.operation import follow as follow_sync
 from .dialogues import JOIN_TIMEOUT, PAGE, BaseDialogues, BaseDialogueStore
 from .manager import Restored, StripedLocks
 from .model import ENDED, Dialogue, DialogueLabel, Message

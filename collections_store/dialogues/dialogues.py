@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from ..aio.store import AsyncStore
 from ..engine.workers import Background
-from ..operations.combine import Steps, follow
+from ..operations.operation import Steps, follow
 from ..store import Store
 from .manager import DialogueManager, DialogueOptions, Lock, Restored, StripedLocks, check_store
 from .messaging import MessageManager, RoleOf, Save, starter_or_responder

@@ -28,7 +28,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from ..document import read_ttl
 from ..errors import CollectionsStoreError, DialoguesNotSaved, InvalidOption, StoreClosed, shortened
-from ..operations.combine import Steps
+from ..operations.operation import Steps
 from ..options import check_count, check_flag
 from ..query.filter import Filter
 from ..sql.schema import now

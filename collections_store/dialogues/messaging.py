@@ -15,7 +15,7 @@ from ..errors import (
     InvalidOption,
     shortened,
 )
-from ..operations.combine import Steps
+from ..operations.operation import Steps
 from ..options import check_count
 from .manager import DialogueManager, DialogueOptions
 from .model import (

@@ -28,9 +28,9 @@ from ..errors import (
     VersionConflict,
     shortened,
 )
-from ..operations.combine import Steps, Work
 from ..operations.find import Find
 from ..operations.indexes import CreateIndex
+from ..operations.operation import Steps, Work
 from ..options import check_count, check_flag
 from ..query.filter import Filter
 from ..query.index import Index

@@ -20,8 +20,9 @@ from ..operations.by_id import (
     RemoveById,
     Replace,
 )
-from ..operations.find import Count, DeleteMatching, Find
+from ..operations.find import Count, Find
 from ..operations.read import NaturalBatches
+from ..operations.update import DeleteMatching
 from ..query.filter import Filter
 from ..query.sort import Sort
 from .model import DialogueLabel

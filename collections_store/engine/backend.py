@@ -32,9 +32,7 @@ from ..options import Options, read_url
 from ..sql.dialects.protocols import Database
 from .database_file import DatabaseFile
 from .executor import Executor
-from .forking import pause_at_forks
-from .group_commit import GroupCommit
-from .job_groups import run_group
+from .group_commit import GroupCommit, run_group
 from .jobs import Job
 from .lifecycle import RETRY_PAUSE, make_ready
 from .permits import OWN, TransactionPermits
@@ -48,6 +46,7 @@ from .pool import (
     open_shared_connection,
 )
 from .transactions import TransactionManager
+from .workers import pause_at_forks
 
 
 def check_driver(option: str, dialect: sa.Dialect, database: Database) -> None:

@@ -5,7 +5,7 @@ Rules:
 1. SQLite's locks belong to the process and the inode. Closing any descriptor of a database file drops all locks that
    this process has on it: so a file that SQLite may have open here is checked with `stat`, never opened.
 2. A fork inherits SQLite's record of the locks, and none of the locks. A file that is still open at a fork is
-   refused in the child. `forking` closes the connections of stores before.
+   refused in the child. `workers` closes the connections of stores before.
 3. A store that finds its file or the log beside it replaced writes nothing more.
 """
 

@@ -31,10 +31,10 @@ from ..errors import (
     TransactionConflict,
 )
 from ..operations.by_id import Purge
-from ..operations.catalogue import Catalogue, CollectionAbsent, CreateCollection
+from ..operations.catalogue import Catalogue, CreateCollection
 from ..operations.connection import DriverConnection, SharedConnection
 from ..operations.indexes import duplicate_of
-from ..operations.operation import Operation
+from ..operations.operation import CollectionAbsent, Operation
 from ..options import Isolation
 from ..query.budget import checked_by
 from ..sql.dialects.protocols import Database, TableVanished, UniqueViolated

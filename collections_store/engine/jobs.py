@@ -62,18 +62,6 @@ class Flag:
         return self._is_set
 
 
-def started(thread: threading.Thread) -> threading.Thread:
-    """Start a thread. What a signal raises while Python waits for its start may become a RuntimeError: raise itself."""
-    try:
-        thread.start()
-    except RuntimeError as error:
-        interrupt = error.__context__
-        if interrupt is None or isinstance(interrupt, Exception):
-            raise
-        raise interrupt from None
-    return thread
-
-
 class Job:
     """An operation that a caller waits for."""
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..errors import DatabaseBusy, InvalidOption, SchemaOutdated, StoreClosed, shortened
+from ..operations.catalogue import create_or_find, read_revision
 from ..operations.connection import DriverConnection, SharedConnection
-from ..operations.maintenance import create_or_find, read_revision
 from ..options import Options
 from ..sql.dialects.protocols import Database
 from ..sql.schema import REVISION

@@ -1,13 +1,17 @@
-"""Threads of a store: workers that run operations, background threads, and the sweeper.
+"""Threads of a store: workers that run jobs, background threads, the sweeper; and what happens to them at a fork.
 
 Rules:
 
 1. All are daemons: a store that was not closed never keeps the interpreter alive.
 2. While a background thread works, or a store is opened, a fork waits up to `FORK_TIMEOUT` seconds: nobody would release
-   in the child what the thread holds then, a lock of the database's library for one. `forking` calls the gate.
-3. Background threads know their store by a weak reference only, and end with it. An error ends one sweep; the next one
+   in the child what the thread holds then, a lock of the database's library for one.
+3. Before a fork the connections to SQLite files are closed: the child inherits none, and has locks of its own on the
+   files that it opens. Nobody opens or uses one until the fork is over; then the parent opens them again as needed.
+4. A fork waits as long for operations that run, and not at all for a transaction of its own thread. A file that is
+   still open then stays open, and `database_file` refuses it in the child.
+5. Background threads know their store by a weak reference only, and end with it. An error ends one sweep; the next one
    comes after the interval.
-4. A thread that adds a job, or that becomes idle, looks at both queues afterwards: neither is left waiting for the other.
+6. A thread that adds a job, or that becomes idle, looks at both queues afterwards: neither is left waiting for the other.
 """
 
 from __future__ import annotations
@@ -16,19 +20,21 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from ..errors import StoreClosed
-from ..operations.combine import follow
-from ..operations.maintenance import ListPurgeable
+from ..operations.catalogue import ListPurgeable
+from ..operations.operation import follow
 from ..operations.procedures import purge
 from .group_commit import GroupCommit
-from .jobs import Flag, Job, started
+from .jobs import Flag, Job
 
+LOG: Final = logging.getLogger("collections_store")
 FORK_TIMEOUT: Final = 1.0
 """Seconds."""
 
@@ -44,22 +50,19 @@ class Gate:
     @contextmanager
     def working(self) -> Iterator[None]:
         """Return the context of some work."""
-        self._enter()
+        while True:
+            self._changed.clear()
+            with self._guard:
+                if not self._forking:
+                    self._working += 1
+                    break
+            self._changed.wait(FORK_TIMEOUT)
         try:
             yield
         finally:
             with self._guard:
                 self._working -= 1
             self._changed.set()
-
-    def _enter(self) -> None:
-        while True:
-            self._changed.clear()
-            with self._guard:
-                if not self._forking:
-                    self._working += 1
-                    return
-            self._changed.wait(FORK_TIMEOUT)
 
     def close(self) -> None:
         """Let no work begin; wait for work that runs."""
@@ -74,13 +77,71 @@ class Gate:
     def open(self) -> None:
         """Let work begin again."""
         with self._guard:
-            self._forking = max(
-                0, self._forking - 1
-            )  # a signal may have ended `close` before it counted
+            # a signal may have ended `close` before it counted
+            self._forking = max(0, self._forking - 1)
         self._changed.set()
 
 
+class Pausable(Protocol):
+    """Something that uses files."""
+
+    def pause(self, deadline: float) -> None:
+        """Begin nothing more; wait for what runs until `deadline`, and close what is not in use."""
+
+    def resume(self) -> None:
+        """Go on."""
+
+
 _gate = Gate()
+_pausable: Final[weakref.WeakSet[Pausable]] = weakref.WeakSet()
+_forking = threading.Lock()
+_forker: int | None = None
+"""The thread that has paused the others."""
+
+
+def working() -> AbstractContextManager[None]:
+    """Return the context of work that no fork may interrupt."""
+    return _gate.working()
+
+
+def pause_at_forks(pausable: Pausable) -> None:
+    """Pause something while this process is forked."""
+    _pausable.add(pausable)
+
+
+def _before_fork() -> None:
+    global _forker  # noqa: PLW0603
+    _gate.close()
+    if not _forking.acquire(timeout=FORK_TIMEOUT):
+        return
+    _forker = threading.get_ident()
+    deadline = time.monotonic() + FORK_TIMEOUT
+    for each in list(_pausable):
+        each.pause(deadline)
+
+
+def _after_fork_in_parent() -> None:
+    global _forker  # noqa: PLW0603
+    if _forker == threading.get_ident():
+        for each in list(_pausable):
+            each.resume()
+        _forker = None
+        _forking.release()
+    _gate.open()
+
+
+def _after_fork_in_child() -> None:
+    global _gate, _forking, _forker  # the threads are the parent's, and one may hold a lock
+    _gate, _forking, _forker = Gate(), threading.Lock(), None
+    _pausable.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_after_fork_in_child,
+    )
 
 
 class Background:
@@ -89,9 +150,16 @@ class Background:
     def __init__(self, name: str, seconds: float, work: Callable[[], bool]) -> None:
         self._seconds, self._work = seconds, work
         self._stopped = Flag()
-        self._thread = started(
-            threading.Thread(target=self._run, name=f"collections_store-{name}", daemon=True)
-        )
+        name = f"collections_store-{name}"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            # what a signal raises while Python waits for the start may become a RuntimeError: raise itself
+            interrupt = error.__context__
+            if interrupt is None or isinstance(interrupt, Exception):
+                raise
+            raise interrupt from None
 
     def stop(self) -> None:
         """Let no work begin any more."""
@@ -109,28 +177,35 @@ class Background:
                     return
 
 
-def working() -> AbstractContextManager[None]:
-    """Return the context of work that no fork may interrupt."""
-    return _gate.working()
+Run: TypeAlias = Callable[[Any], Any]
 
 
-def close_gate() -> None:
-    """Let no work begin; wait for work that runs."""
-    _gate.close()
+class Sweeper:
+    """Sweeps every `interval` seconds until it is stopped. `run` returns what runs an operation, or None
+    once the store is no more.
+    """
 
+    def __init__(self, run: Callable[[], Run | None], interval: float) -> None:
+        self._run, self._interval = run, interval
+        self._is_failing = False
+        self.thread = Background("sweeper", interval, self._sweep)
 
-def open_gate() -> None:
-    """Let work begin again."""
-    _gate.open()
-
-
-def _after_fork_in_child() -> None:
-    global _gate  # noqa: PLW0603 - the threads are the parent's, and one may hold the lock
-    _gate = Gate()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    def _sweep(self) -> bool:
+        run = self._run()
+        if run is None:
+            return False
+        try:
+            for name in run(ListPurgeable()):
+                follow(run, purge(name))
+            self._is_failing = False
+        except StoreClosed:
+            self.thread.stop()
+        except Exception:
+            if not self._is_failing:  # logged once, until it works again
+                message = "purging in the background failed; the next try is in %g s"
+                LOG.exception(message, self._interval)
+            self._is_failing = True
+        return True
 
 
 Inbox: TypeAlias = "SimpleQueue[Job | None]"
@@ -256,39 +331,3 @@ def _start(target: Callable[[], None], name: str) -> threading.Thread:
     thread = threading.Thread(target=target, name=name, daemon=True)
     thread.start()
     return thread
-
-
-LOG: Final = logging.getLogger("collections_store")
-Run = Callable[[Any], Any]
-
-
-class Sweeper:
-    """Sweeps every `interval` seconds until it is stopped. `run` returns what runs an operation, or None
-    once the store is no more.
-    """
-
-    def __init__(self, run: Callable[[], Run | None], interval: float) -> None:
-        self._run, self._interval = run, interval
-        self._told = False
-        self.thread = Background("sweeper", interval, self._work)
-
-    def _work(self) -> bool:
-        run = self._run()
-        if run is not None:
-            self._sweep(run)
-        return run is not None
-
-    def _sweep(self, run: Run) -> None:
-        try:
-            for name in run(ListPurgeable()):
-                follow(run, purge(name))
-        except StoreClosed:
-            self.thread.stop()
-        except Exception:
-            if not self._told:  # once, until it works again
-                LOG.exception(
-                    "purging in the background failed; the next try is in %g s", self._interval
-                )
-            self._told = True
-        else:
-            self._told = False

@@ -32,8 +32,9 @@ from ..memory.memory import MemoryHost
 from ..memory.values import to_json, value_of
 from ..operations.bulk import Given, PutBatch, batches
 from ..operations.by_id import GetDocument, Insert, RemoveById, RemoveMany, Rewrite, TouchMany
-from ..operations.combine import Work
-from ..operations.find import DeleteMatching, Find
+from ..operations.find import Find
+from ..operations.operation import Work
+from ..operations.update import DeleteMatching
 from ..options import Ttl
 from ..query.filter import Filter
 from ..query.values import equal, identical

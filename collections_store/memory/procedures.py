@@ -22,11 +22,10 @@ from ..document import Document, read_ttl
 from ..errors import DatabaseError, InvalidBody, InvalidOption, shortened
 from ..operations.by_id import Get, GetDocument, GetMany, RemoveMany, Slide, Touch
 from ..operations.catalogue import AS_IT_IS, Configure
-from ..operations.combine import Steps, Work
-from ..operations.find import Count, DeleteMatching, Find, FindIds, check_window
-from ..operations.operation import Operation
+from ..operations.find import Count, Find, FindIds, check_window
+from ..operations.operation import Operation, Steps, Work
 from ..operations.procedures import ATTEMPTS, Writing, change
-from ..operations.update import FindAndDelete
+from ..operations.update import DeleteMatching, FindAndDelete
 from ..options import ChangeSettings, Settings, Ttl, check_count, check_flag, check_function
 from ..query.change import Change, ChangeFilter
 from ..query.filter import Filter

@@ -16,9 +16,8 @@ from ..query.filter import Filter
 from ..query.sort import NATURAL
 from ..query.values import MISSING, value_class
 from ..sql.select import MAX_VALUE
-from .catalogue import CollectionAbsent
 from .find import Count, Find
-from .operation import Operation
+from .operation import CollectionAbsent, Operation
 from .read import Inexact, matching, rows_of
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -10,11 +10,10 @@ from ..document import BulkWriteResult, DeleteResult, PutManyResult, Refusal, Up
 from ..errors import CollectionsStoreError, TransactionConflict, VersionConflict
 from ..query.values import value_class
 from ..sql.dialects.protocols import UniqueViolated
-from .by_id import AtomicWrite, Insert, Put, id_taken
-from .catalogue import CollectionAbsent
-from .combine import attempt
+from .by_id import AtomicWrite, Insert, Purge, Put, id_taken
 from .connection import as_lists
-from .operation import Operation, Written
+from .indexes import duplicate_of
+from .operation import CollectionAbsent, Operation, Steps, Written, follow
 from .read import BATCH_CHARACTERS
 from .write import MAX_ATTEMPTS, NeedsTransaction, Writer, lifetime
 
@@ -307,3 +306,33 @@ def _counted(position: int, operation: Any, result: Any) -> BulkWriteResult:
             return BulkWriteResult(deleted_count=deleted)
     assert isinstance(operation, Insert)  # which returns the version
     return BulkWriteResult(1, inserted_ids={position: operation.id})
+
+
+@value_class
+class Together(Operation[Any]):
+    """Run steps in one transaction; `begin` returns them, for each attempt again."""
+
+    collection: str
+    begin: Callable[[], Steps[Any]] = field(repr=False)
+    writes = True
+    creates_collection = True
+
+    def __call__(self, connection: Connection) -> Any:
+        connection.collection(self.collection)  # before anything is read that cannot be read again
+        return follow(lambda operation: attempt(connection, operation), self.begin())
+
+
+def attempt(connection: Connection, operation: Any) -> Any:
+    """Run one operation of several in a transaction; a failure undoes only that one."""
+    while True:
+        try:
+            with connection.savepoint():
+                return operation(connection)
+        except connection.database.errors.types() as error:
+            violated = connection.database.errors.translate(error)
+            if not isinstance(violated, UniqueViolated):
+                raise
+            if Purge(operation.collection)(connection):
+                continue  # an expired document was in the way
+            duplicate = duplicate_of(operation, violated.physical)(connection)
+            raise duplicate or TransactionConflict(str(violated)) from error

@@ -1,7 +1,7 @@
-"""Collections: the catalogue of their tables, creating and dropping them, and the locks of a schema change.
+"""The store's own tables, the catalogue of the collections, creating and dropping these, the locks of a schema change.
 
 A write locks rows of the collection's table first, and the collection's entry in the catalogue when it records changes
-(see `write`). So a schema change locks the two in that order too: in the other one, each would wait for the other.
+(see `changes`). So a schema change locks the two in that order too: in the other one, each would wait for the other.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import sqlalchemy as sa
+
 from ..document import CollectionInfo, moment
 from ..errors import (
     CollectionExists,
     CollectionNotFound,
-    CollectionsStoreError,
+    DatabaseError,
     InvalidOption,
     SchemaError,
 )
@@ -23,10 +25,10 @@ from ..options import CollectionOptions, Feed, Settings
 from ..query.values import value_class
 from ..sql.catalogue import CatalogueStatements
 from ..sql.dialects.protocols import TableVanished
-from ..sql.schema import now
+from ..sql.schema import REVISION, now
 from ..sql.select import Statements
-from .operation import Operation
-from .write import PendingChange
+from .changes import PendingChange, last_surplus
+from .operation import CollectionAbsent, Operation
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -94,14 +96,6 @@ REFRESHED_AFTER: Final = 5.0
 
 
 AS_IT_IS: Final = Settings()
-
-
-class CollectionAbsent(CollectionsStoreError):
-    """The collection `name` does not exist."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no collection {name!r}")
-        self.name = name
 
 
 def _ignore(collections: Iterable[str]) -> None:
@@ -422,3 +416,92 @@ def _drop_feed(connection: Connection, collection: str, feed: Feed) -> None:
 def _set_options(connection: Connection, collection: str, options: CollectionOptions) -> None:
     row = {"name": collection, "options": options.to_text()}
     connection.changed(connection.store.set_options, row)
+
+
+@value_class
+class ListPurgeable(Operation[list[str]]):
+    """List the collections in which documents have expired or changes are surplus, except those that the database cannot
+    read.
+    """
+
+    collections = ()
+
+    def __call__(self, connection: Connection) -> list[str]:
+        listing = connection.rows(connection.store.listing)
+        return [name for name, table, _, text in listing if _is_purgeable(connection, table, text)]
+
+
+def _is_purgeable(connection: Connection, table: str, text: str) -> bool:
+    options = CollectionOptions.from_text(text)
+    if options.jsonb and jsonb_problem(connection):
+        return False
+    statements = connection.store.documents(table, options)
+    [(some,)] = connection.rows(statements.by_id.has_expired, {"now": now()})
+    return bool(some) or (
+        statements.feed is not None and last_surplus(connection, statements.feed) > 0
+    )
+
+
+def read_revision(connection: Connection) -> str | None:
+    """Return the revision of the store's own tables; None: there are none. Raises `SchemaError` where they are incomplete.
+
+    The catalogue is looked for first: both tables are created by one commit, so whoever sees it sees the revision too.
+    """
+    _check_encoding(connection)
+    store = connection.store
+    has_catalogue = _has(connection, store.catalogue)
+    if _has(connection, store.revisions):
+        rows = connection.rows(store.revision)
+        if rows and not has_catalogue and not _has(connection, store.catalogue):
+            raise _incomplete(connection, store.catalogue, "is missing", "collections")
+        if not rows:
+            raise _incomplete(connection, store.revisions, "is empty", "schema's revision")
+        return str(rows[0][0])
+    if has_catalogue:
+        raise _incomplete(connection, store.revisions, "is missing", "schema's revision")
+    return None
+
+
+def create_or_find(connection: Connection) -> str | None:
+    """Create the store's own tables, and return None; if another process did first, return the revision of its tables."""
+    try:
+        with connection.transaction(write=True):
+            for statement in connection.store.create_all():
+                connection.changed(statement)
+            connection.changed(connection.store.stamp, {"revision": REVISION})
+    except connection.database.errors.types():
+        found = read_revision(connection)
+        if found is None:
+            raise
+        return found
+    return None
+
+
+def _has(connection: Connection, table: sa.Table) -> bool:
+    reference = {"reference": connection.database.ddl.reference(table)}
+    return bool(connection.rows(connection.store.has_table, reference))
+
+
+def _check_encoding(connection: Connection) -> None:
+    probe = connection.database.connections.encoding_probe()
+    if probe is None:
+        return
+    [(encoding,)] = connection.rows(probe)
+    if encoding != "UTF8":
+        raise DatabaseError(
+            f"the database's encoding must be UTF8, got {encoding}: use another database, made by "
+            "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+        )
+
+
+def _incomplete(connection: Connection, table: sa.Table, problem: str, unknown: str) -> SchemaError:
+    store, reference = connection.store, connection.database.ddl.reference
+    revisions, catalogue = reference(store.revisions), reference(store.catalogue)
+    return SchemaError(
+        f"the tables of collections_store are incomplete: {reference(table)} {problem}, so the {unknown} "
+        "cannot be read; restore them from a backup or, to start without their "
+        f"documents, drop {revisions}, {catalogue} and the collections' tables "
+        f"({store.names.prefix}<number>_<name>)",
+        found="nothing",
+        expected=REVISION,
+    )

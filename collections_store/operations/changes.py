@@ -1,21 +1,34 @@
-"""Reading the recorded changes of a collection.
+"""Recorded changes of a collection: recording with a transaction, reading, pruning.
 
-Whoever records locks the collection's entry in the catalogue until the commit is done (see `write`), so positions come in the
-order of commits, and one read sees all changes before the last one it sees. A row stands for what was pruned: a read
-that meets it has lost changes.
+The rules:
+
+1. Changes wait in `Recorder.pending` until the transaction commits, or until they are many. A rollback to a savepoint
+   restores what was pending there, also what was recorded since. Within a caller's own transaction, whose end is not seen
+   here, the changes of an operation are recorded when it ends.
+2. Whoever records holds the lock on the collection's entry in the catalogue until the commit is done. So the positions of
+   changes come in the order of commits, and one read sees all changes before the last one it sees. Several entries are
+   locked in the order of their names, against deadlocks.
+3. Surplus changes are deleted after the commit, in a transaction of its own: two transactions that delete the same would be
+   in conflict, which does not concern the user. If that fails, the next write does it, or `Prune`.
+4. A row stands for what was pruned: a read that meets it has lost changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from .. import codec
 from ..document import moment
-from ..errors import ChangesLost, InvalidOption, InvalidToken
+from ..errors import (
+    ChangesLost,
+    InvalidOption,
+    InvalidToken,
+)
 from ..query.change import Change, ChangeFilter, ChangePosition, read_token
 from ..query.values import value_class
 from ..sql.change_records import PRUNED, FeedStatements
+from ..sql.schema import now
 from .operation import Operation
 
 if TYPE_CHECKING:
@@ -155,3 +168,160 @@ def _oldest(connection: Connection, feed: FeedStatements) -> ChangePosition:
     """Return the position before all changes that are left."""
     pruned = [seq for seq, kind in connection.rows(feed.first) if kind == PRUNED]
     return ChangePosition(feed.feed.key, pruned[0] if pruned else 0)
+
+
+PRUNE_EVERY: Final = 1000
+"""Recorded changes after which a process looks for surplus ones, at most."""
+MAX_PENDING: Final = 10_000
+"""Pending changes, at most."""
+MAX_CHARACTERS: Final = 4 * 2**20
+"""Characters of JSON of pending changes, about."""
+
+
+@value_class
+class PendingChange:
+    """A change that waits for its transaction to commit. Without a row: the feed is dropped, with what was pending for
+    it.
+    """
+
+    collection: str
+    feed: FeedStatements
+    row: dict[str, Any] | None
+
+    @property
+    def characters(self) -> int:
+        """The size of its bodies."""
+        row = self.row or {}
+        return len(row.get("before") or "") + len(row.get("after") or "")
+
+
+class Savepoint:
+    """A savepoint of a transaction: the connection's `handle` of it, and the changes that were pending. After a rollback
+    to it they are pending again, even if they were recorded since: that was undone.
+    """
+
+    __slots__ = ("_length", "_pending", "handle")
+
+    def __init__(self, handle: Any, pending: list[PendingChange]) -> None:
+        self.handle, self._pending, self._length = handle, pending, len(pending)
+
+    def pending(self) -> list[PendingChange]:
+        """Return the list as it was: it has only grown."""
+        del self._pending[self._length :]
+        return self._pending
+
+
+class Recorder:
+    """What a connection's transaction is to record, and in which feeds it did."""
+
+    __slots__ = ("_characters", "pending", "recorded")
+
+    def __init__(self) -> None:
+        self.pending: list[PendingChange] = []
+        """Replaced, not emptied, when it is recorded: a `Savepoint` may have it."""
+        self._characters = 0
+        self.recorded: dict[str, FeedStatements] = {}
+        """The feeds, by collection, in which something was recorded since the last commit."""
+
+    def add(self, connection: Connection, change: PendingChange) -> None:
+        """Record a change with the transaction."""
+        self.pending.append(change)
+        self._characters += change.characters
+        if len(self.pending) >= MAX_PENDING or self._characters >= MAX_CHARACTERS:
+            self.record(connection)
+
+    def record(self, connection: Connection) -> None:
+        """Write the pending changes into their feeds."""
+        changes, self.pending, self._characters = self.pending, [], 0
+        if changes:
+            self.recorded.update(record(connection, changes))
+
+    def savepoint(self, handle: Any) -> Savepoint:
+        """Return a savepoint that holds what is pending."""
+        return Savepoint(handle, self.pending)
+
+    def rollback_to(self, savepoint: Savepoint) -> None:
+        """Restore what was pending at a savepoint."""
+        self.pending = savepoint.pending()
+        self._characters = sum(each.characters for each in self.pending)
+
+    def clear(self) -> None:
+        """Record nothing: the transaction was rolled back."""
+        self.pending, self._characters, self.recorded = [], 0, {}
+
+
+def record(connection: Connection, changes: Iterable[PendingChange]) -> dict[str, FeedStatements]:
+    """Write changes into their feeds; returns the feeds by collection. Locks in the order of names, see rule 2."""
+    feeds: dict[str, list[PendingChange]] = {}
+    for each in changes:
+        if each.row is None:
+            feeds.pop(each.feed.feed.physical, None)
+        else:
+            feeds.setdefault(each.feed.feed.physical, []).append(each)
+    recorded: dict[str, FeedStatements] = {}
+    for some in sorted(feeds.values(), key=lambda some: some[-1].collection):
+        collection, feed = some[-1].collection, some[-1].feed
+        connection.rows(connection.store.hold, {"name": collection})
+        connection.changed_many(feed.append, [each.row for each in some if each.row is not None])
+        feed.counted += len(some)
+        recorded[collection] = feed
+    return recorded
+
+
+def prunable(feeds: Iterable[FeedStatements]) -> list[FeedStatements]:
+    """Return the feeds in which so much was recorded that there may be surplus changes."""
+    return [each for each in feeds if each.counted >= min(PRUNE_EVERY, 1 + each.feed.limit // 10)]
+
+
+def prune(connection: Connection, feed: FeedStatements) -> bool:
+    """Delete the changes that are too many or too old; returns whether there were any.
+
+    One process does at a time, and another that finds it at work leaves it alone. Each statement must see what was
+    committed before it.
+    """
+    feed.counted = 0
+    if not connection.rows(feed.lock_first):
+        return False
+    last = last_surplus(connection, feed)
+    if last:
+        connection.changed(feed.delete, {"seq": last})
+        connection.changed(feed.mark_pruned, {"seq": last})
+    return last > 0
+
+
+def last_surplus(connection: Connection, feed: FeedStatements) -> int:
+    """Return the position of the last change that is surplus or too old; 0: there are none."""
+    first = connection.rows(feed.first)
+    many = connection.rows(feed.over_limit, {"kept": feed.feed.limit})
+    last: int = many[0][0] if many else 0
+    if feed.feed.age is not None:
+        [(older,)] = connection.rows(feed.older_than, {"since": now() - feed.feed.age})
+        last = max(last, older or 0)
+    pruned = max((seq for seq, kind in first if kind == PRUNED), default=0)
+    return last if last > pruned else 0
+
+
+@value_class
+class Prune(Operation[bool]):
+    """Delete the recorded changes that are too many or too old; returns whether there were any."""
+
+    collection: str
+    writes = True
+    snapshot = False
+    empty = bool
+
+    def __call__(self, connection: Connection) -> bool:
+        feed = connection.collection(self.collection).feed
+        return feed is not None and prune(connection, feed)
+
+
+@value_class
+class HasPrunable(Operation[bool]):
+    """Return whether there are recorded changes to delete, without writing."""
+
+    collection: str
+    empty = bool
+
+    def __call__(self, connection: Connection) -> bool:
+        feed = connection.collection(self.collection).feed
+        return feed is not None and last_surplus(connection, feed) > 0

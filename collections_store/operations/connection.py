@@ -23,7 +23,7 @@ from ..sql.change_records import FeedStatements
 from ..sql.dialects.protocols import COMMIT, PING, ROLLBACK, Database
 from ..sql.select import Statements
 from .catalogue import Catalogue
-from .write import PendingChange, Recorder, Savepoint, prunable, prune
+from .changes import PendingChange, Recorder, Savepoint, prunable, prune
 
 Row = Any
 Parameters = Mapping[str, Any]

@@ -1,48 +1,52 @@
-"""Operations by filter: reading, counting and deleting what matches; checks of their arguments."""
+"""Operations that read by filter: documents, pages, streams, counts, values, plans; checks of their arguments.
+
+A stream comes in batches. Where an index has its order, each batch is read behind the last one. Elsewhere all ids are
+sorted first, and the documents under them are read as they are needed: the sort keys take memory, bodies do not.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..aggregation.expressions.operands import key_of, sort_key
+from ..aggregation.expressions.scope import size_of
 from ..codec import Codec, decode
-from ..document import DeleteResult, Document, Page, metadatum
-from ..errors import InvalidFilter, TransactionConflict, shortened
-from ..query.conditions import Target
-from ..query.cursor import seal, unseal
-from ..query.filter import Filter
+from ..document import Document, Page, metadatum
+from ..errors import CollectionNotFound, InvalidFilter, shortened
+from ..options import CollectionOptions
+from ..query.conditions import And, Target
+from ..query.cursor import Position, seal, unseal
+from ..query.explain import Explanation, Ordered, Plan, advise, indexable_keys
+from ..query.filter import Filter, conjuncts
 from ..query.matcher import distinct_values
 from ..query.projection import Projection
 from ..query.sort import NATURAL, Sort
 from ..query.values import value_class
 from ..sql.conditions import Query
+from ..sql.select import Statements
 from .operation import Operation
 from .read import (
     BEFORE_ALL,
     FIRST_BATCH,
+    MAX_BATCH,
     NO_LIMIT,
     Inexact,
+    NaturalBatches,
+    SortedReader,
     document_of,
     documents_of,
-    locked,
     matching,
     next_limit,
     popped,
     projected,
     rows_of,
 )
-from .read_sorted import SortedReader
-from .write import MAX_ATTEMPTS, Writer
 
 if TYPE_CHECKING:
     from .connection import Connection
-
-
-DELETE_BATCH: Final = 1000
-"""Documents that are deleted at once where each is recorded, or found by the matcher."""
 
 
 @value_class
@@ -198,85 +202,6 @@ class Distinct(Operation[list[Any]]):
                 limit = next_limit(limit, sum(len(text) for _, text in rows))
 
 
-@value_class
-class DeleteFirst(Operation[DeleteResult]):
-    """Delete the first document in natural order that matches."""
-
-    collection: str
-    filter: Filter
-    writes = True
-
-    def __call__(self, connection: Connection) -> DeleteResult:
-        writer, find = (
-            Writer(connection, self.collection),
-            Find(self.collection, self.filter, limit=1),
-        )
-        for _ in range(MAX_ATTEMPTS):
-            found = find(connection)
-            if not found or writer.remove_document(found[0]):
-                return DeleteResult(len(found))
-        raise changed_by_others(self)
-
-    def absent(self) -> DeleteResult:
-        return DeleteResult(0)
-
-
-@value_class
-class DeleteMatching(Operation[DeleteResult]):
-    """Delete the documents that match."""
-
-    collection: str
-    filter: Filter
-    writes = True
-
-    def __call__(self, connection: Connection) -> DeleteResult:
-        writer = Writer(connection, self.collection)
-        query = writer.statements.delete(self.filter, indexed=not self._has_arrays(connection))
-        if query.residual:
-            return DeleteResult(self._by_ids(connection, writer))
-        if writer.statements.feed is not None:
-            return DeleteResult(self._recorded(connection, writer, query))
-        return DeleteResult(connection.changed(query.sql, query.parameters(self.filter)))
-
-    def absent(self) -> DeleteResult:
-        return DeleteResult(0)
-
-    def _has_arrays(self, connection: Connection) -> bool:
-        """Return whether the statement would be wrong in the indexed form."""
-        guard = connection.collection(self.collection).guard(self.filter)
-        if guard is None:
-            return False
-        [(some,)] = connection.rows(guard.sql, guard.parameters(self.filter))
-        return bool(some)
-
-    def _by_ids(self, connection: Connection, writer: Writer) -> int:
-        """Delete what the matcher finds, in batches."""
-        found = (document for _, document in matching(connection, self.collection, self.filter))
-        total = 0
-        while batch := list(islice(found, DELETE_BATCH)):
-            ours = locked(connection, self.collection, self.filter, batch)
-            total += writer.remove_many([each.id for each in ours]) if ours else 0
-        return total
-
-    def _recorded(self, connection: Connection, writer: Writer, query: Query) -> int:
-        """Delete what must be recorded, in batches."""
-        total, after = 0, BEFORE_ALL
-        while True:
-            parameters = query.parameters(self.filter, seq=after, limit=DELETE_BATCH)
-            rows = sorted(connection.rows(query.sql, parameters))
-            total += writer.removed(row[1:] for row in rows)
-            if len(rows) < DELETE_BATCH:
-                return total
-            after = rows[-1][0]
-
-
-def changed_by_others(operation: Operation[Any]) -> TransactionConflict:
-    """Return the error of an operation whose every attempt lost against another write."""
-    return TransactionConflict(
-        f"{operation!r}: others changed the document in each of {MAX_ATTEMPTS} attempts"
-    )
-
-
 def check_window(skip: Any, limit: Any) -> tuple[int, int | None]:
     """Return `skip` and `limit` if they are integers from 0 on; raises `InvalidFilter`."""
     for name, value in (("skip", skip), ("limit", 0 if limit is None else limit)):
@@ -307,3 +232,206 @@ def read_projection(projection: Any, filter: Filter, codec: Codec) -> Projection
     parsed = Projection.parse(projection, codec)
     parsed.check(filter)
     return parsed
+
+
+BATCH_SIZE: Final = 4 * 2**20
+"""Bytes of memory that a batch takes, about, as long as no single document is larger."""
+_SAMPLE: Final = 10
+
+
+class Batches(Protocol):
+    """The batches of a stream: each operation that `next` returns is run, and its result given to `advance`."""
+
+    def next(self) -> Any:
+        """Return the operation that reads the next batch; None: there is none."""
+
+    def advance(self, batch: Any) -> Iterable[Document]:
+        """Go on after a batch; returns its documents."""
+
+
+def batches_of(
+    collection: str, filter: Filter, sort: Any, projection: Any, codec: Codec
+) -> Batches:
+    """Return the batches of a stream; raises `InvalidSort` and `InvalidProjection`."""
+    parsed, order = read_projection(projection, filter, codec), Sort.parse(sort)
+    if not order:
+        return NaturalBatches(collection, filter, parsed)
+    return SortedBatches(collection, filter, order, parsed)
+
+
+@value_class
+class SortedBatch:
+    """Some documents in order and the position of the last one, None if there are no more. `ids`: no index has the order,
+    and these are all that match.
+    """
+
+    documents: list[Document]
+    after: Position | None = None
+    ids: list[str] | None = None
+
+
+@value_class
+class ReadSorted(Operation[SortedBatch]):
+    """Read up to `limit` documents in order after a position, or the ids of all."""
+
+    collection: str
+    filter: Filter
+    sort: Sort
+    projection: Projection | None
+    after: Position | None
+    limit: int
+
+    def __call__(self, connection: Connection) -> SortedBatch:
+        reader = SortedReader(connection, self.collection, self.filter, self.sort)
+        if self.after is None and not reader.has_index():
+            return SortedBatch([], ids=reader.ids())
+        found = reader.page(self.after, self.limit)
+        after = reader.position(found[-1]) if len(found) == self.limit else None
+        documents = (document for _, document in found)
+        parts = projected(connection, documents, self.projection, self.filter)
+        return SortedBatch(list(parts), after)
+
+    def absent(self) -> SortedBatch:
+        return SortedBatch([])
+
+
+class SortedBatches:
+    """The batches of a stream in an order."""
+
+    def __init__(
+        self, collection: str, filter: Filter, sort: Sort, projection: Projection | None
+    ) -> None:
+        self._collection, self._filter, self._sort = collection, filter, sort
+        self._projection = projection
+        self._after: Position | None = None
+        self._ids: Iterator[str] | None = None
+        self._batch: list[str] = []
+        self._limit, self._ended = FIRST_BATCH, False
+
+    def next(self) -> ReadSorted | Find | None:
+        """Return the operation that reads the next batch; None: there is none."""
+        if self._ended:
+            return None
+        where = (self._collection, self._filter)
+        if self._ids is None:
+            return ReadSorted(*where, self._sort, self._projection, self._after, self._limit)
+        self._batch = list(islice(self._ids, self._limit))
+        if not self._batch:
+            return None
+        these = self._filter & Filter.parse({"$id": {"$in": self._batch}})
+        return Find(self._collection, these, projection=self._projection)
+
+    def advance(self, batch: SortedBatch | list[Document]) -> Iterable[Document]:
+        """Go on after a batch; returns its documents."""
+        if isinstance(batch, list):
+            found = {document.id: document for document in batch}
+            documents = [found[id] for id in self._batch if id in found]
+        else:
+            documents, self._after = batch.documents, batch.after
+            if batch.ids is not None:
+                self._ids = iter(batch.ids)
+            else:
+                self._ended = self._after is None
+        self._adapt(documents)
+        return documents
+
+    def _adapt(self, documents: list[Document]) -> None:
+        """Set the limit of the next batch, by the size of some documents."""
+        some = documents[:_SAMPLE]
+        if some:
+            size = sum(size_of(each.body, BATCH_SIZE) for each in some)
+            wanted = BATCH_SIZE * len(some) // size
+            self._limit = max(1, min(wanted, 2 * self._limit, MAX_BATCH))
+
+
+@value_class
+class Explain(Operation[Explanation]):
+    """Explain how `Find` would read."""
+
+    collection: str
+    filter: Filter
+    sort: Sort
+    skip: int = 0
+    limit: int | None = None
+
+    def __call__(self, connection: Connection) -> Explanation:
+        statements = connection.collection(self.collection)
+        query = statements.select(self.filter, self.sort)
+        arrays = bool(query.guard) and self._has_arrays(connection, query)
+        by_sql = statements.can_order(self.filter, self.sort) and not query.residual and not arrays
+        if not by_sql:
+            query = statements.select(self.filter, NATURAL, indexed=False)
+        return self._explained(connection, statements, query, arrays=arrays, by_sql=by_sql)
+
+    def absent(self) -> Explanation:
+        raise CollectionNotFound(self.collection)
+
+    def _has_arrays(self, connection: Connection, query: Query) -> bool:
+        rows = connection.rows(query.sql, query.parameters(self.filter, skip=0, limit=0))
+        return bool(rows[0][0])
+
+    def _explained(
+        self,
+        connection: Connection,
+        statements: Statements,
+        query: Query,
+        *,
+        arrays: bool,
+        by_sql: bool,
+    ) -> Explanation:
+        database, limit = connection.database, NO_LIMIT if self.limit is None else self.limit
+        parameters = query.parameters(self.filter, skip=self.skip, limit=limit)
+        rows = connection.rows(database.compiler.explain(query.sql), parameters)
+        plan: Plan = database.compiler.plan(rows, statements.table)
+        walked = set(plan.walked) - {physical for _, physical in statements.options.ways}
+        stops = by_sql and self.limit is not None and self.filter == Filter() and not plan.sorts
+        scans = (plan.scans or bool(walked)) and not stops
+        advice = None
+        if arrays or (plan.sorts and self.sort.fields) or (plan.scans and scans):
+            advice = self._advice(connection, statements, arrays=arrays)
+        return Explanation(
+            sql=query.sql,
+            parameters=parameters,
+            in_sql=_without(self.filter, query.residual),
+            in_matcher=query.rest(self.filter) if query.residual else None,
+            indexes=_names(plan, statements.options),
+            scans=scans,
+            order=self._order(plan, by_sql=by_sql),
+            arrays=arrays,
+            plan=plan.lines,
+            advice=advice,
+        )
+
+    def _advice(
+        self, connection: Connection, statements: Statements, *, arrays: bool
+    ) -> str | None:
+        """Return the advice to create an index: of arrays where there are some, if the database has such indexes."""
+        existing = statements.options.indexes
+        keys = next(indexable_keys(self.filter), None)
+        if keys is not None and connection.database.ordering.can_order(keys):
+            some = statements.has_array(self.filter, keys)
+            [(found,)] = connection.rows(some.sql, some.parameters(self.filter))
+            arrays = arrays or bool(found)
+        if arrays and not connection.database.indexes_arrays:
+            return None
+        return advise(self.filter, self.sort, existing, arrays=arrays)
+
+    def _order(self, plan: Plan, *, by_sql: bool) -> Ordered:
+        if not self.sort.fields:
+            return "natural"
+        if not by_sql:
+            return "python"
+        return "database" if plan.sorts else "index"
+
+
+def _without(filter: Filter, residual: tuple[int, ...]) -> Filter:
+    conditions = enumerate(conjuncts(filter.condition))
+    return Filter(And(tuple(each for number, each in conditions if number not in residual)))
+
+
+def _names(plan: Plan, options: CollectionOptions) -> tuple[str, ...]:
+    """Return the names that users know, without the indexes of array guards."""
+    ways = {physical for _, physical in options.ways}
+    named = {index.physical: index.name for index in options.indexes}
+    known = (named.get(each, each) for each in plan.indexes if each not in ways)
+    return tuple(dict.fromkeys(known))

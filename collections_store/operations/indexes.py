@@ -17,9 +17,9 @@ from ..query.matcher import matches, value_at
 from ..query.path import Path, path_prefixes
 from ..query.sort import key_of
 from ..query.values import value_class
-from .catalogue import CollectionAbsent, Entry, check_readable, lock_entry, read_entry
+from .catalogue import Entry, check_readable, lock_entry, read_entry
 from .find import Find
-from .operation import Operation, Written
+from .operation import CollectionAbsent, Operation, Written
 from .read import matching
 
 if TYPE_CHECKING:

@@ -1,10 +1,17 @@
-"""The base class of all operations: what may be asked of one."""
+"""The base class of all operations, and operations in steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import field
+from functools import partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+from ..errors import (
+    CollectionsStoreError,
+)
+from ..query.values import value_class
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -67,3 +74,67 @@ class Operation(Generic[T_co]):
         inserted none. If a unique index refuses the new one and the query finds another, the operation runs again.
         """
         return None
+
+
+class CollectionAbsent(CollectionsStoreError):
+    """The collection `name` does not exist."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no collection {name!r}")
+        self.name = name
+
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Any, Any, T]
+"""Yields operations, receives their results or what they raise, and returns a result of its own."""
+
+
+@value_class
+class Work(Operation[Any]):
+    """Call a function in one transaction, with a function that runs operations there. It may be called again, and ends with
+    the first operation that fails.
+    """
+
+    names: tuple[str, ...]
+    function: Callable[[Callable[[Any], Any]], Any] = field(repr=False)
+    writes: bool = True
+    snapshot: bool = True
+    creates_collection = True
+
+    @property
+    def collection(self) -> str:
+        """The first of the collections."""
+        return self.names[0]
+
+    @property
+    def collections(self) -> tuple[str, ...]:
+        """All of them."""
+        return self.names
+
+    def __call__(self, connection: Connection) -> Any:
+        return self.function(partial(_run, connection))
+
+
+def _run(connection: Connection, operation: Any) -> Any:
+    try:
+        return operation(connection)
+    except CollectionAbsent:
+        if operation.creates_collection:
+            raise
+        return operation.absent()
+
+
+def follow(run: Callable[[Any], Any], steps: Steps[T]) -> T:
+    """Run the operations that steps yield, one after the other; return what they return."""
+    try:
+        operation = next(steps)
+        while True:
+            try:
+                result = run(operation)
+            except BaseException as error:  # noqa: BLE001 - the steps handle it
+                operation = steps.throw(error)
+            else:
+                operation = steps.send(result)
+    except StopIteration as stop:
+        found: T = stop.value
+        return found

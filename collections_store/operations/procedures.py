@@ -44,11 +44,11 @@ from ..errors import (
 )
 from ..options import check_choice, check_version
 from ..query.values import value_class
-from .bulk import BulkBatch, Given, Mode, PutBatch, batches
+from .bulk import BulkBatch, Given, Mode, PutBatch, Together, batches
 from .by_id import GetDocument, Insert, Purge, Rewrite
-from .combine import Steps, Together
-from .maintenance import HasPrunable, Prune
-from .requests import operation_of
+from .changes import HasPrunable, Prune
+from .operation import Steps
+from .update import operation_of
 
 T = TypeVar("T")
 Batch: TypeAlias = tuple[Given, ...]

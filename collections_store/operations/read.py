@@ -1,19 +1,36 @@
-"""Reading rows: documents of the rows of a statement, and collections in natural order, in batches.
+"""Reading rows: documents of the rows of a statement, in natural order in batches, or in the order of a sort.
 
 SQL reads what it can express of a filter; the matcher decides the rest (`Query.residual`).
+
+SQL's order of a window of rows is exact if no matching document has an array on the way to a field of the sort
+(`Query.guard`), and no row is unorderable: then all comparisons with other rows are right, so the same rows come before
+the window in both orders. Truncated strings, of which an index has the beginning only, must differ from their neighbours
+in that beginning, also from the neighbours just outside the window.
+
+There are three ways, each a fallback of the one before:
+
+1. The window of SQL's order, if it is exact (`SortedReader.window`, `.page`).
+2. If documents have arrays on the way: those without arrays from SQL in order, merged with those that have some, which
+   Python sorts (`heapq.merge`).
+3. If rows are unorderable, or SQL cannot express the order: Python sorts all that matches; with a limit it holds no more
+   than that many (`heapq.nsmallest`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import heapq
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .. import codec
 from ..document import Document, new_document
+from ..query.cursor import Position
 from ..query.filter import Filter
 from ..query.matcher import matches
 from ..query.projection import Projection
-from ..query.sort import NATURAL
+from ..query.sort import NATURAL, Key, Sort
 from ..query.values import value_class
 from ..sql.conditions import Query
 from ..sql.schema import now
@@ -204,3 +221,204 @@ def locked(
     current = {document.id: document for document in map(as_document, rows)}
     same = (current[each.id] for each in found if each.id in current)
     return [each for each in same if matches(filter, each, ordered=database.ordered_keys)]
+
+
+Select: TypeAlias = Callable[[int | None], Query]
+"""Returns the statement of a level of the order."""
+MIN_BATCH: Final = 100
+"""Rows that are read at once for the matcher."""
+
+
+class Unorderable(Exception):
+    """SQL's order of the rows may not be the right one."""
+
+
+class SortedReader:
+    """Reads the documents of a collection that match, in an order."""
+
+    def __init__(self, connection: Connection, collection: str, filter: Filter, sort: Sort) -> None:
+        self._connection, self._collection = connection, collection
+        self._filter, self._sort = filter, sort
+        self._database = connection.database
+        self._statements = connection.collection(collection)
+        self._order = self._statements.order(sort)
+        self._in_sql = self._statements.can_order(filter, sort)
+
+    def window(self, skip: int, limit: int | None) -> list[Positioned]:
+        """Return `limit` documents after the first `skip`."""
+        found = self._selected(skip, limit)
+        if found is None:
+            with self._connection.transaction(write=False):
+                stop = None if limit is None else min(skip + limit, sys.maxsize)
+                found = self._first(None, stop)[skip:]
+        return found
+
+    def page(self, after: Position | None, limit: int) -> list[Positioned]:
+        """Return `limit` documents after a position, within a transaction."""
+        try:
+            return list(islice(self._walk(self._indexed, after, limit), limit))
+        except (Inexact, Unorderable):
+            return self._first(after, limit)
+
+    def position(self, found: Positioned) -> Position:
+        """Return the position of a document in the order."""
+        return Position(self._keys(found), found[0])
+
+    def has_index(self) -> bool:
+        """Return whether the database reads in this order without sorting."""
+        return self._in_sql and self._statements.has_index(self._sort)
+
+    def ids(self) -> list[str]:
+        """Return the ids of all that match, sorted in Python: no body is kept."""
+        found = matching(self._connection, self._collection, self._filter)
+        return [id for _, id in sorted((self._comparable(each), each[1].id) for each in found)]
+
+    def _selected(self, skip: int, limit: int | None) -> list[Positioned] | None:
+        """Return the window of SQL's order; None: it is not exact."""
+        if not self._in_sql or (query := self._indexed(None)).residual:
+            return None
+        window = {"skip": skip, "limit": NO_LIMIT if limit is None else min(limit + 1, NO_LIMIT)}
+        try:
+            found = self._exact(query, window)
+        except (Inexact, Unorderable):
+            return None
+        if skip and found and any(map(self._database.ordering.is_truncated, self._keys(found[0]))):
+            return None  # it may tie with the last one that was skipped
+        return found[:limit]
+
+    def _first(self, after: Position | None, limit: int | None) -> list[Positioned]:
+        """Return the first documents after a position, whatever they hold."""
+        if not self._sort.fields:
+            start = BEFORE_ALL if after is None else after.seq
+            found = matching(self._connection, self._collection, self._filter, start)
+            return list(islice(found, limit))
+        has_arrays = self._in_sql and self._indexed(None).guard
+        if limit is None or not has_arrays:
+            return self._sorted(after, limit)
+        try:
+            merged = heapq.merge(
+                self._walk(self._without_arrays, after, limit),
+                self._with_arrays(after),
+                key=self._comparable,
+            )
+            return list(islice(merged, limit))
+        except Unorderable:
+            return self._sorted(after, limit)
+
+    def _indexed(self, level: int | None) -> Query:
+        return self._statements.select(self._filter, self._sort, level)
+
+    def _without_arrays(self, level: int | None) -> Query:
+        return self._statements.select_without_arrays(self._filter, self._sort, level)
+
+    def _with_arrays(self, after: Position | None) -> list[Positioned]:
+        """Return the documents that have arrays on the way, sorted."""
+        query = self._statements.select_with_arrays(self._filter, self._sort)
+        rows = rows_of(self._connection, query, self._filter, {})
+        found = self._decided(query, ((row[0], document_of(row)) for row in rows))
+        return sorted(self._after(after, found), key=self._comparable)
+
+    def _sorted(self, after: Position | None, limit: int | None) -> list[Positioned]:
+        """Return what matches after a position, sorted in Python."""
+        found = self._after(after, matching(self._connection, self._collection, self._filter))
+        if limit is None:
+            return sorted(found, key=self._comparable)
+        return heapq.nsmallest(limit, found, key=self._comparable)
+
+    def _exact(
+        self, query: Query, window: dict[str, Any], after: Position | None = None
+    ) -> list[Positioned]:
+        """Return what SQL finds, one more than is wanted; raises `Inexact` and `Unorderable`."""
+        rows = rows_of(self._connection, query, self._filter, window)
+        found = [(row[0], document_of(row)) for row in popped(rows)]
+        if self._sort.fields:
+            keys = map(self._keys, found)
+            self._check(keys if after is None else chain([after.keys], keys))
+        return found
+
+    def _check(self, keys: Iterable[tuple[Key, ...]]) -> None:
+        """Raise `Unorderable` unless SQL can tell all neighbours apart."""
+        is_unorderable, is_truncated = (
+            self._database.ordering.is_unorderable,
+            self._database.ordering.is_truncated,
+        )
+        before: tuple[Key, ...] = ()
+        for each in keys:
+            if any(map(is_unorderable, each)):
+                raise Unorderable
+            if before and any(map(is_truncated, (*before, *each))) and self._tie(before, each):
+                raise Unorderable
+            before = each
+
+    def _tie(self, first: tuple[Key, ...], second: tuple[Key, ...]) -> bool:
+        """Return whether the first keys in which two rows differ are equal as far as SQL sees them."""
+        for one, other in zip(first, second, strict=True):
+            if one != other:
+                return self._database.ordering.values(one) == self._database.ordering.values(other)
+        return False
+
+    def _walk(self, select: Select, after: Position | None, limit: int) -> Iterator[Positioned]:
+        """Yield what comes after a position, level by level, batch by batch. What the matcher must decide may take many
+        batches, so that is for orders that an index has.
+        """
+        if not self._in_sql:
+            raise Unorderable
+        residual = select(None).residual
+        if residual and not self._statements.has_index(self._sort):
+            raise Unorderable
+        if after is not None:
+            self._check_position(select, after)
+        batch = max(limit, MIN_BATCH) if residual else limit
+        position = after
+        while True:
+            for level in [None] if position is None else self._order.levels(position.keys):
+                query = select(level)
+                read = self._level(query, position, batch)
+                found = read[:batch]
+                yield from self._decided(query, found)
+                if len(read) > batch:
+                    position = self.position(found[-1])
+                    break
+            else:
+                return
+
+    def _check_position(self, select: Select, position: Position) -> None:
+        """Raise `Unorderable` unless SQL can tell a position from all others. If it ends with a truncated string, all that
+        begin alike are read.
+        """
+        keys, is_truncated = position.keys, self._database.ordering.is_truncated
+        if any(map(self._database.ordering.is_unorderable, keys)) or any(
+            map(is_truncated, keys[:-1])
+        ):
+            raise Unorderable
+        if keys and is_truncated(keys[-1]):
+            query = select(self._order.levels(keys)[0])
+            values = self._order.values(keys, BEFORE_ALL)
+            alike = self._exact(query, {**values, "skip": 0, "limit": MIN_BATCH}, position)
+            if len(alike) == MIN_BATCH:
+                raise Unorderable
+
+    def _level(self, query: Query, after: Position | None, batch: int) -> list[Positioned]:
+        values = {} if after is None else self._order.values(after.keys, after.seq)
+        return self._exact(query, {**values, "skip": 0, "limit": batch + 1}, after)
+
+    def _decided(self, query: Query, found: Iterable[Positioned]) -> Iterable[Positioned]:
+        """Return what the matcher keeps of what SQL could not decide."""
+        if not query.residual:
+            return found
+        rest, ordered = query.rest(self._filter), self._database.ordered_keys
+        return (each for each in found if matches(rest, each[1], ordered=ordered))
+
+    def _after(self, after: Position | None, found: Iterable[Positioned]) -> Iterable[Positioned]:
+        if after is None:
+            return found
+        ordered = self._database.ordered_keys
+        position = self._sort.comparable(after.keys, ordered=ordered), after.seq
+        return (each for each in found if self._comparable(each) > position)
+
+    def _keys(self, found: Positioned) -> tuple[Key, ...]:
+        return self._sort.keys(found[1], ordered=self._database.ordered_keys)
+
+    def _comparable(self, found: Positioned) -> Any:
+        ordered = self._database.ordered_keys
+        return self._sort.comparable(self._keys(found), ordered=ordered), found[0]

@@ -1,31 +1,64 @@
-"""Updates: read a document, compute the new body, write it where the version is still the same; increments."""
+"""Updates and deletions of what a filter matches, increments, and the operations of write requests.
+
+An update reads a document, computes the new body, and writes it where the version is still the same.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import field, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ..aggregation.expressions.operands import OperandError
 from ..codec import Codec, decode
-from ..document import Document, UpdateResult, check_id, new_id
-from ..errors import InvalidBody, InvalidUpdate, UpdateRefused, VersionConflict, shortened
+from ..document import (
+    DeleteMany,
+    DeleteOne,
+    DeleteResult,
+    Document,
+    InsertOne,
+    ReplaceOne,
+    Request,
+    UpdateMany,
+    UpdateOne,
+    UpdateResult,
+    check_id,
+    new_id,
+    read_ttl,
+)
+from ..errors import (
+    InvalidBody,
+    InvalidOption,
+    InvalidUpdate,
+    TransactionConflict,
+    UpdateRefused,
+    VersionConflict,
+    shortened,
+)
+from ..options import check_flag, check_version
 from ..query.filter import Filter
 from ..query.matcher import values_at
 from ..query.path import Path
 from ..query.projection import Projection
 from ..query.sort import NATURAL, Sort
 from ..query.values import MISSING, identical, value_class
+from ..sql.conditions import Query
 from ..sql.schema import now
-from ..update import Update
+from ..update import Update, read_replacement
 from ..update.changes import parse_path
 from ..update.operators import checked_sum
 from ..update.upsert import seed, seed_id
-from .by_id import AtomicWrite, GetDocument, id_taken
-from .find import Find, changed_by_others
+from .by_id import AtomicWrite, GetDocument, Insert, id_taken
+from .find import Find, parse_required, read_projection
 from .operation import Operation, Written
-from .read import NaturalBatches, locked, matching
+from .read import (
+    BEFORE_ALL,
+    NaturalBatches,
+    locked,
+    matching,
+)
 from .write import MAX_ATTEMPTS, Writer, lifetime
 
 if TYPE_CHECKING:
@@ -378,3 +411,185 @@ def read_increment(path: Any, by: Any, initial: Any) -> Path:
         except InvalidBody as error:
             raise InvalidUpdate(where, error.problem) from error
     return Path(*keys)
+
+
+DELETE_BATCH: Final = 1000
+"""Documents that are deleted at once where each is recorded, or found by the matcher."""
+
+
+@value_class
+class DeleteFirst(Operation[DeleteResult]):
+    """Delete the first document in natural order that matches."""
+
+    collection: str
+    filter: Filter
+    writes = True
+
+    def __call__(self, connection: Connection) -> DeleteResult:
+        writer, find = (
+            Writer(connection, self.collection),
+            Find(self.collection, self.filter, limit=1),
+        )
+        for _ in range(MAX_ATTEMPTS):
+            found = find(connection)
+            if not found or writer.remove_document(found[0]):
+                return DeleteResult(len(found))
+        raise changed_by_others(self)
+
+    def absent(self) -> DeleteResult:
+        return DeleteResult(0)
+
+
+@value_class
+class DeleteMatching(Operation[DeleteResult]):
+    """Delete the documents that match."""
+
+    collection: str
+    filter: Filter
+    writes = True
+
+    def __call__(self, connection: Connection) -> DeleteResult:
+        writer = Writer(connection, self.collection)
+        query = writer.statements.delete(self.filter, indexed=not self._has_arrays(connection))
+        if query.residual:
+            return DeleteResult(self._by_ids(connection, writer))
+        if writer.statements.feed is not None:
+            return DeleteResult(self._recorded(connection, writer, query))
+        return DeleteResult(connection.changed(query.sql, query.parameters(self.filter)))
+
+    def absent(self) -> DeleteResult:
+        return DeleteResult(0)
+
+    def _has_arrays(self, connection: Connection) -> bool:
+        """Return whether the statement would be wrong in the indexed form."""
+        guard = connection.collection(self.collection).guard(self.filter)
+        if guard is None:
+            return False
+        [(some,)] = connection.rows(guard.sql, guard.parameters(self.filter))
+        return bool(some)
+
+    def _by_ids(self, connection: Connection, writer: Writer) -> int:
+        """Delete what the matcher finds, in batches."""
+        found = (document for _, document in matching(connection, self.collection, self.filter))
+        total = 0
+        while batch := list(islice(found, DELETE_BATCH)):
+            ours = locked(connection, self.collection, self.filter, batch)
+            total += writer.remove_many([each.id for each in ours]) if ours else 0
+        return total
+
+    def _recorded(self, connection: Connection, writer: Writer, query: Query) -> int:
+        """Delete what must be recorded, in batches."""
+        total, after = 0, BEFORE_ALL
+        while True:
+            parameters = query.parameters(self.filter, seq=after, limit=DELETE_BATCH)
+            rows = sorted(connection.rows(query.sql, parameters))
+            total += writer.removed(row[1:] for row in rows)
+            if len(rows) < DELETE_BATCH:
+                return total
+            after = rows[-1][0]
+
+
+def changed_by_others(operation: Operation[Any]) -> TransactionConflict:
+    """Return the error of an operation whose every attempt lost against another write."""
+    return TransactionConflict(
+        f"{operation!r}: others changed the document in each of {MAX_ATTEMPTS} attempts"
+    )
+
+
+class ReturnDocument:
+    """Which document `find_one_and_update` and `find_one_and_replace` return.
+
+    >>> ReturnDocument.AFTER
+    True
+    """
+
+    BEFORE: Final = False
+    """As it was found."""
+    AFTER: Final = True
+    """As it is now."""
+
+
+def operation_of(collection: str, codec: Codec, request: Request) -> Operation[Any]:
+    """Return the operation of a request; raises what is wrong with it."""
+    match request:
+        case InsertOne(body, id=id, ttl=ttl):
+            id = new_id() if id is None else check_id(id)
+            return Insert(collection, id, codec.encode(body), read_ttl(ttl), unique=True)
+        case UpdateOne() | UpdateMany() | ReplaceOne():
+            return update_of(collection, codec, request)
+        case DeleteOne(filter):
+            return DeleteFirst(collection, parse_required(filter, ..., codec))
+        case DeleteMany(filter):
+            return DeleteMatching(collection, parse_required(filter, ..., codec))
+    problem = f"must be write requests (InsertOne, UpdateOne, …), got {shortened(request)}"
+    raise InvalidOption("requests", problem)
+
+
+def update_of(
+    collection: str, codec: Codec, request: UpdateOne | UpdateMany | ReplaceOne
+) -> Operation[UpdateResult]:
+    """Return the operation of `update_one`, `update_many` or `replace_one`."""
+    if isinstance(request, UpdateMany):
+        filter = parse_required(request.filter, ..., codec)
+        return ModifyMany(collection, _modification(codec, request), filter)
+    return _modify_one(collection, codec, request)
+
+
+def update_by_id(
+    collection: str, codec: Codec, id: Any, request: UpdateOne, if_version: Any
+) -> Operation[UpdateResult]:
+    """Return the operation of `update`."""
+    modification, expected = _modification(codec, request), check_version(if_version)
+    return ModifyOne(collection, modification, id=check_id(id), expected=expected)
+
+
+def find_and_modify(
+    collection: str,
+    codec: Codec,
+    request: UpdateOne | ReplaceOne,
+    *,
+    projection: Any,
+    return_document: Any,
+    if_version: Any = None,
+) -> Operation[Document | None]:
+    """Return the operation of `find_one_and_update` or `find_one_and_replace`."""
+    after = check_flag("return_document", return_document)
+    expected = check_version(if_version)
+    if expected is not None and request.upsert:
+        raise InvalidOption("if_version", "does not go with upsert: a new document has no version")
+    options = {"answer": "after" if after else "before", "projection": projection}
+    return _modify_one(collection, codec, request, expected=expected, **options)
+
+
+def find_and_delete(
+    collection: str, codec: Codec, filter: Any, *, sort: Any, projection: Any
+) -> FindAndDelete:
+    """Return the operation of `find_one_and_delete`."""
+    parsed = parse_required(filter, ..., codec)
+    parts = read_projection(projection, parsed, codec)
+    return FindAndDelete(collection, parsed, Sort.parse(sort), parts)
+
+
+def _modify_one(
+    collection: str,
+    codec: Codec,
+    request: UpdateOne | ReplaceOne,
+    *,
+    answer: Answer = "result",
+    projection: Any = None,
+    expected: int | None = None,
+) -> ModifyOne:
+    filter = parse_required(request.filter, ..., codec)
+    parts = read_projection(projection, filter, codec)
+    modification, sort = _modification(codec, request), Sort.parse(request.sort)
+    options: dict[str, Any] = {"answer": answer, "projection": parts, "expected": expected}
+    return ModifyOne(collection, modification, filter, sort, **options)
+
+
+def _modification(codec: Codec, request: UpdateOne | UpdateMany | ReplaceOne) -> Modification:
+    upsert = check_flag("upsert", request.upsert)
+    if isinstance(request, ReplaceOne):
+        body = read_replacement(request.replacement, codec)
+        return Modification(Replacement(body), codec, upsert)
+    update = Update.parse(request.update, array_filters=request.array_filters, rules=codec)
+    return Modification(update, codec, upsert)

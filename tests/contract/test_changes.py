@@ -27,8 +27,8 @@ from collections_store import (
     StoreClosed,
     VersionConflict,
 )
-from collections_store.operations import find as queries
-from collections_store.operations import write as recordings
+from collections_store.operations import changes as recordings
+from collections_store.operations import update as queries
 from collections_store.operations.operation import Operation
 from collections_store.query.change import ChangePosition, read_token
 from collections_store.query.filter import Filter

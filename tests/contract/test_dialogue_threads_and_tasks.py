@@ -32,7 +32,7 @@ from collections_store.dialogues import (
     PlainCodec,
 )
 from collections_store.dialogues.aio import SharedLock
-from collections_store.operations.combine import follow
+from collections_store.operations.operation import follow
 
 HOUR = 3600.0
 

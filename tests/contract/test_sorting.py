@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from collections_store import InvalidSort, Path
-from collections_store.operations import stream as streaming
+from collections_store.operations import find as streaming
 
 LONG = "x" * 150
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from collections_store import AsyncStore, RepeatedMessage, Store
 from collections_store.aio.bridge import follow as follow_async
 from collections_store.dialogues import AsyncDialogues, Dialogue, Dialogues, Message, Rules
-from collections_store.operations.combine import Steps, follow
+from collections_store.operations.operation import Steps, follow
 
 RULES = Rules(
     initial_performatives={"say"},

@@ -19,7 +19,7 @@ from psycopg import sql
 from collections_store import AsyncStore, Change, DatabaseUnavailable, Store, StoreClosed
 from collections_store.changes import notify
 from collections_store.engine import workers as sweeper
-from collections_store.operations.maintenance import ListPurgeable
+from collections_store.operations.catalogue import ListPurgeable
 
 __all__ = ["end_what_was_started"]
 LONG = 60.0

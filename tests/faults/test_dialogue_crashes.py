@@ -16,7 +16,7 @@ from forked import Forked
 
 from collections_store import InvalidDialogueMessage, RepeatedMessage, Store
 from collections_store.dialogues import Dialogue, Dialogues
-from collections_store.operations.combine import follow
+from collections_store.operations.operation import follow
 
 STEPS = range(1, len(SCRIPT) + 1)
 WAYS = {"SIGKILL": -signal.SIGKILL, "SIGTERM": -signal.SIGTERM, "exception": 3}

@@ -19,7 +19,7 @@ from conftest import Place
 from interrupting import Survived, interrupts, watchdog
 
 from collections_store import Store
-from collections_store.operations.combine import Work
+from collections_store.operations.operation import Work
 from collections_store.query.patterns import matchers
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")

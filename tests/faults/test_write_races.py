@@ -218,7 +218,7 @@ def test_delete_many_by_the_matcher_leaves_what_no_longer_matches(
     url = postgres_place.url.replace("postgresql:", "postgresql+psycopg:")
     engine = sa.create_engine(url, isolation_level="READ COMMITTED")
     remove_many, others = writing.Writer.remove_many, iter(["once"])
-    monkeypatch.setattr("collections_store.operations.find.DELETE_BATCH", 5)
+    monkeypatch.setattr("collections_store.operations.update.DELETE_BATCH", 5)
     with Store(postgres_place.url, **postgres_place.options) as store:
         things = store.get_sync_collection("things", changes=changes)
         things.put_many({f"{n:02}": {"x": 1} for n in range(40)})

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from collections_store import Store
-from collections_store.operations import write as recording
+from collections_store.operations import changes as recording
 from collections_store.operations.by_id import Put
 from collections_store.operations.catalogue import Configure
 from collections_store.operations.connection import DriverConnection
