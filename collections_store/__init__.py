@@ -43,9 +43,8 @@ if TYPE_CHECKING:
     from .operations.update import ReturnDocument
     from .options import ChangeSettings, CollectionSettings, StoreOptions
     from .query.change import Change
-    from .query.explain import Explanation
     from .query.filter import F, Filter
-    from .query.index import Index
+    from .query.index import Explanation, Index
     from .query.path import Path
     from .query.projection import Projection
     from .query.sort import Sort
@@ -126,9 +125,8 @@ _MODULES = {
     "operations.update": ("ReturnDocument",),
     "options": ("ChangeSettings", "CollectionSettings", "StoreOptions"),
     "query.change": ("Change",),
-    "query.explain": ("Explanation",),
     "query.filter": ("F", "Filter"),
-    "query.index": ("Index",),
+    "query.index": ("Explanation", "Index"),
     "query.path": ("Path",),
     "query.projection": ("Projection",),
     "query.sort": ("Sort",),

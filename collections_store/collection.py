@@ -80,9 +80,8 @@ from .operations.update import (
 from .options import Ttl, check_attempts, check_flag, check_function, check_iterable, check_version
 from .query.change import ChangeFilter, ChangeKind
 from .query.conditions import read_target
-from .query.explain import Explanation
 from .query.filter import Filter
-from .query.index import Index
+from .query.index import Explanation, Index
 from .query.index import read_index_name as read_index_name
 from .query.path import Path
 from .query.sort import NATURAL, Sort

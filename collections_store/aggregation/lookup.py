@@ -31,12 +31,12 @@ from ..query.conditions import (
     Not,
     Or,
     Value,
+    values_of,
 )
 from ..query.filter import Filter, conjuncts
 from ..query.matcher import values_at
 from ..query.parser import one_of
 from ..query.path import Path, is_index
-from ..query.shapes import values_of
 from ..query.values import MISSING
 from .expressions.operands import key_of
 from .rows import Context, Row, StageMemory, computed, having, placed, with_body

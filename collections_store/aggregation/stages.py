@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from ..query.conditions import MetadataField
+from ..query.conditions import MetadataField, values_of
 from ..query.filter import Filter
-from ..query.shapes import values_of
 from ..query.sort import Sort
 from ..query.values import value_class
 from .expressions.nodes import Node

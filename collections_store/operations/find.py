@@ -19,8 +19,8 @@ from ..errors import CollectionNotFound, InvalidFilter, shortened
 from ..options import CollectionOptions
 from ..query.conditions import And, Target
 from ..query.cursor import Position, seal, unseal
-from ..query.explain import Explanation, Ordered, Plan, advise, indexable_keys
 from ..query.filter import Filter, conjuncts
+from ..query.index import Explanation, Ordered, Plan, advise, indexable_keys
 from ..query.matcher import distinct_values
 from ..query.projection import Projection
 from ..query.sort import NATURAL, Sort

@@ -47,9 +47,9 @@ from ..query.values import MISSING, identical, value_class
 from ..sql.conditions import Query
 from ..sql.schema import now
 from ..update import Update, read_replacement
-from ..update.changes import parse_path
+from ..update.apply import seed, seed_id
 from ..update.operators import checked_sum
-from ..update.upsert import seed, seed_id
+from ..update.parser import parse_path
 from .by_id import AtomicWrite, GetDocument, Insert, id_taken
 from .find import Find, parse_required, read_projection
 from .operation import Operation, Written
@@ -591,5 +591,5 @@ def _modification(codec: Codec, request: UpdateOne | UpdateMany | ReplaceOne) ->
     if isinstance(request, ReplaceOne):
         body = read_replacement(request.replacement, codec)
         return Modification(Replacement(body), codec, upsert)
-    update = Update.parse(request.update, array_filters=request.array_filters, rules=codec)
+    update = Update.parse(request.update, array_filters=request.array_filters, codec=codec)
     return Modification(update, codec, upsert)

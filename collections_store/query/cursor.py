@@ -24,7 +24,7 @@ from ..errors import InvalidCursor, shortened
 from . import conditions
 from .filter import Filter
 from .path import Path
-from .patterns.pattern import Pattern
+from .patterns import Pattern
 from .sort import Key, Sort, SortField
 
 _FORMAT: Final = b"\x02"

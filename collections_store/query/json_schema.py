@@ -14,8 +14,8 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from ..errors import InvalidFilter, MissingExtra, shortened
+from .patterns import compiled
 from .patterns.parser import InvalidPattern
-from .patterns.pattern import compiled
 from .values import NON_JSON_TYPES, TYPES, is_number, value_class
 
 Place: TypeAlias = tuple[str | int, ...]

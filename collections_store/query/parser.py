@@ -49,8 +49,8 @@ from .conditions import (
     read_target,
 )
 from .path import Path, parsed
+from .patterns import compiled, options_of
 from .patterns.parser import OPTIONS, InvalidPattern
-from .patterns.pattern import compiled, options_of
 from .values import NON_JSON_TYPES, is_number
 
 MAX_LEVELS: Final = 100

@@ -38,11 +38,10 @@ from .conditions import (
     Or,
     Test,
 )
-from .filter import Filter
+from .filter import Filter, to_json
 from .matcher import holds, passes, values_at
 from .parser import FilterParser
 from .path import Path, is_index, path_repr
-from .printing import to_json
 from .values import is_number, value_class
 
 

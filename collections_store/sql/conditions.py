@@ -29,11 +29,12 @@ from ..query.conditions import (
     Or,
     Parameter,
     Value,
+    values_of,
+    with_sql,
 )
 from ..query.filter import Filter, conjuncts
 from ..query.index import implied_by, is_in_arrays, is_indexable, keys_of
 from ..query.path import path_prefixes
-from ..query.shapes import values_of, with_sql
 from ..query.values import value_class
 from .dialects.protocols import Binding, Database, Keys
 from .elements import AnyOf, ArrayAt, ArrayTest, BodyMatches, IndexedTest, IsNot

@@ -9,8 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.sql.functions import FunctionElement
 
-from ..query.conditions import Condition, Field, Kind, Test
-from ..query.shapes import test_with_sql
+from ..query.conditions import Condition, Field, Kind, Test, test_with_sql
 
 Clause = sa.ColumnElement[Any]
 Keys = tuple[str, ...]

@@ -1,7 +1,7 @@
 """Updates: MongoDB's update language, parsed once, and its exact meaning on a body.
 
 Pure: makes a new body from an old one. Must not know a store, a database or a version. Begin with `Update` here, then
-`operators` (the table of operators), `changes` (what an update consists of), `parser` and `apply`.
+`operators` (the table of operators), `parser` (what an update consists of) and `apply`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,20 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import codec
 from ..aggregation.pipeline import Pipeline
-from ..codec import Codec
+from ..codec import Codec, decode
 from ..document import Document
 from ..errors import InvalidUpdate, UpdateRefused, shortened
 from ..query.filter import Filter
-from .apply import Application, Fields, changed, parse_stages, transformed, tree_of
-from .changes import ArrayFilter, FieldChange
-from .parser import check_names, parse_array_filters, parse_operators
-from .upsert import seed, seed_id
+from .apply import Application, Fields, changed, seed, seed_id, transformed, tree_of
+from .parser import (
+    ArrayFilter,
+    FieldChange,
+    check_names,
+    parse_array_filters,
+    parse_operators,
+    parse_stages,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Update:
         what: Any,
         *,
         array_filters: Any = None,
-        rules: Codec = Codec(),  # noqa: B008 - it is frozen
+        codec: Codec = Codec(),  # noqa: B008 - it is frozen
     ) -> Update:
         """Parse a document of operators or a list of stages, or take an `Update`; raises `InvalidUpdate`, which names
         the place.
@@ -66,16 +70,16 @@ class Update:
         """
         match what:
             case Mapping():
-                filters = () if array_filters is None else parse_array_filters(array_filters, rules)
-                changes, written = parse_operators(what, rules)
+                filters = () if array_filters is None else parse_array_filters(array_filters, codec)
+                changes, written = parse_operators(what, codec)
                 as_json = written, deepcopy(array_filters)
-                return cls(changes, filters, None, as_json, rules.max_bytes)
+                return cls(changes, filters, None, as_json, codec.max_bytes)
             case Update() | list() | tuple() if array_filters is not None:
                 raise InvalidUpdate("array_filters", "goes with a document of operators")
             case Update():
                 return what
             case list() | tuple():
-                pipeline = parse_stages(what, rules)
+                pipeline = parse_stages(what, codec)
                 return cls((), (), pipeline, (deepcopy(list(what)), None))
         problem = f"must be a document of operators or a list of stages, got {shortened(what)}"
         raise InvalidUpdate("", problem)
@@ -115,7 +119,7 @@ class Update:
         return f"{self.to_json()} with array_filters {filters}" if filters else str(self.to_json())
 
 
-def read_replacement(what: Any, rules: Codec) -> Any:
+def read_replacement(what: Any, codec: Codec) -> Any:
     """Return a body that replaces another, as JSON; raises `InvalidBody`, and `InvalidUpdate` for operators."""
     if isinstance(what, Update) or (
         isinstance(what, Mapping) and str(next(iter(what), "")).startswith("$")
@@ -128,7 +132,7 @@ def read_replacement(what: Any, rules: Codec) -> Any:
                 "a field at the top of a replacement must not begin with $; put takes any body"
             )
             raise InvalidUpdate(key, problem)
-    return codec.decode(rules.encode(what))
+    return decode(codec.encode(what))
 
 
 __all__ = ["Update", "read_replacement", "seed", "seed_id"]

@@ -1,4 +1,4 @@
-"""The new body of a document, by the changes of an update or by a pipeline.
+"""The new body of a document, by the changes of an update or by a pipeline, and the body that an upsert starts from.
 
 The changes are a tree over their paths: it gives their order, and finds two that conflict. The rules, MongoDB's:
 
@@ -7,41 +7,40 @@ The changes are a tree over their paths: it gives their order, and finds two tha
 2. In an array a number names an element. One beyond the end is added, with null before it. Every other
    key, and every key below a scalar, leads nowhere: an error, but for `$unset`.
 3. `$[]` and `$[name]` need an array that is there. Two changes must not meet at one position.
+4. An upsert starts from the values that its filter requires fields to equal: by `$eq`, `$and` of such, and `$in`,
+   `$all` and `$or` of one; all other conditions add nothing. A path is made of objects, numbers in it included.
 
 Nothing is changed in place: unchanged parts are shared with the old body.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from ..aggregation.expressions.operands import OperandError
 from ..aggregation.expressions.scope import MEMORY_LIMIT
-from ..aggregation.parser import PipelineParser
 from ..aggregation.pipeline import Pipeline
 from ..aggregation.rows import Context, Nowhere
 from ..aggregation.run import run
-from ..codec import Codec
 from ..document import Anonymous, Document
 from ..errors import (
     InvalidOperand,
-    InvalidPipeline,
     InvalidUpdate,
     MemoryLimitExceeded,
     UpdateRefused,
     cut,
     shortened,
 )
-from ..query.conditions import Condition
+from ..query.conditions import And, Condition, Equals, Field, Metadata, OneOf, Or, Value, scalars_of
 from ..query.filter import Filter
 from ..query.matcher import holds
 from ..query.path import element_index, is_index
 from ..query.projection import matched_index, paths_in
 from ..query.values import MISSING, equal, identical
-from .changes import MATCHED, Elements, FieldChange, Matched, Piece, UpdatePath, dotted
-from .operators import OPERATORS, added_size, iso
+from .operators import OPERATORS, added_size, copied, iso
+from .parser import MATCHED, Elements, FieldChange, Matched, Piece
 
 Keys = tuple[str, ...]
 MAX_PADDING: Final = 1_500_000
@@ -78,18 +77,18 @@ def tree_of(changes: tuple[FieldChange, ...]) -> Fields:
             kind = Each if isinstance(path[depth], Elements) else Fields
             node = node.children.setdefault(piece, kind())
             if type(node) is not kind:
-                raise _conflict(change, path[:depth])
+                raise _conflict(change, depth)
         if path[-1] in node.children:
-            raise _conflict(change, path)
+            raise _conflict(change, len(path))
         node.children[path[-1]] = change
     if len(changes) > 1:
         _sort(root)
     return root
 
 
-def _conflict(change: FieldChange, path: UpdatePath) -> InvalidUpdate:
-    problem = f"there is another change of {shortened(dotted(path))}, or of a field in it"
-    return InvalidUpdate(change.place, problem)
+def _conflict(change: FieldChange, depth: int) -> InvalidUpdate:
+    path = shortened(".".join(map(str, change.path[:depth])))
+    return InvalidUpdate(change.place, f"there is another change of {path}, or of a field in it")
 
 
 def _sort(node: Node) -> None:
@@ -118,19 +117,6 @@ def _leaves(node: Node) -> Iterator[FieldChange | Each]:
             yield from _leaves(child)
     else:
         yield node
-
-
-def _merged(one: Node, other: Node, refuse: Callable[[], Exception]) -> Node:
-    """Return both nodes as one; raises what `refuse` returns if they meet."""
-    if isinstance(one, FieldChange) or isinstance(other, FieldChange):
-        raise refuse()
-    if type(one) is not type(other):
-        raise refuse()
-    children: dict[Any, Node] = dict(one.children)
-    for piece, child in other.children.items():
-        both = piece in children
-        children[piece] = _merged(children[piece], child, refuse) if both else child
-    return type(one)(_in_order(children))
 
 
 # -- the new body ------------------------------------------------------------------------------
@@ -227,36 +213,21 @@ def _in_array(children: dict[str, Node], array: list[Any], keys: Keys, the: Appl
         if index is None:
             _check_leads_nowhere(child, array, here, the)
             continue
-        old = result[index] if index < len(result) else MISSING
+        missing = index - len(result)
+        old = result[index] if missing < 0 else MISSING
         new = changed(child, old, here, the)
         if new is MISSING and old is not MISSING:
             new = None  # a removed element leaves null
-        if new is not old:
-            result = list(array) if result is array else result
-            _put(result, index, new, here, the)
+        if new is old:
+            continue
+        result = list(array) if result is array else result
+        if missing > MAX_PADDING:
+            raise the.refuse(here, f"an array is filled up with {MAX_PADDING:,} nulls at most")
+        if missing >= 0:
+            the.spend(missing * len("null,"), here)
+            result.extend([None] * (missing + 1))
+        result[index] = new
     return result
-
-
-def _put(array: list[Any], index: int, value: Any, keys: Keys, the: Application) -> None:
-    missing = index - len(array)
-    if missing > MAX_PADDING:
-        raise the.refuse(keys, f"an array is filled up with {MAX_PADDING:,} nulls at most")
-    if missing >= 0:
-        the.spend(missing * len("null,"), keys)
-        array.extend([None] * (missing + 1))
-    array[index] = value
-
-
-def _with_index(children: dict[Any, Node], keys: Keys, the: Application) -> dict[str, Node]:
-    """Return the children by key, with the index of the matched element in place of `$`."""
-    index = the.matched(keys)
-    if index is None:
-        raise the.refuse((*keys, "$"), "the filter matched no element of an array")
-    others, key = {k: v for k, v in children.items() if k != MATCHED}, str(index)
-    child = children[MATCHED]
-    if key in others:
-        child = _merged(others[key], child, lambda: _meet((*keys, key), the))
-    return _in_order({**others, key: child})
 
 
 def _in_elements(node: Each, value: Any, keys: Keys, the: Application) -> Any:
@@ -267,7 +238,12 @@ def _in_elements(node: Each, value: Any, keys: Keys, the: Application) -> Any:
     result = value
     for index, old in enumerate(value):
         here = (*keys, str(index))
-        child = _child_for(node, old, here, the)
+        child: Node | None = None
+        for piece, each in node.children.items():
+            if not piece.name or holds(
+                the.array_filters[piece.name], Anonymous({piece.name: old}), ordered=the.ordered
+            ):
+                child = each if child is None else _merged(child, each, here, the)
         new = old if child is None else changed(child, old, here, the)
         if new is not old:
             result = list(value) if result is value else result
@@ -275,21 +251,27 @@ def _in_elements(node: Each, value: Any, keys: Keys, the: Application) -> Any:
     return result
 
 
-def _child_for(node: Each, element: Any, keys: Keys, the: Application) -> Node | None:
-    """Return the changes of an element."""
-    found: Node | None = None
-    for piece, child in node.children.items():
-        if not piece.name or holds(
-            the.array_filters[piece.name],
-            Anonymous({piece.name: element}),
-            ordered=the.ordered,
-        ):
-            found = child if found is None else _merged(found, child, lambda: _meet(keys, the))
-    return found
+def _with_index(children: dict[Any, Node], keys: Keys, the: Application) -> dict[str, Node]:
+    """Return the children by key, with the index of the matched element in place of `$`."""
+    index = the.matched(keys)
+    if index is None:
+        raise the.refuse((*keys, "$"), "the filter matched no element of an array")
+    others, key = {k: v for k, v in children.items() if k != MATCHED}, str(index)
+    child = children[MATCHED]
+    if key in others:
+        child = _merged(others[key], child, (*keys, key), the)
+    return _in_order({**others, key: child})
 
 
-def _meet(keys: Keys, the: Application) -> UpdateRefused:
-    return the.refuse(keys, "two changes meet there, or one is within the other")
+def _merged(one: Node, other: Node, keys: Keys, the: Application) -> Node:
+    """Return the changes of one element as one node; raises `UpdateRefused` if two of them meet."""
+    if isinstance(one, FieldChange) or isinstance(other, FieldChange) or type(one) is not type(other):  # fmt: skip
+        raise the.refuse(keys, "two changes meet there, or one is within the other")
+    children: dict[Any, Node] = dict(one.children)
+    for piece, child in other.children.items():
+        both = piece in children
+        children[piece] = _merged(children[piece], child, keys, the) if both else child
+    return type(one)(_in_order(children))
 
 
 def _check_leads_nowhere(node: Node, value: Any, keys: Keys, the: Application) -> None:
@@ -308,12 +290,17 @@ def _check_leads_nowhere(node: Node, value: Any, keys: Keys, the: Application) -
 
 
 def _applied(change: FieldChange, value: Any, keys: Keys, the: Application) -> Any:
-    """Return the new value; the old one, if both are spelled alike."""
+    """Return the new value; the old one, if both have the same JSON."""
     operator, operand = change.operator, change.operand
     if the.skips(change):
         return value
     if operator == "$rename" and operand is not None:
-        return _renamed(operand, value, keys, the)
+        found = _source(operand, the)
+        if found is MISSING:
+            return value
+        if _goes_through_array(keys, the.document.body):
+            raise the.refuse(keys, "$rename must not lead into an array")
+        return value if value is not MISSING and equal(found, value) else found
     try:
         found = OPERATORS[operator].apply(operand, value, the)
     except OperandError as error:
@@ -323,15 +310,6 @@ def _applied(change: FieldChange, value: Any, keys: Keys, the: Application) -> A
     if OPERATORS[operator].adds:
         the.spend(added_size(operand), keys)
     return found
-
-
-def _renamed(source: Keys, value: Any, keys: Keys, the: Application) -> Any:
-    found = _source(source, the)
-    if found is MISSING:
-        return value
-    if _goes_through_array(keys, the.document.body):
-        raise the.refuse(keys, "$rename must not lead into an array")
-    return value if value is not MISSING and equal(found, value) else found
 
 
 def _source(source: Keys, the: Application) -> Any:
@@ -362,28 +340,8 @@ def _goes_through_array(keys: Keys, value: Any) -> bool:
     return False
 
 
-# -- pipelines ---------------------------------------------------------------------------------
-
-
-STAGES: Final = ("$addFields", "$set", "$project", "$unset", "$replaceRoot", "$replaceWith")
-_VARIABLES: Final = frozenset({"NOW"})
-
-
-def parse_stages(stages: list[Any] | tuple[Any, ...], rules: Codec) -> Pipeline:
-    """Parse a list of stages, of those that an update may have; raises `InvalidUpdate`."""
-    for number, stage in enumerate(stages):
-        name = next(iter(stage), None) if isinstance(stage, Mapping) else None
-        if isinstance(name, str) and name not in STAGES:
-            problem = f"a stage of an update must be one of {', '.join(STAGES)}"
-            raise InvalidUpdate(f"{number}.{name}", problem)
-    try:
-        return Pipeline(PipelineParser(rules, _VARIABLES).steps(stages))
-    except InvalidPipeline as error:
-        raise InvalidUpdate(error.place, error.problem) from error
-
-
 def transformed(pipeline: Pipeline, document: Document, *, now: int, ordered: bool) -> Any:
-    """Return the new body, or the old one if both are spelled alike."""
+    """Return the new body by a pipeline, or the old one if both have the same JSON."""
     context = Context(Nowhere(), MEMORY_LIMIT, ordered, {"NOW": iso(now)})
     try:
         (row,) = run(pipeline.steps, [document], context)
@@ -394,3 +352,58 @@ def transformed(pipeline: Pipeline, document: Document, *, now: int, ordered: bo
         problem = f"{error.stage} takes more than {error.limit:,} bytes of memory"
         raise UpdateRefused(document.id, error.place, problem) from error
     return document.body if identical(row.body, document.body) else row.body
+
+
+# -- upserts -----------------------------------------------------------------------------------
+
+
+def seed(filter: Filter) -> Any:
+    """Return the body that the filter's equalities make; {} if it has none.
+
+    Raises `InvalidUpdate` if two of them are about one field, or about a field and one within it.
+    """
+    body: Any = {}
+    seen: set[Keys] = set()
+    for target, value in _equalities(filter.condition):
+        if not isinstance(target, Field):
+            continue
+        keys = target.path.keys
+        for other in seen:
+            length = min(len(keys), len(other))
+            if keys[:length] == other[:length]:
+                one, two = (shortened(".".join(each) or "$body") for each in (other, keys))
+                problem = f"the filter asks for {one} and {two}, which leaves open what to insert"
+                raise InvalidUpdate("", problem)
+        seen.add(keys)
+        if not keys:
+            body = value
+            continue
+        fields = body
+        for key in keys[:-1]:
+            fields = fields.setdefault(key, {})
+        fields[keys[-1]] = value
+    return body
+
+
+def seed_id(filter: Filter) -> str | None:
+    """Return the id that the filter requires; None: it requires none."""
+    equalities = _equalities(filter.condition)
+    found = [v for each, v in equalities if isinstance(each, Metadata) and each.field == "id"]
+    if any(each != found[0] for each in found):
+        raise InvalidUpdate("$id", "the filter asks for two ids at once")
+    if found and not isinstance(found[0], str):
+        raise InvalidUpdate("$id", f"an id must be a string, got {shortened(found[0])}")
+    return found[0] if found else None
+
+
+def _equalities(condition: Condition) -> Iterator[tuple[Field | Metadata, Any]]:
+    """Yield the conditions that require a field to equal one value, and the value."""
+    match condition:
+        case And(conditions) | Or((_,) as conditions):
+            for each in conditions:
+                yield from _equalities(each)
+        case Field(test=Equals(Value() as value)) | Metadata(test=Equals(Value() as value)):
+            yield condition, copied(value)
+        case Field(test=OneOf((only,))) | Metadata(test=OneOf((only,))):
+            if len(values := scalars_of(only)) == 1:
+                yield condition, values[0]

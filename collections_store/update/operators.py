@@ -7,7 +7,6 @@ its row in `OPERATORS`. No function changes the value that it is given.
 from __future__ import annotations
 
 import math
-import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import cmp_to_key, partial
@@ -15,22 +14,18 @@ from operator import and_, or_, xor
 from typing import Any, Final, Protocol
 
 from ..aggregation.expressions.operands import OperandError, array, key_of, number
-from ..codec import MAX_INTEGER, MIN_INTEGER, Codec
+from ..codec import MAX_INTEGER, MIN_INTEGER, Codec, decode
 from ..document import Anonymous, moment
-from ..errors import InvalidFilter, InvalidUpdate, shortened
+from ..errors import InvalidUpdate, shortened
 from ..query.conditions import Condition, Value
 from ..query.matcher import holds
-from ..query.parser import FilterParser, first_key
 from ..query.path import is_index
 from ..query.sort import MAX_FIELDS
 from ..query.values import MISSING, compare, is_number, value_class
-from .changes import copied, parse_keys
 
 _UNLIMITED: Final = Codec(max_bytes=sys.maxsize)
 _BITS: Final[Mapping[str, Callable[[int, int], int]]] = {"and": and_, "or": or_, "xor": xor}
 _PUSH: Final = ("$each", "$position", "$slice", "$sort")
-_FILTERS: Final = frozenset({"$and", "$or", "$nor", "$expr", "$jsonSchema", "$comment"})
-"""Operators with which a filter begins, not the condition on a value."""
 
 
 class UpdateContext(Protocol):
@@ -60,6 +55,11 @@ class UpdateOperator:
 
 
 # -- values ------------------------------------------------------------------------------------
+
+
+def copied(value: Value) -> Any:
+    """Return the JSON value, so that whoever changes it does not change the update."""
+    return decode(value.text) if value.kind in {"array", "object"} else value.value
 
 
 def assign(wanted: Value, value: Any, context: UpdateContext) -> Any:  # noqa: ARG001
@@ -129,12 +129,6 @@ def _parse_number(operand: Value, place: str) -> Value:
     if operand.kind != "number":
         raise InvalidUpdate(place, f"must be a number, got {shortened(operand.value)}")
     return operand
-
-
-def _parse_new_name(operand: Value, place: str) -> tuple[str, ...]:
-    if operand.kind != "string":
-        raise InvalidUpdate(place, f"must be the field's new name, got {shortened(operand.value)}")
-    return parse_keys(operand.value, place, place)
 
 
 def _parse_time(operand: Value, place: str) -> str:
@@ -320,26 +314,6 @@ def _values(values: Any, place: str) -> tuple[Value, ...]:
     return tuple(Value.of(each, _UNLIMITED) for each in values)  # all of them are within the limit
 
 
-def is_condition(operand: Any) -> bool:
-    """Return whether `$pull` removes what matches a condition, not what equals a value."""
-    return isinstance(operand, Mapping | re.Pattern)
-
-
-def parse_condition(operand: Any, place: str, rules: Codec) -> Pull:
-    """Parse the condition of a `$pull`: operators on elements, or a filter on those that are objects."""
-    parser = FilterParser(rules, within=True)
-    try:
-        if isinstance(operand, re.Pattern):
-            return Pull(parser.field("", operand, ""), wrapped=True)
-        first = first_key(operand)
-        if first.startswith("$") and first not in _FILTERS:
-            return Pull(parser.operators("", operand, ""), wrapped=True)
-        return Pull(parser.document(operand), wrapped=False)
-    except InvalidFilter as error:
-        inner = error.place.lstrip(".")
-        raise InvalidUpdate(f"{place}.{inner}" if inner else place, error.problem) from error
-
-
 OPERATORS: Final[Mapping[str, UpdateOperator]] = {
     "$set": UpdateOperator(assign, adds=True),
     "$setOnInsert": UpdateOperator(assign, adds=True),
@@ -348,14 +322,12 @@ OPERATORS: Final[Mapping[str, UpdateOperator]] = {
     "$mul": UpdateOperator(multiply, _parse_number),
     "$min": UpdateOperator(partial(extreme, -1), adds=True),
     "$max": UpdateOperator(partial(extreme, 1), adds=True),
-    "$rename": UpdateOperator(remove, _parse_new_name),  # `apply` moves the value
+    "$rename": UpdateOperator(remove),  # `parser` makes two changes of it, `apply` moves the value
     "$currentDate": UpdateOperator(put_time, _parse_time),
     "$push": UpdateOperator(push, _parse_push, adds=True),
     "$addToSet": UpdateOperator(add_to_set, _parse_add_to_set, adds=True),
     "$pop": UpdateOperator(pop, _parse_pop),
-    "$pull": UpdateOperator(
-        pull, lambda operand, _: (operand,)
-    ),  # of a value; see `parse_condition`
+    "$pull": UpdateOperator(pull, lambda operand, _: (operand,)),  # the parser reads conditions
     "$pullAll": UpdateOperator(pull, lambda operand, place: _values(operand.value, place)),
     "$bit": UpdateOperator(combine_bits, _parse_bits),
 }

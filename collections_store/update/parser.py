@@ -1,74 +1,185 @@
-"""Update parser: what MongoDB's server accepts. An error names the path of everything else."""
+"""The values that an update consists of, and their parser: it accepts what MongoDB's server does. An error names the
+path of everything else.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
 
+from ..aggregation.parser import PipelineParser
+from ..aggregation.pipeline import Pipeline
 from ..codec import Codec
-from ..errors import InvalidBody, InvalidFilter, InvalidUpdate, cut, shortened
-from ..query.conditions import Value
-from ..query.parser import FilterParser
-from ..query.path import Path
-from .changes import (
-    NAME,
-    ArrayFilter,
-    Elements,
-    FieldChange,
-    parse_path,
-    plain_keys,
-    written_path,
-)
-from .operators import OPERATORS, is_condition, parse_condition
+from ..errors import InvalidBody, InvalidFilter, InvalidPipeline, InvalidUpdate, cut, shortened
+from ..query.conditions import METADATA, Condition, Value
+from ..query.parser import FilterParser, first_key
+from ..query.path import MAX_CACHED, Path, path_repr
+from ..query.values import value_class
+from .operators import OPERATORS, Pull
+
+STAGES: Final = ("$addFields", "$set", "$project", "$unset", "$replaceRoot", "$replaceWith")
+_VARIABLES: Final = frozenset({"NOW"})
+_NAME: Final = re.compile(r"[a-z][A-Za-z0-9]*", re.ASCII)
+"""The name of an array filter."""
+_ELEMENTS: Final = re.compile(r"\$\[(.*)\]", re.DOTALL)
+_FILTERS: Final = frozenset({"$and", "$or", "$nor", "$expr", "$jsonSchema", "$comment"})
+"""Operators with which a filter begins, not the condition on a value."""
+
+
+@value_class(eq=True)
+class Matched:
+    """`$`: the element that matched the filter."""
+
+    def __str__(self) -> str:
+        return "$"
+
+
+@value_class(eq=True)
+class Elements:
+    """`$[name]`: the elements that match the array filter of that name; `$[]`: all."""
+
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"$[{self.name}]"
+
+
+Piece: TypeAlias = str | Matched | Elements
+UpdatePath: TypeAlias = tuple[Piece, ...]
+"""The pieces from the top of a body down to a field or an element."""
+MATCHED: Final = Matched()
+
+
+@value_class(eq=True)
+class ArrayFilter:
+    """The elements that `$[name]` stands for; the condition has the element as its field `name`."""
+
+    name: str
+    condition: Condition
+
+
+@value_class(eq=True)
+class FieldChange:
+    """An operator, the path where it is applied, and its parsed operand."""
+
+    operator: str
+    path: UpdatePath
+    operand: Any
+
+    @property
+    def place(self) -> str:
+        """The operator and the path, as errors name them."""
+        return f"{self.operator}.{'.'.join(map(str, self.path))}"
+
+
+# -- paths -------------------------------------------------------------------------------------
+
+
+def parse_path(path: Any, operator: str) -> UpdatePath:
+    """Parse a dotted path, or take the keys of a `Path` as they are; raises `InvalidUpdate`."""
+    if isinstance(path, Path):
+        if not path.keys:
+            problem = "must be a path to a field; use replace_one to replace the body"
+            raise InvalidUpdate(operator, problem)
+        return path.keys
+    if not isinstance(path, str):
+        raise InvalidUpdate(operator, f"a path must be a string or a Path, got {shortened(path)}")
+    try:
+        return _pieces(path)
+    except InvalidFilter as error:
+        raise InvalidUpdate(f"{operator}.{path}", error.problem) from None
+
+
+@lru_cache(maxsize=MAX_CACHED)
+def _pieces(path: str) -> UpdatePath:
+    keys = Path.parse(path).keys
+    if not all(keys):
+        problem = "a part of the path is empty; the empty key is reached by a Path: Path('a', '')"
+        raise InvalidFilter("", problem)
+    first, *others = map(_piece, keys)
+    if not isinstance(first, str):
+        raise InvalidFilter("", f"{cut(str(first))} must follow the path of an array")
+    if first.startswith("$"):
+        problem = "a field at the top must not begin with $"
+        if first[1:] in METADATA:
+            problem = f"{first} is metadata: an update changes the body only"
+        elif first == "$body":
+            problem = "name the field alone; replace_one replaces the body"
+        raise InvalidFilter("", f"{problem}. A key of the body: {cut(path_repr(keys))}")
+    if others.count(MATCHED) > 1:
+        raise InvalidFilter("", "`$` may stand in a path once")
+    return first, *others
+
+
+def _piece(key: str) -> Piece:
+    if key == "$":
+        return MATCHED
+    if not key.startswith("$["):
+        return key
+    found = _ELEMENTS.fullmatch(key)
+    if found is None or (found[1] and not _NAME.fullmatch(found[1])):
+        problem = f"must be `$[]` or `$[name]` with a name such as elem1, got {shortened(key)}"
+        raise InvalidFilter("", problem)
+    return Elements(found[1])
+
+
+def _written_path(path: str | Path) -> str | Path:
+    """Return the string that is parsed to the same path, or the `Path` if there is none."""
+    try:
+        same = isinstance(path, str) or _pieces(str(path)) == path.keys
+    except InvalidFilter:
+        return path
+    return str(path) if same else path
+
+
+# -- operators ---------------------------------------------------------------------------------
 
 Written = dict[str, dict[str | Path, Any]]
 
 
 def parse_operators(
-    what: Mapping[Any, Any], rules: Codec
+    document: Mapping[Any, Any], codec: Codec
 ) -> tuple[tuple[FieldChange, ...], Written]:
     """Return the changes of a document of operators, and the document as JSON."""
     changes: list[FieldChange] = []
     written: Written = {}
-    if not str(next(iter(what), "")).startswith("$"):
+    if not str(next(iter(document), "")).startswith("$"):
         example = "{'$set': {'name': 'Ada'}}"
         problem = f"must have operators, such as {example}; use replace_one to replace the body"
         raise InvalidUpdate("", problem)
-    for operator, operands in what.items():
-        _check_operator(operator, operands)
+    for operator, operands in document.items():
+        if operator not in OPERATORS:
+            known = ", ".join(OPERATORS)
+            raise InvalidUpdate(str(operator), f"no such operator; there are {known}")
+        if not isinstance(operands, Mapping):
+            example = f"{{'{operator}': {{'field': …}}}}"
+            problem = f"must be a document of fields, as in {example}, got {shortened(operands)}"
+            raise InvalidUpdate(operator, problem)
         written[operator] = {}
         for path, operand in operands.items():
             pieces = parse_path(path, operator)
-            key = path if type(path) is str else written_path(path)
-            plain, parsed = _operand(operator, operand, f"{operator}.{path}", rules)
-            written[operator][key] = plain
+            key = path if type(path) is str else _written_path(path)
+            place = f"{operator}.{path}"
+            written[operator][key], parsed = _operand(operator, operand, place, codec)
             if operator == "$rename":
-                changes += _moved(pieces, parsed)
+                changes += _renamed(pieces, parsed, place)
             else:
                 changes.append(FieldChange(operator, pieces, parsed))
     return tuple(changes), written
 
 
-def _check_operator(operator: Any, operands: Any) -> None:
-    if operator not in OPERATORS:
-        known = ", ".join(OPERATORS)
-        raise InvalidUpdate(str(operator), f"no such operator; there are {known}")
-    if not isinstance(operands, Mapping):
-        example = f"{{'{operator}': {{'field': …}}}}"
-        problem = f"must be a document of fields, as in {example}, got {shortened(operands)}"
-        raise InvalidUpdate(operator, problem)
-
-
-def _operand(operator: str, operand: Any, place: str, rules: Codec) -> tuple[Any, Any]:
+def _operand(operator: str, operand: Any, place: str, codec: Codec) -> tuple[Any, Any]:
     """Return an operand as JSON, which nobody shares, and parsed. The condition of a `$pull` is parsed as it is
     written: it may hold regular expressions.
     """
-    if operator == "$pull" and is_condition(operand):
-        parsed = parse_condition(operand, place, rules)
+    if operator == "$pull" and isinstance(operand, Mapping | re.Pattern):
+        parsed = _condition(operand, place, codec)
         return deepcopy(operand), parsed  # it is not nested too deep, then
     try:
-        value = Value.of(operand, rules)
+        value = Value.of(operand, codec)
     except InvalidBody as error:
         where = f"{place}.{error.path}" if error.path else place
         raise InvalidUpdate(where, error.problem) from error
@@ -76,33 +187,86 @@ def _operand(operator: str, operand: Any, place: str, rules: Codec) -> tuple[Any
     return value.value, value if parse is None else parse(value, place)
 
 
-def _moved(path: Any, target: tuple[str, ...]) -> Iterator[FieldChange]:
-    """Yield the two changes of a `$rename`: the target takes the value of the source, which goes."""
-    place = FieldChange("$rename", path, None).place
-    source = plain_keys(path, place)
+def _condition(operand: Any, place: str, codec: Codec) -> Pull:
+    """Parse the condition of a `$pull`: operators on elements, or a filter on those that are objects."""
+    parser = FilterParser(codec, within=True)
+    try:
+        if isinstance(operand, re.Pattern):
+            return Pull(parser.field("", operand, ""), wrapped=True)
+        first = first_key(operand)
+        if first.startswith("$") and first not in _FILTERS:
+            return Pull(parser.operators("", operand, ""), wrapped=True)
+        return Pull(parser.document(operand), wrapped=False)
+    except InvalidFilter as error:
+        inner = error.place.lstrip(".")
+        raise InvalidUpdate(f"{place}.{inner}" if inner else place, error.problem) from error
+
+
+def _renamed(path: UpdatePath, name: Value, place: str) -> tuple[FieldChange, FieldChange]:
+    """Return the two changes of a `$rename`: the target takes the value of the source, which goes."""
+    if name.kind != "string":
+        raise InvalidUpdate(place, f"must be the field's new name, got {shortened(name.value)}")
+    target = _plain_keys(parse_path(name.value, place), place)
+    source = _plain_keys(path, place)
     if source == target:
         raise InvalidUpdate(place, "the new name must be another one")
-    yield FieldChange("$rename", target, source)
-    yield FieldChange("$rename", source, None)
+    return FieldChange("$rename", target, source), FieldChange("$rename", source, None)
+
+
+def _plain_keys(path: UpdatePath, place: str) -> tuple[str, ...]:
+    if any(isinstance(piece, Matched | Elements) for piece in path):
+        raise InvalidUpdate(place, "$rename does not take `$`, `$[]` and `$[name]`")
+    return tuple(map(str, path))
 
 
 # -- array filters -----------------------------------------------------------------------------
 
 
-def parse_array_filters(what: Any, rules: Codec) -> tuple[ArrayFilter, ...]:
+def parse_array_filters(filters: Any, codec: Codec) -> tuple[ArrayFilter, ...]:
     """Parse a list of filters, each on the elements that one name stands for."""
-    if not isinstance(what, list | tuple):
-        problem = f"must be a list of filters, got {shortened(what)}"
+    if not isinstance(filters, list | tuple):
+        problem = f"must be a list of filters, got {shortened(filters)}"
         raise InvalidUpdate("array_filters", problem)
     found: dict[str, ArrayFilter] = {}
-    for number, each in enumerate(what):
+    for number, each in enumerate(filters):
         place = f"array_filters.{number}"
-        one = _array_filter(each, place, rules)
-        if one.name in found:
-            problem = f"there is another filter for {shortened(one.name)}: use $and"
+        if not isinstance(each, Mapping):
+            raise InvalidUpdate(place, f"must be a filter document, got {shortened(each)}")
+        try:
+            condition = FilterParser(codec, within=True).document(each)
+        except InvalidFilter as error:
+            raise InvalidUpdate(f"{place}.{error.place}".rstrip("."), error.problem) from error
+        name = _name(each, place)
+        if name in found:
+            problem = f"there is another filter for {shortened(name)}: use $and"
             raise InvalidUpdate(place, problem)
-        found[one.name] = one
+        found[name] = ArrayFilter(name, condition)
     return tuple(found.values())
+
+
+def _name(filter: Mapping[str | Path, Any], place: str) -> str:
+    names = set(_names(filter, place))
+    if len(names) != 1:
+        problem = f"must have one field at its top, got {shortened(sorted(names))}"
+        raise InvalidUpdate(place, problem)
+    (name,) = names
+    if not _NAME.fullmatch(name):
+        problem = "a name must begin with a lower-case letter and go on with letters and digits"
+        raise InvalidUpdate(place, f"{problem}, got {shortened(name)}")
+    return name
+
+
+def _names(filter: Mapping[str | Path, Any], place: str) -> Iterator[str]:
+    for key, value in filter.items():
+        if isinstance(key, Path):
+            yield from key.keys[:1]
+        elif key in {"$and", "$or", "$nor"}:
+            for each in value:
+                yield from _names(each, place)
+        elif not key.startswith("$"):
+            yield key.split(".")[0]
+        elif key != "$comment":
+            raise InvalidUpdate(f"{place}.{key}", "is not for the elements of arrays")
 
 
 def check_names(changes: tuple[FieldChange, ...], filters: tuple[ArrayFilter, ...]) -> None:
@@ -120,32 +284,17 @@ def check_names(changes: tuple[FieldChange, ...], filters: tuple[ArrayFilter, ..
         raise InvalidUpdate("array_filters", f"no path has {cut(str(Elements(name)))}")
 
 
-def _array_filter(what: Any, place: str, rules: Codec) -> ArrayFilter:
-    if not isinstance(what, Mapping):
-        raise InvalidUpdate(place, f"must be a filter document, got {shortened(what)}")
+# -- pipelines ---------------------------------------------------------------------------------
+
+
+def parse_stages(stages: list[Any] | tuple[Any, ...], codec: Codec) -> Pipeline:
+    """Parse a list of stages, of those that an update may have; raises `InvalidUpdate`."""
+    for number, stage in enumerate(stages):
+        name = next(iter(stage), None) if isinstance(stage, Mapping) else None
+        if isinstance(name, str) and name not in STAGES:
+            problem = f"a stage of an update must be one of {', '.join(STAGES)}"
+            raise InvalidUpdate(f"{number}.{name}", problem)
     try:
-        condition = FilterParser(rules, within=True).document(what)
-    except InvalidFilter as error:
-        raise InvalidUpdate(f"{place}.{error.place}".rstrip("."), error.problem) from error
-    names = set(_names(what, place))
-    if len(names) != 1:
-        problem = f"must have one field at its top, got {shortened(sorted(names))}"
-        raise InvalidUpdate(place, problem)
-    (name,) = names
-    if not NAME.fullmatch(name):
-        problem = "a name must begin with a lower-case letter and go on with letters and digits"
-        raise InvalidUpdate(place, f"{problem}, got {shortened(name)}")
-    return ArrayFilter(name, condition)
-
-
-def _names(what: Mapping[str | Path, Any], place: str) -> Iterator[str]:
-    for key, value in what.items():
-        if isinstance(key, Path):
-            yield from key.keys[:1]
-        elif key in {"$and", "$or", "$nor"}:
-            for each in value:
-                yield from _names(each, place)
-        elif not key.startswith("$"):
-            yield key.split(".")[0]
-        elif key != "$comment":
-            raise InvalidUpdate(f"{place}.{key}", "is not for the elements of arrays")
+        return Pipeline(PipelineParser(codec, _VARIABLES).steps(stages))
+    except InvalidPipeline as error:
+        raise InvalidUpdate(error.place, error.problem) from error

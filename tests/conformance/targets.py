@@ -25,7 +25,7 @@ from collections_store.codec import Codec
 from collections_store.query.matcher import distinct_values, matches
 from collections_store.query.values import equal, identical
 from collections_store.update import read_replacement
-from collections_store.update.upsert import seed
+from collections_store.update.apply import seed
 
 Op = dict[str, Any]
 

@@ -50,7 +50,7 @@ from collections_store.query.index import Index
 from collections_store.query.matcher import distinct_values, matches, value_at, values_at
 from collections_store.query.values import MISSING, compare
 from collections_store.update import read_replacement
-from collections_store.update.upsert import seed, seed_id
+from collections_store.update.apply import seed, seed_id
 
 T = TypeVar("T")
 RULES = Codec()

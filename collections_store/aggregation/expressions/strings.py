@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ...errors import shortened
+from ...query.patterns import Pattern, compiled
 from ...query.patterns.parser import OPTIONS, InvalidPattern
-from ...query.patterns.pattern import Pattern, compiled
 from ...query.values import MISSING
 from .operands import OperandError, integer, is_null, named
 from .operands import string as string_of

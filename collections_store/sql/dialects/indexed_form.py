@@ -23,9 +23,9 @@ from ...query.conditions import (
     Test,
     Value,
     takes_missing,
+    test_with_sql,
 )
 from ...query.path import path_prefixes
-from ...query.shapes import test_with_sql
 from ...query.sort import FALSE
 from ..elements import (
     ArrayAt,

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from ...errors import CollectionsStoreError, DatabaseError
 from ...options import Isolation, Options
 from ...query.conditions import And, Condition, Kind, Not, Or, Test, Value
-from ...query.explain import Plan
+from ...query.index import Plan
 from ...query.sort import Key
 from ...query.values import value_class
 

@@ -12,8 +12,8 @@ from collections_store.aggregation.expressions.nodes import evaluate
 from collections_store.aggregation.expressions.parser import ExpressionParser
 from collections_store.aggregation.expressions.scope import Scope
 from collections_store.document import Anonymous
+from collections_store.query.conditions import values_of
 from collections_store.query.matcher import matches
-from collections_store.query.shapes import values_of
 
 SMALL, LARGE = 60, 240
 

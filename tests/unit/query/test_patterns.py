@@ -9,9 +9,8 @@ import pytest
 
 from collections_store import PatternLimitExceeded
 from collections_store.query.budget import checked_by
-from collections_store.query.patterns import matchers
+from collections_store.query.patterns import Pattern, compiled, matchers
 from collections_store.query.patterns.parser import InvalidPattern
-from collections_store.query.patterns.pattern import Pattern, compiled
 
 FOUND: list[tuple[str, str, str, str | None]] = [
     ("a.c", "", "xabcx", "abc"),

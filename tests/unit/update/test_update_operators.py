@@ -329,8 +329,8 @@ def test_no_update_eats_the_memory() -> None:
         {"$set": {"a.$[].1000": 1}},
     ):
         with pytest.raises(UpdateRefused, match="adds more than 10,000 bytes"):
-            Update.parse(update, rules=rules).apply(Document("1", body), now=0)
-    small = Update.parse({"$set": {"a.$[]": "x" * 90}}, rules=rules)
+            Update.parse(update, codec=rules).apply(Document("1", body), now=0)
+    small = Update.parse({"$set": {"a.$[]": "x" * 90}}, codec=rules)
     assert len(small.apply(Document("1", body), now=0)["a"]) == 100
 
 

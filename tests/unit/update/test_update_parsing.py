@@ -178,7 +178,7 @@ def test_updates_that_differ() -> None:
 def test_what_is_written_down_is_as_stored() -> None:
     rules = Codec(nul="replace", default=str)
     when = datetime(2026, 1, 1, tzinfo=UTC)
-    update = Update.parse({"$set": {"a": "\0", "b": when}, "$push": {"c": (1, 2)}}, rules=rules)
+    update = Update.parse({"$set": {"a": "\0", "b": when}, "$push": {"c": (1, 2)}}, codec=rules)
     assert update.to_json() == {
         "$set": {"a": "\ufffd", "b": "2026-01-01 00:00:00+00:00"},
         "$push": {"c": "(1, 2)"},
@@ -187,9 +187,9 @@ def test_what_is_written_down_is_as_stored() -> None:
 
 def test_the_limit_of_a_body_is_that_of_what_is_put_into_it() -> None:
     with pytest.raises(InvalidUpdate, match="more than the limit of 10"):
-        Update.parse({"$set": {"a": "x" * 20}}, rules=Codec(max_bytes=10))
+        Update.parse({"$set": {"a": "x" * 20}}, codec=Codec(max_bytes=10))
     huge = "x" * (17 * 2**20)
-    update = Update.parse({"$set": {"a": huge}}, rules=Codec(max_bytes=20 * 2**20))
+    update = Update.parse({"$set": {"a": huge}}, codec=Codec(max_bytes=20 * 2**20))
     assert update.apply(Document("1", {}), now=0) == {"a": huge}
 
 

@@ -15,8 +15,8 @@ from collections_store import (
     UpdateRefused,
 )
 from collections_store.query.matcher import matches
+from collections_store.update.apply import seed
 from collections_store.update.operators import OPERATORS
-from collections_store.update.upsert import seed
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.sampled_from([0, 1, -1, 1.5, "a", "b", ""]))
 VALUES = st.recursive(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from collections_store import F, Filter, InvalidUpdate, Path
-from collections_store.update.upsert import seed, seed_id
+from collections_store.update.apply import seed, seed_id
 
 SEEDS: list[tuple[Any, Any]] = [
     (None, {}),

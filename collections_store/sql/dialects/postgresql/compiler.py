@@ -13,7 +13,7 @@ from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.ext.compiler import compiles
 
-from ....query.explain import Plan
+from ....query.index import Plan
 from ...elements import (
     AnyOf,
     BodyFromText,

@@ -41,9 +41,10 @@ from ....query.conditions import (
     Value,
     scalars_of,
     takes_missing,
+    values_of,
+    with_values,
 )
 from ....query.path import is_index
-from ....query.shapes import values_of, with_values
 from ..protocols import SIGNS, Binding, Filters, leaves
 
 Keys: TypeAlias = tuple[str | int, ...]

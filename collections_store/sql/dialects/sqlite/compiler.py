@@ -21,7 +21,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.ext.compiler import compiles
 
 from .... import codec
-from ....query.explain import Plan
+from ....query.index import Plan
 from ...elements import (
     AnyOf,
     ArrayTest,

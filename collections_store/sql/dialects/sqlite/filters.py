@@ -39,9 +39,10 @@ from ....query.conditions import (
     Test,
     Value,
     takes_missing,
+    values_of,
+    with_sql,
 )
 from ....query.path import is_index
-from ....query.shapes import values_of, with_sql
 from ..protocols import SIGNS, Binding, Filters, leaves
 from .functions import packed
 

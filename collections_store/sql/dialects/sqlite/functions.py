@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from .... import codec
 from ....query import values
-from ....query.patterns.pattern import compiled
+from ....query.patterns import compiled
 from ..protocols import Function
 
 Test: TypeAlias = Callable[[str], Any]
