@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .aio.collection import AsyncCollection
     from .aio.store import AsyncStore
     from .aio.transaction import AsyncTransaction
-    from .changes.watch import ChangeStream
+    from .changes import ChangeStream
     from .collection import Collection
     from .document import (
         BulkWriteResult,
@@ -101,7 +101,7 @@ _MODULES = {
     "aio.collection": ("AsyncCollection",),
     "aio.store": ("AsyncStore",),
     "aio.transaction": ("AsyncTransaction",),
-    "changes.watch": ("ChangeStream",),
+    "changes": ("ChangeStream",),
     "collection": ("Collection",),
     "document": (
         "BulkWriteResult",

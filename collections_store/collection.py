@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 from .aggregation.expressions.scope import MEMORY_LIMIT
-from .changes.notify import ChangeNotifier
-from .changes.watch import ChangeReader, ChangeStream, check_notifier
+from .changes import ChangeNotifier, ChangeReader, ChangeStream, check_notifier
 from .codec import Codec
 from .document import (
     BulkWriteResult,

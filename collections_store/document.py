@@ -141,6 +141,11 @@ def metadatum(document: Document, name: str) -> Any:
     return getattr(document, name if name in {"id", "version"} else f"{name[:-3]}_us")
 
 
+def now() -> int:
+    """Return the microseconds since 1970."""
+    return time.time_ns() // 1000
+
+
 def moment(microseconds: int) -> datetime:
     """Return the UTC time of microseconds since 1970."""
     return EPOCH + timedelta(microseconds=microseconds)

@@ -15,7 +15,7 @@ from typing import Any, Final, Self, TypeVar, Unpack
 
 import sqlalchemy as sa
 
-from .changes.notify import ChangeNotifier, notify_all
+from .changes import ChangeNotifier, notify_all
 from .codec import Codec
 from .document import check_name
 from .engine.backend import (

@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
-from .changes.notify import ChangeNotifier
+from .changes import ChangeNotifier
 from .codec import Codec
 from .collection import Collection
 from .document import SKILL_MEMORY, CollectionInfo, check_name

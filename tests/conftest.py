@@ -25,13 +25,12 @@ from hypothesis import core
 from postgres_server import NoPostgres, postgres_server
 
 import collections_store
-from collections_store import AsyncChangeStream, AsyncStore, Store
+from collections_store import AsyncChangeStream, AsyncStore, Store, document
 from collections_store.dialogues import AsyncDialogues, AsyncDialogueStore, Dialogues, DialogueStore
 from collections_store.integrations import kdeps
 from collections_store.integrations.soul_machines import AsyncSkillMemory
 from collections_store.memory import AsyncMemory
 from collections_store.operations.catalogue import AS_IT_IS, CreateCollection
-from collections_store.sql import schema
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # some 300 processes would compile all of it anew
 for _room in pkgutil.walk_packages(collections_store.__path__, "collections_store."):
@@ -377,7 +376,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """Have the library ask a clock of the test's own, in this process."""
     clock = Clock()
-    original = schema.now
+    original = document.now
     for name, module in list(sys.modules.items()):
         if name.startswith("collections_store.") and getattr(module, "now", None) is original:
             monkeypatch.setattr(module, "now", clock)

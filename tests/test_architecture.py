@@ -28,7 +28,7 @@ LAYERS = (
     "operations",
     "engine.database_file engine.pool engine.jobs engine.permits engine.executor engine.group_commit engine.workers",
     "migrate",
-    "engine changes.notify",
+    "engine",
     "changes",
     "aio.bridge aio.change_stream",
     "collection aio.collection",

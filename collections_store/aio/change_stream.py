@@ -8,8 +8,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from ..changes.notify import ChangeNotifier
-from ..changes.watch import ChangeReader, Wait
+from ..changes import ChangeNotifier, ChangeReader, Wait
 from ..query.change import Change
 from .bridge import follow
 

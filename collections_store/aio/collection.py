@@ -8,8 +8,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ..aggregation.expressions.scope import MEMORY_LIMIT
-from ..changes.notify import ChangeNotifier
-from ..changes.watch import ChangeReader, check_notifier
+from ..changes import ChangeNotifier, ChangeReader, check_notifier
 from ..codec import Codec
 from ..collection import Bodies, Documents, Indexes, Results, Values, put_of
 from ..document import (

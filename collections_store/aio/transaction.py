@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import sqlalchemy as sa
 
-from ..changes.notify import ChangeNotifier
+from ..changes import ChangeNotifier
 from ..codec import Codec
 from ..document import SKILL_MEMORY, CollectionInfo, check_name
 from ..engine.jobs import AwaitedJob, Job

@@ -26,12 +26,11 @@ from datetime import timedelta
 from itertools import cycle
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from ..document import read_ttl
+from ..document import now, read_ttl
 from ..errors import CollectionsStoreError, DialoguesNotSaved, InvalidOption, StoreClosed, shortened
 from ..operations.operation import Steps
 from ..options import check_count, check_flag
 from ..query.filter import Filter
-from ..sql.schema import now
 from .cache import DialogueCache
 from .model import DialogueLabel, check_label, check_string
 from .repository import LOG, DialogueRepository, Quarantined

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from ..codec import Codec
-from ..document import Document, read_ttl
+from ..document import Document, now, read_ttl
 from ..errors import (
     CollectionsStoreError,
     DialogueConflict,
@@ -34,7 +34,6 @@ from ..operations.operation import Steps, Work
 from ..options import check_count, check_flag
 from ..query.filter import Filter
 from ..query.index import Index
-from ..sql.schema import now
 from . import search
 from .model import DialogueLabel, check_label, check_string
 from .records import (

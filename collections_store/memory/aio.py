@@ -13,8 +13,7 @@ from typing import Any, Protocol, Self, TypeVar, Unpack
 from ..aio.bridge import run_uncancellably
 from ..aio.change_stream import AsyncChangeStream
 from ..aio.collection import AsyncCollection
-from ..changes.notify import ChangeNotifier
-from ..changes.watch import check_notifier
+from ..changes import ChangeNotifier, check_notifier
 from ..codec import Codec
 from ..operations.operation import Operation
 from ..options import ChangeSettings, Ttl, check_function

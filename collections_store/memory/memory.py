@@ -8,8 +8,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, TypeVar, Unpack
 
-from ..changes.notify import ChangeNotifier
-from ..changes.watch import ChangeStream, check_notifier
+from ..changes import ChangeNotifier, ChangeStream, check_notifier
 from ..codec import Codec
 from ..collection import Collection
 from ..operations.operation import Operation

@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Self
 
-from ..changes.watch import ChangeReader
+from ..changes import ChangeReader
 from ..codec import Codec
 from ..collection import put_of
-from ..document import Document, read_ttl
+from ..document import Document, now, read_ttl
 from ..errors import DatabaseError, InvalidBody, InvalidOption, shortened
 from ..operations.by_id import Get, GetDocument, GetMany, RemoveMany, Slide, Touch
 from ..operations.catalogue import AS_IT_IS, Configure
@@ -31,7 +31,6 @@ from ..query.change import Change, ChangeFilter
 from ..query.filter import Filter
 from ..query.parser import check_equals
 from ..query.sort import Sort
-from ..sql.schema import now
 from .keys import Space, body_of, collection_of, document_of, missing
 from .values import from_json, to_json, value_of
 

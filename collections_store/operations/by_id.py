@@ -7,10 +7,9 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import codec
-from ..document import FOREVER, Document, new_document
+from ..document import FOREVER, Document, new_document, now
 from ..errors import DatabaseError, DuplicateKey, VersionConflict, shortened
 from ..query.values import value_class
-from ..sql.schema import now
 from .operation import Operation, Written
 from .write import Beside, Writer, lifetime
 

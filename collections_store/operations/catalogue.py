@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import sqlalchemy as sa
 
-from ..document import CollectionInfo, moment
+from ..document import CollectionInfo, moment, now
 from ..errors import (
     CollectionExists,
     CollectionNotFound,
@@ -25,7 +25,7 @@ from ..options import CollectionOptions, Feed, Settings
 from ..query.values import value_class
 from ..sql.catalogue import CatalogueStatements
 from ..sql.dialects.protocols import TableVanished
-from ..sql.schema import REVISION, now
+from ..sql.schema import REVISION
 from ..sql.select import Statements
 from .changes import PendingChange, last_surplus
 from .operation import CollectionAbsent, Operation

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import codec
-from ..document import moment
+from ..document import moment, now
 from ..errors import (
     ChangesLost,
     InvalidOption,
@@ -27,8 +27,7 @@ from ..errors import (
 )
 from ..query.change import Change, ChangeFilter, ChangePosition, read_token
 from ..query.values import value_class
-from ..sql.change_records import PRUNED, FeedStatements
-from ..sql.schema import now
+from ..sql.by_id import PRUNED, FeedStatements
 from .operation import Operation
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 
 from ..errors import DatabaseUnavailable
 from ..options import Isolation
-from ..sql.change_records import FeedStatements
+from ..sql.by_id import FeedStatements
 from ..sql.dialects.protocols import COMMIT, PING, ROLLBACK, Database
 from ..sql.select import Statements
 from .catalogue import Catalogue

@@ -25,8 +25,7 @@ from ..query.matcher import distinct_values
 from ..query.projection import Projection
 from ..query.sort import NATURAL, Sort
 from ..query.values import value_class
-from ..sql.conditions import Query
-from ..sql.select import Statements
+from ..sql.select import Query, Statements
 from .operation import Operation
 from .read import (
     BEFORE_ALL,

@@ -25,15 +25,14 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from .. import codec
-from ..document import Document, new_document
+from ..document import Document, new_document, now
 from ..query.cursor import Position
 from ..query.filter import Filter
 from ..query.matcher import matches
 from ..query.projection import Projection
 from ..query.sort import NATURAL, Key, Sort
 from ..query.values import value_class
-from ..sql.conditions import Query
-from ..sql.schema import now
+from ..sql.select import Query
 from .by_id import as_document, damaged
 from .operation import Operation
 

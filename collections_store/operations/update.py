@@ -26,6 +26,7 @@ from ..document import (
     UpdateResult,
     check_id,
     new_id,
+    now,
     read_ttl,
 )
 from ..errors import (
@@ -44,8 +45,7 @@ from ..query.path import Path
 from ..query.projection import Projection
 from ..query.sort import NATURAL, Sort
 from ..query.values import MISSING, identical, value_class
-from ..sql.conditions import Query
-from ..sql.schema import now
+from ..sql.select import Query
 from ..update import Update, read_replacement
 from ..update.apply import seed, seed_id
 from ..update.operators import checked_sum

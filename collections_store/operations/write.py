@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from ..codec import Codec
-from ..document import Document
+from ..document import Document, now
 from ..errors import CollectionsStoreError, TransactionConflict
-from ..sql.schema import now
 from ..sql.select import Statements
 from .changes import PendingChange
 

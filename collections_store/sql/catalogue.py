@@ -1,4 +1,9 @@
-"""The statements of a store's own tables."""
+"""The statements of the catalogue, and those that create and drop the tables and indexes of collections.
+
+An index is several of the database's: one over the fields' `SortPart`s, which serves equality, ranges and orders, and
+for each prefix of a field's path a small one of the documents that have an array there. The columns do not see into
+arrays; the array guard reads the small ones, and costs next to nothing where they are empty.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +14,23 @@ from typing import Any
 import sqlalchemy as sa
 
 from ..options import CollectionOptions, Feed, Names
-from .by_id import compiled
-from .change_records import FeedStatements
-from .dialects.protocols import Database
-from .elements import RenameTable
-from .indexes import IndexStatements
+from ..query.conditions import Target
+from ..query.index import Index
+from .by_id import FeedStatements, compiled
+from .clauses import metadata_column, partial_condition
+from .dialects.protocols import Database, Keys
+from .elements import ArrayAt, RenameTable, SortPart, TypeAt
 from .schema import catalogue_table, documents_table, revision_table
 from .select import Statements
 
 
 class CatalogueStatements:
-    """The statements of a store's own tables."""
+    """The statements of the catalogue, and those that create and drop the tables and indexes of collections.
+
+    An index is several of the database's: one over the fields' `SortPart`s, which serves equality, ranges and orders, and
+    for each prefix of a field's path a small one of the documents that have an array there. The columns do not see into
+    arrays; the array guard reads the small ones, and costs next to nothing where they are empty.
+    """
 
     def __init__(self, names: Names, database: Database) -> None:
         self.names, self.database = names, database
@@ -177,3 +188,74 @@ class CatalogueStatements:
 def _bound(name: str) -> sa.BindParameter[Any]:
     types = {"now": sa.BigInteger, "number": sa.BigInteger}
     return sa.bindparam(name, type_=types.get(name, sa.Text))
+
+
+class IndexStatements:
+    """The statements of the indexes of one table."""
+
+    def __init__(self, table: str, names: Names, database: Database) -> None:
+        self._name, self._names, self._database = table, names, database
+        self._table = documents_table(table, names, database)
+
+    def physical(self, number: int) -> str:
+        """Return a name that no table and no other table's index has, however they are renamed."""
+        return self._names.index(self._name, number)
+
+    def create(self, index: Index) -> Sequence[str]:
+        """Create an index under its physical name."""
+        if index.arrays:
+            [path] = index.paths
+            return self._database.ddl.create_array_index(self._table, path.keys, index.physical)
+        return [self._over_fields(index)]
+
+    def create_prefix_index(self, prefix: Keys, physical: str) -> str:
+        """Create the index of the documents that have an array at a position."""
+        body = self._table.c.body
+        only = self._only(ArrayAt(body, prefix))
+        return self._sql(sa.schema.CreateIndex(sa.Index(physical, TypeAt(body, prefix), **only)))
+
+    def create_over_body(self, number: int) -> Sequence[str]:
+        """Create the index over whole bodies, where the database has one."""
+        return self._database.ddl.create_body_index(self._table, self.physical(number))
+
+    def create_over_expiry(self) -> str:
+        """Create the index of the documents that expire."""
+        expires = self._table.c.expires_at
+        name = self._names.expiry_index(self._name)
+        index = sa.Index(name, expires, **self._only(expires.is_not(None)))
+        return self._sql(sa.schema.CreateIndex(index))
+
+    def drop(self, index: Index) -> Sequence[str]:
+        """Drop an index."""
+        if index.arrays:
+            return self._database.ddl.drop_array_index(index.physical)
+        return [self.drop_index(index.physical)]
+
+    def drop_index(self, physical: str) -> str:
+        """Drop an index of the database's."""
+        index = sa.Index(physical, self._table.c.seq)
+        return self._sql(sa.schema.DropIndex(index, if_exists=True))
+
+    def _over_fields(self, index: Index) -> str:
+        columns: list[sa.ColumnElement[Any]] = []
+        for field in index.sort.fields:
+            parts = self._parts(field.target, unique=index.unique)
+            columns.extend(part.desc() if field.descending else part for part in parts)
+        if not index.unique and not self._database.index_ends_in_seq:
+            columns.append(self._table.c.seq)
+        only = {} if index.where is None else self._only(partial_condition(self._table, index))
+        created = sa.Index(index.physical, *columns, unique=index.unique, **only)
+        return self._sql(sa.schema.CreateIndex(created))
+
+    def _parts(self, target: Target, *, unique: bool) -> list[sa.ColumnElement[Any]]:
+        """Return the columns that a field is ordered by."""
+        if isinstance(target, str):
+            return [metadata_column(self._table, target)]
+        names = self._database.ordering.index_parts(unique=unique)
+        return [SortPart(self._table.c.body, target.keys, name) for name in names]
+
+    def _only(self, condition: sa.ColumnElement[bool]) -> dict[str, Any]:
+        return {f"{self._database.name}_where": condition}
+
+    def _sql(self, statement: Any) -> str:
+        return compiled(statement, self._database)

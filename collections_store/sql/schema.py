@@ -7,14 +7,13 @@ another collection's rows.
 
 from __future__ import annotations
 
-import time
 from datetime import datetime
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from .. import codec
-from ..document import microseconds, moment
+from ..document import microseconds, moment, now
 from ..options import CollectionOptions, Names
 from .dialects import named
 from .dialects.protocols import Database
@@ -81,11 +80,6 @@ class UtcMicroseconds(sa.types.TypeDecorator[datetime]):
     def process_result_value(self, value: int | None, dialect: sa.Dialect) -> datetime | None:  # noqa: ARG002
         """Decode."""
         return None if value is None else moment(value)
-
-
-def now() -> int:
-    """Return the microseconds since 1970."""
-    return time.time_ns() // 1000
 
 
 def _utc_now() -> datetime:

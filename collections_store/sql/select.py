@@ -13,23 +13,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import sqlalchemy as sa
 
+from ..document import now
 from ..options import CollectionOptions
-from ..query.conditions import Condition, Field, Metadata, Target
+from ..query.conditions import And, Condition, Field, Metadata, Target, values_of
 from ..query.filter import EVERYTHING, Filter, conjuncts
 from ..query.index import Index, every_conjunct, partial_conditions
 from ..query.path import path_prefixes
 from ..query.sort import NATURAL, Sort
-from .by_id import ZERO, IdStatements, compiled
-from .change_records import FeedStatements
-from .conditions import Conditions, Prefixes, Query, Where
-from .dialects.protocols import Database, Keys
+from ..query.values import value_class
+from .by_id import ZERO, FeedStatements, IdStatements, compiled
+from .clauses import Conditions, Order, Prefixes, Where, any_array, partial_condition
+from .dialects.protocols import Binding, Database, Keys
 from .elements import ArrayAt, IsNot, TableSize, ValueText
-from .indexes import partial_condition
-from .order import Order, any_array
 from .schema import body_text, deleted_columns, document_columns, integer, is_expired
 
 SHAPES_CACHED: Final = 256
@@ -46,6 +45,40 @@ IsExcluded: TypeAlias = Callable[[Condition], bool]
 
 def _none(condition: Condition) -> bool:  # noqa: ARG001
     return False
+
+
+@value_class(eq=True)
+class Query:
+    """A compiled statement over a filter's shape.
+
+    The matcher decides the conditions at the positions `residual`. `guard`: the array guard is the first column of the
+    first row, and there always is such a row; if it is true, the rest is wrong. What was found comes after that "row",
+    or is in the other columns of all rows, beside a "column".
+    """
+
+    sql: str
+    bindings: tuple[Binding, ...] = ()
+    residual: tuple[int, ...] = ()
+    guard: Literal["", "row", "column"] = ""
+
+    def parameters(self, filter: Filter, **others: Any) -> dict[str, Any]:
+        """Return the statement's parameters for the values of `filter`."""
+        parameters = {"now": now(), **others}
+        if self.bindings:
+            values = values_of(filter.condition)
+            for names, positions, convert in self.bindings:
+                if convert is None:
+                    for name, position in zip(names, positions, strict=True):
+                        parameters[name] = values[position].value
+                else:
+                    found = convert(list(map(values.__getitem__, positions)))
+                    parameters.update(zip(names, found, strict=True))
+        return parameters
+
+    def rest(self, filter: Filter) -> Filter:
+        """Return the part of `filter` that the matcher must decide."""
+        conditions = conjuncts(filter.condition)
+        return Filter(And(tuple(conditions[position] for position in self.residual)))
 
 
 class Statements:

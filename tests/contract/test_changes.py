@@ -26,13 +26,13 @@ from collections_store import (
     Store,
     StoreClosed,
     VersionConflict,
+    document,
 )
 from collections_store.operations import changes as recordings
 from collections_store.operations import update as queries
 from collections_store.operations.operation import Operation
 from collections_store.query.change import ChangePosition, read_token
 from collections_store.query.filter import Filter
-from collections_store.sql import schema
 
 WRONG: list[dict[str, Any]] = [
     {"timeout": -1},
@@ -73,7 +73,7 @@ class DeletedRows(Operation[Any]):
             (statements.delete(Filter(), indexed=True).sql, {"seq": 0, "limit": 10}),
         ):
             with suppress(Boom), connection.savepoint():
-                found += connection.rows(sql, {"now": schema.now(), **parameters})
+                found += connection.rows(sql, {"now": document.now(), **parameters})
                 raise Boom
         return found
 
@@ -85,7 +85,7 @@ class Boom(Exception):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("collections_store.sql.schema.time", clock)
+    monkeypatch.setattr("collections_store.document.time", clock)
     return clock
 
 

@@ -26,9 +26,9 @@ from collections_store import (
     Transaction,
     UpdateOne,
     VersionConflict,
+    changes,
     migrate,
 )
-from collections_store.changes import notify
 from collections_store.engine.jobs import Flag
 from collections_store.operations.by_id import Get, Put
 from collections_store.operations.connection import Connection
@@ -496,7 +496,7 @@ def put_recorded(url: str, options: dict[str, Any]) -> None:
 
 def forget_a_sweeper(url: str, options: dict[str, Any]) -> None:
     """Use a store that sweeps and a stream that waits, fork, and end without closing anything."""
-    notify.POLL_INTERVAL = 3600.0  # type: ignore[misc]  # what waits shall sleep when the process is forked
+    changes.POLL_INTERVAL = 3600.0  # type: ignore[misc]  # what waits shall sleep when the process is forked
     asleep = threading.Event()
 
     class Alarm(Flag):

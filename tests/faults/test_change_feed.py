@@ -16,8 +16,7 @@ from conftest import NewThreads, Place
 from faults.test_processes import end_what_was_started, finish, start
 from psycopg import sql
 
-from collections_store import AsyncStore, Change, DatabaseUnavailable, Store, StoreClosed
-from collections_store.changes import notify
+from collections_store import AsyncStore, Change, DatabaseUnavailable, Store, StoreClosed, changes
 from collections_store.engine import workers as sweeper
 from collections_store.operations.catalogue import ListPurgeable
 
@@ -36,7 +35,7 @@ def store(shared_place: Place) -> Iterator[Store]:
 @pytest.fixture
 def never_looking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits is woken by the commits of this process only."""
-    monkeypatch.setattr(notify, "POLL_INTERVAL", 3600.0)
+    monkeypatch.setattr(changes, "POLL_INTERVAL", 3600.0)
 
 
 class InThread:
@@ -66,9 +65,9 @@ class InThread:
 def listens(times: int = 1) -> None:
     """Return once so many streams wait, or are about to."""
     for _ in range(int(LONG * 100)):
-        with notify._guard:
+        with changes._guard:
             if (
-                sum(len(each) for one in notify._notifiers for each in one._listeners.values())
+                sum(len(each) for one in changes._notifiers for each in one._listeners.values())
                 >= times
             ):
                 return

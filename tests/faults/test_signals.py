@@ -260,7 +260,7 @@ def test_an_interrupt_at_any_place_of_a_stream_of_changes_leaves_no_lock(
                 assert not list(stream)
 
         hits = 0
-        places = "collections_store/(changes/notify|changes/watch|engine/jobs|engine/workers)|threading.py|queue.py"
+        places = "collections_store/(changes|engine/jobs|engine/workers)|threading.py|queue.py"
         for kept in interrupts(watch, within=places):
             assert isinstance(kept, KeyboardInterrupt | Survived)
             hits += 1

@@ -8,8 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from collections_store import Store
-from collections_store.sql import schema
+from collections_store import Store, document
 
 TESTS = Path(__file__).parents[1]
 
@@ -43,7 +42,7 @@ class Victim:
 def main() -> None:
     """Do the task of the one line of standard input, and wait for the end."""
     task = json.loads(sys.stdin.readline())
-    setattr(schema, "time", SimpleNamespace(time_ns=lambda: 1000 * task["time"]))  # noqa: B010
+    setattr(document, "time", SimpleNamespace(time_ns=lambda: 1000 * task["time"]))  # noqa: B010
     store = Store(task["url"], **task["options"])
     versions = [store[name].put(id, body) for name, id, body in task["committed"]]
     with store.transaction() as transaction:

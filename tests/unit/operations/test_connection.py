@@ -12,7 +12,7 @@ from collections_store.operations.by_id import Put
 from collections_store.operations.catalogue import Configure
 from collections_store.operations.connection import DriverConnection
 from collections_store.options import Settings
-from collections_store.sql.dialects.sqlite import functions as sqlite_functions
+from collections_store.sql.dialects.sqlite import filters as sqlite_filters
 
 
 @pytest.fixture
@@ -161,9 +161,9 @@ def test_large_bodies_do_not_wait(
 
 
 def test_what_a_function_raised_is_not_taken_for_the_cause_of_a_later_error() -> None:
-    callbacks = {name: function for name, _, function in sqlite_functions.functions()}
+    callbacks = {name: function for name, _, function in sqlite_filters.functions()}
     found = callbacks["collections_store_found"]
     assert found("no length") is not None  # what SQLite cannot take: the function raised
-    assert sqlite_functions.raised_within(sqlite3.OperationalError("interrupted")) is None
+    assert sqlite_filters.raised_within(sqlite3.OperationalError("interrupted")) is None
     later = sqlite3.OperationalError("user-defined function raised exception")
-    assert sqlite_functions.raised_within(later) is None
+    assert sqlite_filters.raised_within(later) is None

@@ -1,6 +1,6 @@
 """SQLite: JSON functions, pragmas, result codes.
 
-Begin with `filters` and `ordering`; `functions` are in Python what SQL cannot express.
+Begin with `filters` and `ordering`.
 """
 
 from __future__ import annotations

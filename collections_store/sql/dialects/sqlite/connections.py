@@ -30,7 +30,7 @@ from ..protocols import (
     UniqueViolated,
     Urls,
 )
-from .functions import functions, raised_within
+from .filters import functions, raised_within
 
 PAGE_CACHE: Final = 16 * 2**20
 """Bytes, by default. With SQLite's own 2 MB, repeated gets of some hundred among a million documents take twice as

@@ -3,16 +3,27 @@
 `T` is a value's type (`json_type`), `V` the value (`json_extract`). No test uses V alone: there true is 1, an array is
 its text, and a string is more than any number. JSON's null and a missing value are both NULL in V; in T they are 'null'
 and NULL.
+
+What SQL cannot express is a function in Python (`functions`). Its rules:
+
+1. A function takes one text: what a filter asks for and the text of the database, joined by `||` (`packed`).
+2. SQLite reports what it raises as "user-defined function raised exception". The exception is stored, and raised again
+   as itself (`raised_within`): Ctrl-C, a cancellation, the limit of a pattern.
+3. It is the `send` of a generator, which goes on within its `try`. Python asks for signals at the first
+   instruction of a function, where nothing catches what their handlers raise.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import count
 from typing import Any, Final, TypeAlias
 
 from .... import codec
+from ....query import values
 from ....query.conditions import (
     WHOLE_ARRAY_TESTS,
     And,
@@ -43,8 +54,8 @@ from ....query.conditions import (
     with_sql,
 )
 from ....query.path import is_index
-from ..protocols import SIGNS, Binding, Filters, leaves
-from .functions import packed
+from ....query.patterns import compiled
+from ..protocols import SIGNS, Binding, Filters, Function, leaves
 
 Steps: TypeAlias = tuple[str | int, ...]
 
@@ -372,3 +383,100 @@ def _sql(value: Operand) -> tuple[str, ...]:
 
 def _parameter(value: Operand) -> str:
     return _sql(value)[0]
+
+
+TextTest: TypeAlias = Callable[[str], Any]
+"""A function of the database's text, for one operand."""
+
+_RAISED: Final = "user-defined function raised exception"
+_MISSING: Final = object()
+
+
+class _Raised(threading.local):
+    error: BaseException | None = None
+
+
+_raised = _Raised()
+
+
+def packed(text: str) -> str:
+    """Return the operand as it stands in front of the database's text."""
+    return f"{len(text)}/{text}"
+
+
+def functions() -> Sequence[Function]:
+    """Return name, number of arguments and function of each, for one connection."""
+    return [(name, 1, _callback(function)) for name, function in _FUNCTIONS.items()]
+
+
+def raised_within(error: Exception) -> BaseException | None:
+    """Return what a function raised, where that is why a statement failed in this thread."""
+    raised = _raised.error
+    _raised.error = None  # even if this statement failed for another reason
+    return raised if _RAISED in str(error) else None
+
+
+def _callback(function: Callable[[str], TextTest]) -> Callable[[str | None], Any]:
+    results = _results(function)
+    next(results)
+    return results.send
+
+
+def _results(function: Callable[[str], TextTest]) -> Generator[Any, str | None, None]:
+    result: Any = None
+    test: TextTest
+    prefix, test = "/", _decoded  # no argument begins with this prefix
+    while True:
+        try:
+            while True:
+                argument = yield result
+                if argument is None:
+                    result = None
+                    continue
+                if not argument.startswith(
+                    prefix
+                ):  # most rows of a statement have the same operand
+                    begin = argument.index("/") + 1
+                    end = begin + int(argument[: begin - 1])
+                    prefix, test = argument[:end], function(argument[begin:end])
+                result = test(argument[len(prefix) :])
+        except GeneratorExit:
+            return
+        except BaseException as error:  # noqa: BLE001 - it is raised where the statement was executed
+            _raised.error, result = error, _MISSING  # SQLite rejects this result
+
+
+def _decoded(text: str) -> Any:
+    """Return the array or object of a JSON text; `_MISSING` for any other value: SQLite evaluates the parts of
+    AND in any order, and may call a function before it has tested the type.
+    """
+    try:
+        found = codec.decode(text)
+    except ValueError:
+        return _MISSING
+    return found if isinstance(found, dict | list) else _MISSING
+
+
+def _equal(operand: str) -> TextTest:
+    value = codec.decode(operand)
+    return lambda text: (found := _decoded(text)) is not _MISSING and values.equal(found, value)
+
+
+def _compare(operand: str) -> TextTest:
+    value = codec.decode(operand)
+    return lambda text: (
+        None if (found := _decoded(text)) is _MISSING else values.compare(found, value)
+    )
+
+
+@lru_cache(maxsize=256)
+def _found(operand: str) -> TextTest:
+    options, _, pattern = operand.partition("/")
+    return compiled(pattern, options).is_found
+
+
+_FUNCTIONS: Final[dict[str, Callable[[str], TextTest]]] = {
+    "collections_store_equal": _equal,
+    "collections_store_compare": _compare,
+    "collections_store_found": _found,
+}

@@ -1,18 +1,22 @@
-"""Conditions as clauses of SQL, and what is left to the matcher.
+"""Conditions and orders as clauses of SQL.
 
 A condition has an *exact form*, which is right for every document, and an *indexed form* over the columns of an index,
 which is right where no array is on the path: MongoDB tests the elements of an array too, and an expression has one
 value for a document. A statement in the indexed form carries an *array guard* (`select`), which reports whether a
-matching document has an array there.
+matching document has an array there. What SQL cannot express is left to the matcher.
+
+A field is ordered by a few columns that are never null (`Ordering.parts`): its rank, and its value as the database
+compares it. So a position in an order is a row of values. They order scalars exactly; `Ordering.is_unorderable` knows
+the values that they do not. `Order.prefixes` are the positions at which the array guard must look for an array.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import sqlalchemy as sa
 
@@ -29,17 +33,35 @@ from ..query.conditions import (
     Or,
     Parameter,
     Value,
+    scalars_of,
     values_of,
     with_sql,
 )
-from ..query.filter import Filter, conjuncts
-from ..query.index import implied_by, is_in_arrays, is_indexable, keys_of
-from ..query.path import path_prefixes
+from ..query.filter import conjuncts
+from ..query.index import (
+    Index,
+    implied_by,
+    is_in_arrays,
+    is_indexable,
+    keys_of,
+    partial_conditions,
+)
+from ..query.path import Path, path_prefixes
+from ..query.sort import NULL, Key, Sort, SortField
 from ..query.values import value_class
-from .dialects.protocols import Binding, Database, Keys
-from .elements import AnyOf, ArrayAt, ArrayTest, BodyMatches, IndexedTest, IsNot
-from .order import Part
-from .schema import is_live, now
+from .dialects.protocols import Binding, Database, Keys, Ordering
+from .elements import (
+    AnyOf,
+    ArrayAt,
+    ArrayTest,
+    BodyMatches,
+    IndexedTest,
+    IsNot,
+    PartialTest,
+    SortPart,
+    SortValue,
+)
+from .schema import is_live
 
 MAX_CONDITIONS: Final = 100
 """More conditions run in the matcher: SQLite's expressions end at a depth of 1,000."""
@@ -48,8 +70,13 @@ MAX_INDEXED: Final = 10
 MAX_MIXED: Final = 2
 """Deeper combinations of conditions on the body and on metadata run in the matcher."""
 
+Part: TypeAlias = tuple[Keys, str]
+"""The keys of a field, and one of its `Ordering.parts`."""
 Prefixes: TypeAlias = frozenset[Keys]
 """Positions in a body at which an array makes the indexed form wrong."""
+
+_NEVER = -(2**62)
+"""Null sorts first, and no document expires then."""
 
 
 class Rendered(NamedTuple):
@@ -83,40 +110,6 @@ class Where:
     def clauses(self) -> tuple[sa.ColumnElement[bool], ...]:
         """All that a row must pass."""
         return (self.live, *self.tests)
-
-
-@value_class(eq=True)
-class Query:
-    """A compiled statement over a filter's shape.
-
-    The matcher decides the conditions at the positions `residual`. `guard`: the array guard is the first column of the
-    first row, and there always is such a row; if it is true, the rest is wrong. What was found comes after that "row",
-    or is in the other columns of all rows, beside a "column".
-    """
-
-    sql: str
-    bindings: tuple[Binding, ...] = ()
-    residual: tuple[int, ...] = ()
-    guard: Literal["", "row", "column"] = ""
-
-    def parameters(self, filter: Filter, **others: Any) -> dict[str, Any]:
-        """Return the statement's parameters for the values of `filter`."""
-        parameters = {"now": now(), **others}
-        if self.bindings:
-            values = values_of(filter.condition)
-            for names, positions, convert in self.bindings:
-                if convert is None:
-                    for name, position in zip(names, positions, strict=True):
-                        parameters[name] = values[position].value
-                else:
-                    found = convert(list(map(values.__getitem__, positions)))
-                    parameters.update(zip(names, found, strict=True))
-        return parameters
-
-    def rest(self, filter: Filter) -> Filter:
-        """Return the part of `filter` that the matcher must decide."""
-        conditions = conjuncts(filter.condition)
-        return Filter(And(tuple(conditions[position] for position in self.residual)))
 
 
 class Conditions:
@@ -334,3 +327,147 @@ def _joined(
 def _all_of(rendered: Sequence[Rendered]) -> Rendered:
     clause = sa.and_(*(each.clause for each in rendered))
     return Rendered(clause, tuple(binding for each in rendered for binding in each.bindings))
+
+
+@value_class(eq=True)
+class Column:
+    """A column of an order, and the parameter that holds a position in it; `part` is None for metadata."""
+
+    expression: sa.ColumnElement[Any]
+    position: sa.ColumnElement[Any]
+    descending: bool
+    part: Part | None = None
+
+    @property
+    def directed(self) -> sa.ColumnElement[Any]:
+        """The column in ORDER BY."""
+        return self.expression.desc() if self.descending else self.expression.asc()
+
+    @property
+    def beyond(self) -> sa.ColumnElement[bool]:
+        """The column comes after the position."""
+        if self.descending:
+            return self.expression < self.position
+        return self.expression > self.position
+
+
+class Order:
+    """The columns of a sort; the natural order comes last."""
+
+    def __init__(self, table: sa.Table, ordering: Ordering, sort: Sort) -> None:
+        self._table, self._ordering, self.sort = table, ordering, sort
+        seq = sa.bindparam("seq", type_=sa.BigInteger)
+        self.columns = [*self._columns(), Column(table.c.seq, seq, False)]
+        targets = (field.target for field in sort.fields)
+        paths = [target.keys for target in targets if isinstance(target, Path)]
+        self.can_render = all(map(ordering.can_order, paths))
+        """SQL can sort so."""
+        self.prefixes = frozenset(prefix for keys in paths for prefix in path_prefixes(keys))
+
+    def begin(self, level: int | None) -> list[sa.ColumnElement[bool]]:
+        """Return the conditions of the rows that equal a position in `level` columns and come after it in the next
+        column; None: all rows.
+        """
+        if level is None:
+            return []
+        equal = [column.expression == column.position for column in self.columns[:level]]
+        return [*equal, self.columns[level].beyond]
+
+    def directed(
+        self, level: int | None, constant: Collection[Part]
+    ) -> list[sa.ColumnElement[Any]]:
+        """Return ORDER BY for these rows, without the parts that are `constant`: SQLite sorts what an index has in this
+        order already, unless columns that do not vary are left out.
+        """
+        return [each.directed for each in self.columns[level or 0 :] if each.part not in constant]
+
+    def is_bounded(self, condition: Condition, level: int | None) -> bool:
+        """Return whether a level bounds the rows by the field of a condition as closely as the condition: a search in an
+        index has one bound on each side, and SQLite takes any.
+        """
+        if level is None or not isinstance(condition, Field):
+            return False
+        keys = condition.path.keys
+        parts = [n for n, each in enumerate(self.columns) if each.part and each.part[0] == keys]
+        if not parts or level < parts[0]:
+            return False
+        if level > parts[-1]:
+            return True
+        lower = {"$lt", "$lte"} if self.columns[level].descending else {"$gt", "$gte"}
+        return isinstance(condition.test, Compare) and condition.test.operator in lower
+
+    def levels(self, keys: Sequence[Key]) -> list[int]:
+        """Return the levels that together give all rows after a position, in order."""
+        varies = [part for key, field in self._pairs(keys) for part in self._varies(field, key)]
+        return [level for level, can in reversed([*enumerate([*varies, True])]) if can]
+
+    def values(self, keys: Sequence[Key], seq: int) -> dict[str, Any]:
+        """Return the parameters of a position."""
+        values = [part for key, field in self._pairs(keys) for part in self._values(field, key)]
+        return {"seq": seq, **{f"s{number}": value for number, value in enumerate(values)}}
+
+    def _pairs(self, keys: Sequence[Key]) -> Iterator[tuple[Key, SortField]]:
+        return zip(keys, self.sort.fields, strict=True)
+
+    def _varies(self, field: SortField, key: Key) -> Sequence[bool]:
+        return (True,) if isinstance(field.target, str) else self._ordering.varies(key)
+
+    def _values(self, field: SortField, key: Key) -> Sequence[Any]:
+        if isinstance(field.target, str):
+            return (_NEVER if key[0] == NULL else key[1],)
+        return self._ordering.values(key)
+
+    def _columns(self) -> Iterator[Column]:
+        number = 0
+        for field in self.sort.fields:
+            for expression, part in self._expressions(field):
+                bound = sa.bindparam(f"s{number}", type_=sa.types.NULLTYPE)
+                position = bound if part is None else SortValue(bound, part[1])
+                yield Column(expression, position, field.descending, part)
+                number += 1
+
+    def _expressions(self, field: SortField) -> Iterator[tuple[sa.ColumnElement[Any], Part | None]]:
+        target = field.target
+        if isinstance(target, str):
+            yield metadata_column(self._table, target), None
+        else:
+            for part in self._ordering.parts:
+                yield SortPart(self._table.c.body, target.keys, part), (target.keys, part)
+
+
+def metadata_column(table: sa.Table, target: str) -> sa.ColumnElement[Any]:
+    """Return the column that orders by a piece of metadata, never null."""
+    if target == "expires_at":
+        return sa.func.coalesce(table.c.expires_at, sa.literal_column(str(_NEVER)))
+    return sa.type_coerce(table.c[target], sa.types.NULLTYPE)
+
+
+def any_array(body: Any, prefixes: Iterable[Keys]) -> sa.ColumnElement[bool]:
+    """Return the test for an array at one of the positions."""
+    return sa.or_(*(ArrayAt(body, each) for each in sorted(prefixes)))
+
+
+def partial_condition(table: sa.Table, index: Index) -> sa.ColumnElement[bool]:
+    """Return the condition of a partial index. It holds documents with an array on the path of one of its fields,
+    whatever the array holds; a unique one never holds them.
+    """
+    fields = partial_conditions(index.where)
+    return sa.and_(*(_limit(table, field, unique=index.unique) for field in fields))
+
+
+def _limit(table: sa.Table, field: Field, *, unique: bool) -> sa.ColumnElement[bool]:
+    body = table.c.body
+    test = sa.or_(*(PartialTest(body, each) for each in _one_by_one(field)))
+    if unique:
+        return test
+    prefixes = path_prefixes(field.path.keys)
+    return sa.or_(test, *(ArrayAt(body, prefix, null_safe=True) for prefix in prefixes))
+
+
+def _one_by_one(field: Field) -> list[Field]:
+    """Split a list: the condition of an index has no subquery."""
+    match field.test:
+        case OneOf(lists):
+            values = [Value.of(each) for given in lists for each in scalars_of(given)]
+            return [Field(field.path, Equals(value)) for value in values]
+    return [field]

@@ -4,9 +4,8 @@ import threading
 
 import pytest
 
-from collections_store import StoreClosed
-from collections_store.changes import notify
-from collections_store.changes.notify import ChangeNotifier, notify_all
+from collections_store import StoreClosed, changes
+from collections_store.changes import ChangeNotifier, notify_all
 
 LONG = 60.0
 
@@ -40,7 +39,7 @@ def test_a_removed_listener_is_not_called() -> None:
     notifier.remove("a", wake)
     notify_all(["a"])
     assert not woken
-    assert notifier not in notify._notifiers
+    assert notifier not in changes._notifiers
 
 
 def test_a_closed_notifier_wakes_all_and_takes_no_more_listeners() -> None:
@@ -57,7 +56,7 @@ def test_a_closed_notifier_wakes_all_and_takes_no_more_listeners() -> None:
 def test_a_poll_that_differs_or_fails_wakes(
     monkeypatch: pytest.MonkeyPatch, positions: list[object]
 ) -> None:
-    monkeypatch.setattr(notify, "POLL_INTERVAL", 0.001)
+    monkeypatch.setattr(changes, "POLL_INTERVAL", 0.001)
     left, woken, polls = list(positions), threading.Semaphore(0), threading.Semaphore(0)
 
     def read(collection: str) -> object:
