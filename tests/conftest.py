@@ -1,4 +1,4 @@
-"""What every test may ask for: a PostgreSQL, and a store on each backend sync and async."""
+"""Fixtures of all tests: a PostgreSQL server, and stores on each backend, sync and async."""
 
 import asyncio
 import importlib
@@ -32,19 +32,21 @@ from collections_store.integrations.soul_machines import AsyncSkillMemory
 from collections_store.memory import AsyncMemory
 from collections_store.operations.catalogue import AS_IT_IS, CreateCollection
 
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # some 300 processes would compile all of it anew
-for _room in pkgutil.walk_packages(collections_store.__path__, "collections_store."):
-    if not re.search(r"\.(integrations|cli|__main__)\b", _room.name):
-        importlib.import_module(_room.name)  # before a test changes the clock that it would import
+os.environ.pop(
+    "PYTHONDONTWRITEBYTECODE", None
+)  # else some 300 processes would each compile the package
+for _module in pkgutil.walk_packages(collections_store.__path__, "collections_store."):
+    if not re.search(r"\.(integrations|cli|__main__)\b", _module.name):
+        importlib.import_module(_module.name)  # before a test replaces the clock that it imports
 if "COLLECTIONS_STORE_TEST_JSONB" in os.environ:  # see tests/contract/test_jsonb.py
     CreateCollection.__init__.__defaults__ = (True, AS_IT_IS, True)
 _seed = int(os.environ.setdefault("COLLECTIONS_STORE_TEST_SEED", str(random.randrange(2**32))))
-"""In the environment, so that the processes among which xdist shares the tests have the same."""
+"""In the environment, so that all worker processes of xdist have the same seed."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give the property tests one seed, unless the command line does, so that it can be told. And have processes that
-    the tests start hear SIGINT: a shell's job in the background begets such as ignore it.
+    """Set one known seed for the property tests, unless the command line has one. Restore the handler of SIGINT, so
+    that processes that the tests start do not ignore it: jobs in a shell's background do.
     """
     given = config.getoption("--hypothesis-seed", None)
     if given is None:
@@ -58,62 +60,62 @@ NewThreads = Callable[[], list[threading.Thread]]
 
 @pytest.fixture
 def new_threads() -> NewThreads:
-    """Return the library's threads that were started since the test began: threads of other tests may still be ending."""
+    """Return the library's threads that were started since the test began: those of other tests may still be ending."""
     before = set(threading.enumerate())
 
-    def started() -> list[threading.Thread]:
+    def started_threads() -> list[threading.Thread]:
         return [
             each
             for each in set(threading.enumerate()) - before
             if each.name.startswith("collections_")
         ]
 
-    return started
+    return started_threads
 
 
 BACKENDS = ("sqlite-file", "sqlite-memory", "postgresql")
-KINDS = ("sync", "async")
+VARIANTS = ("sync", "async")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let all combinations be chosen: `nox -s matrix` does."""
+    """Add the option that selects all combinations, which `nox -s matrix` uses."""
     parser.addoption(
         "--whole-matrix",
         action="store_true",
-        help="run each test on each backend both sync and async, where a run of everything takes turns",
+        help="run each test on each backend both sync and async, instead of one of the two",
     )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In a run of everything, take turns: each test on each backend runs either sync or async (or with one value of its
-    other parameter of two), and one in four in memory. Whatever is chosen by `-k` or by its id runs.
+    """Run each test on each backend either sync or async (or with one value of its other parameter of two), and one in
+    four in memory. Tests that are selected by `-k` or by their ids all run.
     """
-    chosen = config.option.keyword or any("::" in argument for argument in config.args)
-    if chosen or config.getoption("--whole-matrix"):
+    is_selection = config.option.keyword or any("::" in argument for argument in config.args)
+    if is_selection or config.getoption("--whole-matrix"):
         return
-    left = [item for item in items if _has_its_turn(item)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(left)])
-    items[:] = left
+    selected = [item for item in items if _is_selected(item)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(selected)])
+    items[:] = selected
 
 
-def _has_its_turn(item: pytest.Item) -> bool:
+def _is_selected(item: pytest.Item) -> bool:
     parameters = getattr(getattr(item, "callspec", None), "params", {})
-    backend = parameters.get("place") or parameters.get("shared_place")
-    kind = parameters.get("open_store", KINDS[parameters.get("changes") is True])
+    backend = parameters.get("backend") or parameters.get("shared_backend")
+    variant = parameters.get("open_store", VARIANTS[parameters.get("changes") is True])
     if (
         backend not in BACKENDS
-        or kind not in KINDS
+        or variant not in VARIANTS
         or not {"open_store", "changes"} & {*parameters}
     ):
         return True
-    turn = crc32(item.nodeid.partition("[")[0].encode())
-    if backend == "sqlite-memory" and turn // 2 % 4:
+    number = crc32(item.nodeid.partition("[")[0].encode())
+    if backend == "sqlite-memory" and number // 2 % 4:
         return False
-    return (BACKENDS.index(backend) + KINDS.index(kind) + turn) % 2 == 0
+    return (BACKENDS.index(backend) + VARIANTS.index(variant) + number) % 2 == 0
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Tell it: `--hypothesis-seed=…` draws the same again."""
+    """Print the seed: `--hypothesis-seed=…` repeats the run."""
     given = config.getoption("--hypothesis-seed", None)
     return f"hypothesis seed: {_seed if given is None else given}"
 
@@ -124,7 +126,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def postgres_url() -> Iterator[str]:
-    """A PostgreSQL with superuser rights; in CI there always is one."""
+    """The URL of a PostgreSQL server, as a superuser. Skip the test if there is none; in CI that is an error."""
     try:
         with postgres_server() as server:
             yield server.url
@@ -135,8 +137,8 @@ def postgres_url() -> Iterator[str]:
 
 
 @dataclass
-class Place:
-    """Where a test's stores keep their tables: stores on one place see the same objects."""
+class Backend:
+    """A database for a test: stores on one backend share their documents."""
 
     name: str
     url: str
@@ -151,55 +153,55 @@ class Place:
         return self.name == "postgresql"
 
 
-class Awaited:
-    """An asynchronous object, seen as its synchronous twin: what is awaitable is awaited."""
+class SyncAdapter:
+    """The synchronous interface of an asynchronous object: awaits what its methods return."""
 
-    def __init__(self, twin: Any, runner: Any) -> None:
-        self._twin, self._runner = twin, runner
+    def __init__(self, target: Any, runner: Any) -> None:
+        self._target, self._runner = target, runner
 
     def __getattr__(self, name: str) -> Any:
         name = {"close": "aclose"}.get(name, name)
-        found = getattr(self._twin, name)
-        return self._wrapped(found) if callable(found) else found
+        found = getattr(self._target, name)
+        return self._wrap(found) if callable(found) else found
 
     def __getitem__(self, name: str) -> Any:
-        return Awaited(self._twin[name], self._runner)
+        return SyncAdapter(self._target[name], self._runner)
 
     def __repr__(self) -> str:
-        return repr(self._twin).replace("Async", "")
+        return repr(self._target).replace("Async", "")
 
-    def __enter__(self) -> "Awaited":
-        self._runner.run(self._twin.__aenter__())
+    def __enter__(self) -> "SyncAdapter":
+        self._runner.run(self._target.__aenter__())
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._runner.run(self._twin.__aexit__(*error))
+        self._runner.run(self._target.__aexit__(*error))
 
     def run_transaction(self, function: Callable[[Any], Any], **options: Any) -> Any:
-        """Call a synchronous function, in a thread, with a transaction that looks synchronous."""
+        """Call a synchronous function in a thread, with the transaction's synchronous interface."""
 
-        async def awaited(transaction: Any) -> Any:
+        async def call(transaction: Any) -> Any:
             bridge = Bridge(asyncio.get_running_loop())
-            return await asyncio.to_thread(function, Awaited(transaction, bridge))
+            return await asyncio.to_thread(function, SyncAdapter(transaction, bridge))
 
-        return self._runner.run(self._twin.run_transaction(awaited, **options))
+        return self._runner.run(self._target.run_transaction(call, **options))
 
-    def _wrapped(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrap(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
             result = function(*arguments, **options)
             if inspect.isasyncgen(result):
-                return self._each(result)
+                return self._iterate(result)
             if isinstance(result, AsyncChangeStream):
-                return AwaitedStream(result, self._runner).started()
+                return SyncStreamAdapter(result, self._runner).start()
             if isinstance(result, AsyncMemory | AsyncSkillMemory):
-                return Awaited(result, self._runner)
+                return SyncAdapter(result, self._runner)
             if hasattr(result, "__aenter__"):
-                return AwaitedContext(result, self._runner)
+                return SyncContextAdapter(result, self._runner)
             return self._runner.run(result) if inspect.iscoroutine(result) else result
 
         return call
 
-    def _each(self, generator: Any) -> Iterator[Any]:
+    def _iterate(self, generator: Any) -> Iterator[Any]:
         async def step() -> Any:
             return await anext(generator, self)
 
@@ -207,22 +209,22 @@ class Awaited:
             yield item
 
 
-class AwaitedStream(Awaited):
-    """An asynchronous stream of changes, seen as a synchronous one, which begins when it is made."""
+class SyncStreamAdapter(SyncAdapter):
+    """The synchronous interface of an asynchronous change stream. The stream starts when it is created."""
 
-    def started(self) -> "AwaitedStream":
+    def start(self) -> "SyncStreamAdapter":
         async def start() -> None:
-            await self._twin
+            await self._target
 
         self._runner.run(start())
         return self
 
-    def __iter__(self) -> "AwaitedStream":
+    def __iter__(self) -> "SyncStreamAdapter":
         return self
 
     def __next__(self) -> Any:
         async def step() -> Any:
-            return await anext(self._twin, self)
+            return await anext(self._target, self)
 
         found = self._runner.run(step())
         if found is self:
@@ -230,24 +232,24 @@ class AwaitedStream(Awaited):
         return found
 
 
-class AwaitedContext:
-    """An asynchronous context, seen as a synchronous one."""
+class SyncContextAdapter:
+    """The synchronous interface of an asynchronous context manager."""
 
     def __init__(self, context: Any, runner: Any) -> None:
         self._context, self._runner = context, runner
 
-    def __enter__(self) -> Awaited:
+    def __enter__(self) -> SyncAdapter:
         async def enter() -> Any:
             return await self._context.__aenter__()
 
-        return Awaited(self._runner.run(enter()), self._runner)
+        return SyncAdapter(self._runner.run(enter()), self._runner)
 
     def __exit__(self, *error: Any) -> bool:
         async def leave() -> bool:
             return bool(await self._context.__aexit__(*error))
 
-        left: bool = self._runner.run(leave())
-        return left
+        suppressed: bool = self._runner.run(leave())
+        return suppressed
 
 
 class Bridge:
@@ -261,66 +263,70 @@ class Bridge:
 
 
 class Opener:
-    """Opens stores of one variant on one place, and closes them after the test."""
+    """Opens stores of one variant, sync or async, on one backend, and closes them after the test."""
 
-    def __init__(self, place: Place, variant: str) -> None:
-        self.place, self.variant = place, variant
+    def __init__(self, backend: Backend, variant: str) -> None:
+        self.backend, self.variant = backend, variant
         self._runner = asyncio.Runner()
         self._stores: list[Any] = []
 
     def __call__(self, **options: Any) -> Any:
-        options = {**self.place.options, **options}
+        options = {**self.backend.options, **options}
         store: Any
         if self.variant == "sync":
-            store = Store(self.place.url, **options)
+            store = Store(self.backend.url, **options)
         else:
-            store = Awaited(AsyncStore(self.place.url, **options), self._runner)
+            store = SyncAdapter(AsyncStore(self.backend.url, **options), self._runner)
         self._stores.append(store)
         return store
 
     def dialogues(self, store: Any, self_address: str = "ada", **options: Any) -> Any:
-        """Return the dialogues of an agent in a store of this variant."""
-        return self._on(store, Dialogues, AsyncDialogues, self_address, **options)
+        """Return the dialogues of an agent, of this variant."""
+        return self._create(store, Dialogues, AsyncDialogues, self_address, **options)
 
     def dialogue_store(self, store: Any, agent: str = "ada", *component: str, codec: Any) -> Any:
-        """Return a store of dialogues in a store of this variant."""
-        return self._on(store, DialogueStore, AsyncDialogueStore, agent, *component, codec=codec)
+        """Return a dialogue store of this variant."""
+        return self._create(
+            store, DialogueStore, AsyncDialogueStore, agent, *component, codec=codec
+        )
 
     def kdeps(self, name: str, memory: Any, *arguments: Any, **options: Any) -> Any:
-        """Return one of kdeps' classes on a memory of this variant."""
-        sync, twin = getattr(kdeps, name), getattr(kdeps, f"Async{name}")
-        return self._on(memory, sync, twin, *arguments, **options)
+        """Return an object of one of kdeps' classes, of this variant."""
+        sync_class, async_class = getattr(kdeps, name), getattr(kdeps, f"Async{name}")
+        return self._create(memory, sync_class, async_class, *arguments, **options)
 
-    def attached(self, store: Any, component: Any) -> None:
-        """Attach a component whose `setup` and `teardown` are plain functions."""
-        store.attach(component if self.variant == "sync" else _Awaitable(component))
+    def attach(self, store: Any, component: Any) -> None:
+        """Attach a component whose `setup` and `teardown` are synchronous."""
+        store.attach(component if self.variant == "sync" else _AsyncComponent(component))
 
-    def _on(self, store: Any, sync: Any, twin: Any, *arguments: Any, **options: Any) -> Any:
+    def _create(
+        self, store: Any, sync_class: Any, async_class: Any, *arguments: Any, **options: Any
+    ) -> Any:
         if self.variant == "sync":
-            return sync(store, *arguments, **options)
-        return Awaited(twin(store._twin, *arguments, **options), self._runner)
+            return sync_class(store, *arguments, **options)
+        return SyncAdapter(async_class(store._target, *arguments, **options), self._runner)
 
-    def together(self, calls: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """Make calls, (object, verb, arguments …) each, at once: in a thread, or a task, for each. Returns
-        what each returned, or the exception that it raised.
+    def call_concurrently(self, calls: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """Make calls, each (object, name of a method, arguments …), at the same time, each in its own thread or task.
+        Return for each its result or the exception that it raised.
         """
-        made = [(getattr(getattr(on, "_twin", on), verb), args) for on, verb, *args in calls]
+        bound = [(getattr(unwrap(on), method), args) for on, method, *args in calls]
         if self.variant == "async":
-            return self._runner.run(_gathered(made))
-        begin = threading.Barrier(len(made))
-        with ThreadPoolExecutor(len(made)) as pool:
-            return list(pool.map(lambda call: _outcome(begin, *call), made))
+            return self._runner.run(_gather(bound))
+        barrier = threading.Barrier(len(bound))
+        with ThreadPoolExecutor(len(bound)) as pool:
+            return list(pool.map(lambda call: _outcome(barrier, *call), bound))
 
-    def wait_for(self, what: Callable[[], Any]) -> Any:
-        """Return the first true result of a function that is called again and again."""
+    def wait_for(self, condition: Callable[[], Any]) -> Any:
+        """Call a function repeatedly until its result is true; return the result."""
         for _ in range(1000):
-            if found := what():
+            if found := condition():
                 return found
             if self.variant == "sync":
                 time.sleep(0.01)
             else:
                 self._runner.run(asyncio.sleep(0.01))
-        raise AssertionError("it never came to be")
+        raise AssertionError("the condition did not become true within 10 seconds")
 
     def close_stores(self) -> None:
         while self._stores:
@@ -331,8 +337,8 @@ class Opener:
         self._runner.close()
 
 
-class _Awaitable:
-    """A component, awaited."""
+class _AsyncComponent:
+    """An asynchronous component that calls a synchronous one."""
 
     def __init__(self, component: Any) -> None:
         self._component = component
@@ -344,20 +350,25 @@ class _Awaitable:
         return self._component.teardown()
 
 
-async def _gathered(calls: list[tuple[Any, Any]]) -> list[Any]:
-    return await asyncio.gather(*(verb(*args) for verb, args in calls), return_exceptions=True)
+def unwrap(adapter: Any) -> Any:
+    """Return the asynchronous object behind a synchronous interface, or the argument itself."""
+    return getattr(adapter, "_target", adapter)
 
 
-def _outcome(begin: threading.Barrier, verb: Any, arguments: Any) -> Any:
-    begin.wait()
+async def _gather(calls: list[tuple[Any, Any]]) -> list[Any]:
+    return await asyncio.gather(*(method(*args) for method, args in calls), return_exceptions=True)
+
+
+def _outcome(barrier: threading.Barrier, method: Any, arguments: Any) -> Any:
+    barrier.wait()
     try:
-        return verb(*arguments)
-    except Exception as error:  # noqa: BLE001 - it is what the test looks at
+        return method(*arguments)
+    except Exception as error:  # noqa: BLE001 - the test checks it
         return error
 
 
 class Clock:
-    """The time that the library sees, in microseconds since 1970; a copy is the same clock."""
+    """The time that the library reads, in microseconds since 1970. A copy is the same clock."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000_000_000
@@ -368,13 +379,13 @@ class Clock:
     def __deepcopy__(self, memo: Any) -> "Clock":
         return self
 
-    def forward(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         self.now += round(seconds * 1_000_000)
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Have the library ask a clock of the test's own, in this process."""
+    """Replace the library's clock in this process by one that the test sets."""
     clock = Clock()
     original = document.now
     for name, module in list(sys.modules.items()):
@@ -384,41 +395,41 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture(params=["sqlite-file", "sqlite-memory", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """A fresh place on each backend."""
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
+    """An empty database on each backend."""
     if request.param == "sqlite-memory":
-        yield Place(request.param, "sqlite://")
+        yield Backend(request.param, "sqlite://")
     elif request.param == "sqlite-file":
-        yield Place(request.param, f"sqlite:///{tmp_path / 'store.db'}")
+        yield Backend(request.param, f"sqlite:///{tmp_path / 'store.db'}")
     else:
-        yield from _schema(request.getfixturevalue("postgres_url"))
+        yield from _postgres_backend(request.getfixturevalue("postgres_url"))
 
 
 @pytest.fixture(params=["sqlite-file", "postgresql"])
-def shared_place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """A fresh place that several stores and processes can open."""
+def shared_backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
+    """An empty database on each backend that several processes can open."""
     if request.param == "sqlite-file":
-        yield Place(request.param, f"sqlite:///{tmp_path / 'store.db'}")
+        yield Backend(request.param, f"sqlite:///{tmp_path / 'store.db'}")
     else:
-        yield from _schema(request.getfixturevalue("postgres_url"))
+        yield from _postgres_backend(request.getfixturevalue("postgres_url"))
 
 
 @pytest.fixture
-def postgres_place(postgres_url: str) -> Iterator[Place]:
-    """A fresh place on PostgreSQL."""
-    yield from _schema(postgres_url)
+def postgres_backend(postgres_url: str) -> Iterator[Backend]:
+    """An empty schema on PostgreSQL."""
+    yield from _postgres_backend(postgres_url)
 
 
 @pytest.fixture(scope="module")
-def lasting_postgres_place(postgres_url: str) -> Iterator[Place]:
-    """A place on PostgreSQL that the tests of a module share."""
-    yield from _schema(postgres_url)
+def module_postgres_backend(postgres_url: str) -> Iterator[Backend]:
+    """A schema on PostgreSQL that the tests of a module share."""
+    yield from _postgres_backend(postgres_url)
 
 
 @pytest.fixture(params=["sync", "async"])
-def open_store(request: pytest.FixtureRequest, place: Place) -> Iterator[Opener]:
+def open_store(request: pytest.FixtureRequest, backend: Backend) -> Iterator[Opener]:
     """Open stores on each backend, sync and async."""
-    opener = Opener(place, request.param)
+    opener = Opener(backend, request.param)
     yield opener
     opener.close()
 
@@ -435,9 +446,9 @@ def things(store: Any) -> Any:
     return store["things"]
 
 
-def _schema(url: str) -> Iterator[Place]:
+def _postgres_backend(url: str) -> Iterator[Backend]:
     name = f"test_{os.getpid()}_{next(_numbers)}"
-    yield Place("postgresql", url, {"schema": name})
+    yield Backend("postgresql", url, {"schema": name})
     engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.begin() as connection:
         connection.execute(sa.schema.DropSchema(name, cascade=True, if_exists=True))

@@ -1,6 +1,6 @@
 """Ctrl-C at each moment at which Python may raise it.
 
-CPython looks for signals in few places: at the beginning of a function, at a jump backwards, and after a call of a
+CPython looks for signals at few positions: at the beginning of a function, at a jump backwards, and after a call of a
 function that is written in C. `interrupted_at` raises KeyboardInterrupt at the n-th of those that a call comes to, in
 whichever module that is.
 """
@@ -21,7 +21,7 @@ _HANG = 20.0
 
 
 class Injector:
-    """A trace function that raises at the n-th place."""
+    """A trace function that raises at the n-th position."""
 
     def __init__(self, number: int, within: str) -> None:
         self.left, self._within = number, re.compile(within)
@@ -66,7 +66,7 @@ class Injector:
 def interrupted_at(
     number: int, call: Callable[[], object], within: str = ""
 ) -> BaseException | None:
-    """Call, with a KeyboardInterrupt at the n-th place; returns what was raised, or None: there is no such place."""
+    """Call, with a KeyboardInterrupt at the n-th position; returns what was raised, or None: there is no such position."""
     injector = Injector(number, within)
     raised: list[BaseException] = []
     sys.settrace(injector)
@@ -87,7 +87,7 @@ class Survived(Exception):
 
 
 def interrupts(call: Callable[[], object], within: str = "") -> Iterator[BaseException]:
-    """Yield what each interruption of a call raises, at each place in the files whose names match."""
+    """Yield what each interruption of a call raises, at each position in the files whose names match."""
     for number in count(1):
         with watchdog():
             raised = interrupted_at(number, call, within)

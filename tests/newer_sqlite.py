@@ -16,8 +16,10 @@ PROBE = "import sqlite3; print(sqlite3.sqlite_version)"
 def environment(**others: str) -> dict[str, str] | None:
     """Return the environment in which Python's `sqlite3` is 3.45 or newer; None: there is none here."""
     found = importlib.util.find_spec("pysqlite3")
-    places = found.submodule_search_locations if found is not None else None
-    libraries = [str(each) for place in places or () for each in Path(place).glob("_sqlite3*.so")]
+    folders = found.submodule_search_locations if found is not None else None
+    libraries = [
+        str(each) for folder in folders or () for each in Path(folder).glob("_sqlite3*.so")
+    ]
     wanted = os.environ | {"LD_PRELOAD": libraries[0]} if libraries else dict(os.environ)
     asked = subprocess.run(
         [sys.executable, "-c", PROBE],

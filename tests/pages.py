@@ -104,9 +104,9 @@ def run_page(page: Path, names: dict[str, Any], *, again: bool = False) -> None:
 
 
 def run_python(block: Block, namespace: dict[str, Any]) -> None:
-    """Execute the block; a traceback tells its place on the page."""
+    """Execute the block; a traceback shows its line on the page."""
     text = block.text
-    if "postgres_url" in namespace:  # what the reader puts in the place of the page's own
+    if "postgres_url" in namespace:  # replaces the URL on the page
         given = f"postgres_url = {namespace['postgres_url']!r}"
         text = re.sub('^postgres_url = ".*"$', lambda _: given, text, flags=re.MULTILINE)
     source = "\n" * block.line + text

@@ -365,9 +365,9 @@ def _free_port() -> int:
 def _server_command(binaries: Path, run: Path, port: int) -> list[str]:
     # A socket's path may have about 100 bytes; with a long TMPDIR there is TCP alone.
     sockets = run if len(str(run)) < 80 else ""
-    places = ("listen_addresses=127.0.0.1", f"port={port}", f"unix_socket_directories={sockets}")
+    listening = ("listen_addresses=127.0.0.1", f"port={port}", f"unix_socket_directories={sockets}")
     command = [str(binaries / "postgres"), "-D", str(run / "data")]
-    for setting in (*places, *SETTINGS):
+    for setting in (*listening, *SETTINGS):
         command += ["-c", setting]
     return command
 

@@ -45,14 +45,16 @@ _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 
 
 @pytest.fixture
-def empty_postgres_url(postgres_place: Any) -> str:
+def empty_postgres_url(postgres_backend: Any) -> str:
     """The URL of a PostgreSQL that begins empty: its search path is a schema of its own."""
-    schema = postgres_place.options["schema"]
-    engine = sa.create_engine(sa.make_url(postgres_place.url).set(drivername="postgresql+psycopg"))
+    schema = postgres_backend.options["schema"]
+    engine = sa.create_engine(
+        sa.make_url(postgres_backend.url).set(drivername="postgresql+psycopg")
+    )
     with engine.begin() as connection:
         connection.execute(sa.schema.CreateSchema(schema))
     engine.dispose()
-    url = sa.make_url(postgres_place.url)
+    url = sa.make_url(postgres_backend.url)
     url = url.update_query_dict({"options": f"-csearch_path={schema}"})
     return url.render_as_string(hide_password=False)
 
@@ -178,8 +180,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_public_name_is_in_the_reference(site: Path) -> None:
     pages = (page.read_text(encoding="utf-8") for page in (site / "reference").rglob("*.html"))
-    places = set(re.findall(r'id="(collections_store\.[^"]+)"', "".join(pages)))
-    documented = {place.replace(".errors.", ".") for place in places}
+    anchors = set(re.findall(r'id="(collections_store\.[^"]+)"', "".join(pages)))
+    documented = {anchor.replace(".errors.", ".") for anchor in anchors}
     missing = set(public_names()) - documented
     assert not missing
 

@@ -168,8 +168,8 @@ def _svg(height: float, lines: Sequence[str]) -> str:
 def _text(
     x: float, y: float, words: str, kind: str, anchor: str = "start", *, size: int = 12
 ) -> str:
-    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"'
-    return f'<text {place} class="{kind}">{escape(words)}</text>'
+    attributes = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"'
+    return f'<text {attributes} class="{kind}">{escape(words)}</text>'
 
 
 def main() -> None:

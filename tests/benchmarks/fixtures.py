@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from benchmarks.measuring import REPORT, Table
-from conftest import Place
+from conftest import Backend
 
 from collections_store import AsyncStore, Store
 
@@ -18,21 +18,21 @@ class Bed:
     """A database that is measured, and the options of its stores."""
 
     name: str
-    place: Place
+    backend: Backend
     options: dict[str, Any]
 
     @property
     def is_postgresql(self) -> bool:
         """Is it PostgreSQL?"""
-        return self.place.is_postgresql
+        return self.backend.is_postgresql
 
     def store(self, **more: Any) -> Store:
         """Open a store."""
-        return Store(self.place.url, **self.place.options, **self.options, **more)
+        return Store(self.backend.url, **self.backend.options, **self.options, **more)
 
     def async_store(self, **more: Any) -> AsyncStore:
         """Open an awaited one."""
-        return AsyncStore(self.place.url, **self.place.options, **self.options, **more)
+        return AsyncStore(self.backend.url, **self.backend.options, **self.options, **more)
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +84,6 @@ def bed(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
 def bed_of(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> Bed:
     """Return a database of a name."""
     if name == "PostgreSQL":
-        return Bed(name, request.getfixturevalue("postgres_place"), {})
-    place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
-    return Bed(name, place, {"durability": name.split()[1]})
+        return Bed(name, request.getfixturevalue("postgres_backend"), {})
+    backend = Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
+    return Bed(name, backend, {"durability": name.split()[1]})

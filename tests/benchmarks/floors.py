@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 import orjson
-from conftest import Place
+from conftest import Backend
 
 BATCH = 1000
 UPSERT = (
@@ -25,11 +25,11 @@ COLUMNS = "seq, id, {body}, version, created_at, updated_at, expires_at"
 class SqliteFloor:
     """sqlite3."""
 
-    def __init__(self, place: Place, options: dict[str, Any], collection: str) -> None:
+    def __init__(self, backend: Backend, options: dict[str, Any], collection: str) -> None:
         import sqlite3
 
         self.table = f"cs_1_{collection}"
-        path = place.url.removeprefix("sqlite:///")
+        path = backend.url.removeprefix("sqlite:///")
         self.connection = sqlite3.connect(
             path, isolation_level=None, check_same_thread=False, timeout=30
         )
@@ -102,11 +102,11 @@ class SqliteFloor:
 class PostgresFloor(SqliteFloor):
     """psycopg, which prepares what is asked again and again."""
 
-    def __init__(self, place: Place, options: dict[str, Any], collection: str) -> None:
+    def __init__(self, backend: Backend, options: dict[str, Any], collection: str) -> None:
         import psycopg
 
-        self.table = f"{place.options['schema']}.cs_1_{collection}"
-        self.connection: Any = psycopg.connect(place.url, autocommit=True)
+        self.table = f"{backend.options['schema']}.cs_1_{collection}"
+        self.connection: Any = psycopg.connect(backend.url, autocommit=True)
         self.columns = COLUMNS.format(body="body::text")
         self.get_sql = f"SELECT body::text FROM {self.table} WHERE id = %s"
         self.put_sql = UPSERT.format(table=self.table, id="%s", body="%s::jsonb", now="%s")
@@ -163,9 +163,9 @@ class PostgresFloor(SqliteFloor):
         return [(row[1], orjson.loads(row[2]), row) for row in rows]
 
 
-def floor_of(place: Place, options: dict[str, Any], collection: str) -> SqliteFloor:
-    """Return the bare driver of a place."""
-    return (PostgresFloor if place.is_postgresql else SqliteFloor)(place, options, collection)
+def floor_of(backend: Backend, options: dict[str, Any], collection: str) -> SqliteFloor:
+    """Return the bare driver of a backend."""
+    return (PostgresFloor if backend.is_postgresql else SqliteFloor)(backend, options, collection)
 
 
 def numbered(bodies: Iterable[Any], start: int = 0) -> Iterator[tuple[str, Any]]:

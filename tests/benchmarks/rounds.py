@@ -13,10 +13,10 @@ from typing import Any, TypeAlias
 
 import orjson
 import pytest
-from conftest import Place
+from conftest import Backend
 
 Show: TypeAlias = Callable[[str, tuple[float, float, float]], None]
-Bench: TypeAlias = tuple[Place, dict[str, Any]]
+Bench: TypeAlias = tuple[Backend, dict[str, Any]]
 ROUNDS, TURNS = 15, 300
 BODY = {
     "dialogue_id": "1_00000",
@@ -40,25 +40,25 @@ UPSERT = (
 @pytest.fixture(params=["sqlite full", "sqlite normal", "postgresql"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     if request.param == "postgresql":
-        yield request.getfixturevalue("postgres_place"), {}
+        yield request.getfixturevalue("postgres_backend"), {}
     else:
-        place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
-        yield place, {"durability": request.param.split()[1]}
+        backend = Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
+        yield backend, {"durability": request.param.split()[1]}
 
 
 class Floor:
     """The bare driver."""
 
-    def __init__(self, place: Place, options: dict[str, Any], table: str) -> None:
-        if place.is_postgresql:
-            self._postgresql(place, f"{place.options['schema']}.{table}")
+    def __init__(self, backend: Backend, options: dict[str, Any], table: str) -> None:
+        if backend.is_postgresql:
+            self._postgresql(backend, f"{backend.options['schema']}.{table}")
         else:
-            self._sqlite(place, options, table)
+            self._sqlite(backend, options, table)
 
-    def _sqlite(self, place: Place, options: dict[str, Any], table: str) -> None:
+    def _sqlite(self, backend: Backend, options: dict[str, Any], table: str) -> None:
         import sqlite3
 
-        path = place.url.removeprefix("sqlite:///")
+        path = backend.url.removeprefix("sqlite:///")
         connection = sqlite3.connect(
             path, isolation_level=None, check_same_thread=False, timeout=30
         )
@@ -67,10 +67,10 @@ class Floor:
         self._upsert = UPSERT.format(table=table, id="?1", body="?2", now="?3")
         self.connection: Any = connection
 
-    def _postgresql(self, place: Place, table: str) -> None:
+    def _postgresql(self, backend: Backend, table: str) -> None:
         import psycopg
 
-        self.connection = psycopg.connect(place.url, autocommit=True)
+        self.connection = psycopg.connect(backend.url, autocommit=True)
         self._select = f"SELECT body::text FROM {table} WHERE id = %s"
         self._upsert = UPSERT.format(table=table, id="%s", body="%s::jsonb", now="%s")
         self._times = 2

@@ -100,14 +100,14 @@ class FloorOfMessages(Floor):
 
 @pytest.mark.parametrize("indexed", [True, False], ids=["body index", "no body index"])
 def test_saving(bench: Bench, row: Row, indexed: bool) -> None:
-    place, options = bench
-    if not (indexed or place.is_postgresql):
+    backend, options = bench
+    if not (indexed or backend.is_postgresql):
         pytest.skip("SQLite has no index over bodies")
     count = DIALOGUES // 20
-    with Store(place.url, **place.options, **options) as store:
+    with Store(backend.url, **backend.options, **options) as store:
         store.create_collection("floor", body_index=indexed)
         store.run_transaction(lambda tx: tx["floor"].put("x", 1))
-        floor = FloorOfMessages(place, options, "cs_1_floor")
+        floor = FloorOfMessages(backend, options, "cs_1_floor")
         dialogues = Dialogues(store, "ada", rules=RULES)
         for name in dialogues._manager.repository.names.all:
             store.create_collection(name, body_index=indexed)
@@ -122,11 +122,11 @@ def test_saving(bench: Bench, row: Row, indexed: bool) -> None:
 
 
 def test_saving_awaited(bench: Bench, row: Row) -> None:
-    place, options = bench
+    backend, options = bench
     count = DIALOGUES // 20
 
     async def main() -> float:
-        async with AsyncStore(place.url, **place.options, **options) as store:
+        async with AsyncStore(backend.url, **backend.options, **options) as store:
             dialogues = AsyncDialogues(store, "ada", rules=RULES)
             await dialogues.setup()
             numbers = iter(range(count))
@@ -144,9 +144,9 @@ def test_saving_awaited(bench: Bench, row: Row) -> None:
 
 @pytest.fixture
 def full(bench: Bench) -> Bench:
-    """A place with 10,000 active dialogues."""
-    place, options = bench
-    with Store(place.url, **place.options, **options) as store:
+    """A backend with 10,000 active dialogues."""
+    backend, options = bench
+    with Store(backend.url, **backend.options, **options) as store:
         for _ in range(10):
             dialogues = Dialogues(store, "ada", rules=RULES, save="teardown")
             write_some(dialogues)
@@ -162,8 +162,8 @@ def write_some(dialogues: Dialogues) -> None:
 
 @pytest.mark.parametrize("bench", ["sqlite normal", "postgresql"], indirect=True)
 def test_restore_and_teardown(full: Bench, row: Row) -> None:
-    place, options = full
-    with Store(place.url, **place.options, **options) as store:
+    backend, options = full
+    with Store(backend.url, **backend.options, **options) as store:
         dialogues = Dialogues(store, "ada", rules=RULES)
         row(f"restore {DIALOGUES} active, each", timed(dialogues.setup) / DIALOGUES * 1e6)
         assert len(dialogues.dialogues_in_active_state) == DIALOGUES
@@ -182,8 +182,8 @@ def test_restore_and_teardown(full: Bench, row: Row) -> None:
 
 @pytest.mark.parametrize("bench", ["sqlite normal", "postgresql"], indirect=True)
 def test_lookups(bench: Bench, row: Row) -> None:
-    place, options = bench
-    with Store(place.url, **place.options, **options) as store:
+    backend, options = bench
+    with Store(backend.url, **backend.options, **options) as store:
         dialogues = Dialogues(store, "ada", rules=RULES, cached=0)
         dialogues.setup()
         store[dialogues._manager.repository.names.messages].create_index("body.intent")

@@ -16,7 +16,7 @@ from benchmarks import rounds
 from benchmarks.fixtures import one_core as one_core
 from benchmarks.rounds import Show, compare
 from benchmarks.rounds import show as show
-from conftest import Place
+from conftest import Backend
 
 from collections_store import Store
 
@@ -38,18 +38,18 @@ def body(number: int) -> dict[str, Any]:
 class Floor:
     """The bare driver, with plain indexes over the same table."""
 
-    def __init__(self, place: Place) -> None:
-        if place.is_postgresql:
+    def __init__(self, backend: Backend) -> None:
+        if backend.is_postgresql:
             import psycopg
 
-            self.connection: Any = psycopg.connect(place.url, autocommit=True)
-            self.table, self.mark = f"{place.options['schema']}.{TABLE}", "%s"
+            self.connection: Any = psycopg.connect(backend.url, autocommit=True)
+            self.table, self.mark = f"{backend.options['schema']}.{TABLE}", "%s"
             self.bucket, self.price = "(body -> 'bucket')", "((body -> 'price')::int)"
             self.body, self.status = "body::text", "body ->> 'status'"
         else:
             import sqlite3
 
-            path = place.url.removeprefix("sqlite:///")
+            path = backend.url.removeprefix("sqlite:///")
             self.connection = sqlite3.connect(path, isolation_level=None)
             self.table, self.mark = TABLE, "?"
             self.bucket, self.price = (f"json_extract(body, '$.{f}')" for f in ("bucket", "price"))
@@ -85,22 +85,22 @@ class Floor:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]:
     if request.param == "postgresql":
-        yield request.getfixturevalue("postgres_place")
+        yield request.getfixturevalue("postgres_backend")
     else:
-        yield Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
+        yield Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
 
 
-def test_questions(place: Place, show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_questions(backend: Backend, show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "TURNS", TURNS)
-    with Store(place.url, durability="normal", **place.options) as store:
+    with Store(backend.url, durability="normal", **backend.options) as store:
         things = store["things"]
         things.put_many((str(number), body(number)) for number in range(OBJECTS))
         things.create_index("bucket")
         things.create_index("price")
-        floor = Floor(place)
-        if place.is_postgresql:
+        floor = Floor(backend)
+        if backend.is_postgresql:
             floor.connection.execute(f"VACUUM ANALYZE {floor.table}")
         pairs: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
             "find, equal, 100 found": (floor.equal, lambda: things.find("bucket", 7)),

@@ -23,7 +23,7 @@ def test_get_and_put(bed: Bed, table: Table, tmp_path: Path) -> None:
     bodies = list(documents(KEPT))
     with bed.store() as store:
         store["things"].put_many(numbered(bodies))
-        floor, things = floor_of(bed.place, bed.options, "things"), store["things"]
+        floor, things = floor_of(bed.backend, bed.options, "things"), store["things"]
         peers = {} if bed.is_postgresql else installed(tmp_path)
         for peer in peers.values():
             for id, body in numbered(bodies[:TURNS]):
@@ -60,7 +60,7 @@ def test_reading(bed: Bed, table: Table, tmp_path: Path) -> None:
         things = store["things"]
         things.put_many(numbered(documents(KEPT)))
         things.create_index("bucket")
-        floor = floor_of(bed.place, bed.options, "things")
+        floor = floor_of(bed.backend, bed.options, "things")
         floor.index("bucket")
         if bed.is_postgresql:
             floor.connection.execute(f"VACUUM ANALYZE {floor.table}")
@@ -102,13 +102,13 @@ def test_writing_many(bed: Bed, table: Table) -> None:
         for name in ("low", "own"):
             store.create_collection(name, body_index=False)
             store[name].put("first", {})
-        floor, places = floor_of(bed.place, bed.options, "low"), iter(range(1000))
+        floor, numbers = floor_of(bed.backend, bed.options, "low"), iter(range(1000))
         reach = "≤ 1.43 (0.7 times as fast)" if bed.is_postgresql else "≤ 1.3"
         table.compare(
             bed.name,
             f"put_many of {count:,}, each",
-            lambda: floor.put_many(numbered(bodies, count * next(places))),
-            {"ours": lambda: store["own"].put_many(numbered(bodies, count * next(places)))},
+            lambda: floor.put_many(numbered(bodies, count * next(numbers))),
+            {"ours": lambda: store["own"].put_many(numbered(bodies, count * next(numbers)))},
             per=count,
             reach=reach,
         )

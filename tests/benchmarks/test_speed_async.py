@@ -30,7 +30,7 @@ def test_awaited_one_by_one(bed: Bed, table: Table) -> None:
         store = bed.async_store()
         things = store["things"]
         runner.run(things.put_many(list(numbered(documents(KEPT)))))
-        hops = Hops(lambda: floor_of(bed.place, bed.options, "things"))
+        hops = Hops(lambda: floor_of(bed.backend, bed.options, "things"))
         for what, low, own, reach in (
             ("get", lambda f: f.get("00000007"), lambda: things.get("00000007"), "≤ 1.5"),
             (
@@ -71,7 +71,7 @@ def test_many_tasks_that_put(bed: Bed, table: Table) -> None:
         store = bed.async_store()
         things = store["things"]
         runner.run(things.put("a", {}))
-        floor = floor_of(bed.place, bed.options, "things")
+        floor = floor_of(bed.backend, bed.options, "things")
 
         def one_by_one() -> None:
             for number in range(CALLS):
@@ -100,9 +100,11 @@ def test_many_tasks_that_read_and_write_on_connections(bed: Bed, table: Table) -
         store = bed.async_store(pool_size=10)
         things = store["things"]
         runner.run(things.put_many(list(numbered(bodies))))
-        hops = Hops(lambda: floor_of(bed.place, bed.options, "things"), 10)
+        hops = Hops(lambda: floor_of(bed.backend, bed.options, "things"), 10)
         ids = [f"{number:08d}" for number in range(CALLS)]
-        alchemy = SQLAlchemyAsyncio(bed.place.url, bed.place.options.get("schema"), "cs_1_things")
+        alchemy = SQLAlchemyAsyncio(
+            bed.backend.url, bed.backend.options.get("schema"), "cs_1_things"
+        )
         assert runner.run(alchemy.get(ids[7])) == runner.run(things.get(ids[7])) == bodies[7]
         table.compare(
             f"{bed.name}, async", "64 tasks that get (floor: 10 bare threads)",

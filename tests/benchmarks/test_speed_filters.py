@@ -47,7 +47,7 @@ def test_five_conditions(bed: Bed, table: Table) -> None:
         )
         things.put_many(numbered(bodies))
         things.create_index("bucket")
-        floor = floor_of(bed.place, bed.options, "things")
+        floor = floor_of(bed.backend, bed.options, "things")
         floor.index("bucket")
         if bed.is_postgresql:
             floor.connection.execute(f"VACUUM ANALYZE {floor.table}")
@@ -85,7 +85,7 @@ def test_a_scan(bed: Bed, table: Table) -> None:
         store.create_collection("things", body_index=False)
         things = store["things"]
         things.put_many(numbered(documents(SCANNED)))
-        floor = floor_of(bed.place, bed.options, "things")
+        floor = floor_of(bed.backend, bed.options, "things")
         if bed.is_postgresql:
             floor.connection.execute(f"VACUUM ANALYZE {floor.table}")
         assert len(floor.find("n", 777)) == len(things.find("n", 777)) == 1

@@ -31,13 +31,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def p50(call: Callable[[int], Any], count: int) -> float:
-    """Return the median microseconds of calls with places all over the collection."""
-    places = [number * 7919 % count for number in range(TURNS)]
-    return statistics.median(timed(partial(call, place)) for place in places) * 1e6
+    """Return the median microseconds of calls with positions all over the collection."""
+    positions = [number * 7919 % count for number in range(TURNS)]
+    return statistics.median(timed(partial(call, position)) for position in positions) * 1e6
 
 
 def calls_of(things: Any, page: int) -> dict[str, Callable[[int], Any]]:
-    """Return what is called with places of a collection."""
+    """Return what is called with positions of a collection."""
     body = next(documents(1))
     cursor = things.page(sort="n", limit=20 * page - 20, projection=["n"]).cursor
     return {
@@ -113,7 +113,7 @@ def tell_growth(table: Table, group: str, found: dict[str, dict[int, list[float]
 def analyse(bed: Bed) -> None:
     import psycopg
 
-    with psycopg.connect(bed.place.url, autocommit=True) as connection:
+    with psycopg.connect(bed.backend.url, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")
 
 

@@ -38,7 +38,7 @@ def test_eight_threads_that_read(bed: Bed, table: Table) -> None:
     with bed.store() as store:
         things = store["things"]
         things.put_many(numbered(documents(KEPT)))
-        floors = [floor_of(bed.place, bed.options, "things") for _ in range(THREADS)]
+        floors = [floor_of(bed.backend, bed.options, "things") for _ in range(THREADS)]
         low: list[Callable[[str], Any]] = [each.get for each in floors]
         own: list[Callable[[str], Any]] = [things.get] * THREADS
         what = "get by 8 threads (floor: 8 bare connections)"

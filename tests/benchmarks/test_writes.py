@@ -73,15 +73,15 @@ class FloorOfMany(Floor):
 
 @pytest.fixture
 def many(bench: Bench) -> Iterator[tuple[FloorOfMany, Store]]:
-    place, options = bench
-    with Store(place.url, **place.options, **options) as store:
+    backend, options = bench
+    with Store(backend.url, **backend.options, **options) as store:
         for name in ("floor", "ours"):
             store.create_collection(name, body_index=False)
             store[name].put("a", BODY)
         table = "cs_1_floor"
-        if place.is_postgresql:
-            table = f"{place.options['schema']}.{table}"
-        floor = FloorOfMany(place, options, "cs_1_floor")
+        if backend.is_postgresql:
+            table = f"{backend.options['schema']}.{table}"
+        floor = FloorOfMany(backend, options, "cs_1_floor")
         floor.prepare(table)
         yield floor, store
         floor.connection.close()

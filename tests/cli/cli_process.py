@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
-from conftest import Place
+from conftest import Backend
 
 from collections_store.cli.app import program
 
@@ -58,10 +58,10 @@ def error_line(stderr: str) -> str:
     return stderr.removeprefix("Error: ").rstrip("\n")
 
 
-def cli_for(place: Place) -> Cli:
-    """Return the command line for a place of the fixtures."""
-    options = [f"--{name}={value}" for name, value in place.options.items()]
-    return Cli((f"--url={place.url}", *options))
+def cli_for(backend: Backend) -> Cli:
+    """Return the command line for a backend."""
+    options = [f"--{name}={value}" for name, value in backend.options.items()]
+    return Cli((f"--url={backend.url}", *options))
 
 
 def spawn(

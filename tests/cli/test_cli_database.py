@@ -9,37 +9,37 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from cli.cli_process import Cli, cli_for
-from conftest import Place
+from conftest import Backend
 
 from collections_store.sql.schema import REVISION
 
 
 @pytest.fixture
-def cli(shared_place: Place) -> Cli:
-    return cli_for(shared_place)
+def cli(shared_backend: Backend) -> Cli:
+    return cli_for(shared_backend)
 
 
 @contextmanager
-def connected(place: Place) -> Iterator[sa.Connection]:
+def connected(backend: Backend) -> Iterator[sa.Connection]:
     """Connect beside the library, to where its tables are."""
-    engine = sa.create_engine(sa.make_url(place.url))
+    engine = sa.create_engine(sa.make_url(backend.url))
     try:
         with engine.begin() as connection:
-            if place.is_postgresql:
-                connection.exec_driver_sql(f"SET search_path TO {place.options['schema']}")
+            if backend.is_postgresql:
+                connection.exec_driver_sql(f"SET search_path TO {backend.options['schema']}")
             yield connection
     finally:
         engine.dispose()
 
 
-def create_empty(place: Place) -> None:
+def create_empty(backend: Backend) -> None:
     """Have the database, without any table."""
-    if not place.is_postgresql:
-        Path(place.url.removeprefix("sqlite:///")).touch()
+    if not backend.is_postgresql:
+        Path(backend.url.removeprefix("sqlite:///")).touch()
 
 
-def set_revision(place: Place, revision: str) -> None:
-    with connected(place) as connection:
+def set_revision(backend: Backend, revision: str) -> None:
+    with connected(backend) as connection:
         connection.exec_driver_sql(f"UPDATE cs_revision SET version_num = '{revision}'")
 
 
@@ -75,13 +75,13 @@ def test_drop_wants_a_terminal_or_yes(cli: Cli) -> None:
     assert cli.done("collections") == ""
 
 
-def test_info(cli: Cli, shared_place: Place) -> None:
+def test_info(cli: Cli, shared_backend: Backend) -> None:
     cli.done("put", "a", "1", '{"some": "body"}')
     cli.done("put", "a", "2", "null")
     cli.done("put", "b", "1", "null")
     facts = json.loads(cli.done("info", "--json"))
-    password = sa.make_url(shared_place.url).password
-    if shared_place.is_postgresql:
+    password = sa.make_url(shared_backend.url).password
+    if shared_backend.is_postgresql:
         assert password
         assert facts["database"].startswith("postgresql ")
     else:
@@ -94,16 +94,16 @@ def test_info(cli: Cli, shared_place: Place) -> None:
     assert password is None or password not in shown
 
 
-def test_info_on_a_database_without_tables_creates_none(cli: Cli, shared_place: Place) -> None:
-    create_empty(shared_place)
+def test_info_on_a_database_without_tables_creates_none(cli: Cli, shared_backend: Backend) -> None:
+    create_empty(shared_backend)
     facts = json.loads(cli.done("info", "--json"))
     assert (facts["schema"], facts["collections"], facts["objects"]) == (None, 0, 0)
     assert "schema             -\n" in cli.done("info")
     cli.fails(1, "db", "current")
 
 
-def test_db_on_a_fresh_database(cli: Cli, shared_place: Place) -> None:
-    create_empty(shared_place)
+def test_db_on_a_fresh_database(cli: Cli, shared_backend: Backend) -> None:
+    create_empty(shared_backend)
     assert "no tables" in cli.fails(1, "db", "current")
     assert cli("db", "check").exit_code == 1
     assert "CREATE TABLE" in cli.done("db", "sql")
@@ -124,9 +124,9 @@ def test_db_on_a_database_in_use(cli: Cli) -> None:
     assert (result.exit_code, result.stdout) == (0, "")
 
 
-def test_db_check_tells_what_differs(cli: Cli, shared_place: Place) -> None:
+def test_db_check_tells_what_differs(cli: Cli, shared_backend: Backend) -> None:
     cli.done("put", "things", "a", "1")
-    with connected(shared_place) as connection:
+    with connected(shared_backend) as connection:
         connection.exec_driver_sql("ALTER TABLE cs_1_things ADD COLUMN foreign_matter TEXT")
     result = cli("db", "check")
     assert result.exit_code == 1
@@ -134,23 +134,23 @@ def test_db_check_tells_what_differs(cli: Cli, shared_place: Place) -> None:
     assert result.stderr == "Error: the tables differ from what this version needs\n"
 
 
-def test_a_newer_database_ends_in_5(cli: Cli, shared_place: Place) -> None:
+def test_a_newer_database_ends_in_5(cli: Cli, shared_backend: Backend) -> None:
     cli.done("put", "things", "a", "1")
-    set_revision(shared_place, "9999")
+    set_revision(shared_backend, "9999")
     assert "9999" in cli.fails(5, "get", "things", "a")
     cli.fails(5, "import", "things", input='{"id": "a", "body": 2}\n')
     cli.fails(5, "db", "upgrade")
     cli.fails(5, "db", "sql")
     assert cli("db", "current").stdout == "9999\n"
     assert REVISION in cli("db", "current").stderr
-    set_revision(shared_place, REVISION)
+    set_revision(shared_backend, REVISION)
     assert cli.done("get", "things", "a") == "1\n"
 
 
-def test_an_older_database_on_postgresql_ends_in_5(postgres_place: Place) -> None:
-    cli = cli_for(postgres_place)
+def test_an_older_database_on_postgresql_ends_in_5(postgres_backend: Backend) -> None:
+    cli = cli_for(postgres_backend)
     cli.done("put", "things", "a", "1")
-    set_revision(postgres_place, "0001")
+    set_revision(postgres_backend, "0001")
     assert "db upgrade" in cli.fails(5, "get", "things", "a")
     assert cli("db", "check").exit_code == 1
     assert cli.done("db", "sql").strip()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from cli.cli_process import cli_for
-from conftest import SHARED, Place
+from conftest import SHARED, Backend
 
 FILE = SHARED / "data" / "sgd_dialogues.jsonl.gz"
 
@@ -29,8 +29,8 @@ def expected() -> dict[str, int]:
     return counts | {intent: reserved, "{}": len(dialogues)}
 
 
-def test_the_dialogues(shared_place: Place, expected: dict[str, int]) -> None:
-    cli = cli_for(shared_place)
+def test_the_dialogues(shared_backend: Backend, expected: dict[str, int]) -> None:
+    cli = cli_for(shared_backend)
     result = cli("import", str(FILE), "--collection", "dialogues", "--id", "dialogue_id")
     assert result.stderr == f"imported {expected['{}']:,} documents into dialogues\n"
     for filter, count in expected.items():

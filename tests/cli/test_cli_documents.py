@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli.cli_process import Cli, cli_for
 from click.testing import CliRunner
-from conftest import Place
+from conftest import Backend
 
 from collections_store import Store
 from collections_store.cli.app import program
@@ -33,8 +33,8 @@ IDS = ["a", "", " ", "a b", "ü/☃", "'; DROP TABLE x; --", '"', "\\", "%s", "*
 
 
 @pytest.fixture
-def cli(shared_place: Place) -> Cli:
-    return cli_for(shared_place)
+def cli(shared_backend: Backend) -> Cli:
+    return cli_for(shared_backend)
 
 
 @pytest.fixture

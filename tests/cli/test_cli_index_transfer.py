@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from cli.cli_process import Cli, cli_for, error_line, spawn
 from cli.test_cli_indexes import INDEXES, indexes
-from conftest import Place
+from conftest import Backend
 
 BODIES = {
     "a": {"login": "ada", "age": 36, "a.b": {"$c": 1}, "tags": ["x"]},
@@ -18,8 +18,8 @@ BODIES = {
 
 
 @pytest.fixture
-def cli(shared_place: Place) -> Cli:
-    return cli_for(shared_place)
+def cli(shared_backend: Backend) -> Cli:
+    return cli_for(shared_backend)
 
 
 @pytest.fixture
@@ -184,8 +184,8 @@ def test_a_unique_index_that_is_there_forbids_objects_of_an_import(cli: Cli) -> 
     result = cli(*words, "--skip-errors", input=given)
     assert result.exit_code == 0
     *reports, summary = result.stderr.splitlines()
-    places = [report.split(":")[0] for report in reports]
-    assert places == [f"skipped standard input, line {n}" for n in (8, 10, 11)]
+    locations = [report.split(":")[0] for report in reports]
+    assert locations == [f"skipped standard input, line {n}" for n in (8, 10, 11)]
     assert summary == "imported 8 documents into a, skipped 3 documents"
     assert list(cli.objects("a")) == ["first", *map(str, (0, 1, 2, 3, 4, 5, 6, 8))]
 

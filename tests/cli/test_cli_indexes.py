@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from cli.cli_process import Cli, cli_for
-from conftest import Place
+from conftest import Backend
 
 INDEXES: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     (
@@ -31,8 +31,8 @@ INDEXES: list[tuple[tuple[str, ...], dict[str, Any]]] = [
 
 
 @pytest.fixture
-def cli(shared_place: Place) -> Cli:
-    return cli_for(shared_place)
+def cli(shared_backend: Backend) -> Cli:
+    return cli_for(shared_backend)
 
 
 def indexes(cli: Cli, collection: str) -> list[dict[str, Any]]:

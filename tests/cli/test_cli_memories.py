@@ -4,7 +4,7 @@ import sqlite3
 from pathlib import Path
 
 from cli.cli_process import cli_for
-from conftest import Place
+from conftest import Backend
 
 from collections_store import Store
 
@@ -18,33 +18,33 @@ def opsdroid_file(folder: Path) -> Path:
     return folder / "sqlite.db"
 
 
-def test_what_an_opsdroid_remembers(shared_place: Place, tmp_path: Path) -> None:
-    cli, file = cli_for(shared_place), opsdroid_file(tmp_path)
+def test_what_an_opsdroid_remembers(shared_backend: Backend, tmp_path: Path) -> None:
+    cli, file = cli_for(shared_backend), opsdroid_file(tmp_path)
     done = cli("import-opsdroid", str(file), "--namespace", "bot")
     assert (done.exit_code, done.stderr) == (0, f"imported 2 values from '{file}' into bot\n")
-    with Store(shared_place.url, **shared_place.options) as store:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         entries = store.memory("bot").items()
         assert {each.key: each.value for each in entries} == {"name": "Ada", "visits": 3}
 
 
 def test_another_table_is_an_error_that_names_those_there_are(
-    shared_place: Place, tmp_path: Path
+    shared_backend: Backend, tmp_path: Path
 ) -> None:
-    cli, file = cli_for(shared_place), str(opsdroid_file(tmp_path))
+    cli, file = cli_for(shared_backend), str(opsdroid_file(tmp_path))
     message = cli.fails(2, "import-opsdroid", file, "--table", "bot")
     assert message.endswith("no table 'bot' (key, data); its tables are: 'opsdroid'")
     assert "does not exist" in cli.fails(2, "import-opsdroid", str(tmp_path / "nothing"))
 
 
 def test_a_value_that_cannot_be_kept_is_told_by_its_key(
-    shared_place: Place, tmp_path: Path
+    shared_backend: Backend, tmp_path: Path
 ) -> None:
-    cli, file = cli_for(shared_place), opsdroid_file(tmp_path)
+    cli, file = cli_for(shared_backend), opsdroid_file(tmp_path)
     connection = sqlite3.connect(file)
     with connection:
         connection.execute("""INSERT INTO opsdroid VALUES ('bad', '{"a": "\\u0000"}')""")
     connection.close()
     message = cli.fails(3, "import-opsdroid", str(file))
     assert message.startswith("at 'bad.a': holds a NUL character")
-    with Store(shared_place.url, **shared_place.options) as store:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         assert store.memory("opsdroid").count() == 0

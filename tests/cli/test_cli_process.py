@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from cli.cli_process import COMMAND, Cli, cli_for, error_line, process_environment, spawn
-from conftest import Place
+from conftest import Backend
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="signals, /dev and terminals of POSIX")
 BUFFERED = pytest.mark.parametrize("buffered", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["", "-u"])
@@ -48,8 +48,8 @@ def wait_for(condition: object, seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
-def test_export_into_import(shared_place: Place, tmp_path: Path) -> None:
-    cli = cli_for(shared_place)
+def test_export_into_import(shared_backend: Backend, tmp_path: Path) -> None:
+    cli = cli_for(shared_backend)
     for id, body in {"null": "null", "one": "1", "text": '"ü"', "deep": '{"a":[{}]}'}.items():
         cli.done("put", "a", id, body)
     many(cli, "a", 3000)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cli.cli_process import Cli, cli_for, error_line, process_environment
-from conftest import Place
+from conftest import Backend
 
 from collections_store import Collection
 
@@ -23,8 +23,8 @@ PEOPLE: dict[str, Any] = {
 
 
 @pytest.fixture
-def cli(shared_place: Place) -> Cli:
-    cli = cli_for(shared_place)
+def cli(shared_backend: Backend) -> Cli:
+    cli = cli_for(shared_backend)
     lines = (json.dumps({"id": id, "body": body}) for id, body in PEOPLE.items())
     cli.done("import", "people", input="\n".join(lines))
     return cli
@@ -206,14 +206,14 @@ def test_explain_as_json(cli: Cli) -> None:
     assert told["plan"]
 
 
-def test_explain_tells_which_index_helps(cli: Cli, shared_place: Place) -> None:
+def test_explain_tells_which_index_helps(cli: Cli, shared_backend: Backend) -> None:
     asked = ("explain", "people", '{"name": "Ada"}', "--json")
     assert json.loads(cli.done(*asked))["advice"] == "create_index('name')"
     assert "advice: create_index('name')" in cli.done(*asked[:-1])
     cli.done("index", "create", "people", "name")
     told = json.loads(cli.done(*asked))
     assert told["advice"] is None
-    if not shared_place.is_postgresql:  # which reads so few objects all the same
+    if not shared_backend.is_postgresql:  # which reads so few objects all the same
         assert (told["scans"], told["indexes"]) == (False, ["name_1"])
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from cli.cli_process import Cli, cli_for
-from conftest import Place
+from conftest import Backend
 
 from collections_store import Collection, PutManyResult, Store
 from collections_store.cli import files as reading
@@ -39,8 +39,8 @@ DEEP = "[" * 200 + "]" * 200
 
 
 @pytest.fixture
-def cli(shared_place: Place) -> Cli:
-    return cli_for(shared_place)
+def cli(shared_backend: Backend) -> Cli:
+    return cli_for(shared_backend)
 
 
 @pytest.fixture
@@ -182,8 +182,8 @@ def test_with_skip_errors_the_others_are_imported(sqlite: Cli, name: str) -> Non
     result = sqlite(*arguments, input=given)
     assert result.exit_code == 0
     *reports, summary = result.stderr.splitlines()
-    places = [report.split(":")[0] for report in reports]
-    assert places == [f"skipped standard input, line {n}" for n in (1, 9, 17)]
+    locations = [report.split(":")[0] for report in reports]
+    assert locations == [f"skipped standard input, line {n}" for n in (1, 9, 17)]
     assert all(reason in report for report in reports)
     assert summary == "imported 14 documents into t, skipped 3 documents"
     assert list(sqlite.objects("t")) == [str(n) for n in range(14)]

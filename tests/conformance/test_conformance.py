@@ -92,9 +92,9 @@ def sqlite() -> Iterator[NewTarget]:
 
 
 @pytest.fixture(scope="module")
-def postgresql(lasting_postgres_place: Any) -> Iterator[NewTarget]:
-    place = lasting_postgres_place
-    with Store(place.url, durability="normal", **place.options) as store:
+def postgresql(module_postgres_backend: Any) -> Iterator[NewTarget]:
+    backend = module_postgres_backend
+    with Store(backend.url, durability="normal", **backend.options) as store:
         yield lambda: Stored(store["things"])
 
 

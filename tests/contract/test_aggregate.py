@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import SHARED, Place
+from conftest import SHARED, Backend
 
 from collections_store import F, InvalidOperand, InvalidPipeline, MemoryLimitExceeded, Store
 
@@ -215,7 +215,7 @@ def test_errors(filled: Any) -> None:
     with pytest.raises(InvalidOperand, match=r"\$add requires a number, got 'de'"):
         filled.aggregate([{"$project": {"x": {"$add": ["$in", 1]}}}])
     bad = {"$expr": {"$add": ["$in", 1]}}
-    for stages, place in [
+    for stages, position in [
         ([{"$match": bad}, {"$unset": "a"}], "0.$match"),
         (
             [{"$match": {"in": "de"}}, {"$match": bad}, {"$sort": {"a": 1}}, {"$limit": 1}],
@@ -227,7 +227,7 @@ def test_errors(filled: Any) -> None:
     ]:
         with pytest.raises(InvalidOperand) as caught:
             filled.aggregate(stages)
-        assert caught.value.place == place
+        assert caught.value.place == position
     with pytest.raises(InvalidOperand, match=r"^\$add requires") as caught:
         filled.find(bad)
     assert caught.value.place is None
@@ -239,11 +239,11 @@ def test_errors(filled: Any) -> None:
     assert filled.aggregate([{"$count": "n"}]) == [{"n": 6}]
 
 
-def test_within_the_callers_transaction(shared_place: Place) -> None:
-    engine = sa.create_engine(shared_place.url.replace("postgresql:", "postgresql+psycopg:"))
+def test_within_the_callers_transaction(shared_backend: Backend) -> None:
+    engine = sa.create_engine(shared_backend.url.replace("postgresql:", "postgresql+psycopg:"))
     look_up = {"from": "a", "localField": "n", "foreignField": "n", "as": "again"}
     absent = {"from": "b", "pipeline": [], "as": "b"}
-    with Store(engine=engine, **shared_place.options) as store:
+    with Store(engine=engine, **shared_backend.options) as store:
         with engine.begin() as connection:
             mine = store.bind(connection)["a"]
             mine.put("1", {"n": 1})
@@ -255,7 +255,7 @@ def test_within_the_callers_transaction(shared_place: Place) -> None:
 
 
 def test_a_collection_that_is_replaced_meanwhile_is_found_anew(open_store: Any) -> None:
-    if open_store.place.is_private:
+    if open_store.backend.is_private:
         pytest.skip("stores do not share it")
     one, other = open_store(), open_store()
     one["rows"].put("1", {"k": 1})

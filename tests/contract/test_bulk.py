@@ -492,7 +492,7 @@ def test_a_unique_index_sees_updates_in_their_order(
     many = [str(n) for n in range(200)]
     many.sort()
     things.put_many(
-        [(id, {"n": place, "text": "x" * (place % 7)}) for place, id in enumerate(many)]
+        [(id, {"n": number, "text": "x" * (number % 7)}) for number, id in enumerate(many)]
     )
     assert things.update_many({}, {"$inc": {"n": -1}}).modified_count == 200
     assert [each.body["n"] for each in things.list()] == list(range(-1, 199))
@@ -504,7 +504,7 @@ def test_a_unique_index_sees_updates_in_their_order(
 def test_an_update_leaves_the_times_and_places_of_objects(things: Any, clock: Any) -> None:
     things.put_many({"a": {"n": 1}, "b": {"n": 2}}, ttl=100)
     before = things.list()
-    clock.forward(10)
+    clock.advance(10)
     assert things.update_many({}, {"$set": {"n": 3}}).modified_count == 2
     after = things.list()
     assert [(each.id, each.created_at, each.expires_at) for each in after] == [

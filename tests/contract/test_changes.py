@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Awaited, Opener
+from conftest import Opener, SyncAdapter
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -54,7 +54,7 @@ class Clock:
     def time_ns(self) -> int:
         return time.time_ns() + self._ahead
 
-    def forward(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         self._ahead += int(seconds * 10**9)
 
 
@@ -97,8 +97,8 @@ def things(store: Any) -> Any:
 
 def recording(store: Any, name: str = "things", **options: Any) -> Any:
     if hasattr(store, "_runner"):
-        made = store._runner.run(store._twin.get_collection(name, **options))
-        return Awaited(made, store._runner)
+        made = store._runner.run(store._target.get_collection(name, **options))
+        return SyncAdapter(made, store._runner)
     return store.get_sync_collection(name, **options)
 
 
@@ -260,7 +260,7 @@ def test_updates_are_recorded(things: Any) -> None:
 def test_what_expires_is_recorded_once_it_is_purged(things: Any, clock: Clock) -> None:
     things.put("a", 1, ttl=10)
     things.put_many({"b": 2, "c": 3}, ttl=10)
-    clock.forward(11)
+    clock.advance(11)
     assert things.count() == 0
     things.put("a", 4)
     things.put_many({"b": 5})
@@ -359,7 +359,7 @@ def test_which_bodies_are_recorded(store: Any) -> None:
 def test_a_change_tells_when(store: Any, things: Any, clock: Clock) -> None:
     before = datetime.now(UTC)
     things.put("a", 1)
-    clock.forward(3600)
+    clock.advance(3600)
     things.put("b", 1)
     first, second = drain(things)
     assert before - timedelta(milliseconds=1) <= first.time <= datetime.now(UTC)
@@ -370,14 +370,14 @@ def test_an_engine_of_the_callers_records_too(
     open_store: Opener,
 ) -> None:
     """A store on an engine tells of its commits, and `bind` records what its caller commits."""
-    place = open_store.place
+    backend = open_store.backend
     if open_store.variant == "async":
         pytest.skip("bind of an asynchronous store takes an asynchronous driver")
     more: dict[str, Any] = {}
-    if place.is_private:
+    if backend.is_private:
         more = {"poolclass": sa.StaticPool, "connect_args": {"check_same_thread": False}}
-    engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"), **more)
-    with Store(engine=engine, **place.options) as store:
+    engine = sa.create_engine(backend.url.replace("postgresql:", "postgresql+psycopg:"), **more)
+    with Store(engine=engine, **backend.options) as store:
         things = store.get_sync_collection("things", changes="both")
         things.put("a", 1)
         things.put_many({"a": 2, "b": 3})
@@ -458,7 +458,7 @@ VERBS_DONE: dict[str, Callable[..., Any]] = {
     "remove": lambda store, _, key: store["things"].remove(key),
     "remove_many": lambda store, _, ids: store["things"].remove_many(ids),
     "delete_many": lambda store, _, body: store["things"].delete_many({"$body": body}),
-    "forward": lambda _, clock: clock.forward(6),
+    "forward": lambda _, clock: clock.advance(6),
     "rolled_back": rolled_back,
 }
 
@@ -490,7 +490,7 @@ def test_a_token_goes_on_exactly_there(things: Any) -> None:
 
 
 def test_a_stream_goes_on_after_a_restart(open_store: Opener) -> None:
-    if open_store.place.is_private:
+    if open_store.backend.is_private:
         pytest.skip("nothing is left of it")
     first = open_store()
     things = recording(first, changes=True)
@@ -627,13 +627,13 @@ def test_they_are_kept_for_so_long(store: Any, clock: Clock) -> None:
     things = recording(store, changes=True, changes_ttl=3600)
     things.put("a", 1)
     token = drain(things)[0].token
-    clock.forward(1800)
+    clock.advance(1800)
     things.put("b", 1)
-    clock.forward(1801)
+    clock.advance(1801)
     things.purge_expired()
     assert [each.id for each in drain(things)] == ["b"]
     assert [each.id for each in drain(things, after=token)] == ["b"]
-    clock.forward(3600)
+    clock.advance(3600)
     stream = things.watch()
     things.purge_expired()
     assert drain(things) == []
@@ -701,8 +701,8 @@ def test_a_token_of_a_later_state(open_store: Opener) -> None:
     store = open_store()
     things = recording(store, changes=True)
     things.put("a", 1)
-    place, _ = read_token(drain(things)[0].token, "things")
-    later = ChangePosition(place.key, place.number + 1).to_token("things")
+    position, _ = read_token(drain(things)[0].token, "things")
+    later = ChangePosition(position.key, position.number + 1).to_token("things")
     with pytest.raises(InvalidToken, match="backup"):
         things.watch(after=later)
 
@@ -733,14 +733,14 @@ def test_within_a_transaction_of_the_callers_an_operation_is_recorded_in_one_go(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it writes: not a statement or two for each object."""
-    place = open_store.place
+    backend = open_store.backend
     if open_store.variant == "async":
         pytest.skip("bind of an asynchronous store takes an asynchronous driver")
     more: dict[str, Any] = {}
-    if place.is_private:
+    if backend.is_private:
         more = {"poolclass": sa.StaticPool, "connect_args": {"check_same_thread": False}}
-    engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"), **more)
-    with Store(engine=engine, **place.options) as store:
+    engine = sa.create_engine(backend.url.replace("postgresql:", "postgresql+psycopg:"), **more)
+    with Store(engine=engine, **backend.options) as store:
         things = store.get_sync_collection("things", changes="both")
         said: list[str] = []
 

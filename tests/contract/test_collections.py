@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Place
+from conftest import Backend
 from psycopg.sql import SQL, Identifier
 
 from collections_store import (
@@ -103,11 +103,11 @@ def test_rename_refuses(store: Any) -> None:
     assert (store["a"].get("x"), store["b"].get("x")) == (1, 2)
 
 
-def test_renames_to_one_name_at_once(shared_place: Place) -> None:
+def test_renames_to_one_name_at_once(shared_backend: Backend) -> None:
     count = 6
     with ExitStack() as stack, ThreadPoolExecutor(count) as threads:
         stores = [
-            stack.enter_context(Store(shared_place.url, **shared_place.options))
+            stack.enter_context(Store(shared_backend.url, **shared_backend.options))
             for _ in range(count)
         ]
         for round in range(8):
@@ -129,12 +129,14 @@ def test_renames_to_one_name_at_once(shared_place: Place) -> None:
         ]
 
 
-def test_drop_where_the_table_was_dropped_by_hand(shared_place: Place) -> None:
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_drop_where_the_table_was_dropped_by_hand(shared_backend: Backend) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         store["things"].put("a", 1)
-        engine = sa.create_engine(shared_place.url.replace("postgresql:", "postgresql+psycopg:"))
+        engine = sa.create_engine(shared_backend.url.replace("postgresql:", "postgresql+psycopg:"))
         with engine.begin() as connection:
-            table = sa.Table("cs_1_things", sa.MetaData(schema=shared_place.options.get("schema")))
+            table = sa.Table(
+                "cs_1_things", sa.MetaData(schema=shared_backend.options.get("schema"))
+            )
             connection.execute(sa.schema.DropTable(table))
         engine.dispose()
         assert store.drop("things") is True
@@ -166,7 +168,7 @@ def test_a_sync_handle_sees_the_same_objects(store: Any) -> None:
 
 
 def test_two_prefixes_are_two_stores(open_store: Any) -> None:
-    if open_store.place.is_private:
+    if open_store.backend.is_private:
         pytest.skip("in memory, each store is its own")
     one, two = open_store(prefix="one_"), open_store(prefix="two_")
     one["things"].put("a", 1)
@@ -177,21 +179,21 @@ def test_two_prefixes_are_two_stores(open_store: Any) -> None:
 
 
 @pytest.mark.parametrize("schema", ["Upper Case", 'quo"te', "apo'strophe", "$x", ":x", "-"])
-def test_a_schema_of_any_name(postgres_place: Place, schema: str) -> None:
-    schema = f"{schema} {postgres_place.options['schema']}"
-    with Store(postgres_place.url, schema=schema) as store:
+def test_a_schema_of_any_name(postgres_backend: Backend, schema: str) -> None:
+    schema = f"{schema} {postgres_backend.options['schema']}"
+    with Store(postgres_backend.url, schema=schema) as store:
         store["things"].put("a", {"x": 1})
         assert [d.id for d in store["things"].find("x", 1)] == ["a"]
         assert store.collections()[0].size > 0
         store.rename("things", "others")
         assert store.drop("others")
-    assert migrate.check(postgres_place.url, schema=schema) == []
-    with psycopg.connect(postgres_place.url, autocommit=True) as connection:
+    assert migrate.check(postgres_backend.url, schema=schema) == []
+    with psycopg.connect(postgres_backend.url, autocommit=True) as connection:
         connection.execute(SQL("DROP SCHEMA {} CASCADE").format(Identifier(schema)))
 
 
 def test_a_stale_handle_in_another_store(open_store: Any) -> None:
-    if open_store.place.is_private:
+    if open_store.backend.is_private:
         pytest.skip("in memory, each store is its own")
     one, two = open_store(), open_store()
     one["things"].put("a", 1)
@@ -208,7 +210,7 @@ def test_a_stale_handle_in_another_store(open_store: Any) -> None:
     assert [d.id for d in one["others"].list()] == ["c"]
 
 
-def test_a_collection_can_be_created_with_an_option(store: Any, place: Place) -> None:
+def test_a_collection_can_be_created_with_an_option(store: Any, backend: Backend) -> None:
     assert "'log'" in repr(store.create_collection("log", body_index=False))
     log = store["log"]
     log.put_many((str(n), {"n": n, "tags": [f"t{n}"]}) for n in range(50))
@@ -222,27 +224,27 @@ def test_a_collection_can_be_created_with_an_option(store: Any, place: Place) ->
         store.create_collection("o'ther")
     assert [info.name for info in store.collections()] == ["log"]
     store["usual"].put("x", {"tags": ["y"]})
-    if place.is_postgresql:
-        assert body_indexes(place) == {"log": 0, "usual": 1}
+    if backend.is_postgresql:
+        assert body_indexes(backend) == {"log": 0, "usual": 1}
 
 
-def body_indexes(place: Place) -> dict[str, int]:
+def body_indexes(backend: Backend) -> dict[str, int]:
     """Count the GIN indexes of the tables, by collection."""
-    with psycopg.connect(place.url) as connection:
+    with psycopg.connect(backend.url) as connection:
         rows = connection.execute(
             SQL(
                 "SELECT c.name, count(i.indexname) FILTER (WHERE i.indexdef LIKE '%%USING gin%%') "
                 "FROM {}.cs_collections c LEFT JOIN pg_indexes i "
                 "ON i.tablename = c.table_name AND i.schemaname = %s GROUP BY c.name"
-            ).format(Identifier(place.options["schema"])),
-            [place.options["schema"]],
+            ).format(Identifier(backend.options["schema"])),
+            [backend.options["schema"]],
         ).fetchall()
     return dict(rows)
 
 
-def test_collections_that_come_and_go_leave_nothing_in_memory(place: Place) -> None:
+def test_collections_that_come_and_go_leave_nothing_in_memory(backend: Backend) -> None:
     """Whether the store drops them, under another name too, or a transaction."""
-    with Store(place.url, **place.options) as store:
+    with Store(backend.url, **backend.options) as store:
 
         def compiled() -> int:
             gc.collect()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Place
+from conftest import Backend
 
 from collections_store import F, Filter, InvalidCursor, Path, Sort, Store
 from collections_store.query import cursor
@@ -14,14 +14,14 @@ from collections_store.query.cursor import Position, seal, unseal
 
 KEY = "00112233445566778899aabbccddeeff"
 BODIES = {
-    str(place): {
+    str(backend): {
         "n": n,
         "name": f"name {n}",
         "kind": "a",
         "tags": ["x", "y"],
         "items": [{"sku": "s", "count": n}],
     }
-    for place, n in enumerate([1, 3, 3, 1])
+    for backend, n in enumerate([1, 3, 3, 1])
 }
 RECORDED: dict[str, tuple[Any, Any, str, str]] = {
     "everything": ({}, None, "AUCThvR9cB_GHGhIdcoPh4N7ImsiOltdLCJzIjoyfQ", "23"),
@@ -115,18 +115,18 @@ RECORDED: dict[str, tuple[Any, Any, str, str]] = {
 
 
 @pytest.fixture
-def recorded(shared_place: Place) -> Any:
+def recorded(shared_backend: Backend) -> Any:
     """Return the collection that the cursors were recorded of."""
-    with Store(shared_place.url, **shared_place.options) as store:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         store["things"].put_many(BODIES)
-    engine = sa.create_engine(shared_place.url)
-    schema = f"{shared_place.options['schema']}." if shared_place.is_postgresql else ""
+    engine = sa.create_engine(shared_backend.url)
+    schema = f"{shared_backend.options['schema']}." if shared_backend.is_postgresql else ""
     with engine.begin() as connection:
         [(text,)] = connection.execute(sa.text(f"SELECT options FROM {schema}cs_collections"))
         new = {"options": json.dumps({**json.loads(text), "cursor_key": KEY})}
         connection.execute(sa.text(f"UPDATE {schema}cs_collections SET options = :options"), new)
     engine.dispose()
-    with Store(shared_place.url, **shared_place.options) as store:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         yield store["things"]
 
 

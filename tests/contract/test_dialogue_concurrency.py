@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import NewThreads, Opener, Place
+from conftest import Backend, NewThreads, Opener
 from contract.test_dialogues import ADA, RULES, begun, ended, offer_to, on_disk, said
 
 from collections_store import (
@@ -74,14 +74,16 @@ def in_memory(dialogues: list[Any]) -> dict[str, tuple[Any, ...]]:
 
 def test_many_write_to_their_own_dialogues(open_store: Opener, again: Any, hasty: None) -> None:
     ada = again(rules=RULES, cached=5)
-    made = results(open_store.together((ada, "create", f"b{n % 7}", "ask", n) for n in range(MANY)))
+    made = results(
+        open_store.call_concurrently((ada, "create", f"b{n % 7}", "ask", n) for n in range(MANY))
+    )
     dialogues = [dialogue for _, dialogue in made]
-    taken = results(open_store.together((ada, "update", offer_to(m)) for m, _ in made))
+    taken = results(open_store.call_concurrently((ada, "update", offer_to(m)) for m, _ in made))
     assert {id(each) for each in taken} == {id(each) for each in dialogues}
     some: list[tuple[Any, ...]] = [(ada, "reply", each, "accept") for each in dialogues[::2]]
     some += [(ada, "get_dialogues_with_counterparty", f"b{n % 7}") for n in range(MANY // 4)]
     some += [(ada, "find", {"messages.body": n}) for n in range(MANY // 4)]
-    results(open_store.together(some))
+    results(open_store.call_concurrently(some))
     assert len(ada.dialogues_in_active_state) == MANY // 2
     for number in range(7):
         assert len(ada.get_dialogues_with_counterparty(f"b{number}")) == len(range(number, MANY, 7))
@@ -92,7 +94,9 @@ def test_many_write_to_the_same_dialogue(open_store: Opener, again: Any, hasty: 
     for save in ("message", "teardown", 0.001):
         ada = again(save=save, component=f"c {save}")
         _, dialogue = ada.create("bob", "ask")
-        sent = results(open_store.together((ada, "reply", dialogue, "x", n) for n in range(MANY)))
+        sent = results(
+            open_store.call_concurrently((ada, "reply", dialogue, "x", n) for n in range(MANY))
+        )
         assert sorted(each.message_id for each in sent) == list(range(2, MANY + 2))
         assert [each.message_id for each in dialogue.messages] == list(range(1, MANY + 2))
         ada.teardown()
@@ -103,7 +107,7 @@ def test_many_write_to_the_same_dialogue(open_store: Opener, again: Any, hasty: 
 def test_the_same_message_many_times_is_accepted_once(open_store: Opener, again: Any) -> None:
     ada = again()
     first = Message("ask", 1, 1, 0, ("b7", ""), "bob", "ada")
-    outcomes = open_store.together([(ada, "update", first)] * MANY)
+    outcomes = open_store.call_concurrently([(ada, "update", first)] * MANY)
     [dialogue] = results(outcomes, RepeatedMessage)
     assert {getattr(each, "dialogue", dialogue) for each in outcomes} == {dialogue}
     assert ada.find() == [dialogue]
@@ -123,7 +127,7 @@ def test_what_ends_ends_once_and_is_saved_removed_and_looked_at_meanwhile(
         calls += [(ada, "get_dialogue_from_label", label), (ada, "find"), (ada, "purge")]
     calls += [(ada, "remove", dialogues[0].dialogue_label)]
     random.shuffle(calls)
-    results(open_store.together(calls), DialogueNotFound)
+    results(open_store.call_concurrently(calls), DialogueNotFound)
     assert ada.dialogues_in_active_state == ()
     found = again(rules=RULES).find()
     assert sorted(each.dialogue_label.key for each in found) == sorted(
@@ -314,7 +318,7 @@ def test_the_thread_that_saves_ends_with_the_dialogues(
     begun(ada)
     savers = [each for each in new_threads() if each.name.endswith("-dialogues")]
     assert len(savers) == 1
-    twin = getattr(ada, "_twin", ada)
+    twin = getattr(ada, "_target", ada)
     assert twin._saver is not None
     ada.teardown()
     assert twin._saver is None
@@ -342,9 +346,9 @@ def test_save_at_teardown_saves_an_end_at_once(again: Any, store: Any) -> None:
 # -- a cancelled call --------------------------------------------------------------------------------
 
 
-def test_a_cancelled_method_leaves_memory_and_disk_equal(place: Place) -> None:
+def test_a_cancelled_method_leaves_memory_and_disk_equal(backend: Backend) -> None:
     async def main() -> None:
-        async with AsyncStore(place.url, **place.options) as store:
+        async with AsyncStore(backend.url, **backend.options) as store:
             ada = AsyncDialogues(store, "ada", rules=Rules(terminal_performatives={"end"}))
             _, dialogue = await ada.create("bob", "ask")
             outcomes = set()
@@ -382,7 +386,7 @@ def test_a_cancelled_method_leaves_memory_and_disk_equal(place: Place) -> None:
     asyncio.run(main())
 
 
-def test_a_cancelled_method_that_still_waits_wrote_nothing(place: Place) -> None:
+def test_a_cancelled_method_that_still_waits_wrote_nothing(backend: Backend) -> None:
     async def cancelled(task: asyncio.Task[Any]) -> bool | None:
         await asyncio.sleep(0)
         task.cancel()
@@ -391,7 +395,7 @@ def test_a_cancelled_method_that_still_waits_wrote_nothing(place: Place) -> None
         return was_committed(caught.value)
 
     async def main() -> None:
-        async with AsyncStore(place.url, **place.options) as store:
+        async with AsyncStore(backend.url, **backend.options) as store:
             ada = AsyncDialogues(store, "ada")
             begin = asyncio.create_task(ada.create("bob", "ask"))
             assert await cancelled(begin) is False  # it had to set up first
@@ -428,10 +432,10 @@ def test_components_are_set_up_in_order_and_torn_down_in_reverse(open_store: Ope
     log: list[str] = []
     store = open_store()
     for name in "abc":
-        open_store.attached(store, Part(name, log))
+        open_store.attach(store, Part(name, log))
     with store:
         assert log == ["setup a", "setup b", "setup c"]
-        open_store.attached(store, Part("late", log))
+        open_store.attach(store, Part("late", log))
         log.clear()
     assert log == ["teardown late", "teardown c", "teardown b", "teardown a"]
     store.close()
@@ -445,7 +449,7 @@ def test_what_a_part_raises_is_raised_when_the_others_had_their_turn(open_store:
         store["things"].put("a", 1)
         for name in "abc":
             failures = ["teardown"] if name in failing else []
-            open_store.attached(store, Part(name, log, *failures))
+            open_store.attach(store, Part(name, log, *failures))
         with pytest.raises(expected) as caught:
             store.close()
         assert log == ["teardown c", "teardown b", "teardown a"]
@@ -461,7 +465,7 @@ def test_a_part_that_cannot_be_set_up_closes_the_store_and_what_was_set_up(
     log: list[str] = []
     store = open_store()
     for name in "abc":
-        open_store.attached(store, Part(name, log, *(["setup"] if name == "b" else [])))
+        open_store.attach(store, Part(name, log, *(["setup"] if name == "b" else [])))
     with pytest.raises(LookupError, match="setup b"), store:
         raise AssertionError("it was entered")
     assert log == ["setup a", "setup b", "teardown c", "teardown b", "teardown a"]
@@ -469,7 +473,7 @@ def test_a_part_that_cannot_be_set_up_closes_the_store_and_what_was_set_up(
         store["things"].get("a")
 
 
-def test_a_cancelled_close_tears_down_every_part(place: Place) -> None:
+def test_a_cancelled_close_tears_down_every_part(backend: Backend) -> None:
     log: list[str] = []
 
     class Slow(Part):
@@ -481,7 +485,7 @@ def test_a_cancelled_close_tears_down_every_part(place: Place) -> None:
             self._do("teardown")
 
     async def main() -> None:
-        store = AsyncStore(place.url, **place.options)
+        store = AsyncStore(backend.url, **backend.options)
         await store["things"].put("a", 1)
         for name in "abc":
             store.attach(Slow(name, log))
@@ -503,7 +507,7 @@ def test_close_reports_dialogues_that_cannot_be_saved(open_store: Opener) -> Non
     with pytest.raises(ExceptionGroup) as caught:
         store.close()
     assert [type(each) for each in caught.value.exceptions] == [DialoguesNotSaved] * 2
-    if not open_store.place.is_private:
+    if not open_store.backend.is_private:
         assert on_disk(open_store(), "active", type(ADA)("eve", "dialogues"))[0].version == 2
 
 

@@ -133,7 +133,7 @@ def test_two_who_talk_and_end_at_the_same_time_leave_no_message_without_a_dialog
     for round in range(25):
         dialogue = begun(one, f"b{round}")
         theirs = two.reload(dialogue.dialogue_label)
-        outcomes = open_store.together(
+        outcomes = open_store.call_concurrently(
             [(two, "reply", theirs, "x", round), (one, "finish", dialogue)]
         )
         errors = [each for each in outcomes if isinstance(each, BaseException)]
@@ -204,7 +204,7 @@ class Purging:
     """Purges all, in either variant."""
 
     def __init__(self, dialogues: Any) -> None:
-        self._dialogues = getattr(dialogues, "_twin", dialogues)
+        self._dialogues = getattr(dialogues, "_target", dialogues)
 
     def purge(self) -> Any:
         return self._dialogues.purge(kept=0)
@@ -215,6 +215,6 @@ def test_purges_at_the_same_time_count_each_dialogue_once(open_store: Opener, st
     for number in range(40):
         ended(ada, f"b{number}")
     others = [open_store.dialogue_store(store, "ada", codec=PlainCodec()) for _ in range(4)]
-    told = open_store.together([(Purging(each), "purge") for each in others])
+    told = open_store.call_concurrently([(Purging(each), "purge") for each in others])
     assert sum(told) == 40, told
     assert on_disk(store, "terminal") == on_disk(store, "messages") == []

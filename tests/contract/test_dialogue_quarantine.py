@@ -93,10 +93,10 @@ def test_concurrent_quarantine_and_restore_lose_and_double_nothing(
     stores = [calls_of(open_store, store, CallCodec()) for _ in range(4)]
     stores[0].save(*(call_to(f"bob{n}", "hello", "bye", notes="unreadable") for n in range(10)))
     before = on_disk(store, "active", CALLS), on_disk(store, "messages", CALLS)
-    open_store.together((each, "find") for each in stores)
+    open_store.call_concurrently((each, "find") for each in stores)
     assert len(stores[0].quarantined()) == 30
     newer = [calls_of(open_store, store, Newer()) for _ in stores]
-    found = open_store.together((each, "restore_quarantined") for each in newer)
+    found = open_store.call_concurrently((each, "restore_quarantined") for each in newer)
     assert sorted(call.label.dialogue_opponent_addr for some in found for call in some) == sorted(
         f"bob{n}" for n in range(10)
     )
@@ -132,9 +132,9 @@ def test_dialogues_restore_what_can_be_read_by_now(open_store: Opener, store: An
     ada = open_store.dialogues(store, rules=RULES)
     going, over = begun(ada), ended(ada, "eve")
     ada.teardown()
-    for place, each in ((ADA.active, going), (ADA.terminal, over)):
-        body = store[place].get(each.dialogue_label.key)
-        store[place].put(each.dialogue_label.key, {**body, "role": 5})
+    for collection, each in ((ADA.active, going), (ADA.terminal, over)):
+        body = store[collection].get(each.dialogue_label.key)
+        store[collection].put(each.dialogue_label.key, {**body, "role": 5})
     second = open_store.dialogues(store, rules=RULES)
     assert second.setup().active == 0
     assert second.get_dialogue_from_label(over.dialogue_label) is None

@@ -41,8 +41,8 @@ def talks(request: pytest.FixtureRequest, dialogues: list[Dialogue]) -> Iterator
     """The collection of all dialogues, by their ids, on each backend."""
     url, options = "sqlite://", {}
     if request.param == "postgresql":
-        place = request.getfixturevalue("lasting_postgres_place")
-        url, options = place.url, place.options
+        backend = request.getfixturevalue("module_postgres_backend")
+        url, options = backend.url, backend.options
     with Store(url, durability="normal", **options) as store:
         store["talks"].put_many((each["dialogue_id"], each) for each in dialogues)
         yield store["talks"]

@@ -319,12 +319,12 @@ def writes(seen: list[str]) -> list[str]:
     return [each for each in seen if each.split()[0] in {"INSERT", "UPDATE", "DELETE", "WITH"}]
 
 
-def test_statements_are_counted(place: Any, open_store: Opener) -> None:
-    if open_store.variant == "async" or place.is_private:
+def test_statements_are_counted(backend: Any, open_store: Opener) -> None:
+    if open_store.variant == "async" or backend.is_private:
         pytest.skip("the same statements")
-    driver = "postgresql+psycopg" if place.is_postgresql else "sqlite"
-    engine = sa.create_engine(sa.make_url(place.url).set(drivername=driver))
-    with Store(engine=engine, **place.options) as store:
+    driver = "postgresql+psycopg" if backend.is_postgresql else "sqlite"
+    engine = sa.create_engine(sa.make_url(backend.url).set(drivername=driver))
+    with Store(engine=engine, **backend.options) as store:
         ada = open_store.dialogues(store, rules=RULES)
         message, dialogue = ada.create("bob", "ask")
         ada.update(offer_to(message))

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import NewThreads, Opener, Place
+from conftest import Backend, NewThreads, Opener
 from contract.test_dialogues import ADA, RULES, begun, ended, on_disk
 
 from collections_store import (
@@ -69,8 +69,8 @@ def in_threads(functions: list[Callable[[], Any]]) -> list[Any]:
     return outcomes
 
 
-def count_on(place: Place, part: str) -> int:
-    with Store(place.url, **place.options) as store:
+def count_on(backend: Backend, part: str) -> int:
+    with Store(backend.url, **backend.options) as store:
         return store[getattr(ADA, part)].count()
 
 
@@ -78,43 +78,43 @@ def count_on(place: Place, part: str) -> int:
 
 
 def test_messages_of_a_closed_loop_are_saved_by_a_teardown_in_another(
-    shared_place: Place,
+    shared_backend: Backend,
 ) -> None:
     for save in (HOUR, "teardown"):
-        store = AsyncStore(shared_place.url, **shared_place.options)
+        store = AsyncStore(shared_backend.url, **shared_backend.options)
         ada = AsyncDialogues(store, "ada", save=save)
-        before = count_on(shared_place, "active")
+        before = count_on(shared_backend, "active")
         asyncio.run(ada.create("bob", "ask"))
         asyncio.run(ada.create("bob", "ask"))
         asyncio.run(store.aclose())
-        assert count_on(shared_place, "active") == before + 2
+        assert count_on(shared_backend, "active") == before + 2
 
 
 def test_a_store_is_closed_from_another_loop_while_the_first_one_runs(
-    shared_place: Place,
+    shared_backend: Backend,
 ) -> None:
-    store = AsyncStore(shared_place.url, **shared_place.options)
+    store = AsyncStore(shared_backend.url, **shared_backend.options)
     ada = AsyncDialogues(store, "ada", save=HOUR)
     with running_loop() as loop:
         asyncio.run_coroutine_threadsafe(ada.create("bob", "ask"), loop).result(60)
         assert in_threads([lambda: asyncio.run(store.aclose())]) == [None]
-    assert count_on(shared_place, "active") == 1
+    assert count_on(shared_backend, "active") == 1
 
 
-def test_delayed_saving_outlives_the_loop_in_which_it_began(shared_place: Place) -> None:
-    store = AsyncStore(shared_place.url, **shared_place.options)
-    opener = Opener(shared_place, "sync")
+def test_delayed_saving_outlives_the_loop_in_which_it_began(shared_backend: Backend) -> None:
+    store = AsyncStore(shared_backend.url, **shared_backend.options)
+    opener = Opener(shared_backend, "sync")
     ada = AsyncDialogues(store, "ada", save=0.05)
     asyncio.run(ada.setup())
     asyncio.run(ada.create("bob", "ask"))  # and there is no loop any more
-    opener.wait_for(lambda: count_on(shared_place, "active") == 1)
+    opener.wait_for(lambda: count_on(shared_backend, "active") == 1)
     asyncio.run(ada.create("eve", "ask"))
-    opener.wait_for(lambda: count_on(shared_place, "active") == 2)
+    opener.wait_for(lambda: count_on(shared_backend, "active") == 2)
     asyncio.run(store.aclose())
 
 
-def test_tasks_of_several_loops_write_to_the_same_dialogue(shared_place: Place) -> None:
-    store = AsyncStore(shared_place.url, **shared_place.options)
+def test_tasks_of_several_loops_write_to_the_same_dialogue(shared_backend: Backend) -> None:
+    store = AsyncStore(shared_backend.url, **shared_backend.options)
     for save in ("message", 0.001):
         ada = AsyncDialogues(store, "ada", component=f"c {save}", save=save)
         _, dialogue = asyncio.run(ada.create("bob", "ask"))
@@ -239,7 +239,7 @@ def test_many_tear_down_at_once(open_store: Opener, store: Any) -> None:
     for number in range(5):
         ada = open_store.dialogues(store, save=HOUR, component=f"c{number}")
         begun(ada)
-        assert open_store.together([(ada, "teardown")] * 8) == [None] * 8
+        assert open_store.call_concurrently([(ada, "teardown")] * 8) == [None] * 8
         assert open_store.dialogues(store, component=f"c{number}").setup().active == 1
 
 
@@ -274,24 +274,24 @@ class Component:
         pass
 
 
-def test_the_others_are_torn_down_though_one_is_interrupted(shared_place: Place) -> None:
+def test_the_others_are_torn_down_though_one_is_interrupted(shared_backend: Backend) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 
     def broken() -> None:
         raise ValueError("broken")
 
-    store = Store(shared_place.url, **shared_place.options)
+    store = Store(shared_backend.url, **shared_backend.options)
     Dialogues(store, "ada", save="teardown").create("bob", "ask")
     store.attach(Component(interrupted))
     store.attach(Component(broken))
     with pytest.raises(KeyboardInterrupt) as caught:
         store.close()
     assert "broken" in caught.value.__notes__[0]
-    assert count_on(shared_place, "active") == 1
+    assert count_on(shared_backend, "active") == 1
 
 
-def test_the_others_are_torn_down_though_one_was_cancelled(shared_place: Place) -> None:
+def test_the_others_are_torn_down_though_one_was_cancelled(shared_backend: Backend) -> None:
     class Cancelled:
         async def setup(self) -> None: ...
 
@@ -299,14 +299,14 @@ def test_the_others_are_torn_down_though_one_was_cancelled(shared_place: Place) 
             raise asyncio.CancelledError
 
     async def main() -> None:
-        store = AsyncStore(shared_place.url, **shared_place.options)
+        store = AsyncStore(shared_backend.url, **shared_backend.options)
         await AsyncDialogues(store, "ada", save="teardown").create("bob", "ask")
         store.attach(Cancelled())
         with pytest.raises(asyncio.CancelledError):
             await store.aclose()
 
     asyncio.run(main())
-    assert count_on(shared_place, "active") == 1
+    assert count_on(shared_backend, "active") == 1
 
 
 def test_what_is_attached_while_the_store_ends_is_torn_down_too(open_store: Opener) -> None:
@@ -314,9 +314,9 @@ def test_what_is_attached_while_the_store_ends_is_torn_down_too(open_store: Open
 
     def teardown() -> None:
         seen.append("first")
-        open_store.attached(store, Component(lambda: seen.append("second")))
+        open_store.attach(store, Component(lambda: seen.append("second")))
 
-    open_store.attached(store, Component(teardown))
+    open_store.attach(store, Component(teardown))
     store.close()
     assert seen == ["first", "second"]
 
@@ -328,7 +328,7 @@ def test_nothing_is_attached_to_a_store_that_is_closed(open_store: Opener) -> No
             store["a"].put("1", 1)
         store.close()
         with pytest.raises(StoreClosed):
-            open_store.attached(store, Component())
+            open_store.attach(store, Component())
         with pytest.raises(StoreClosed):
             open_store.dialogues(store)
 
@@ -385,14 +385,14 @@ def test_what_is_purged_beside_a_save_and_a_search_does_not_come_back(
     open_store: Opener, store: Any
 ) -> None:
     ada = open_store.dialogues(store, rules=RULES)
-    purging = SimpleNamespace(purge=partial(getattr(ada, "_twin", ada).purge, kept=0))
+    purging = SimpleNamespace(purge=partial(getattr(ada, "_target", ada).purge, kept=0))
     for number in range(10):
         dialogue = ended(ada, f"b{number}")
         dialogue.metadata["n"] = number
         label = dialogue.dialogue_label
         searches = [(ada, "find", "messages.performative", "ask")] * 4
         calls = [*searches, (ada, "save", dialogue), (purging, "purge"), *searches]
-        for each in open_store.together(calls):
+        for each in open_store.call_concurrently(calls):
             assert not isinstance(each, Exception) or isinstance(each, DialogueNotFound), each
         del dialogue, calls, each
         assert ada.get_dialogue_from_label(label) is None
@@ -403,7 +403,7 @@ def test_what_is_purged_beside_a_save_and_a_search_does_not_come_back(
 def test_what_is_removed_beside_a_save_leaves_no_message_behind(
     variant: str, tmp_path: Path
 ) -> None:
-    opener = Opener(Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}"), variant)
+    opener = Opener(Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}"), variant)
     store = opener()
     for number in range(20):
         kept = opener.dialogue_store(store, codec=PlainCodec())
@@ -411,7 +411,7 @@ def test_what_is_removed_beside_a_save_leaves_no_message_behind(
         said = [Message("ask", 1, n, n - 1, (f"{number}", ""), "ada", "bob") for n in (1, 2)]
         kept.save(Dialogue(label, "ada", "buyer", messages=said[:1]))
         longer = Dialogue(label, "ada", "buyer", messages=said)
-        opener.together([(kept, "save", longer), (kept, "remove", label)])
+        opener.call_concurrently([(kept, "save", longer), (kept, "remove", label)])
         assert len(on_disk(store, "messages")) in {0, 2 * len(on_disk(store, "active"))}
         kept.remove(label)
     opener.close()

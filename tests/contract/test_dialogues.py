@@ -225,7 +225,7 @@ def test_the_cache_is_bounded_even_if_all_metadata_was_looked_at(ada: Any, again
     labels = [ended(dialogues, f"b{n}").dialogue_label for n in range(12)]
     for label in labels:
         dialogues.get_dialogue_from_label(label).metadata["seen"] = True
-    twin = getattr(dialogues, "_twin", dialogues)
+    twin = getattr(dialogues, "_target", dialogues)
     assert len(twin._manager.cache._terminal) <= 3 + 1  # the last was touched after it came
     dialogues.teardown()
     found = again(cached=3).find(terminal=True)
@@ -303,7 +303,7 @@ def test_retention_by_age_and_count(again: Any, store: Any, clock: Clock) -> Non
     dialogues = again(cached=2)
     for number in range(6):
         ended(dialogues, f"b{number}")
-        clock.forward(60)
+        clock.advance(60)
     going_on = begun(dialogues, "eve")
     assert dialogues.purge() == 0
     assert dialogues.purge(ttl=270) == 2
@@ -541,7 +541,7 @@ def test_agents_and_components_never_see_each_others(again: Any, store: Any) -> 
 
 
 def test_the_store_sets_up_and_tears_down(open_store: Opener) -> None:
-    if open_store.place.is_private:
+    if open_store.backend.is_private:
         pytest.skip("nothing outlives the store")
     with open_store() as store:
         dialogues = open_store.dialogues(store, save="teardown")

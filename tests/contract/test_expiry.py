@@ -24,9 +24,9 @@ def test_what_has_expired_is_gone_for_every_verb(things: Any, clock: Clock) -> N
     things.put("gone", {"n": 1, "list": [1]}, ttl=10)
     things.put("stays", {"n": 2, "list": [2]})
     assert things.get("gone") == {"n": 1, "list": [1]}
-    clock.forward(9.999999)
+    clock.advance(9.999999)
     assert things.count() == 2
-    clock.forward(0.000001)
+    clock.advance(0.000001)
     assert things.get("gone", "none") == "none"
     assert things.document("gone") is None
     assert things.exists("gone") is False
@@ -97,14 +97,14 @@ def test_what_has_expired_is_not_counted(
         for asked in COUNTED:
             assert things.count(asked) == len(things.find(asked)), asked
         assert things.count() == len(there)
-        clock.forward(1)
+        clock.advance(1)
     assert things.count() == 6 + array
 
 
 def test_a_store_counts_what_is_there(store: Any, clock: Clock) -> None:
     store["things"].put("a", 1, ttl=1)
     store["things"].put("b", 1)
-    clock.forward(1)
+    clock.advance(1)
     assert [info.count for info in store.collections()] == [1]
 
 
@@ -113,7 +113,7 @@ def test_what_comes_after_is_a_new_object(things: Any, clock: Clock) -> None:
     things.put("b", 1)
     things.put("a", 2, ttl=1)
     before = things.document("a")
-    clock.forward(1)
+    clock.advance(1)
     assert things.put("a", 3) == 1
     document = things.document("a")
     assert (document.version, document.expires_at) == (1, None)
@@ -124,7 +124,7 @@ def test_what_comes_after_is_a_new_object(things: Any, clock: Clock) -> None:
 @pytest.mark.parametrize("way", ["if_absent", "insert_one", "insert", "ignore", "upsert", "update"])
 def test_what_has_expired_is_absent(things: Any, clock: Clock, way: str) -> None:
     things.put("a", {"n": 1}, ttl=1)
-    clock.forward(1)
+    clock.advance(1)
     match way:
         case "if_absent":
             assert things.put("a", {"n": 2}, if_absent=True) == 1
@@ -142,7 +142,7 @@ def test_what_has_expired_is_absent(things: Any, clock: Clock, way: str) -> None
 
 def test_what_has_expired_has_no_version(things: Any, clock: Clock) -> None:
     things.put("a", 1, ttl=1)
-    clock.forward(1)
+    clock.advance(1)
     writes: list[Any] = [
         lambda: things.put("a", 2, if_version=1),
         lambda: things.remove("a", if_version=1),
@@ -162,18 +162,18 @@ def test_what_has_expired_is_in_nobodys_way(store: Any, clock: Clock) -> None:
     things.put("old", {"n": 1}, ttl=1)
     with pytest.raises(DuplicateKey):
         things.put("new", {"n": 1})
-    clock.forward(1)
+    clock.advance(1)
     assert things.put("new", {"n": 1}) == 1
     things.put("old", {"n": 2}, ttl=1)
     things.put("other", {"n": 3}, ttl=1)
-    clock.forward(1)
+    clock.advance(1)
     assert things.put_many({"x": {"n": 2}, "y": {"n": 3}}).inserted_count == 2
     things.put("last", {"n": 4}, ttl=1)
-    clock.forward(1)
+    clock.advance(1)
     assert things.update("new", {"$set": {"n": 4}}).modified_count == 1
     with store.transaction() as tx:
         tx["things"].put("inner", {"n": 5}, ttl=1)
-        clock.forward(1)
+        clock.advance(1)
         assert tx["things"].put("other", {"n": 5}) == 1
     assert things.count({"n": 5}) == 1
 
@@ -185,7 +185,7 @@ def test_what_has_expired_does_not_keep_a_unique_index_from_being_made(
     things.put("b", {"n": 1})
     with pytest.raises(DuplicateKey):
         things.create_index("n", unique=True)
-    clock.forward(1)
+    clock.advance(1)
     assert things.create_index("n", unique=True) == "n_1"
 
 
@@ -204,7 +204,7 @@ def test_when_it_expires_is_told(things: Any, clock: Clock) -> None:
 def test_a_put_begins_a_life_and_an_update_goes_on_with_it(things: Any, clock: Clock) -> None:
     things.put("a", {"n": 1}, ttl=10)
     until = clock.now + 10 * SECOND
-    clock.forward(5)
+    clock.advance(5)
     writes: list[Any] = [
         lambda: things.update("a", {"$inc": {"n": 1}}),
         lambda: things.update_many({}, {"$inc": {"n": 1}}),
@@ -223,13 +223,13 @@ def test_a_put_begins_a_life_and_an_update_goes_on_with_it(things: Any, clock: C
 def test_touch(things: Any, clock: Clock) -> None:
     things.put("a", 1, ttl=10)
     before = things.document("a")
-    clock.forward(5)
+    clock.advance(5)
     assert things.touch("a") is True
     touched = things.document("a")
     assert touched.expires_us == clock.now + 10 * SECOND
     assert (touched.version, touched.updated_us) == (1, before.updated_us)
     assert things.touch("a", ttl=100) is True
-    clock.forward(50)
+    clock.advance(50)
     assert things.touch("a") is True
     assert things.document("a").expires_us == clock.now + 100 * SECOND
     assert things.touch("a", ttl=math.inf) is True
@@ -249,23 +249,23 @@ def test_a_collection_has_a_default(store: Any, clock: Clock) -> None:
     things.put_many({"many": 1})
     things.update("upserted", {"$set": {"n": 1}}, upsert=True)
     things.increment("counted", "n")
-    clock.forward(5)
+    clock.advance(5)
     assert "own" not in ids(things)
-    clock.forward(54)
+    clock.advance(54)
     assert things.count() == 6
-    clock.forward(1)
+    clock.advance(1)
     assert ids(things) == ["never"]
 
 
 def test_options_change_what_is_written_from_then_on(open_store: Any, clock: Clock) -> None:
     store = open_store()
-    others = store if open_store.place.is_private else open_store()
+    others = store if open_store.backend.is_private else open_store()
     store["things"].put("before", 1)
     others["things"].put("other", 1)
     configured = "get_sync_collection" if open_store.variant == "sync" else "get_collection"
     getattr(store, configured)("things", ttl=10)
     others["things"].put("after", 1)
-    clock.forward(10)
+    clock.advance(10)
     assert ids(others["things"]) == ["before", "other"]
     getattr(store, configured)("things", ttl=math.inf)
     others["things"].put("later", 1)
@@ -285,11 +285,11 @@ def test_sliding(store: Any, clock: Clock) -> None:
         lambda: [things.change(id, lambda b: {"n": b["n"] + 1}) for id in ("a", "own", "never")],
     ]
     for write in writes:
-        clock.forward(9)
+        clock.advance(9)
         write()
         expected = [clock.now + 10 * SECOND, clock.now + 100 * SECOND, None]
         assert [each.expires_us for each in things.list()] == expected
-    clock.forward(10)
+    clock.advance(10)
     assert ids(things) == ["own", "never"]
 
 
@@ -318,6 +318,6 @@ def test_a_time_that_cannot_be_honoured(store: Any, ttl: Any) -> None:
 def test_thousands_are_purged(things: Any, clock: Clock) -> None:
     things.put_many(((str(n), n) for n in range(2500)), ttl=1)
     things.put("stays", 1)
-    clock.forward(1)
+    clock.advance(1)
     assert things.purge_expired() == 2500
     assert ids(things) == ["stays"]

@@ -160,7 +160,7 @@ def test_key_order_of_objects(open_store: Any, things: Any) -> None:
     same = [d.id for d in things.find("o", {"a": 1, "b": 2})]
     other = [d.id for d in things.find("o", {"b": 2, "a": 1})]
     assert same == ["ab"]
-    assert other == (["ab"] if open_store.place.is_postgresql else [])
+    assert other == (["ab"] if open_store.backend.is_postgresql else [])
 
 
 @pytest.mark.parametrize(

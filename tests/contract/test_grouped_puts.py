@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from conftest import Place
+from conftest import Backend
 
 from collections_store import AsyncStore, DuplicateKey
 from collections_store.operations.bulk import puts_together
@@ -14,8 +14,8 @@ MANY = 200
 
 
 @pytest.fixture
-def opened(place: Place) -> Any:
-    return lambda: AsyncStore(place.url, **place.options)
+def opened(backend: Backend) -> Any:
+    return lambda: AsyncStore(backend.url, **backend.options)
 
 
 def test_only_neighbours_with_different_ids_are_put_together() -> None:

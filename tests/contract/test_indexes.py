@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Clock, Place
+from conftest import Backend, Clock
 
 from collections_store import DuplicateKey, F, IndexExists, InvalidFilter, InvalidIndex, Store
 
@@ -323,12 +323,13 @@ def test_a_unique_partial_index_leaves_arrays_alone(things: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["same", None])
-def test_indexes_made_at_once(shared_place: Place, name: str | None) -> None:
+def test_indexes_made_at_once(shared_backend: Backend, name: str | None) -> None:
     """By four stores, of one index or of four."""
     barrier = threading.Barrier(4)
     with ExitStack() as stack:
         stores = [
-            stack.enter_context(Store(shared_place.url, **shared_place.options)) for _ in range(4)
+            stack.enter_context(Store(shared_backend.url, **shared_backend.options))
+            for _ in range(4)
         ]
         stores[0]["c"].put_many((str(n), {"a": n}) for n in range(500))
 
@@ -342,12 +343,13 @@ def test_indexes_made_at_once(shared_place: Place, name: str | None) -> None:
         assert sorted(i.name for i in stores[0]["c"].indexes()) == sorted(set(made))
 
 
-def test_writes_race_with_a_unique_index_that_comes_and_goes(shared_place: Place) -> None:
+def test_writes_race_with_a_unique_index_that_comes_and_goes(shared_backend: Backend) -> None:
     problems: list[Exception] = []
     end = threading.Event()
     with ExitStack() as stack:
         stores = [
-            stack.enter_context(Store(shared_place.url, **shared_place.options)) for _ in range(3)
+            stack.enter_context(Store(shared_backend.url, **shared_backend.options))
+            for _ in range(3)
         ]
 
         def write(number: int) -> None:
@@ -374,11 +376,11 @@ def test_writes_race_with_a_unique_index_that_comes_and_goes(shared_place: Place
 
 
 @pytest.mark.skipif("COLLECTIONS_STORE_TEST_JSONB" in os.environ, reason="they had no JSONB")
-def test_a_collection_of_an_older_version_can_be_used(shared_place: Place) -> None:
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_a_collection_of_an_older_version_can_be_used(shared_backend: Backend) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         store["old"].put_many({"a": {"n": 1}, "b": {"n": 2}})
-    forget_options(shared_place)
-    with Store(shared_place.url, **shared_place.options) as store:
+    forget_options(shared_backend)
+    with Store(shared_backend.url, **shared_backend.options) as store:
         old = store["old"]
         assert [info.count for info in store.collections()] == [2]
         page = old.page(sort="n", limit=1)
@@ -389,11 +391,13 @@ def test_a_collection_of_an_older_version_can_be_used(shared_place: Place) -> No
         assert store.drop("old")
 
 
-def forget_options(place: Place) -> None:
+def forget_options(backend: Backend) -> None:
     """Leave the row of the catalogue as a version before 0003 made it."""
-    engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"))
+    engine = sa.create_engine(backend.url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.begin() as connection:
-        table = sa.table("cs_collections", sa.column("options"), schema=place.options.get("schema"))
+        table = sa.table(
+            "cs_collections", sa.column("options"), schema=backend.options.get("schema")
+        )
         connection.execute(sa.update(table).values(options="{}"))
     engine.dispose()
 
@@ -402,7 +406,7 @@ def test_times_can_be_indexed(open_store: Any, clock: Clock) -> None:
     things = open_store()["things"]
     for number in range(300):
         things.put(str(number), {"kind": number % 2}, ttl=None if number % 3 else 1000)
-        clock.forward(1)
+        clock.advance(1)
     things.update_many({"$id": {"$in": ["7", "9"]}}, {"$set": {"new": True}})
     sorts: list[Any] = [
         "$created_at",
@@ -429,7 +433,7 @@ def test_times_can_be_indexed(open_store: Any, clock: Clock) -> None:
     for sort, name in zip(sorts[:3], made, strict=False):
         explained = things.explain({}, sort=sort, limit=5)
         assert (explained.order, explained.indexes) == ("index", (name,))
-    if not open_store.place.is_private:
+    if not open_store.backend.is_private:
         assert [index.name for index in open_store()["things"].indexes()] == made
     assert things.create_index("$created_at", name="$created_at_1") == "$created_at_1"
     assert all(map(things.drop_index, made))

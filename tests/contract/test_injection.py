@@ -12,7 +12,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from conftest import Place
+from conftest import Backend
 from contract.test_hostile_text import HOSTILE, UNSTORABLE
 
 from collections_store import (
@@ -84,8 +84,8 @@ def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def on_postgresql(lasting_postgres_place: Place) -> Iterator[Store]:
-    with Store(lasting_postgres_place.url, **lasting_postgres_place.options) as store:
+def on_postgresql(module_postgres_backend: Backend) -> Iterator[Store]:
+    with Store(module_postgres_backend.url, **module_postgres_backend.options) as store:
         yield store
 
 
@@ -352,15 +352,15 @@ def refuse(things: Any, cursor: Any, **question: Any) -> None:
 
 def test_a_changed_cursor_is_refused(paged: Any) -> None:
     cursor = paged.page(**QUESTION).cursor
-    for place, character in enumerate(cursor):
+    for position, character in enumerate(cursor):
         for other in {"A", "_", "-", "9", "z", "=", "!", " ", chr(ord(character) ^ 1)} - {
             character
         }:
-            refuse(paged, cursor[:place] + other + cursor[place + 1 :])
+            refuse(paged, cursor[:position] + other + cursor[position + 1 :])
     raw = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-    for place in range(len(raw)):
+    for position in range(len(raw)):
         for bit in range(8):
-            flipped = raw[:place] + bytes([raw[place] ^ 1 << bit]) + raw[place + 1 :]
+            flipped = raw[:position] + bytes([raw[position] ^ 1 << bit]) + raw[position + 1 :]
             refuse(paged, urlsafe_b64encode(flipped).rstrip(b"=").decode())
     assert len(paged.page(**QUESTION, after=cursor)) == 5
 
@@ -410,15 +410,15 @@ def test_a_cursor_cannot_be_forged(paged: Any) -> None:
     raw = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
     asked, sort = Filter.parse(QUESTION["filter"]), Sort.parse(QUESTION["sort"])
     question = hashlib.sha256(f"{asked!r} {sort!r}".encode()).digest()
-    places = (b'{"k":[[2,0]],"s":0}', b"{}", b"null", b"[1", b'{"k":[["\'; DROP",1]],"s":1}')
-    for place, format in product(places, (b"\x01", b"\x02")):
+    payloads = (b'{"k":[[2,0]],"s":0}', b"{}", b"null", b"[1", b'{"k":[["\'; DROP",1]],"s":1}')
+    for payload, format in product(payloads, (b"\x01", b"\x02")):
         for digest in (
-            hashlib.sha256(format + question + place).digest(),
-            hashlib.sha256(place).digest(),
-            hmac.new(b"", format + question + place, hashlib.sha256).digest(),
+            hashlib.sha256(format + question + payload).digest(),
+            hashlib.sha256(payload).digest(),
+            hmac.new(b"", format + question + payload, hashlib.sha256).digest(),
             raw[1:17],
         ):
-            forged = format + digest[:16] + place
+            forged = format + digest[:16] + payload
             refuse(paged, urlsafe_b64encode(forged).rstrip(b"=").decode())
     position = Position(((2, 0),), 0)
     for key in ("", "things", "0" * 32):

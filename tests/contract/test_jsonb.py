@@ -10,7 +10,7 @@ from typing import Any
 
 import newer_sqlite
 import pytest
-from conftest import Place
+from conftest import Backend
 
 from collections_store import InvalidOption, SchemaError, Store
 
@@ -58,9 +58,9 @@ def newer() -> dict[str, str]:
 
 
 @pytest.mark.skipif(not OLD, reason="this SQLite has JSONB")
-def test_an_old_sqlite_has_none(store: Any, place: Place) -> None:
+def test_an_old_sqlite_has_none(store: Any, backend: Backend) -> None:
 
-    if place.is_postgresql:
+    if backend.is_postgresql:
         store.create_collection("things", jsonb=True)
         store["things"].put("a", {"n": 1})
         assert store["things"].find("n", 1)[0].body == {"n": 1}

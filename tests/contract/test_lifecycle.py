@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Place
+from conftest import Backend
 
 from collections_store import (
     AsyncStore,
@@ -51,7 +51,7 @@ def test_a_context_manager_closes(open_store: Any) -> None:
 
 
 def test_objects_survive_their_store(open_store: Any) -> None:
-    if open_store.place.is_private:
+    if open_store.backend.is_private:
         pytest.skip("in memory, they do not")
     for durability in ("full", "normal"):
         with open_store(durability=durability) as store:
@@ -60,10 +60,13 @@ def test_objects_survive_their_store(open_store: Any) -> None:
         assert store["a"].get_many(["full", "normal"]) == {"full": {"x": [1]}, "normal": {"x": [1]}}
 
 
-def test_a_writer_never_stops_readers(shared_place: Place) -> None:
+def test_a_writer_never_stops_readers(shared_backend: Backend) -> None:
     """Eight threads, and another store, read while a transaction that has written is open."""
-    options = {**shared_place.options, "busy_timeout": 2}
-    with Store(shared_place.url, **options) as store, Store(shared_place.url, **options) as other:
+    options = {**shared_backend.options, "busy_timeout": 2}
+    with (
+        Store(shared_backend.url, **options) as store,
+        Store(shared_backend.url, **options) as other,
+    ):
         store["a"].put("x", 1)
         with store.transaction() as transaction, ThreadPoolExecutor(8) as readers:
             transaction["a"].put("x", 2)
@@ -156,9 +159,9 @@ def test_a_server_that_is_not_there(postgres_url: str) -> None:
         store["a"].get("x")
 
 
-def test_the_first_use_waits_for_a_connection(postgres_place: Place) -> None:
-    engine = sa.create_engine(postgres_place.url.replace("postgresql:", "postgresql+psycopg:"))
-    schema = postgres_place.options["schema"]
+def test_the_first_use_waits_for_a_connection(postgres_backend: Backend) -> None:
+    engine = sa.create_engine(postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"))
+    schema = postgres_backend.options["schema"]
     with engine.begin() as connection:
         connection.exec_driver_sql(f"CREATE ROLE {schema} LOGIN PASSWORD 'x' CONNECTION LIMIT 1")
         connection.exec_driver_sql(f"GRANT CREATE ON DATABASE {engine.url.database} TO {schema}")
@@ -180,8 +183,8 @@ def test_the_first_use_waits_for_a_connection(postgres_place: Place) -> None:
     engine.dispose()
 
 
-def test_the_first_use_waits_for_a_server_that_comes_up(postgres_place: Place) -> None:
-    there = sa.make_url(postgres_place.url)
+def test_the_first_use_waits_for_a_server_that_comes_up(postgres_backend: Backend) -> None:
+    there = sa.make_url(postgres_backend.url)
     refusals = [b"", *[b"SFATAL\0C57P03\0Mthe database system is starting up\0\0"] * 5]
 
     async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -203,7 +206,7 @@ def test_the_first_use_waits_for_a_server_that_comes_up(postgres_place: Place) -
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         url = there.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
-        async with AsyncStore(url + "?sslmode=disable", **postgres_place.options) as store:
+        async with AsyncStore(url + "?sslmode=disable", **postgres_backend.options) as store:
             assert await store["a"].put("x", 1) == 1
         assert not refusals
         server.close()
@@ -211,12 +214,12 @@ def test_the_first_use_waits_for_a_server_that_comes_up(postgres_place: Place) -
     asyncio.run(main())
 
 
-def test_a_session_that_reads_only_writes_nothing(postgres_place: Place) -> None:
-    with Store(postgres_place.url, **postgres_place.options) as store:
+def test_a_session_that_reads_only_writes_nothing(postgres_backend: Backend) -> None:
+    with Store(postgres_backend.url, **postgres_backend.options) as store:
         store.get_sync_collection("recorded", changes=True).put("x", 1)
         store["a"].put("x", 1)
-    url = postgres_place.url + "?options=-cdefault_transaction_read_only%3Don"
-    with Store(url, **postgres_place.options) as store:
+    url = postgres_backend.url + "?options=-cdefault_transaction_read_only%3Don"
+    with Store(url, **postgres_backend.options) as store:
         a, recorded = store["a"], store["recorded"]
         writes: list[Callable[[], object]] = [
             lambda: a.put("x", 2),
@@ -236,7 +239,7 @@ def test_a_session_that_reads_only_writes_nothing(postgres_place: Place) -> None
             assert tx["a"].get("x") == 1
 
     async def main() -> None:
-        async with AsyncStore(url, **postgres_place.options) as store:
+        async with AsyncStore(url, **postgres_backend.options) as store:
             puts = (store["a"].put(str(n), 2) for n in range(9))
             for error in await asyncio.gather(*puts, return_exceptions=True):
                 assert "lets this session read only" in str(error)
@@ -328,9 +331,9 @@ def test_a_database_of_another_encoding_is_refused(postgres_url: str, encoding: 
 
 
 def test_a_session_of_another_encoding_is_ours(
-    postgres_place: Place, monkeypatch: pytest.MonkeyPatch
+    postgres_backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
-    with Store(postgres_place.url, **postgres_place.options) as store:
+    with Store(postgres_backend.url, **postgres_backend.options) as store:
         store["things"].put("a", "日本")
         assert store["things"].get("a") == "日本"

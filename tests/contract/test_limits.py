@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-from conftest import Place
+from conftest import Backend
 
 from collections_store import Document, Filter, InvalidFilter, InvalidSort, Path, Store
 from collections_store.query.matcher import matches
@@ -60,8 +60,8 @@ def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def on_postgresql(lasting_postgres_place: Place) -> Iterator[Store]:
-    with Store(lasting_postgres_place.url, **lasting_postgres_place.options) as store:
+def on_postgresql(module_postgres_backend: Backend) -> Iterator[Store]:
+    with Store(module_postgres_backend.url, **module_postgres_backend.options) as store:
         yield filled(store)
 
 

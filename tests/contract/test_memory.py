@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import sqlalchemy as sa
-from conftest import Clock, Opener, Place
+from conftest import Backend, Clock, Opener
 from faults.test_processes import end_what_was_started as end_what_was_started
 from faults.test_processes import finish, start
 
@@ -104,29 +104,29 @@ def test_pop_raises_where_there_is_nothing(memory: Any) -> None:
 
 @pytest.mark.parametrize("names", [(), ("room", "42"), ("", "1:a/")])
 def test_errors_name_the_key_not_the_object(memory: Any, names: tuple[str, ...]) -> None:
-    place = memory.namespace(*names) if names else memory
-    place.put("there", 1)
+    scope = memory.namespace(*names) if names else memory
+    scope.put("there", 1)
     where = f"in the memory {'/'.join(('memory__bot', *names))!r}"
     for key in ("a/b", "", "1:a/k"):
-        for call in (place.pop, lambda key: place.change(key, len)):
+        for call in (scope.pop, lambda key: scope.change(key, len)):
             with pytest.raises(DocumentNotFound) as missing:
                 call(key)
             assert str(missing.value) == f"collection memory__bot: there is no document {key!r}"
             assert (missing.value.collection, missing.value.id) == ("memory__bot", key)
             assert missing.value.__notes__ == [where]
         with pytest.raises(VersionConflict, match=f": '{key}' should have version 7, ") as conflict:
-            place.put(key, 1, if_version=7)
+            scope.put(key, 1, if_version=7)
         told = conflict.value
         assert (told.id, told.expected, told.found) == (key, 7, None)
         assert told.__notes__ == [where]
     with pytest.raises(VersionConflict, match="'there' should not be there, but it has version 1"):
-        place.put("there", 2, if_absent=True)
+        scope.put("there", 2, if_absent=True)
 
     def fail(_: Any) -> Any:
         raise DocumentNotFound("others", "another's")
 
     with pytest.raises(DocumentNotFound, match="collection others: .*another's") as missing:
-        place.change("there", fail)
+        scope.change("there", fail)
     assert not hasattr(missing.value, "__notes__")
 
 
@@ -188,13 +188,13 @@ def raising(_: Any) -> Any:
     raise Boom
 
 
-def test_a_value_is_changed_by_an_asynchronous_function(place: Place) -> None:
+def test_a_value_is_changed_by_an_asynchronous_function(backend: Backend) -> None:
     async def befriend(found: Any) -> Any:
         await asyncio.sleep(0)
         return {"$date": "no date", "friends": {*found["friends"], "bob"}}
 
     async def main() -> None:
-        async with AsyncStore(place.url, **place.options) as store:
+        async with AsyncStore(backend.url, **backend.options) as store:
             memory = store.memory("bot")
             default = {"friends": {"ada"}}
             expected = {"$date": "no date", "friends": {"ada", "bob"}}
@@ -424,7 +424,7 @@ def test_what_is_no_name_is_refused(memory: Any, store: Any, name: Any) -> None:
 
 def test_namespaces_that_look_alike_are_strangers(store: Any) -> None:
     memory = store.memory("bot")
-    places = [
+    scopes = [
         memory,
         store.memory("bot2"),
         memory.namespace("a"),
@@ -446,15 +446,15 @@ def test_namespaces_that_look_alike_are_strangers(store: Any) -> None:
         memory.namespace("/"),
         memory.namespace("/k"),
     ]
-    for number, place in enumerate(places):
-        assert place.count() == 0
-        place.put_many({"k": number, "/k": number, "1:a/k": number, "": number})
-    for number, place in enumerate(places):
-        assert {each.value for each in place.items()} == {number}
-        assert (place.count(), place.get("k")) == (4, number)
-    for place in places:
-        assert place.clear() == 4
-    assert [place.count() for place in places] == [0] * len(places)
+    for number, scope in enumerate(scopes):
+        assert scope.count() == 0
+        scope.put_many({"k": number, "/k": number, "1:a/k": number, "": number})
+    for number, scope in enumerate(scopes):
+        assert {each.value for each in scope.items()} == {number}
+        assert (scope.count(), scope.get("k")) == (4, number)
+    for scope in scopes:
+        assert scope.clear() == 4
+    assert [scope.count() for scope in scopes] == [0] * len(scopes)
 
 
 def test_namespace_nests_one_by_one_or_at_once(memory: Any) -> None:
@@ -466,21 +466,21 @@ def test_namespace_nests_one_by_one_or_at_once(memory: Any) -> None:
 def test_clear_leaves_what_is_within_and_end_does_not(memory: Any) -> None:
     def fill() -> list[Any]:
         room = memory.namespace("room")
-        places = [memory, room, room.namespace("42"), room.session("42"), memory.namespace("rooms")]
-        for place in places:
-            place.put_many({"k": 1, "0": 2})
-        return places
+        scopes = [memory, room, room.namespace("42"), room.session("42"), memory.namespace("rooms")]
+        for scope in scopes:
+            scope.put_many({"k": 1, "0": 2})
+        return scopes
 
-    places = fill()
-    assert [place.clear() for place in places] == [2] * 5
-    places = fill()
-    assert places[1].clear() == 2
-    assert [place.count() for place in places] == [2, 0, 2, 2, 2]
-    assert places[1].end() == 4
-    assert [place.count() for place in places] == [2, 0, 0, 0, 2]
+    scopes = fill()
+    assert [scope.clear() for scope in scopes] == [2] * 5
+    scopes = fill()
+    assert scopes[1].clear() == 2
+    assert [scope.count() for scope in scopes] == [2, 0, 2, 2, 2]
+    assert scopes[1].end() == 4
+    assert [scope.count() for scope in scopes] == [2, 0, 0, 0, 2]
     fill()
     assert memory.end() == 10
-    assert [place.count() for place in places] == [0] * 5
+    assert [scope.count() for scope in scopes] == [0] * 5
 
 
 def test_a_session_is_cleared_at_its_end(memory: Any) -> None:
@@ -508,7 +508,7 @@ def test_each_request_is_a_memory_of_its_own(memory: Any) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 10**6])
-def test_a_request_of_a_cancelled_task_is_cleared(place: Place, times: int) -> None:
+def test_a_request_of_a_cancelled_task_is_cleared(backend: Backend, times: int) -> None:
     """However often it is cancelled: what cancels a scope of anyio's does so again and again."""
 
     async def serve(memory: Any, begun: asyncio.Event) -> None:
@@ -519,7 +519,7 @@ def test_a_request_of_a_cancelled_task_is_cleared(place: Place, times: int) -> N
             await asyncio.sleep(60)
 
     async def main() -> None:
-        async with AsyncStore(place.url, **place.options) as store:
+        async with AsyncStore(backend.url, **backend.options) as store:
             memory, begun = store.memory("bot"), asyncio.Event()
             task = asyncio.ensure_future(serve(memory, begun))
             await begun.wait()
@@ -534,14 +534,14 @@ def test_a_request_of_a_cancelled_task_is_cleared(place: Place, times: int) -> N
     asyncio.run(main())
 
 
-def test_a_request_that_is_cancelled_at_its_end_is_cleared(place: Place) -> None:
+def test_a_request_that_is_cancelled_at_its_end_is_cleared(backend: Backend) -> None:
     async def serve(memory: Any) -> None:
         async with memory.request() as request:
             await request.put("step", 1)
             asyncio.get_running_loop().call_soon(asyncio.current_task().cancel)  # type: ignore[union-attr]
 
     async def main() -> None:
-        async with AsyncStore(place.url, **place.options) as store:
+        async with AsyncStore(backend.url, **backend.options) as store:
             task = asyncio.ensure_future(serve(store.memory("bot")))
             await asyncio.wait([task])
             assert task.cancelled()
@@ -561,9 +561,9 @@ def test_what_ends_a_block_goes_on_though_its_end_fails(open_store: Opener) -> N
         pass
 
 
-def test_a_cancelled_transaction_with_a_request_is_cancelled(place: Place) -> None:
+def test_a_cancelled_transaction_with_a_request_is_cancelled(backend: Backend) -> None:
     async def main() -> None:
-        async with AsyncStore(place.url, **place.options) as store:
+        async with AsyncStore(backend.url, **backend.options) as store:
             begun = asyncio.Event()
 
             async def serve() -> None:
@@ -585,11 +585,11 @@ def test_a_cancelled_transaction_with_a_request_is_cancelled(place: Place) -> No
 def test_only_what_ends_is_used_with_with(store: Any, memory: Any) -> None:
     """Or who takes `with` for a file's or a store's would lose all that there is."""
     memory.put("kept", 1)
-    for place in (memory, memory.namespace("room"), memory.session("a").namespace("room")):
-        place.put("kept", 1)
-        with pytest.raises(InvalidOption, match="session"), place:
+    for scope in (memory, memory.namespace("room"), memory.session("a").namespace("room")):
+        scope.put("kept", 1)
+        with pytest.raises(InvalidOption, match="session"), scope:
             pass
-        assert place.keys() == ["kept"]
+        assert scope.keys() == ["kept"]
 
 
 # -- time ----------------------------------------------------------------------------------------
@@ -606,7 +606,7 @@ def test_values_expire(memory: Any, clock: Clock) -> None:
         math.inf,
         None,
     ]
-    clock.forward(10)
+    clock.advance(10)
     assert memory.fetch("brief") == memory.fetch("many") == (False, None)
     assert memory.get("brief", "gone") == memory.delete("brief", "gone") == "gone"
     assert memory.keys() == ["ever", "long"]
@@ -615,20 +615,20 @@ def test_values_expire(memory: Any, clock: Clock) -> None:
     assert [each.key for each in memory.find()] == ["long", "ever"]
     assert memory.put("brief", 1, if_absent=True) == 1
     assert memory.increment("many") == 1
-    clock.forward(10**9)
+    clock.advance(10**9)
     assert memory.keys() == ["brief", "ever", "many"]
 
 
 def test_touch_and_expire(memory: Any, clock: Clock) -> None:
     memory.put("k", 1, ttl=10)
     memory.put("ever", 1)
-    clock.forward(6)
+    clock.advance(6)
     assert memory.touch("k")
     assert (memory.ttl("k"), memory.touch("ever"), memory.ttl("ever")) == (10, True, math.inf)
     assert memory.expire("k", 60)
     assert memory.expire("ever", timedelta(seconds=5))
     assert (memory.ttl("k"), memory.ttl("ever")) == (60, 5)
-    clock.forward(5)
+    clock.advance(5)
     assert not memory.touch("ever")
     assert not memory.expire("ever", 60)
     assert memory.touch("k")
@@ -653,11 +653,11 @@ def test_what_is_put_anew_lives_as_the_memory_says(memory: Any, clock: Clock) ->
 def test_changes_leave_a_value_s_time(memory: Any, clock: Clock) -> None:
     session = memory.session("a", ttl=10)
     session.increment("n")
-    clock.forward(6)
+    clock.advance(6)
     session.increment("n")
     assert session.change("n", lambda n: n + 1) == 3
     assert session.ttl("n") == 4
-    clock.forward(4)
+    clock.advance(4)
     assert (session.increment("n"), session.ttl("n")) == (1, 10)
 
 
@@ -680,10 +680,10 @@ def test_with_sliding_a_value_lives_anew_when_it_is_read_or_written(
     session = memory.session("a", ttl=10, sliding=True)
     session.put_many({"k": 1, "other": 2})
     for _ in range(3):
-        clock.forward(6)
+        clock.advance(6)
         READS[verb](session)
     assert session.ttl("k") == 10
-    clock.forward(10)
+    clock.advance(10)
     assert session.fetch("k") == (False, None)
 
 
@@ -691,9 +691,9 @@ def test_with_sliding_a_value_lives_anew_when_it_is_read_or_written(
 def test_to_ask_what_there_is_keeps_nothing_alive(memory: Any, clock: Clock, verb: str) -> None:
     session = memory.session("a", ttl=10, sliding=True)
     session.put("k", 1)
-    clock.forward(6)
+    clock.advance(6)
     getattr(session, verb)(*(["$body", 1] if verb == "find" else ["k"]))
-    clock.forward(6)
+    clock.advance(6)
     assert session.fetch("k") == (False, None)
 
 
@@ -702,11 +702,11 @@ def test_a_ttl_of_its_own_is_not_begun_anew(memory: Any, clock: Clock) -> None:
     session.put("k", 1, ttl=60)
     session.put_many({"ever": 2}, ttl=math.inf)
     for spent, verb in enumerate(("get", "get_many", "change", "fetch"), 1):
-        clock.forward(14)
+        clock.advance(14)
         READS[verb](session)
         assert (session.get("k"), session.get("ever")) == (1, 2)
         assert (session.ttl("k"), session.ttl("ever")) == (60 - 14 * spent, math.inf)
-    clock.forward(4)
+    clock.advance(4)
     assert (session.fetch("k"), session.get("ever")) == ((False, None), 2)
 
 
@@ -722,11 +722,11 @@ def test_a_longer_ttl_ends_with_its_session_or_by_itself(
 
     used, unused = begin("used"), begin("unused")
     for left in (1000, 900, 100):
-        clock.forward(800)
+        clock.advance(800)
         assert used.get("k") == 1
         assert used.ttl("k") == left
     assert unused.get("k") is None
-    clock.forward(100)
+    clock.advance(100)
     assert used.get("k") is None
 
 
@@ -735,28 +735,28 @@ def test_a_read_does_not_end_what_was_touched(memory: Any, clock: Clock, verb: s
     session = memory.session("a", ttl=10, sliding=True)
     session.put("k", 1, ttl=20)
     for _ in range(2):
-        clock.forward(9)
+        clock.advance(9)
         session.get("k")
     assert session.touch("k") if verb == "touch" else session.expire("k", 20)
     assert session.ttl("k") == 20
     assert session.get("k") == 1
     assert session.ttl("k") == 10
-    clock.forward(9)
+    clock.advance(9)
     assert session.get("k") == 1
-    clock.forward(1)
+    clock.advance(1)
     assert session.fetch("k") == (False, None)
 
 
 def test_a_value_that_is_read_comes_though_its_time_cannot_be_begun_anew(
     open_store: Opener, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = open_store.place
-    if place.is_private:
+    backend = open_store.backend
+    if backend.is_private:
         return  # nobody else can lock it
     store = open_store(busy_timeout=0.2)
     session = store.memory("bot").session("a", ttl=60, sliding=True)
     session.put_many({"k": 1, "n": 2})
-    with Store(place.url, **place.options) as other, other.transaction() as tx:
+    with Store(backend.url, **backend.options) as other, other.transaction() as tx:
         tx.memory("bot").session("a", ttl=60).put_many({"k": 5, "n": 5})
         assert session.get("k") == 1
         assert session.get_many(["n", "k"]) == {"n": 2, "k": 1}
@@ -775,13 +775,13 @@ def test_errors_of_a_value_name_its_key(open_store: Opener, value: Any) -> None:
 
 def test_what_is_within_a_session_lives_as_it_does(memory: Any, clock: Clock) -> None:
     session = memory.session("a", ttl=10, sliding=True)
-    for place in (session.namespace("x", "y"), session.session("b")):
-        place.put("k", 1)
-        clock.forward(6)
-        place.get("k")
-        assert place.ttl("k") == 10
+    for scope in (session.namespace("x", "y"), session.session("b")):
+        scope.put("k", 1)
+        clock.advance(6)
+        scope.get("k")
+        assert scope.ttl("k") == 10
     session.session("c", ttl=60).put("k", 1)
-    clock.forward(11)
+    clock.advance(11)
     assert session.session("c").get("k") == 1
     assert session.end() == 1
 
@@ -1042,26 +1042,26 @@ def test_values_are_copies(memory: Any) -> None:
 # -- several at once -----------------------------------------------------------------------------
 
 
-def test_eight_threads_increment_and_lose_nothing(place: Place) -> None:
-    with Store(place.url, **place.options) as store, ThreadPoolExecutor(8) as threads:
+def test_eight_threads_increment_and_lose_nothing(backend: Backend) -> None:
+    with Store(backend.url, **backend.options) as store, ThreadPoolExecutor(8) as threads:
         session = store.memory("bot").session("a", ttl=60, sliding=True)
         numbers = list(threads.map(lambda _: session.increment("n"), range(80)))
         assert sorted(numbers) == list(range(1, 81))
         assert session.get("n") == 80
 
 
-def test_sixty_four_tasks_increment_and_lose_nothing(place: Place) -> None:
+def test_sixty_four_tasks_increment_and_lose_nothing(backend: Backend) -> None:
     async def main() -> list[int]:
-        async with AsyncStore(place.url, **place.options) as store:
+        async with AsyncStore(backend.url, **backend.options) as store:
             memory = store.memory("bot").namespace("counts")
             return list(await asyncio.gather(*(memory.increment("n") for _ in range(64))))
 
     assert sorted(asyncio.run(main())) == list(range(1, 65))
 
 
-def test_two_processes_increment_and_lose_nothing(shared_place: Place) -> None:
-    finish(*(start("remember", shared_place, 60) for _ in range(2)))
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_two_processes_increment_and_lose_nothing(shared_backend: Backend) -> None:
+    finish(*(start("remember", shared_backend, 60) for _ in range(2)))
+    with Store(shared_backend.url, **shared_backend.options) as store:
         memory = store.memory("bot").namespace("counts")
         assert memory.get("n") == 120
         assert len(memory.get("names")) == 120
@@ -1069,8 +1069,8 @@ def test_two_processes_increment_and_lose_nothing(shared_place: Place) -> None:
         assert memory.count("won/") == 1
 
 
-def test_one_of_many_is_the_first(place: Place) -> None:
-    with Store(place.url, **place.options) as store, ThreadPoolExecutor(8) as threads:
+def test_one_of_many_is_the_first(backend: Backend) -> None:
+    with Store(backend.url, **backend.options) as store, ThreadPoolExecutor(8) as threads:
 
         def put(number: int) -> int | None:
             try:
@@ -1107,7 +1107,7 @@ def test_a_transaction_is_all_or_nothing(memory: Any) -> None:
 def test_a_transaction_keeps_the_session(memory: Any, clock: Clock) -> None:
     with memory.session("a", ttl=10, sliding=True).transaction() as within:
         within.put("k", 1)
-        clock.forward(5)
+        clock.advance(5)
         within.get("k")
         assert within.ttl("k") == 10
     assert memory.session("a").ttl("k") == 10
@@ -1125,10 +1125,10 @@ def test_memories_and_collections_share_a_transaction(store: Any) -> None:
     assert (store["things"].count(), store.memory("bot").count()) == (0, 0)
 
 
-def test_memories_share_the_caller_s_transaction(shared_place: Place) -> None:
-    url = shared_place.url.replace("postgresql:", "postgresql+psycopg:")
+def test_memories_share_the_caller_s_transaction(shared_backend: Backend) -> None:
+    url = shared_backend.url.replace("postgresql:", "postgresql+psycopg:")
     engine = sa.create_engine(url)
-    with Store(engine=engine, **shared_place.options) as store:
+    with Store(engine=engine, **shared_backend.options) as store:
         with engine.connect() as connection:
             store.bind(connection).memory("bot").put("a", 1)
             connection.rollback()
@@ -1188,7 +1188,7 @@ def test_the_rest_of_a_process_is_seen_at_once(open_store: Opener) -> None:
 
 
 def test_memories_outlive_their_store(open_store: Opener) -> None:
-    if open_store.place.is_private:
+    if open_store.backend.is_private:
         pytest.skip("it is gone with its store")
     open_store().memory("bot").session("a").put("k", {"since": date(2026, 1, 1)})
     open_store.close_stores()

@@ -12,7 +12,7 @@ from pathlib import Path as Path_
 from typing import Any
 
 import pytest
-from conftest import Place
+from conftest import Backend
 
 from collections_store import (
     AsyncChangeStream,
@@ -302,20 +302,20 @@ def problem_of(call: Call, run: Callable[[Any], Any]) -> str | None:
             return f"SQL: {message!r}"
         return None
     except Exception as error:  # noqa: BLE001 - all others are what is looked for
-        place = traceback.extract_tb(error.__traceback__)[-1]
+        backend = traceback.extract_tb(error.__traceback__)[-1]
         if (
             call.name.endswith("(function=…)")
-            and Path_(place.filename).name == Path_(__file__).name
+            and Path_(backend.filename).name == Path_(__file__).name
         ):
             return None  # of the caller's own function
-        return f"{type(error).__name__}: {str(error)[:80]} ({place.filename}:{place.lineno})"
+        return f"{type(error).__name__}: {str(error)[:80]} ({backend.filename}:{backend.lineno})"
     return None
 
 
 def check(
     targets: Iterable[tuple[str, Any]], run: Callable[[Any], Any], odd: Iterable[str] = ODD
 ) -> None:
-    """Call each target with each odd value in the place of each parameter."""
+    """Call each target with each odd value for each parameter."""
     found = [
         f"{call.name} of {value}: {problem}"
         for name, function in targets
@@ -353,16 +353,16 @@ def parts(store: Any, dialogues: Any, dialogue_store: Any) -> dict[str, list[Any
 
 @pytest.mark.parametrize("part", PARTS)
 def test_sync(part: str) -> None:
-    sync(Place("sqlite-memory", "sqlite://"), part, ODD)
+    sync(Backend("sqlite-memory", "sqlite://"), part, ODD)
 
 
 @pytest.mark.parametrize("part", ["collection", "memory"])
-def test_on_postgresql(postgres_place: Place, part: str) -> None:
-    sync(postgres_place, part, SENT)
+def test_on_postgresql(postgres_backend: Backend, part: str) -> None:
+    sync(postgres_backend, part, SENT)
 
 
-def sync(place: Place, part: str, odd: Iterable[str]) -> None:
-    with asyncio.Runner() as runner, Store(place.url, **place.options) as store:
+def sync(backend: Backend, part: str, odd: Iterable[str]) -> None:
+    with asyncio.Runner() as runner, Store(backend.url, **backend.options) as store:
         store.get_sync_collection("things", changes=True).put_many(THINGS)
         if part == "transaction":
             with store.transaction() as transaction:

@@ -407,7 +407,7 @@ def test_a_formula_compares_objects_as_the_database_keeps_them(
 ) -> None:
     things.put("a", {"o": {"a": 1, "b": 2}})
     asked = {"$expr": {"$eq": ["$o", {"b": 2, "a": 1}]}}
-    assert things.count(asked) == int(open_store.place.is_postgresql)
+    assert things.count(asked) == int(open_store.backend.is_postgresql)
 
 
 def test_classes_are_ascii_and_cases_unicode(things: Any) -> None:

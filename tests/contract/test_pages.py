@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Place
+from conftest import Backend
 
 from collections_store import Document, InvalidCursor, InvalidFilter, Store
 
@@ -48,30 +48,30 @@ def body(n: int) -> dict[str, Any]:
 class Touched:
     """Counts what a database does for a question, and not how long it takes."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        driver = "postgresql+psycopg" if place.is_postgresql else "sqlite"
-        self.engine = sa.create_engine(sa.make_url(place.url).set(drivername=driver))
-        self.store = Store(engine=self.engine, **place.options)
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        driver = "postgresql+psycopg" if backend.is_postgresql else "sqlite"
+        self.engine = sa.create_engine(sa.make_url(backend.url).set(drivername=driver))
+        self.store = Store(engine=self.engine, **backend.options)
 
     def by(self, **options: Any) -> int:
         """Return how many rows PostgreSQL reads for a page, how many steps SQLite's machine makes."""
         with self.engine.connect() as connection, connection.begin():
             things = self.store.bind(connection)["things"]
             things.count({"$id": "nobody"})  # finds the table
-            count = self._rows if self._place.is_postgresql else self._steps
+            count = self._rows if self._backend.is_postgresql else self._steps
             return count(connection, lambda: things.page(limit=10, **options))
 
     def by_skipping(self, skip: int) -> int:
         with self.engine.connect() as connection, connection.begin():
             things = self.store.bind(connection)["things"]
-            count = self._rows if self._place.is_postgresql else self._steps
+            count = self._rows if self._backend.is_postgresql else self._steps
             return count(connection, lambda: things.find(sort="n", skip=skip, limit=10))
 
     def _rows(self, connection: sa.Connection, ask: Any) -> int:
         read = "SELECT sum(seq_tup_read + idx_tup_fetch) FROM pg_stat_xact_user_tables"
         where = " WHERE schemaname = :schema AND relname LIKE '%things'"
-        schema = {"schema": self._place.options["schema"]}
+        schema = {"schema": self._backend.options["schema"]}
         before = connection.scalar(sa.text(read + where), schema)
         ask()
         return int(connection.scalar(sa.text(read + where), schema)) - int(before)
@@ -91,15 +91,15 @@ class Touched:
 
 
 @pytest.fixture
-def touched(shared_place: Place) -> Iterator[Touched]:
+def touched(shared_backend: Backend) -> Iterator[Touched]:
     """What is done on a collection of many objects with indexes."""
-    counter = Touched(shared_place)
+    counter = Touched(shared_backend)
     things = counter.store["things"]
     things.put_many((str(n), body(n)) for n in range(OBJECTS))
     things.create_index("n")
     things.create_index([("kind", 1), ("n", -1)])
-    if shared_place.is_postgresql:
-        with psycopg.connect(shared_place.url, autocommit=True) as connection:
+    if shared_backend.is_postgresql:
+        with psycopg.connect(shared_backend.url, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
     yield counter
     counter.store.close()
@@ -138,13 +138,13 @@ def test_a_page_of_a_filter_costs_the_same_anywhere(touched: Touched, sort: Any)
 class Writer(threading.Thread):
     """Inserts, moves and deletes objects, and leaves those with an id of digits alone."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, backend: Backend) -> None:
         super().__init__()
-        self._place, self._random = place, random.Random(7)
+        self._backend, self._random = backend, random.Random(7)
         self.stopped, self.rounds = threading.Event(), 0
 
     def run(self) -> None:
-        with Store(self._place.url, durability="normal", **self._place.options) as store:
+        with Store(self._backend.url, durability="normal", **self._backend.options) as store:
             things = store["things"]
             while not self.stopped.is_set():
                 things.put(f"new {self.rounds}", self._body())
@@ -174,13 +174,13 @@ class Written:
 
 
 @pytest.fixture
-def written(shared_place: Place) -> Iterator[Written]:
-    with Store(shared_place.url, **shared_place.options) as store:
+def written(shared_backend: Backend) -> Iterator[Written]:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         things = store["things"]
         things.create_index("n")
         for kind, many in (("", 300), ("mover ", 100), ("victim ", 200)):
             things.put_many((f"{kind}{n}", body(n)) for n in range(many))
-        writer = Writer(shared_place)
+        writer = Writer(shared_backend)
         writer.start()
         yield Written(things, writer)
         writer.stopped.set()
@@ -217,13 +217,13 @@ with Store(url, **options) as store:
 """
 
 
-def test_a_cursor_is_good_in_another_store_and_another_process(shared_place: Place) -> None:
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_a_cursor_is_good_in_another_store_and_another_process(shared_backend: Backend) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         things = store["things"]
         things.put_many((str(n), body(n)) for n in range(200))
         expected = [document.id for document in things.find({"kind": 3}, sort="n")]
         first = things.page({"kind": 3}, sort="n", limit=5)
-    arguments = map(json.dumps, (shared_place.url, shared_place.options, first.cursor))
+    arguments = map(json.dumps, (shared_backend.url, shared_backend.options, first.cursor))
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", PROGRAM, *arguments],
         check=True,
@@ -231,7 +231,7 @@ def test_a_cursor_is_good_in_another_store_and_another_process(shared_place: Pla
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     )
     second, cursor = json.loads(done.stdout)
-    with Store(shared_place.url, **shared_place.options) as store:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         third = store["things"].page({"kind": 3}, sort="n", limit=100, after=cursor)
         assert [d.id for d in first] + second + [d.id for d in third] == expected
         assert third.cursor is None

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import Place
+from conftest import Backend
 
 from collections_store import Collection, Explanation, Index, Store
 
@@ -38,10 +38,10 @@ def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collection]:
 
 
 @pytest.fixture(scope="module")
-def on_postgresql(lasting_postgres_place: Place) -> Iterator[Collection]:
-    with Store(lasting_postgres_place.url, **lasting_postgres_place.options) as store:
+def on_postgresql(module_postgres_backend: Backend) -> Iterator[Collection]:
+    with Store(module_postgres_backend.url, **module_postgres_backend.options) as store:
         things = filled(store["things"])
-        with psycopg.connect(lasting_postgres_place.url, autocommit=True) as connection:
+        with psycopg.connect(module_postgres_backend.url, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
         yield things
 
@@ -150,12 +150,12 @@ def test_sqlite_counts_in_an_index_without_reading_rows(tmp_path: Path, asked: A
 
 @pytest.mark.parametrize("operator", ["$in", "$nin"])
 def test_a_long_list_is_hashed(
-    on_postgresql: Collection, lasting_postgres_place: Place, operator: str
+    on_postgresql: Collection, module_postgres_backend: Backend, operator: str
 ) -> None:
     asked = {"free": {operator: list(range(100))}}
     explained = on_postgresql.explain(asked)
-    schema = lasting_postgres_place.options["schema"]
-    with psycopg.connect(lasting_postgres_place.url) as connection:
+    schema = module_postgres_backend.options["schema"]
+    with psycopg.connect(module_postgres_backend.url) as connection:
         connection.execute(f"SET search_path = {schema}")
         plan = connection.execute(f"EXPLAIN {explained.sql}", explained.parameters).fetchall()
     assert "hashed SubPlan" in str(plan)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Place
+from conftest import Backend
 
 from collections_store import AsyncStore, PatternLimitExceeded, Store
 from collections_store.query.patterns import matchers
@@ -117,12 +117,12 @@ def test_what_no_automaton_finds_is_an_error(things: Any, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("lent", [False, True], ids=["own", "borrowed"])
 def test_a_transaction_ends_with_the_error(
-    shared_place: Place, lent: bool, monkeypatch: pytest.MonkeyPatch
+    shared_backend: Backend, lent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(matchers, "LIMIT", 20_000)
-    engine = sa.create_engine(shared_place.url)
-    target = {"engine": engine} if lent else {"url": shared_place.url}
-    with Store(**target, **shared_place.options) as store:
+    engine = sa.create_engine(shared_backend.url)
+    target = {"engine": engine} if lent else {"url": shared_backend.url}
+    with Store(**target, **shared_backend.options) as store:
         store["things"].put("1", {"s": "a" * 60 + "!"})
         with pytest.raises(PatternLimitExceeded), store.transaction() as tx:
             tx["things"].put("2", 2)
@@ -131,7 +131,7 @@ def test_a_transaction_ends_with_the_error(
     engine.dispose()
 
 
-def test_the_event_loop_goes_on_while_a_pattern_is_looked_for(place: Place) -> None:
+def test_the_event_loop_goes_on_while_a_pattern_is_looked_for(backend: Backend) -> None:
     async def main() -> int:
         ticks = 0
 
@@ -141,7 +141,7 @@ def test_the_event_loop_goes_on_while_a_pattern_is_looked_for(place: Place) -> N
                 await asyncio.sleep(0.001)
                 ticks += 1
 
-        async with AsyncStore(place.url, **place.options) as store:
+        async with AsyncStore(backend.url, **backend.options) as store:
             things = store["things"]
             await things.put("1", {"s": "a" * 60 + "!"})
             ticking = asyncio.create_task(tick())
@@ -153,11 +153,11 @@ def test_the_event_loop_goes_on_while_a_pattern_is_looked_for(place: Place) -> N
     assert asyncio.run(main()) >= 3
 
 
-def test_a_search_can_be_cancelled(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_can_be_cancelled(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matchers, "LIMIT", 10**12)
 
     async def main() -> None:
-        async with AsyncStore(place.url, **place.options) as store, asyncio.timeout(60):
+        async with AsyncStore(backend.url, **backend.options) as store, asyncio.timeout(60):
             things = store["things"]
             await things.put("1", {"s": "a" * 60 + "!"})
             for filter in (

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Clock, Opener, Place
+from conftest import Backend, Clock, Opener
 
 from collections_store import (
     AsyncStore,
@@ -75,8 +75,8 @@ def test_without_a_scope_it_is_private(skills: Any) -> None:
 
 def test_name_session_id_and_scope_tell_which_it_is(skills: Any) -> None:
     several = [
-        make(name, place, session_id)
-        for place, (make, name, session_id) in enumerate(
+        make(name, index, session_id)
+        for index, (make, name, session_id) in enumerate(
             (make, name, session_id)
             for make in (private, public)
             for name in ("k", "", "k ", '["k"]')
@@ -368,25 +368,27 @@ def test_collections_are_strangers(store: Any) -> None:
 def test_a_session_lives_as_long_as_it_is_saved_to(store: Any, clock: Clock) -> None:
     skills = store.skill_memory(ttl=timedelta(minutes=30))
     skills.save(S, "a", [private("x", 1), public("y", 1)])
-    clock.forward(1500)
+    clock.advance(1500)
     skills.save(S, "b", [private("z", 1)])  # which keeps all of it
-    clock.forward(1500)
+    clock.advance(1500)
     assert skills.load(S, "a") == [private("x", 1), public("y", 1)]
     assert skills.save(S, "a", skills.load(S, "a")) == 0  # an echo does too
-    clock.forward(1500)
+    clock.advance(1500)
     assert len(skills.load(S, "b")) == 2
-    clock.forward(301)
+    clock.advance(301)
     assert skills.load(S, "a") == skills.load(S, "b") == []
     skills.save(S, "b", [public("y", 2)])  # nobody's any more
     assert skills.load(S, "a") == [public("y", 2)]
 
 
 @pytest.mark.parametrize("ttl", [None, 60, math.inf])
-def test_a_save_that_changes_nothing_is_one_write_at_most(ttl: Any, shared_place: Place) -> None:
-    engine = sa.create_engine(shared_place.url.replace("postgresql:", "postgresql+psycopg:"))
+def test_a_save_that_changes_nothing_is_one_write_at_most(
+    ttl: Any, shared_backend: Backend
+) -> None:
+    engine = sa.create_engine(shared_backend.url.replace("postgresql:", "postgresql+psycopg:"))
     said: list[str] = []
     sa.event.listen(engine, "before_cursor_execute", lambda *a: said.append(a[2].split()[0]))
-    options = {**shared_place.options, "upgrade": "auto"}
+    options = {**shared_backend.options, "upgrade": "auto"}
     with Store(engine=engine, **options) as store:
         skills = store.skill_memory(ttl=ttl)
         skills.save(S, "a", [private(f"x{n}", n) for n in range(50)])
@@ -554,7 +556,7 @@ def test_it_takes_part_in_transactions(store: Any) -> None:
     assert store.skill_memory().load(S, "a") == []
 
 
-def test_skills_that_save_at_once_lose_nothing(open_store: Opener, place: Place) -> None:
+def test_skills_that_save_at_once_lose_nothing(open_store: Opener, backend: Backend) -> None:
     """Each makes a memory after the other, and all want to be the creator of the same public ones."""
     names, turns = [f"skill {number}" for number in range(6)], 8
 
@@ -562,7 +564,7 @@ def test_skills_that_save_at_once_lose_nothing(open_store: Opener, place: Place)
         shared = [public(f"shared {number}", skill) for number in range(turn + 1)]
         return [private("turn", turn), *[public(f"{skill}, {n}", n) for n in range(turn)], *shared]
 
-    store = _all_at_once(open_store, place, names, turns, given)
+    store = _all_at_once(open_store, backend, names, turns, given)
     found = {name: store.skill_memory().load(S, name) for name in names}
     shared = {each["name"]: each["value"] for each in found[names[0]] if "shared" in each["name"]}
     assert len(shared) == turns
@@ -576,11 +578,11 @@ def test_skills_that_save_at_once_lose_nothing(open_store: Opener, place: Place)
         assert store.skill_memory().save(S, creator, [public(each, "mine")]) > 0
 
 
-def _all_at_once(opener: Opener, place: Place, names: list[str], turns: int, given: Any) -> Any:
+def _all_at_once(opener: Opener, backend: Backend, names: list[str], turns: int, given: Any) -> Any:
     """Have skills save turn by turn, each in a thread or a task of its own; returns a store."""
     if opener.variant == "async":
         store = opener()
-        skills = store._twin.skill_memory()
+        skills = store._target.skill_memory()
 
         async def talk(name: str) -> None:
             for turn in range(turns):
@@ -591,7 +593,7 @@ def _all_at_once(opener: Opener, place: Place, names: list[str], turns: int, giv
 
         opener._runner.run(main())
         return store
-    stores = [opener() for _ in range(1 if place.is_private else 2)]
+    stores = [opener() for _ in range(1 if backend.is_private else 2)]
     barrier = threading.Barrier(len(names))
 
     def speak(number: int) -> None:
@@ -605,9 +607,9 @@ def _all_at_once(opener: Opener, place: Place, names: list[str], turns: int, giv
     return stores[0]
 
 
-def test_requests_of_one_skill_at_once_come_to_one_of_them(shared_place: Place) -> None:
+def test_requests_of_one_skill_at_once_come_to_one_of_them(shared_backend: Backend) -> None:
     """What is PRIVATE is all of one response, never some of this one and some of that."""
-    with Store(shared_place.url, **shared_place.options) as store:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         skills = store.skill_memory()
 
         def respond(number: int) -> None:
@@ -622,8 +624,8 @@ def test_requests_of_one_skill_at_once_come_to_one_of_them(shared_place: Place) 
             skills.end_session(S)
 
 
-def test_a_session_that_ends_as_it_is_saved_to_is_whole_or_gone(shared_place: Place) -> None:
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_a_session_that_ends_as_it_is_saved_to_is_whole_or_gone(shared_backend: Backend) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         skills = store.skill_memory()
         for number in range(20):
             skills.save(S, "a", [private("x", 0)])
@@ -640,9 +642,9 @@ def test_a_session_that_ends_as_it_is_saved_to_is_whole_or_gone(shared_place: Pl
             skills.end_session(S)
 
 
-def test_a_cancelled_save_writes_all_or_nothing(shared_place: Place) -> None:
+def test_a_cancelled_save_writes_all_or_nothing(shared_backend: Backend) -> None:
     async def main() -> None:
-        async with AsyncStore(shared_place.url, **shared_place.options) as store:
+        async with AsyncStore(shared_backend.url, **shared_backend.options) as store:
             skills = store.skill_memory()
             for number in range(20):
                 given = [private("x", number), public("y", number)]
@@ -656,13 +658,13 @@ def test_a_cancelled_save_writes_all_or_nothing(shared_place: Place) -> None:
     asyncio.run(main())
 
 
-def test_in_a_transaction_of_ones_own_a_lost_race_is_a_conflict(postgres_place: Place) -> None:
+def test_in_a_transaction_of_ones_own_a_lost_race_is_a_conflict(postgres_backend: Backend) -> None:
     """There, with "read committed", nothing else would tell; who owns the transaction runs it again."""
-    with Store(postgres_place.url, **postgres_place.options) as store:
+    with Store(postgres_backend.url, **postgres_backend.options) as store:
         skills = store.skill_memory()
         skills.save(S, "a", [private("x", 0)])
         engine = sa.create_engine(
-            sa.make_url(postgres_place.url).set(drivername="postgresql+psycopg"),
+            sa.make_url(postgres_backend.url).set(drivername="postgresql+psycopg"),
             isolation_level="READ COMMITTED",
         )
         saved = threading.Event()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Place
+from conftest import Backend
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.orm import Session
 
@@ -23,8 +23,8 @@ invoices = sa.Table(
 
 
 @pytest.fixture
-def engine(shared_place: Place) -> Iterator[sa.Engine]:
-    url = shared_place.url.replace("postgresql:", "postgresql+psycopg:")
+def engine(shared_backend: Backend) -> Iterator[sa.Engine]:
+    url = shared_backend.url.replace("postgresql:", "postgresql+psycopg:")
     engine = sa.create_engine(url)
     own.drop_all(engine)
     own.create_all(engine)
@@ -34,8 +34,8 @@ def engine(shared_place: Place) -> Iterator[sa.Engine]:
 
 
 @pytest.fixture
-def store(engine: sa.Engine, shared_place: Place) -> Iterator[Store]:
-    with Store(engine=engine, **shared_place.options) as store:
+def store(engine: sa.Engine, shared_backend: Backend) -> Iterator[Store]:
+    with Store(engine=engine, **shared_backend.options) as store:
         yield store
 
 
@@ -69,9 +69,9 @@ def test_the_engine_stays_the_callers(store: Store, engine: sa.Engine) -> None:
 
 
 @pytest.mark.parametrize("level", ["AUTOCOMMIT", "SERIALIZABLE"])
-def test_an_engine_of_any_isolation(engine: sa.Engine, shared_place: Place, level: Any) -> None:
+def test_an_engine_of_any_isolation(engine: sa.Engine, shared_backend: Backend, level: Any) -> None:
     other = sa.create_engine(engine.url, isolation_level=level)
-    with Store(engine=other, **shared_place.options) as store:
+    with Store(engine=other, **shared_backend.options) as store:
         store["things"].put_many({"a": 1, "b": 2})
         with pytest.raises(InvalidBody):
             store["things"].put_many({"c": 1, "d": {1}}, atomic=True)
@@ -79,12 +79,12 @@ def test_an_engine_of_any_isolation(engine: sa.Engine, shared_place: Place, leve
     other.dispose()
 
 
-def test_an_exhausted_pool_is_a_clear_error(engine: sa.Engine, shared_place: Place) -> None:
+def test_an_exhausted_pool_is_a_clear_error(engine: sa.Engine, shared_backend: Backend) -> None:
     small = sa.create_engine(
         engine.url, poolclass=sa.QueuePool, pool_size=1, max_overflow=0, pool_timeout=0.1
     )
     with (
-        Store(engine=small, busy_timeout=0.5, **shared_place.options) as store,
+        Store(engine=small, busy_timeout=0.5, **shared_backend.options) as store,
         small.connect(),
         pytest.raises(DatabaseBusy, match="no connection free"),
     ):
@@ -122,9 +122,12 @@ def test_objects_roll_back_with_the_callers_tables(store: Store, engine: sa.Engi
 
 
 def test_a_fresh_database_is_made_ready_in_the_callers_transaction(
-    engine: sa.Engine, shared_place: Place
+    engine: sa.Engine, shared_backend: Backend
 ) -> None:
-    with Store(shared_place.url, **shared_place.options) as store, engine.connect() as connection:
+    with (
+        Store(shared_backend.url, **shared_backend.options) as store,
+        engine.connect() as connection,
+    ):
         connection.execute(sa.insert(invoices).values(number=1))
         store.bind(connection)["things"].put("a", 1)
         connection.rollback()
@@ -231,10 +234,10 @@ def async_engine(engine: sa.Engine) -> AsyncEngine:
 
 
 def test_an_async_transaction_of_the_callers(
-    async_engine: AsyncEngine, engine: sa.Engine, shared_place: Place
+    async_engine: AsyncEngine, engine: sa.Engine, shared_backend: Backend
 ) -> None:
     async def main() -> None:
-        async with AsyncStore(shared_place.url, **shared_place.options) as store:
+        async with AsyncStore(shared_backend.url, **shared_backend.options) as store:
             await store["things"].put("before", 1)
             async with async_engine.begin() as connection:
                 await connection.execute(sa.insert(invoices).values(number=1))
@@ -258,9 +261,9 @@ def test_an_async_transaction_of_the_callers(
         assert numbers(connection) == [1]
 
 
-def test_an_async_store_on_the_callers_engine(engine: sa.Engine, shared_place: Place) -> None:
+def test_an_async_store_on_the_callers_engine(engine: sa.Engine, shared_backend: Backend) -> None:
     async def main() -> None:
-        async with AsyncStore(engine=engine, **shared_place.options) as store:
+        async with AsyncStore(engine=engine, **shared_backend.options) as store:
             things = store["things"]
             await asyncio.gather(*(things.put(str(n), n) for n in range(50)))
             assert await things.count() == 50

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Opener, Place
+from conftest import Backend, Opener
 from contract.test_dialogues import ADA, RULES, on_disk
 
 from collections_store import InvalidBody, SchemaTooNew, Store
@@ -181,10 +181,10 @@ def test_an_entry_of_the_catalogue_is_kept_with_all_that_is_in_it() -> None:
         assert CollectionOptions.from_text(old).feed is None
 
 
-def changed_entry(place: Place, **changes: Any) -> dict[str, Any]:
+def changed_entry(backend: Backend, **changes: Any) -> dict[str, Any]:
     """Change the entry of the only collection, as another version would; return what it is then."""
-    engine = sa.create_engine(place.url)
-    schema = f"{place.options['schema']}." if place.is_postgresql else ""
+    engine = sa.create_engine(backend.url)
+    schema = f"{backend.options['schema']}." if backend.is_postgresql else ""
     with engine.begin() as connection:
         [(text,)] = connection.execute(sa.text(f"SELECT options FROM {schema}cs_collections"))
         found = {**json.loads(text), **changes}
@@ -194,27 +194,27 @@ def changed_entry(place: Place, **changes: Any) -> dict[str, Any]:
     return found
 
 
-def test_what_a_newer_version_keeps_of_a_collection_stays(shared_place: Place) -> None:
-    options = shared_place.options
-    with Store(shared_place.url, **options) as store:
+def test_what_a_newer_version_keeps_of_a_collection_stays(shared_backend: Backend) -> None:
+    options = shared_backend.options
+    with Store(shared_backend.url, **options) as store:
         store["things"].create_index("n")
-    changed_entry(shared_place, encryption={"key": 1})
-    with Store(shared_place.url, **options) as store:
+    changed_entry(shared_backend, encryption={"key": 1})
+    with Store(shared_backend.url, **options) as store:
         store.get_sync_collection("things", ttl=60, changes=True)
         store["things"].create_index("m")
         store["things"].drop_index("n_1")
         store.rename("things", "others")
-    assert changed_entry(shared_place)["encryption"] == {"key": 1}
+    assert changed_entry(shared_backend)["encryption"] == {"key": 1}
 
 
-def test_a_collection_of_a_newer_format_is_refused(shared_place: Place) -> None:
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_a_collection_of_a_newer_format_is_refused(shared_backend: Backend) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         store["things"].put("a", 1)
-    before = changed_entry(shared_place, format=2)
-    with Store(shared_place.url, **shared_place.options) as store:
+    before = changed_entry(shared_backend, format=2)
+    with Store(shared_backend.url, **shared_backend.options) as store:
         for call in (lambda: store["things"].get("a"), lambda: store["things"].put("a", 2)):
             with pytest.raises(
                 SchemaTooNew, match="catalogue's entry of a collection is in format 2"
             ):
                 call()
-    assert changed_entry(shared_place) == before
+    assert changed_entry(shared_backend) == before

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Awaited, Opener, Place
+from conftest import Backend, Opener, SyncAdapter
 
 from collections_store import (
     AsyncStore,
@@ -28,22 +28,22 @@ class Boom(Exception):
 
 
 @pytest.fixture(params=["own", "engine"])
-def store(request: pytest.FixtureRequest, open_store: Opener, place: Place) -> Iterator[Any]:
+def store(request: pytest.FixtureRequest, open_store: Opener, backend: Backend) -> Iterator[Any]:
     """A store on each backend, sync and async, by its URL or on an engine of the caller's."""
     if request.param == "own":
         yield open_store()
         return
     more: dict[str, Any] = {}
-    if place.is_private:
+    if backend.is_private:
         more = {"poolclass": sa.StaticPool, "connect_args": {"check_same_thread": False}}
-    engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"), **more)
+    engine = sa.create_engine(backend.url.replace("postgresql:", "postgresql+psycopg:"), **more)
     if open_store.variant == "sync":
-        with Store(engine=engine, **place.options) as plain:
+        with Store(engine=engine, **backend.options) as plain:
             yield plain
     else:
         with (
             asyncio.Runner() as runner,
-            Awaited(AsyncStore(engine=engine, **place.options), runner) as awaited,
+            SyncAdapter(AsyncStore(engine=engine, **backend.options), runner) as awaited,
         ):
             yield awaited
     engine.dispose()
@@ -365,7 +365,7 @@ def test_a_store_that_closes_rolls_back_what_is_left_open(open_store: Opener) ->
         tx["a"].get("x")
     with pytest.raises(StoreClosed):
         context.__exit__(None, None, None)
-    if not open_store.place.is_private:
+    if not open_store.backend.is_private:
         assert open_store()["a"].get("x") == 1
 
 
@@ -377,9 +377,9 @@ def test_errors_of_the_library_go_on_unchanged(store: Any) -> None:
     assert store["a"].count() == 0
 
 
-def test_blocks_within_a_transaction_of_the_callers(shared_place: Place) -> None:
-    engine = sa.create_engine(shared_place.url.replace("postgresql:", "postgresql+psycopg:"))
-    with Store(engine=engine, **shared_place.options) as store:
+def test_blocks_within_a_transaction_of_the_callers(shared_backend: Backend) -> None:
+    engine = sa.create_engine(shared_backend.url.replace("postgresql:", "postgresql+psycopg:"))
+    with Store(engine=engine, **shared_backend.options) as store:
         store["a"].create_index("n", unique=True)
         with engine.begin() as connection:
             tx = store.bind(connection)
@@ -403,17 +403,17 @@ def test_blocks_within_a_transaction_of_the_callers(shared_place: Place) -> None
     engine.dispose()
 
 
-def test_blocks_within_an_awaited_transaction_of_the_callers(shared_place: Place) -> None:
+def test_blocks_within_an_awaited_transaction_of_the_callers(shared_backend: Backend) -> None:
     from sqlalchemy.ext.asyncio import create_async_engine
 
     drivers = {"sqlite:": "sqlite+aiosqlite:", "postgresql:": "postgresql+psycopg:"}
-    url = shared_place.url
+    url = shared_backend.url
     for short, driver in drivers.items():
         url = url.replace(short, driver, 1)
 
     async def main() -> None:
         engine = create_async_engine(url)
-        async with AsyncStore(shared_place.url, **shared_place.options) as store:
+        async with AsyncStore(shared_backend.url, **shared_backend.options) as store:
             async with engine.begin() as connection:
                 tx = store.bind(connection)
                 await tx["a"].put("1", 1)

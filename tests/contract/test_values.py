@@ -80,11 +80,11 @@ REFUSED = [
 @pytest.mark.parametrize("value", REFUSED, ids=lambda value: ascii(value).split(" at 0x")[0][:30])
 def test_what_is_not_json_is_refused_with_its_place(things: Any, value: Any) -> None:
     things.put("a", "before")
-    for body, place in (
+    for body, path in (
         (value, "the body itself|at "),
         ({"list": [0, {"x.y": value}]}, r"list\.1\.x\.y"),
     ):
-        with pytest.raises(InvalidBody, match=place) as caught:
+        with pytest.raises(InvalidBody, match=path) as caught:
             things.put("a", body)
         assert isinstance(caught.value, ValueError)
         assert isinstance(caught.value, TypeError)
@@ -241,7 +241,7 @@ def test_numbers_that_a_prefix_may_hold(open_store: Any) -> None:
 
 
 def test_prefixes_have_no_table_in_common(open_store: Any) -> None:
-    if open_store.place.is_private:
+    if open_store.backend.is_private:
         pytest.skip("stores in memory have nothing in common")
     stores = [open_store(prefix=prefix) for prefix in ("zz", "zz1", "zz_", "zz1_")]
     for number in range(1, 13):
@@ -259,21 +259,21 @@ def test_prefixes_have_no_table_in_common(open_store: Any) -> None:
 
 
 def test_tables_of_an_earlier_version_keep_their_names(
-    shared_place: Any, monkeypatch: pytest.MonkeyPatch
+    shared_backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as earlier:
         earlier.setattr(Names, "documents", lambda names, n, name: f"{names.prefix}{n}_{name}")
-        with Store(shared_place.url, prefix="zz", **shared_place.options) as store:
+        with Store(shared_backend.url, prefix="zz", **shared_backend.options) as store:
             store["things"].put("a", {"n": 1})
             store["things"].create_index("n")
-    with Store(shared_place.url, prefix="zz", **shared_place.options) as store:
+    with Store(shared_backend.url, prefix="zz", **shared_backend.options) as store:
         assert store["things"].find("n", 1)[0].id == "a"
         store["things"].create_index("tags", arrays=True)
         assert [index.physical for index in store["things"].indexes()] == ["zz1$i1", "zz1$i3"]
         store.rename("things", "others")
         assert store.model("others").__table__.name == "zz$2_others"
         assert store["others"].get("a") == {"n": 1}
-    assert migrate.check(shared_place.url, prefix="zz", **shared_place.options) == []
+    assert migrate.check(shared_backend.url, prefix="zz", **shared_backend.options) == []
 
 
 @pytest.mark.parametrize("seconds", [0.001, 1, 2_000_000])

@@ -7,7 +7,7 @@ from functools import _lru_cache_wrapper
 from typing import Any
 
 import pytest
-from conftest import Place
+from conftest import Backend
 
 from collections_store import (
     AsyncStore,
@@ -183,8 +183,8 @@ def test_change_in_place_within_a_transaction(store: Any) -> None:
     assert store["things"].get("a") == [1, 2]
 
 
-def test_change_in_place_begins_with_a_body_that_was_read_again(shared_place: Place) -> None:
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_change_in_place_begins_with_a_body_that_was_read_again(shared_backend: Backend) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         things = store["things"]
         things.put("a", ["old"])
         rivals = ["rival"]
@@ -203,8 +203,8 @@ def test_change_tells_what_is_stored(open_store: Any) -> None:
     assert things.get("a") == {"a\ufffd": "(1+2j)"}
 
 
-def test_change_begins_anew_when_another_was_faster(shared_place: Place) -> None:
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_change_begins_anew_when_another_was_faster(shared_backend: Backend) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         things = store["things"]
         things.put("a", 0)
         seen: list[int] = []
@@ -223,13 +223,13 @@ def test_change_begins_anew_when_another_was_faster(shared_place: Place) -> None
         assert things.get("a") == 601
 
 
-def test_awaited_functions_are_awaited(shared_place: Place) -> None:
+def test_awaited_functions_are_awaited(shared_backend: Backend) -> None:
     async def main() -> Any:
         async def double(body: int) -> int:
             await asyncio.sleep(0)
             return 2 * body
 
-        async with AsyncStore(shared_place.url, **shared_place.options) as store:
+        async with AsyncStore(shared_backend.url, **shared_backend.options) as store:
             await store["things"].put("a", 21)
             await store["things"].put("b", [])
             return await store["things"].change("a", double), await store["things"].change("b", add)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Place
+from conftest import Backend
 from dialogues.agents import RULES, agent, agent_async
 from dialogues.conversation import Conversation
 from dialogues.scripts import DATA, SPEAKERS, Script, scripts
@@ -21,17 +21,17 @@ FEW = pytest.param(150, id="150")
 ALL = pytest.param(4000, id="all", marks=[pytest.mark.soak, pytest.mark.timeout(3600)])
 
 
-@pytest.mark.parametrize(("shared_place", "variant"), VARIANTS, indirect=["shared_place"])
+@pytest.mark.parametrize(("shared_backend", "variant"), VARIANTS, indirect=["shared_backend"])
 @pytest.mark.parametrize("count", [FEW, ALL])
 def test_two_agents_that_are_killed_again_and_again(
-    shared_place: Place, tmp_path: Path, count: int, variant: str
+    shared_backend: Backend, tmp_path: Path, count: int, variant: str
 ) -> None:
     """On SQLite each has its own file, on PostgreSQL they share the database."""
-    places = {name: of_its_own(shared_place, tmp_path / f"{name}.db") for name in SPEAKERS}
+    backends = {name: of_its_own(shared_backend, tmp_path / f"{name}.db") for name in SPEAKERS}
     seed, told = random.randrange(2**32), scripts(count)
 
     def start(name: str) -> Forked:
-        return Forked(AGENTS[variant], places[name].url, places[name].options, name)
+        return Forked(AGENTS[variant], backends[name].url, backends[name].options, name)
 
     conversation = Conversation(told, start, seed=seed)
     conversation.run()
@@ -41,17 +41,17 @@ def test_two_agents_that_are_killed_again_and_again(
     )
     assert conversation.kills > 12
     assert any(sum(side.restored) for side in conversation.sides.values())
-    for name, place in places.items():
-        check_all(place, name, told)
+    for name, backend in backends.items():
+        check_all(backend, name, told)
 
 
-def of_its_own(place: Place, path: Path) -> Place:
-    return place if place.is_postgresql else Place(place.name, f"sqlite:///{path}")
+def of_its_own(backend: Backend, path: Path) -> Backend:
+    return backend if backend.is_postgresql else Backend(backend.name, f"sqlite:///{path}")
 
 
-def check_all(place: Place, name: str, told: list[Script]) -> None:
+def check_all(backend: Backend, name: str, told: list[Script]) -> None:
     """See that an agent has all dialogues, ended, and nothing else."""
-    with Store(place.url, **place.options) as store:
+    with Store(backend.url, **backend.options) as store:
         dialogues = Dialogues(store, name, rules=RULES)
         assert dialogues.setup().active == 0
         assert dialogues.quarantined() == []

@@ -32,9 +32,9 @@ ORDERS = ("parent first", "child first", "child exits", "parent exits")
 class Round:
     """One family."""
 
-    def __init__(self, place: Path, child: str, order: str) -> None:
-        self.url, self.child, self.order = f"sqlite:///{place}", child, order
-        self.notes = os.open(place.with_suffix(".notes"), os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    def __init__(self, path: Path, child: str, order: str) -> None:
+        self.url, self.child, self.order = f"sqlite:///{path}", child, order
+        self.notes = os.open(path.with_suffix(".notes"), os.O_CREAT | os.O_APPEND | os.O_WRONLY)
         self.opened, self.left = fork.Event(), fork.Event()
 
     def put(self, store: Store, id: str) -> None:
@@ -187,9 +187,9 @@ def _end(play: Callable[[], None], *, twice: bool = False) -> None:
     os._exit(0)
 
 
-def play(place: Path, how: str, parent: str, child: str, order: str) -> None:
+def play(path: Path, how: str, parent: str, child: str, order: str) -> None:
     """Play one round in this process."""
-    each = Round(place, child, order)
+    each = Round(path, child, order)
     begin = partial(each.begin, how)
     if parent == "async":
         asyncio.run(each.play_async(begin))
@@ -197,15 +197,15 @@ def play(place: Path, how: str, parent: str, child: str, order: str) -> None:
         each.play_sync(begin, 2 if parent == "threads" else 0)
 
 
-def judge(place: Path) -> tuple[int, int, str]:
+def judge(path: Path) -> tuple[int, int, str]:
     """Return how many writes were acknowledged, how many are lost, and what SQLite says."""
-    with closing(sqlite3.connect(place)) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         [table] = connection.execute(
             "SELECT name FROM sqlite_master WHERE name LIKE 'cs_1%'"
         ).fetchone()
         stored = {id for (id,) in connection.execute(f"SELECT id FROM {table}")}
         [says] = connection.execute("PRAGMA integrity_check").fetchone()
-    noted = set(place.with_suffix(".notes").read_text().splitlines())
+    noted = set(path.with_suffix(".notes").read_text().splitlines())
     return len(noted), len(noted - stored), says
 
 
@@ -217,9 +217,9 @@ def main(folder: str, rounds: str, seed: str) -> None:
     acknowledged = lost = failed = 0
     for number in range(int(rounds)):
         plan = plans[number % len(plans)]
-        place = Path(folder, f"{number}.db")
+        path = Path(folder, f"{number}.db")
         everybody, held = os.pipe()
-        family = fork.Process(target=play, args=(place, *plan))
+        family = fork.Process(target=play, args=(path, *plan))
         family.start()
         os.close(held)
         family.join(60)
@@ -228,7 +228,7 @@ def main(folder: str, rounds: str, seed: str) -> None:
             print(plan, "ended with", family.exitcode, file=sys.stderr)
             family.kill()
         os.close(everybody)
-        noted, missing, says = judge(place)
+        noted, missing, says = judge(path)
         acknowledged, lost = acknowledged + noted, lost + missing
         if missing or says != "ok":
             print(plan, f"{missing} of {noted} lost:", says, file=sys.stderr)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Place
+from conftest import Backend
 from faults.programs import Increment
 
 from collections_store import (
@@ -52,15 +52,15 @@ SLOW = {
 }
 
 
-def run(place: Place, main: Callable[[AsyncStore], Awaitable[None]], **options: Any) -> None:
+def run(backend: Backend, main: Callable[[AsyncStore], Awaitable[None]], **options: Any) -> None:
     async def whole() -> None:
-        async with AsyncStore(place.url, **place.options, **options) as store:
+        async with AsyncStore(backend.url, **backend.options, **options) as store:
             await main(store)
 
     asyncio.run(whole())
 
 
-def test_a_put_cancelled_at_any_moment_is_nothing_or_everything(place: Place) -> None:
+def test_a_put_cancelled_at_any_moment_is_nothing_or_everything(backend: Backend) -> None:
     outcomes: set[bool | None] = set()
 
     async def main(store: AsyncStore) -> None:
@@ -84,11 +84,11 @@ def test_a_put_cancelled_at_any_moment_is_nothing_or_everything(place: Place) ->
             assert await asyncio.gather(*others) == [1, 1, 1]
         assert await things.count() >= 900
 
-    run(place, main)
+    run(backend, main)
     assert False in outcomes
 
 
-def test_a_cancelled_read_modify_write_is_rolled_back(place: Place) -> None:
+def test_a_cancelled_read_modify_write_is_rolled_back(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         await store.run(Increment("things", "n"))
         task = asyncio.create_task(store.run(Increment("things", "n", pause=0.3)))
@@ -100,10 +100,10 @@ def test_a_cancelled_read_modify_write_is_rolled_back(place: Place) -> None:
         assert await store["things"].get("n") == 1
         assert await store.run(Increment("things", "n")) == 2
 
-    run(place, main)
+    run(backend, main)
 
 
-def test_a_timeout_tells_too(place: Place) -> None:
+def test_a_timeout_tells_too(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         await store.run(Increment("things", "n"))
         with pytest.raises(TimeoutError) as caught:
@@ -112,25 +112,25 @@ def test_a_timeout_tells_too(place: Place) -> None:
         assert was_committed(caught.value) is False
         assert await store["things"].get("n") == 1
 
-    run(place, main)
+    run(backend, main)
 
 
-def test_a_long_statement_is_interrupted(place: Place) -> None:
+def test_a_long_statement_is_interrupted(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         await store["things"].put("a", 1)
         begun = time.monotonic()
         with pytest.raises(TimeoutError) as caught:
             async with asyncio.timeout(0.2):
-                await store.run(Slow(SLOW[place.name]))
+                await store.run(Slow(SLOW[backend.name]))
         assert time.monotonic() - begun < 30
         assert was_committed(caught.value) is None
         assert await store["things"].get("a") == 1
         assert await store["things"].put("a", 2) == 2
 
-    run(place, main, pool_size=1)
+    run(backend, main, pool_size=1)
 
 
-def test_an_impatient_caller_cancels_twice(place: Place) -> None:
+def test_an_impatient_caller_cancels_twice(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         await store.run(Increment("things", "n"))
         task = asyncio.create_task(store.run(Increment("things", "n", pause=0.3)))
@@ -141,10 +141,10 @@ def test_an_impatient_caller_cancels_twice(place: Place) -> None:
             await task
         assert await store["things"].get("n") == 1
 
-    run(place, main)
+    run(backend, main)
 
 
-def test_a_job_that_has_not_begun_is_dropped(place: Place) -> None:
+def test_a_job_that_has_not_begun_is_dropped(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         await store["things"].put("a", 1)
         busy = [
@@ -161,11 +161,11 @@ def test_a_job_that_has_not_begun_is_dropped(place: Place) -> None:
         assert await store["late"].exists("n") is False
         assert await store["things"].get("n") == 3
 
-    run(place, main, pool_size=1)
+    run(backend, main, pool_size=1)
 
 
 def test_a_wait_for_another_process_can_be_cancelled(tmp_path: Path) -> None:
-    place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
+    backend = Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
     holder = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
 
     async def main(store: AsyncStore) -> None:
@@ -184,12 +184,12 @@ def test_a_wait_for_another_process_can_be_cancelled(tmp_path: Path) -> None:
         holder.execute("ROLLBACK")
         assert await tasks[0] == 2
 
-    run(place, main)
+    run(backend, main)
     holder.close()
 
 
 def test_a_group_that_waits_too_long_fails_as_one(tmp_path: Path) -> None:
-    place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
+    backend = Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
     holder = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
 
     async def main(store: AsyncStore) -> None:
@@ -203,11 +203,11 @@ def test_a_group_that_waits_too_long_fails_as_one(tmp_path: Path) -> None:
         holder.execute("ROLLBACK")
         assert await store["things"].put("a", 2) == 2
 
-    run(place, main, busy_timeout=0.5)
+    run(backend, main, busy_timeout=0.5)
     holder.close()
 
 
-def test_the_event_loop_goes_on_while_a_lock_is_awaited(place: Place) -> None:
+def test_the_event_loop_goes_on_while_a_lock_is_awaited(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         await store["things"].put("a", 1)
         slow = asyncio.create_task(store.run(Increment("things", "n", pause=0.4)))
@@ -220,7 +220,7 @@ def test_the_event_loop_goes_on_while_a_lock_is_awaited(place: Place) -> None:
         await asyncio.gather(*waiting)
         assert ticks > 20
 
-    run(place, main)
+    run(backend, main)
 
 
 def test_a_connection_that_broke_under_a_cancelled_write_leaves_doubt() -> None:
@@ -247,7 +247,7 @@ MANY: dict[str, Callable[[Any, Any], Any]] = {
 
 @pytest.mark.parametrize("verb", MANY.values(), ids=MANY)
 def test_a_call_of_several_batches_that_is_cancelled_tells_what_a_part_is(
-    place: Place, verb: Callable[[Any, Any], Any]
+    backend: Backend, verb: Callable[[Any, Any], Any]
 ) -> None:
     async def main(store: AsyncStore) -> None:
         written = asyncio.Event()
@@ -269,13 +269,13 @@ def test_a_call_of_several_batches_that_is_cancelled_tells_what_a_part_is(
         [note] = caught.value.__notes__
         assert note == f"collections_store wrote a part, in batches: collection things: {part!r}"
 
-    run(place, main)
+    run(backend, main)
 
 
 @pytest.mark.parametrize("count", [300, 1400], ids=["one batch", "batches"])
 @pytest.mark.parametrize("verb", MANY.values(), ids=MANY)
 def test_many_writes_cancelled_at_any_moment_tell_the_truth(
-    place: Place, verb: Callable[[Any, Any], Any], count: int
+    backend: Backend, verb: Callable[[Any, Any], Any], count: int
 ) -> None:
     async def main(store: AsyncStore) -> None:
         await verb(store["warm"], range(count))
@@ -298,10 +298,10 @@ def test_many_writes_cancelled_at_any_moment_tell_the_truth(
                 [note] = error.__notes__
                 assert note.startswith(f"collections_store wrote {word}")
 
-    run(place, main)
+    run(backend, main)
 
 
-def test_many_writes_cancelled_in_a_transaction_wrote_nothing(place: Place) -> None:
+def test_many_writes_cancelled_in_a_transaction_wrote_nothing(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         async def block() -> None:
             async with store.transaction() as tx:
@@ -322,10 +322,10 @@ def test_many_writes_cancelled_in_a_transaction_wrote_nothing(place: Place) -> N
         assert note.startswith("collections_store wrote nothing of the transaction")
         assert await store["things"].count() == 0
 
-    run(place, main)
+    run(backend, main)
 
 
-def test_a_change_that_is_cancelled_in_its_function_wrote_nothing(place: Place) -> None:
+def test_a_change_that_is_cancelled_in_its_function_wrote_nothing(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         await store["things"].put("a", 1)
         with pytest.raises(TimeoutError) as caught:
@@ -333,7 +333,7 @@ def test_a_change_that_is_cancelled_in_its_function_wrote_nothing(place: Place) 
                 await store["things"].change("a", lambda _: asyncio.sleep(60))
         assert was_committed(caught.value) is False
 
-    run(place, main)
+    run(backend, main)
 
 
 def test_an_outcome_is_not_that_of_an_earlier_cancellation(tmp_path: Path) -> None:
@@ -354,7 +354,7 @@ def test_an_outcome_is_not_that_of_an_earlier_cancellation(tmp_path: Path) -> No
                 await task
             assert was_committed(caught.value) is None
 
-    run(Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}"), main)
+    run(Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}"), main)
 
 
 RANGE = {"$range": [0, 100_000]}
@@ -364,9 +364,9 @@ ENDLESS = {
 """A formula that computes for hours."""
 
 
-def test_what_python_computes_stops_when_it_is_cancelled(place: Place) -> None:
+def test_what_python_computes_stops_when_it_is_cancelled(backend: Backend) -> None:
     async def main() -> None:
-        async with AsyncStore(place.url, **place.options, busy_timeout=0.5) as store:
+        async with AsyncStore(backend.url, **backend.options, busy_timeout=0.5) as store:
             things = store["things"]
             await things.put_many({"x": {"n": 1}, "y": {"n": 1}})
             calls: list[Callable[[Any], Any]] = [

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from conftest import NewThreads, Place
+from conftest import Backend, NewThreads
 from faults.test_processes import end_what_was_started, finish, start
 from psycopg import sql
 
@@ -26,8 +26,8 @@ LONG = 60.0
 
 
 @pytest.fixture
-def store(shared_place: Place) -> Iterator[Store]:
-    with Store(shared_place.url, **shared_place.options) as store:
+def store(shared_backend: Backend) -> Iterator[Store]:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         store.get_sync_collection("things", changes="after")
         yield store
 
@@ -82,8 +82,8 @@ def told(changes: list[Change]) -> list[Any]:
 # -- the order -------------------------------------------------------------------------------
 
 
-def test_who_writes_first_and_commits_last_is_not_skipped(postgres_place: Place) -> None:
-    with Store(postgres_place.url, **postgres_place.options) as store:
+def test_who_writes_first_and_commits_last_is_not_skipped(postgres_backend: Backend) -> None:
+    with Store(postgres_backend.url, **postgres_backend.options) as store:
         things = store.get_sync_collection("things", changes=True)
         seen = []
         with things.watch() as stream:
@@ -106,16 +106,16 @@ def test_who_writes_first_and_commits_last_is_not_skipped(postgres_place: Place)
         assert seen == ["fast", "slow"]
 
 
-def test_who_has_a_place_keeps_others_from_one_until_the_commit(postgres_place: Place) -> None:
+def test_who_has_a_place_keeps_others_from_one_until_the_commit(postgres_backend: Backend) -> None:
     """Else a look between the two commits would see the later place, and skip the earlier."""
     with (
-        Store(postgres_place.url, **postgres_place.options) as store,
-        psycopg.connect(postgres_place.url) as raw,
+        Store(postgres_backend.url, **postgres_backend.options) as store,
+        psycopg.connect(postgres_backend.url) as raw,
     ):
         things = store.get_sync_collection("things", changes=True)
         things.put("first", 0)
         stream = things.watch()
-        raw.execute(f"SET search_path = {postgres_place.options['schema']}")
+        raw.execute(f"SET search_path = {postgres_backend.options['schema']}")
         [text] = raw.execute(
             "SELECT options FROM cs_collections WHERE name = 'things' FOR UPDATE"
         ).fetchall()
@@ -123,21 +123,21 @@ def test_who_has_a_place_keeps_others_from_one_until_the_commit(postgres_place: 
         columns = "(kind, id, version, time) VALUES ('insert', 'early', 1, 0)"
         raw.execute(sql.SQL("INSERT INTO {} " + columns).format(feed))
         later = InThread(lambda: things.put("late", 1))
-        wait_for_a_lock(postgres_place)
+        wait_for_a_lock(postgres_backend)
         assert stream.try_next() is None
         raw.commit()
         later.result()
         assert [next(stream).id, next(stream).id] == ["early", "late"]
 
 
-def wait_for_a_lock(place: Place) -> None:
+def wait_for_a_lock(backend: Backend) -> None:
     """Return once somebody waits for a lock."""
-    with psycopg.connect(place.url, autocommit=True) as looking:
+    with psycopg.connect(backend.url, autocommit=True) as looking:
         for _ in range(int(LONG * 100)):
             found = looking.execute(
                 "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
                 "AND query LIKE %s",
-                [f"%{place.options['schema']}%"],
+                [f"%{backend.options['schema']}%"],
             ).fetchone()
             if found is not None and found[0]:
                 return
@@ -145,27 +145,27 @@ def wait_for_a_lock(place: Place) -> None:
     raise AssertionError
 
 
-def test_bound_transactions_hold_their_place_too(postgres_place: Place) -> None:
-    engine = sa.create_engine(postgres_place.url.replace("postgresql:", "postgresql+psycopg:"))
-    with Store(postgres_place.url, **postgres_place.options) as store:
+def test_bound_transactions_hold_their_place_too(postgres_backend: Backend) -> None:
+    engine = sa.create_engine(postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"))
+    with Store(postgres_backend.url, **postgres_backend.options) as store:
         things = store.get_sync_collection("things", changes=True)
         stream = things.watch()
         with engine.begin() as connection:
             store.bind(connection)["things"].put("bound", 1)
             later = InThread(lambda: things.put("own", 1))
-            wait_for_a_lock(postgres_place)
+            wait_for_a_lock(postgres_backend)
             assert stream.try_next() is None
         later.result()
         assert told([next(stream), next(stream)]) == [("insert", "bound", 1), ("insert", "own", 1)]
     engine.dispose()
 
 
-def test_processes_that_write_and_two_that_watch(shared_place: Place, store: Store) -> None:
+def test_processes_that_write_and_two_that_watch(shared_backend: Backend, store: Store) -> None:
     things = store["things"]
-    elsewhere = start("watch_and_tell", shared_place, "last")
+    elsewhere = start("watch_and_tell", shared_backend, "last")
     here = InThread(lambda: until_last(things))
     rounds = 15
-    finish(*(start("write_recorded", shared_place, f"p{n}", rounds) for n in range(4)))
+    finish(*(start("write_recorded", shared_backend, f"p{n}", rounds) for n in range(4)))
     things.put("last", 1)
     seen: list[Change] = here.result()
     [output] = finish(elsewhere)
@@ -209,10 +209,10 @@ def replayed(changes: list[Change]) -> dict[str, Any]:
 
 
 def test_a_writer_that_is_killed_leaves_feed_and_objects_alike(
-    shared_place: Place, store: Store
+    shared_backend: Backend, store: Store
 ) -> None:
     for _ in range(3):
-        process = start("put_recorded", shared_place)
+        process = start("put_recorded", shared_backend)
         assert process.stdout is not None
         head = [process.stdout.readline() for _ in range(20)]
         process.send_signal(signal.SIGKILL)
@@ -230,8 +230,8 @@ def test_a_writer_that_is_killed_leaves_feed_and_objects_alike(
 
 
 @pytest.mark.usefixtures("never_looking")
-def test_a_commit_of_this_process_wakes_at_once(shared_place: Place, store: Store) -> None:
-    for writer in (store, Store(shared_place.url, **shared_place.options)):
+def test_a_commit_of_this_process_wakes_at_once(shared_backend: Backend, store: Store) -> None:
+    for writer in (store, Store(shared_backend.url, **shared_backend.options)):
         waiting = InThread(store["things"].watch().__next__)
         listens()
         with writer.transaction() as tx:
@@ -242,9 +242,9 @@ def test_a_commit_of_this_process_wakes_at_once(shared_place: Place, store: Stor
 
 
 @pytest.mark.usefixtures("never_looking")
-def test_a_commit_wakes_the_tasks_that_wait(shared_place: Place) -> None:
+def test_a_commit_wakes_the_tasks_that_wait(shared_backend: Backend) -> None:
     async def main() -> list[str]:
-        async with AsyncStore(shared_place.url, **shared_place.options) as store:
+        async with AsyncStore(shared_backend.url, **shared_backend.options) as store:
             things = await store.get_collection("things", changes=True)
             streams = [await things.watch() for _ in range(100)]
             threads = threading.active_count() + 1  # this test's own
@@ -258,16 +258,16 @@ def test_a_commit_wakes_the_tasks_that_wait(shared_place: Place) -> None:
     assert asyncio.run(main()) == ["a"] * 100
 
 
-def test_a_commit_of_another_process_wakes(shared_place: Place, store: Store) -> None:
+def test_a_commit_of_another_process_wakes(shared_backend: Backend, store: Store) -> None:
     waiting = InThread(store["things"].watch().__next__)
     listens()
-    finish(start("open_and_put", shared_place, "x", 0))
+    finish(start("open_and_put", shared_backend, "x", 0))
     assert waiting.result().id == "x"
 
 
-def test_a_commit_of_the_callers_own_wakes(postgres_place: Place) -> None:
-    engine = sa.create_engine(postgres_place.url.replace("postgresql:", "postgresql+psycopg:"))
-    with Store(postgres_place.url, **postgres_place.options) as store:
+def test_a_commit_of_the_callers_own_wakes(postgres_backend: Backend) -> None:
+    engine = sa.create_engine(postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"))
+    with Store(postgres_backend.url, **postgres_backend.options) as store:
         waiting = InThread(store.get_sync_collection("things", changes=True).watch().__next__)
         listens()
         with engine.begin() as connection:
@@ -285,8 +285,8 @@ def test_closing_a_stream_ends_who_waits_for_it(store: Store) -> None:
 
 
 @pytest.mark.usefixtures("never_looking")
-def test_closing_the_store_ends_who_waits(shared_place: Place, new_threads: NewThreads) -> None:
-    store = Store(shared_place.url, **shared_place.options)
+def test_closing_the_store_ends_who_waits(shared_backend: Backend, new_threads: NewThreads) -> None:
+    store = Store(shared_backend.url, **shared_backend.options)
     stream = store.get_sync_collection("things", changes=True).watch()
     waiting = InThread(stream.__next__)
     listens()
@@ -298,10 +298,10 @@ def test_closing_the_store_ends_who_waits(shared_place: Place, new_threads: NewT
 
 @pytest.mark.usefixtures("never_looking")
 def test_closing_an_asynchronous_store_ends_who_waits(
-    shared_place: Place, new_threads: NewThreads
+    shared_backend: Backend, new_threads: NewThreads
 ) -> None:
     async def main() -> None:
-        store = AsyncStore(shared_place.url, **shared_place.options)
+        store = AsyncStore(shared_backend.url, **shared_backend.options)
         things = await store.get_collection("things", changes=True)
         stream = await things.watch()
         task = asyncio.ensure_future(anext(stream))
@@ -318,9 +318,9 @@ def test_closing_an_asynchronous_store_ends_who_waits(
     assert not new_threads()
 
 
-def test_a_task_that_is_cancelled_loses_no_change(shared_place: Place) -> None:
+def test_a_task_that_is_cancelled_loses_no_change(shared_backend: Backend) -> None:
     async def main() -> list[str]:
-        async with AsyncStore(shared_place.url, **shared_place.options) as store:
+        async with AsyncStore(shared_backend.url, **shared_backend.options) as store:
             things = await store.get_collection("things", changes=True)
             stream = await things.watch()
             for number in range(20):
@@ -340,13 +340,13 @@ def test_a_task_that_is_cancelled_loses_no_change(shared_place: Place) -> None:
 
 @pytest.mark.parametrize("variant", ["sync", "async"])
 def test_the_sweeper_purges_what_has_expired(
-    shared_place: Place, variant: str, new_threads: NewThreads
+    shared_backend: Backend, variant: str, new_threads: NewThreads
 ) -> None:
     """A stream tells when it has: what expired is recorded then."""
-    options: dict[str, Any] = {**shared_place.options, "sweep_interval": 0.01}
+    options: dict[str, Any] = {**shared_backend.options, "sweep_interval": 0.01}
 
     async def awaited() -> list[Any]:
-        async with AsyncStore(shared_place.url, **options) as store:
+        async with AsyncStore(shared_backend.url, **options) as store:
             things = await store.get_collection("things", changes=True)
             stream = await things.watch(kinds=["expire"])
             await things.put("a", 1, ttl=0.001)
@@ -354,7 +354,7 @@ def test_the_sweeper_purges_what_has_expired(
             return told([await asyncio.wait_for(anext(stream), LONG)])
 
     def plain() -> list[Any]:
-        with Store(shared_place.url, **options) as store:
+        with Store(shared_backend.url, **options) as store:
             things = store.get_sync_collection("things", changes=True)
             stream = things.watch(kinds=["expire"], timeout=LONG)
             things.put("a", 1, ttl=0.001)
@@ -366,7 +366,7 @@ def test_the_sweeper_purges_what_has_expired(
 
 
 def test_the_sweeper_goes_on_after_an_error(
-    shared_place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    shared_backend: Backend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     failing, failed = [True], threading.Semaphore(0)
 
@@ -377,7 +377,7 @@ def test_the_sweeper_goes_on_after_an_error(
         return ListPurgeable()
 
     monkeypatch.setattr(sweeper, "ListPurgeable", listing)
-    with Store(shared_place.url, sweep_interval=0.01, **shared_place.options) as store:
+    with Store(shared_backend.url, sweep_interval=0.01, **shared_backend.options) as store:
         things = store.get_sync_collection("things", changes=True)
         stream = things.watch(kinds=["expire"], timeout=LONG)
         for _ in range(3):
@@ -389,8 +389,8 @@ def test_the_sweeper_goes_on_after_an_error(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_threads_neither_survive_a_fork_nor_keep_the_interpreter(shared_place: Place) -> None:
-    [output] = finish(start("forget_a_sweeper", shared_place))
+def test_threads_neither_survive_a_fork_nor_keep_the_interpreter(shared_backend: Backend) -> None:
+    [output] = finish(start("forget_a_sweeper", shared_backend))
     assert output == "1 child\nparent\n"
 
 
@@ -399,12 +399,12 @@ def test_threads_neither_survive_a_fork_nor_keep_the_interpreter(shared_place: P
 
 @pytest.mark.parametrize("kind", ["own", "engine"])
 def test_transactions_that_record_more_than_is_kept_are_in_no_conflict(
-    postgres_place: Place, kind: str
+    postgres_backend: Backend, kind: str
 ) -> None:
     """What one deletes of the feed, the other deletes too: that must not be in their transactions."""
-    engine = sa.create_engine(postgres_place.url.replace("postgresql:", "postgresql+psycopg:"))
-    own = Store(postgres_place.url, **postgres_place.options)
-    with own if kind == "own" else Store(engine=engine, **postgres_place.options) as store:
+    engine = sa.create_engine(postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"))
+    own = Store(postgres_backend.url, **postgres_backend.options)
+    with own if kind == "own" else Store(engine=engine, **postgres_backend.options) as store:
         things = store.get_sync_collection("things", changes=True, changes_kept=1)
         things.put_many({"a": 0, "b": 0})
         for n in range(3):
@@ -419,12 +419,12 @@ def test_transactions_that_record_more_than_is_kept_are_in_no_conflict(
     own.close()
 
 
-def test_in_a_callers_transaction_nothing_is_deleted_of_the_feed(postgres_place: Place) -> None:
+def test_in_a_callers_transaction_nothing_is_deleted_of_the_feed(postgres_backend: Backend) -> None:
     engine = sa.create_engine(
-        postgres_place.url.replace("postgresql:", "postgresql+psycopg:"),
+        postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"),
         isolation_level="REPEATABLE READ",
     )
-    with Store(postgres_place.url, **postgres_place.options) as store:
+    with Store(postgres_backend.url, **postgres_backend.options) as store:
         things = store.get_sync_collection("things", changes=True, changes_kept=1)
         things.put_many({"a": 0, "b": 0})
         with engine.connect() as one, engine.connect() as two:
@@ -441,14 +441,14 @@ def test_in_a_callers_transaction_nothing_is_deleted_of_the_feed(postgres_place:
 
 
 def test_what_was_committed_is_answered_also_if_the_feed_cannot_be_pruned(
-    shared_place: Place, monkeypatch: pytest.MonkeyPatch
+    shared_backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is tried again, and the connection is as good as before."""
 
     def fails(connection: Any, _: object) -> None:
         connection.rows("SELECT nothing FROM nowhere")
 
-    with Store(shared_place.url, **shared_place.options) as store:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         things = store.get_sync_collection("things", changes=True, changes_kept=1)
         things.put_many({"a": 0, "b": 0})
         with monkeypatch.context() as broken:
@@ -461,12 +461,12 @@ def test_what_was_committed_is_answered_also_if_the_feed_cannot_be_pruned(
         assert [each.version for each in things.watch(after="oldest", timeout=0)] == [4]
 
 
-def test_a_feed_that_was_renamed_or_dropped_since_is_not_pruned(shared_place: Place) -> None:
+def test_a_feed_that_was_renamed_or_dropped_since_is_not_pruned(shared_backend: Backend) -> None:
     changes: list[Callable[[Any], Any]] = [
         lambda tx: tx.rename("things", "others"),
         lambda tx: tx.drop("things"),
     ]
-    with Store(shared_place.url, **shared_place.options) as store:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         for change in changes:
             things = store.get_sync_collection("things", changes=True, changes_kept=1)
             things.put_many({"a": 0, "b": 0})
@@ -480,8 +480,8 @@ def test_a_feed_that_was_renamed_or_dropped_since_is_not_pruned(shared_place: Pl
         assert len(list(others.watch(after="oldest", timeout=0))) == 1
 
 
-def test_threads_that_record_more_than_is_kept(shared_place: Place) -> None:
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_threads_that_record_more_than_is_kept(shared_backend: Backend) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         things = store.get_sync_collection("things", changes="after", changes_kept=5)
         threads = [
             InThread(lambda name=name: [things.put(name, n) for n in range(40)][-1])  # type: ignore[misc]
@@ -492,13 +492,13 @@ def test_threads_that_record_more_than_is_kept(shared_place: Place) -> None:
         assert len(list(things.watch(after="oldest", timeout=0))) == 5
 
 
-def test_many_who_prune_never_wait_for_each_other(postgres_place: Place) -> None:
+def test_many_who_prune_never_wait_for_each_other(postgres_backend: Backend) -> None:
     """What one deletes another would mark: PostgreSQL calls that a deadlock, and takes a second to."""
-    engine = sa.create_engine(postgres_place.url.replace("postgresql:", "postgresql+psycopg:"))
+    engine = sa.create_engine(postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"))
     deadlocks = sa.text("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
     with engine.connect() as connection:
         before = connection.execute(deadlocks).scalar_one()
-    with Store(postgres_place.url, **postgres_place.options) as store:
+    with Store(postgres_backend.url, **postgres_backend.options) as store:
         things = store.get_sync_collection("things", changes=True, changes_kept=1)
         threads = [
             InThread(lambda name=name: [things.put(name, n) for n in range(60)][-1])  # type: ignore[misc]

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from conftest import Place
+from conftest import Backend
 from faults.programs import WAYS, one_more
 from faults.test_processes import end_what_was_started as end_what_was_started
 from faults.test_processes import finish, start
@@ -31,13 +31,13 @@ async def _count(transaction: Any) -> None:
     await transaction["counters"].put("n", one_more(body))
 
 
-def prepare(place: Place, changes: bool) -> None:
-    with Store(place.url, **place.options) as store:
+def prepare(backend: Backend, changes: bool) -> None:
+    with Store(backend.url, **backend.options) as store:
         store.create_collection("counters", changes=changes)
 
 
-def counted(place: Place, id: str) -> tuple[int, int]:
-    with Store(place.url, **place.options) as store:
+def counted(backend: Backend, id: str) -> tuple[int, int]:
+    with Store(backend.url, **backend.options) as store:
         found = store["counters"].document(id)
         assert found is not None
         return found.body["n"], found.version
@@ -45,71 +45,73 @@ def counted(place: Place, id: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("changes", [False, True])
 @pytest.mark.parametrize("way", AWAITED)
-def test_fifty_tasks_lose_nothing(shared_place: Place, way: str, changes: bool) -> None:
-    prepare(shared_place, changes)
+def test_fifty_tasks_lose_nothing(shared_backend: Backend, way: str, changes: bool) -> None:
+    prepare(shared_backend, changes)
 
     async def main() -> None:
-        async with AsyncStore(shared_place.url, **shared_place.options) as store:
+        async with AsyncStore(shared_backend.url, **shared_backend.options) as store:
             await asyncio.gather(*(AWAITED[way](store) for _ in range(50)))
 
     asyncio.run(main())
-    assert counted(shared_place, "n") == (50, 50)
+    assert counted(shared_backend, "n") == (50, 50)
 
 
 @pytest.mark.parametrize("changes", [False, True])
 @pytest.mark.parametrize("way", WAYS)
-def test_eight_threads_lose_nothing(shared_place: Place, way: str, changes: bool) -> None:
-    prepare(shared_place, changes)
-    options = shared_place.options
-    with Store(shared_place.url, **options) as store, ThreadPoolExecutor(8) as threads:
+def test_eight_threads_lose_nothing(shared_backend: Backend, way: str, changes: bool) -> None:
+    prepare(shared_backend, changes)
+    options = shared_backend.options
+    with Store(shared_backend.url, **options) as store, ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda _: WAYS[way](store, "n"), range(48)))
-    assert counted(shared_place, "n") == (48, 48)
+    assert counted(shared_backend, "n") == (48, 48)
 
 
 @pytest.mark.parametrize("changes", [False, True])
-def test_four_processes_of_three_threads_lose_nothing(shared_place: Place, changes: bool) -> None:
-    prepare(shared_place, changes)
-    finish(*(start("count", shared_place, 3, 12) for _ in range(4)))
-    assert {way: counted(shared_place, way) for way in WAYS} == dict.fromkeys(WAYS, (48, 48))
+def test_four_processes_of_three_threads_lose_nothing(
+    shared_backend: Backend, changes: bool
+) -> None:
+    prepare(shared_backend, changes)
+    finish(*(start("count", shared_backend, 3, 12) for _ in range(4)))
+    assert {way: counted(shared_backend, way) for way in WAYS} == dict.fromkeys(WAYS, (48, 48))
 
 
 @pytest.mark.parametrize("changes", [False, True])
-def test_each_job_is_taken_once(shared_place: Place, changes: bool) -> None:
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_each_job_is_taken_once(shared_backend: Backend, changes: bool) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         jobs = store.create_collection("jobs", changes=changes)
         jobs.create_index("state")
         jobs.put_many((str(n), {"state": "new", "n": n}) for n in range(200))
-        outputs = finish(*(start("take_jobs", shared_place, worker) for worker in range(4)))
+        outputs = finish(*(start("take_jobs", shared_backend, worker) for worker in range(4)))
         taken = [job for output in outputs for job in json.loads(output)]
         assert sorted(taken) == sorted(map(str, range(200)))
         assert {job.version for job in jobs.stream()} == {2}
-        outputs = finish(*(start("delete_jobs", shared_place) for _ in range(3)))
+        outputs = finish(*(start("delete_jobs", shared_backend) for _ in range(3)))
         assert sorted(job for output in outputs for job in json.loads(output)) == sorted(taken)
         assert jobs.count() == 0
 
 
 @pytest.mark.parametrize("changes", [False, True])
-def test_overlapping_batches_of_four_processes(shared_place: Place, changes: bool) -> None:
-    prepare(shared_place, changes)
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_overlapping_batches_of_four_processes(shared_backend: Backend, changes: bool) -> None:
+    prepare(shared_backend, changes)
+    with Store(shared_backend.url, **shared_backend.options) as store:
         things = store.create_collection("things", changes=changes)
-        outputs = finish(*(start("write_overlapping", shared_place, seed) for seed in range(4)))
+        outputs = finish(*(start("write_overlapping", shared_backend, seed) for seed in range(4)))
         assert list(map(int, outputs)) == [3 * 60] * 4
         assert {each.version for each in things.stream()} == {4 * 2}
         found = {(each.version, each.body["n"]) for each in store["counters"].stream()}
         assert (found, store["counters"].count()) == ({(4, 4)}, 60)
 
 
-def test_an_id_that_many_processes_insert_is_one_s(shared_place: Place) -> None:
-    running = [start("insert_the_same", shared_place) for _ in range(4)]
+def test_an_id_that_many_processes_insert_is_one_s(shared_backend: Backend) -> None:
+    running = [start("insert_the_same", shared_backend) for _ in range(4)]
     outputs = [*map(json.loads, finish(*running))]
     for way in outputs[0]:
         won = [id for each in outputs for id in each[way]]
         assert sorted(won, key=int) == list(map(str, range(30)))
 
 
-def test_an_id_that_many_threads_insert_is_one_s(place: Place) -> None:
-    with Store(place.url, **place.options) as store, ThreadPoolExecutor(8) as threads:
+def test_an_id_that_many_threads_insert_is_one_s(backend: Backend) -> None:
+    with Store(backend.url, **backend.options) as store, ThreadPoolExecutor(8) as threads:
 
         def insert(number: int) -> tuple[bool, bool]:
             id, won = str(number % 20), [True, True]
@@ -129,18 +131,18 @@ def test_an_id_that_many_threads_insert_is_one_s(place: Place) -> None:
 
 
 @pytest.mark.parametrize("changes", [False, True])
-def test_upserts_that_race_make_one_object(shared_place: Place, changes: bool) -> None:
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_upserts_that_race_make_one_object(shared_backend: Backend, changes: bool) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         unique = store.create_collection("unique", changes=changes)
         unique.create_index("k", unique=True)
-        outputs = finish(*(start("upsert_the_same", shared_place) for _ in range(4)))
+        outputs = finish(*(start("upsert_the_same", shared_backend) for _ in range(4)))
         assert sum(map(int, outputs)) == 30
         found = [(each.body["k"], each.body["n"], each.version) for each in unique.list(limit=100)]
         assert sorted(found) == [(number, 4, 4) for number in range(30)]
 
 
-def test_an_upsert_that_lost_a_race_changes_what_won(shared_place: Place) -> None:
-    stores = [Store(shared_place.url, **shared_place.options) for _ in range(2)]
+def test_an_upsert_that_lost_a_race_changes_what_won(shared_backend: Backend) -> None:
+    stores = [Store(shared_backend.url, **shared_backend.options) for _ in range(2)]
     stores[0]["unique"].create_index("k", unique=True)
     barrier = threading.Barrier(2)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Place
+from conftest import Backend
 from faults.talking import RULES, SCRIPT, Said, calling, from_other, play, shown, talk
 from forked import Forked
 
@@ -33,31 +33,31 @@ def variant(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def store(shared_place: Place) -> Iterator[Store]:
-    with Store(shared_place.url, **shared_place.options) as store:
+def store(shared_backend: Backend) -> Iterator[Store]:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         yield store
 
 
-def run(place: Place, variant: str, **plan: Any) -> Forked:
+def run(backend: Backend, variant: str, **plan: Any) -> Forked:
     """Have a process talk as planned, when it has restored nothing."""
-    url = place.url
-    if place.is_postgresql:
-        name = {"application_name": place.options["schema"]}
+    url = backend.url
+    if backend.is_postgresql:
+        name = {"application_name": backend.options["schema"]}
         url = sa.make_url(url).update_query_dict(name).render_as_string(hide_password=False)
-    process = Forked(play, url, place.options, variant, plan)
+    process = Forked(play, url, backend.options, variant, plan)
     assert process.connection.recv() == 0
     return process
 
 
-def wait_for_sessions(place: Place) -> None:
+def wait_for_sessions(backend: Backend) -> None:
     """Wait until the server has ended the sessions of a killed process: its last write may commit until then."""
-    if not place.is_postgresql:
+    if not backend.is_postgresql:
         return
-    engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"))
+    engine = sa.create_engine(backend.url.replace("postgresql:", "postgresql+psycopg:"))
     query = sa.text("SELECT count(*) FROM pg_stat_activity WHERE application_name = :name")
     until = time.monotonic() + 60
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        while connection.scalar(query, {"name": place.options["schema"]}):
+        while connection.scalar(query, {"name": backend.options["schema"]}):
             assert time.monotonic() < until, "the sessions of the killed process do not end"
             time.sleep(0.01)
     engine.dispose()
@@ -131,14 +131,14 @@ def first_words(steps: int) -> list[Said]:
     [*((way, "kept") for way in WAYS), ("SIGKILL", "in memory"), ("SIGKILL", "not kept")],
 )
 def test_an_end_after_each_step(
-    shared_place: Place, store: Store, variant: str, way: str, kept: str
+    shared_backend: Backend, store: Store, variant: str, way: str, kept: str
 ) -> None:
     how = KEPT[kept]
     for at in STEPS:
-        process = run(shared_place, variant, at=at, by=way, dialogues=how)
+        process = run(shared_backend, variant, at=at, by=way, dialogues=how)
         assert process.rest() == list(STEPS)[:at]
         assert process.join() == WAYS[way]
-        wait_for_sessions(shared_place)
+        wait_for_sessions(shared_backend)
         dialogues = Dialogues(store, "ada", rules=RULES, **how)
         assert dialogues.setup().quarantined == ()
         found = found_in(dialogues)
@@ -155,18 +155,18 @@ def forget_all(store: Store) -> None:
 @pytest.mark.parametrize("times", [8, pytest.param(300, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_an_end_at_any_moment(
-    shared_place: Place, store: Store, variant: str, how: signal.Signals, times: int
+    shared_backend: Backend, store: Store, variant: str, how: signal.Signals, times: int
 ) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     moments = random.Random(seed)
     for _ in range(times):
-        process = run(shared_place, variant, dialogues={})
+        process = run(shared_backend, variant, dialogues={})
         told = [0, *(process.connection.recv() for _ in range(moments.randrange(len(SCRIPT))))]
         time.sleep(moments.expovariate(1 / 0.003))
         process.kill(how)
         steps = [*told, *process.rest()][-1]
-        wait_for_sessions(shared_place)
+        wait_for_sessions(shared_backend)
         dialogues = Dialogues(store, "ada", rules=RULES)
         assert dialogues.setup().quarantined == ()
         found = found_in(dialogues)

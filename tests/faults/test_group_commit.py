@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Place
+from conftest import Backend
 
 from collections_store import AsyncStore, DatabaseError, Store
 from collections_store.operations.connection import Connection
@@ -88,16 +88,16 @@ def test_threads_share_commits(tmp_path: Path) -> None:
         assert words.count("COMMIT") < 320
 
 
-def test_awaited_puts_share_commits_on_postgresql(postgres_place: Place) -> None:
-    engine = sa.create_engine(postgres_place.url.replace("postgresql:", "postgresql+psycopg:"))
+def test_awaited_puts_share_commits_on_postgresql(postgres_backend: Backend) -> None:
+    engine = sa.create_engine(postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"))
     count = sa.text(
         "SELECT count(DISTINCT xmin::text) FROM "
-        + postgres_place.options["schema"]
+        + postgres_backend.options["schema"]
         + ".cs_1_things"
     )
 
     async def main() -> None:
-        async with AsyncStore(postgres_place.url, **postgres_place.options) as store:
+        async with AsyncStore(postgres_backend.url, **postgres_backend.options) as store:
             await store["things"].put("warm", 0)
             await asyncio.gather(*(store["things"].put(f"n {n}", n) for n in range(200)))
 
@@ -107,9 +107,9 @@ def test_awaited_puts_share_commits_on_postgresql(postgres_place: Place) -> None
     engine.dispose()
 
 
-def test_a_neighbour_that_fails_hurts_nobody(place: Place) -> None:
+def test_a_neighbour_that_fails_hurts_nobody(backend: Backend) -> None:
     async def main() -> None:
-        async with AsyncStore(place.url, **place.options) as store:
+        async with AsyncStore(backend.url, **backend.options) as store:
             await store["things"].put("warm", 0)
             jobs: list[Any] = []
             for number in range(60):
@@ -126,12 +126,12 @@ def test_a_neighbour_that_fails_hurts_nobody(place: Place) -> None:
     asyncio.run(main())
 
 
-def test_a_row_that_is_locked_does_not_hold_up_the_others(postgres_place: Place) -> None:
-    url = postgres_place.url.replace("postgresql:", "postgresql+psycopg:")
+def test_a_row_that_is_locked_does_not_hold_up_the_others(postgres_backend: Backend) -> None:
+    url = postgres_backend.url.replace("postgresql:", "postgresql+psycopg:")
     engine = sa.create_engine(url)
 
     async def main() -> None:
-        async with AsyncStore(postgres_place.url, **postgres_place.options) as store:
+        async with AsyncStore(postgres_backend.url, **postgres_backend.options) as store:
             await store["things"].put("locked", 0)
             with engine.connect() as connection:
                 store._store.bind(connection)["things"].put("locked", 1)
@@ -147,8 +147,8 @@ def test_a_row_that_is_locked_does_not_hold_up_the_others(postgres_place: Place)
     engine.dispose()
 
 
-def test_connections_that_were_lost(postgres_place: Place) -> None:
-    engine = sa.create_engine(postgres_place.url.replace("postgresql:", "postgresql+psycopg:"))
+def test_connections_that_were_lost(postgres_backend: Backend) -> None:
+    engine = sa.create_engine(postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"))
 
     def end_all(name: str) -> None:
         with engine.begin() as connection:
@@ -159,8 +159,10 @@ def test_connections_that_were_lost(postgres_place: Place) -> None:
                 {"name": name},
             )
 
-    name = postgres_place.options["schema"]
-    with Store(f"{postgres_place.url}?application_name={name}", **postgres_place.options) as store:
+    name = postgres_backend.options["schema"]
+    with Store(
+        f"{postgres_backend.url}?application_name={name}", **postgres_backend.options
+    ) as store:
         things = store["things"]
         things.put("a", 1)
         end_all(name)

@@ -4,62 +4,62 @@ import signal
 import sqlite3
 
 import pytest
-from conftest import Place
+from conftest import Backend
 from faults.test_processes import end_what_was_started as end_what_was_started
 from faults.test_processes import start
 
 from collections_store import Store
 
 
-def kill_in_the_middle(place: Place, program: str, lines: int) -> None:
+def kill_in_the_middle(backend: Backend, program: str, lines: int) -> None:
     """Kill a program after it has told so many lines."""
-    process = start(program, place)
+    process = start(program, backend)
     assert process.stdout is not None
     assert all(process.stdout.readline() for _ in range(lines))
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
 
 
-def check_file(place: Place) -> None:
+def check_file(backend: Backend) -> None:
     """Look through an SQLite file for damage."""
-    if place.is_postgresql:
+    if backend.is_postgresql:
         return
-    connection = sqlite3.connect(place.url.removeprefix("sqlite:///"))
+    connection = sqlite3.connect(backend.url.removeprefix("sqlite:///"))
     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     connection.close()
 
 
 @pytest.mark.parametrize("lines", [2, 9])
-def test_batches_are_whole(shared_place: Place, lines: int) -> None:
-    kill_in_the_middle(shared_place, "put_batches", lines)
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_batches_are_whole(shared_backend: Backend, lines: int) -> None:
+    kill_in_the_middle(shared_backend, "put_batches", lines)
+    with Store(shared_backend.url, **shared_backend.options) as store:
         count = store["things"].count()
         assert not count % 1000
         assert 1000 * (lines - 2) <= count < 100_000
         assert [each.id for each in store["things"].stream()] == list(map(str, range(count)))
         assert store["things"].put_many({"0": 0, "new": 1}).written_count == 2
-    check_file(shared_place)
+    check_file(shared_backend)
 
 
 @pytest.mark.parametrize("program", ["put_at_once", "bulk_at_once"])
 @pytest.mark.parametrize("lines", [1, 6])
-def test_all_or_none_is_none(shared_place: Place, program: str, lines: int) -> None:
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_all_or_none_is_none(shared_backend: Backend, program: str, lines: int) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         store["things"].put("there", 1)
-        kill_in_the_middle(shared_place, program, lines)
+        kill_in_the_middle(shared_backend, program, lines)
         assert store["things"].put("after", 1) == 1
         assert [each.id for each in store["things"].list()] == ["there", "after"]
-    check_file(shared_place)
+    check_file(shared_backend)
 
 
 @pytest.mark.parametrize("lines", [1, 4])
-def test_an_update_of_many_is_of_all_or_none(shared_place: Place, lines: int) -> None:
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_an_update_of_many_is_of_all_or_none(shared_backend: Backend, lines: int) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         store["things"].put_many((str(number), {"n": 0}) for number in range(5000))
-        kill_in_the_middle(shared_place, "update_for_ever", lines)
+        kill_in_the_middle(shared_backend, "update_for_ever", lines)
         [value] = store["things"].distinct("n")
         assert value >= lines - 1
         assert {each.version for each in store["things"].stream()} == {value + 1}
         assert store["things"].update_many({}, {"$inc": {"n": 1}}).modified_count == 5000
         assert store["things"].distinct("n") == [value + 1]
-    check_file(shared_place)
+    check_file(shared_backend)

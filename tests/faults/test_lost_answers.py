@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
-from conftest import Opener, Place
+from conftest import Backend, Opener
 from faults.losing import Interrupted, Proxy, interrupted
 
 from collections_store import DatabaseUnavailable, DialogueConflict, DialoguesNotSaved, Store
@@ -21,14 +21,14 @@ def case(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[tuple[Opener
     """What opens stores, and what loses the answer to the next write."""
     database, how = request.param.split("-")
     if database == "postgresql":
-        place = request.getfixturevalue("postgres_place")
-        proxy = Proxy(place.url)
-        opener = Opener(Place(place.name, proxy.url, place.options), how)
+        backend = request.getfixturevalue("postgres_backend")
+        proxy = Proxy(backend.url)
+        opener = Opener(Backend(backend.name, proxy.url, backend.options), how)
         yield opener, proxy.dropping
         opener.close()
         proxy.close()
         return
-    opener = Opener(Place("sqlite-file", f"sqlite:///{tmp_path / 'a.db'}"), how)
+    opener = Opener(Backend("sqlite-file", f"sqlite:///{tmp_path / 'a.db'}"), how)
     yield opener, interrupted
     opener.close()
 
@@ -52,7 +52,7 @@ def said(dialogues: Any) -> list[Any]:
 
 def check(opener: Opener, *expected: list[str]) -> None:
     """See what another process finds, and that nothing else lies there."""
-    with Store(opener.place.url, **opener.place.options) as store:
+    with Store(opener.backend.url, **opener.backend.options) as store:
         dialogues = Dialogues(store, "ada", rules=RULES)
         assert said(dialogues) == list(expected)
         assert store["dialogues__ada__dialogues__messages"].count() == sum(map(len, expected))
@@ -127,7 +127,7 @@ def test_reading_it_again_takes_what_is_on_the_disk(case: tuple[Opener, Losing])
 
 def test_what_another_process_wrote_is_not_undone(case: tuple[Opener, Losing]) -> None:
     opener, losing = case
-    with opener() as store, Store(opener.place.url, **opener.place.options) as elsewhere:
+    with opener() as store, Store(opener.backend.url, **opener.backend.options) as elsewhere:
         ada = opener.dialogues(store, rules=RULES)
         label = ada.create("bob", "ask")[1].dialogue_label
         other = Dialogues(elsewhere, "ada", rules=RULES)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Place
+from conftest import Backend
 
 from collections_store import DatabaseBusy, Store
 
@@ -30,9 +30,9 @@ def end_what_was_started() -> Iterator[None]:
         process.communicate()
 
 
-def start(program: str, place: Place, *arguments: Any, **options: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-W", "error", str(PROGRAMS), program, place.url]
-    command += [json.dumps({**place.options, **options}), *map(str, arguments)]
+def start(program: str, backend: Backend, *arguments: Any, **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-W", "error", str(PROGRAMS), program, backend.url]
+    command += [json.dumps({**backend.options, **options}), *map(str, arguments)]
     _running.append(
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     )
@@ -49,23 +49,23 @@ def finish(*processes: subprocess.Popen[str]) -> list[str]:
 
 @pytest.mark.parametrize("variant", ["increment", "increment_async"])
 def test_read_modify_writes_of_two_processes_lose_nothing(
-    shared_place: Place, variant: str
+    shared_backend: Backend, variant: str
 ) -> None:
-    finish(*(start(variant, shared_place, 150) for _ in range(2)))
-    with Store(shared_place.url, **shared_place.options) as store:
+    finish(*(start(variant, shared_backend, 150) for _ in range(2)))
+    with Store(shared_backend.url, **shared_backend.options) as store:
         assert store["counters"].get("n") == 300
 
 
-def test_read_modify_writes_of_threads_lose_nothing(shared_place: Place) -> None:
-    finish(start("increment", shared_place, 50), start("increment_async", shared_place, 100))
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_read_modify_writes_of_threads_lose_nothing(shared_backend: Backend) -> None:
+    finish(start("increment", shared_backend, 50), start("increment_async", shared_backend, 100))
+    with Store(shared_backend.url, **shared_backend.options) as store:
         assert store["counters"].get("n") == 150
 
 
-def test_processes_that_open_a_fresh_database_at_once(shared_place: Place) -> None:
+def test_processes_that_open_a_fresh_database_at_once(shared_backend: Backend) -> None:
     at = time.time() + 1.5
-    finish(*(start("open_and_put", shared_place, id, at) for id in "abcdef"))
-    with Store(shared_place.url, **shared_place.options) as store:
+    finish(*(start("open_and_put", shared_backend, id, at) for id in "abcdef"))
+    with Store(shared_backend.url, **shared_backend.options) as store:
         assert sorted(d.id for d in store["things"].list()) == list("abcdef")
         assert len(store.collections()) == 7
 
@@ -73,28 +73,28 @@ def test_processes_that_open_a_fresh_database_at_once(shared_place: Place) -> No
 @pytest.mark.parametrize("variant", ["put_and_tell", "put_and_tell_async"])
 @pytest.mark.parametrize("durability", ["full", "normal"])
 def test_what_was_acknowledged_survives_sigkill(
-    shared_place: Place, variant: str, durability: str
+    shared_backend: Backend, variant: str, durability: str
 ) -> None:
-    process = start(variant, shared_place, durability=durability)
+    process = start(variant, shared_backend, durability=durability)
     assert process.stdout is not None
     assert process.stderr is not None
     head = [process.stdout.readline() for _ in range(40)]
     process.send_signal(signal.SIGKILL)
     acknowledged = {*head, *process.stdout.readlines()}
     process.wait()
-    with Store(shared_place.url, **shared_place.options) as store:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         stored = {document.id for document in store["things"].stream()}
         assert {line.strip() for line in acknowledged if line.endswith("\n")} <= stored
         store["things"].put("after", 1)
 
 
-def test_a_lock_that_is_held_too_long_is_a_clear_error(shared_place: Place) -> None:
-    process = start("hold_the_lock", shared_place, 3)
+def test_a_lock_that_is_held_too_long_is_a_clear_error(shared_backend: Backend) -> None:
+    process = start("hold_the_lock", shared_backend, 3)
     assert process.stdout is not None
     process.stdout.readline()
-    with Store(shared_place.url, busy_timeout=0.3, **shared_place.options) as store:
+    with Store(shared_backend.url, busy_timeout=0.3, **shared_backend.options) as store:
         time.sleep(0.5)
-        if not shared_place.is_postgresql:
+        if not shared_backend.is_postgresql:
             with pytest.raises(DatabaseBusy, match="busy_timeout"):
                 store["things"].put("a", 1)
         assert store["things"].get("held") == 0
@@ -103,16 +103,16 @@ def test_a_lock_that_is_held_too_long_is_a_clear_error(shared_place: Place) -> N
         assert store["things"].get("held") == 1
 
 
-def test_a_forgotten_store_never_hangs_the_interpreter(shared_place: Place) -> None:
-    [output] = finish(start("forget_it", shared_place))
+def test_a_forgotten_store_never_hangs_the_interpreter(shared_backend: Backend) -> None:
+    [output] = finish(start("forget_it", shared_backend))
     assert "AsyncStore" in output
-    with Store(shared_place.url, **shared_place.options) as store:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         assert store["things"].count() == 21
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_fork_of_an_async_store_meets_an_error_too(shared_place: Place) -> None:
-    [output] = finish(start("fork_async", shared_place))
+def test_a_fork_of_an_async_store_meets_an_error_too(shared_backend: Backend) -> None:
+    [output] = finish(start("fork_async", shared_backend))
     assert "StoreClosed the store belongs to the process this one was forked from" in output
     assert output.endswith("10\n")
 
@@ -120,13 +120,13 @@ def test_a_fork_of_an_async_store_meets_an_error_too(shared_place: Place) -> Non
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_fork_of_an_async_store_whose_first_use_failed(tmp_path: Path) -> None:
     folder = tmp_path / "later"
-    place = Place("sqlite-file", f"sqlite:///{folder / 'store.db'}")
-    [output] = finish(start("fork_after_a_failure", place, folder))
+    backend = Backend("sqlite-file", f"sqlite:///{folder / 'store.db'}")
+    [output] = finish(start("fork_after_a_failure", backend, folder))
     assert output == "1\n1\n2\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_fork_meets_an_error_not_corruption(shared_place: Place) -> None:
-    [output] = finish(start("fork_it", shared_place))
+def test_a_fork_meets_an_error_not_corruption(shared_backend: Backend) -> None:
+    [output] = finish(start("fork_it", shared_backend))
     assert "StoreClosed the store belongs to the process this one was forked from" in output
     assert "['a', 'b', 'child']" in output

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Place
+from conftest import Backend
 from faults.test_change_feed import InThread, wait_for_a_lock
 
 from collections_store import Change, ChangesLost, Collection, Store
@@ -15,20 +15,22 @@ from collections_store.operations.catalogue import ListCollections
 from collections_store.operations.operation import Operation
 
 
-def engine_of(place: Place) -> sa.Engine:
-    return sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"))
+def engine_of(backend: Backend) -> sa.Engine:
+    return sa.create_engine(backend.url.replace("postgresql:", "postgresql+psycopg:"))
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["url", "engine"])
-def test_a_rename_keeps_what_another_configures_just_then(postgres_place: Place, own: bool) -> None:
-    engine = engine_of(postgres_place)
-    where: Any = {"url": postgres_place.url} if own else {"engine": engine}
-    with Store(**where, **postgres_place.options) as store:
+def test_a_rename_keeps_what_another_configures_just_then(
+    postgres_backend: Backend, own: bool
+) -> None:
+    engine = engine_of(postgres_backend)
+    where: Any = {"url": postgres_backend.url} if own else {"engine": engine}
+    with Store(**where, **postgres_backend.options) as store:
         store["old"].put("a", {"n": 1})
         with engine.begin() as connection:
             store.bind(connection)["old"].create_index("n", name="by_n")
             renaming = InThread(lambda: store.rename("old", "new"))
-            wait_for_a_lock(postgres_place)
+            wait_for_a_lock(postgres_backend)
         renaming.result()
         assert [index.name for index in store["new"].indexes()] == ["by_n"]
     engine.dispose()
@@ -48,26 +50,29 @@ CHANGES: dict[str, Callable[[Store], Any]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_who_writes_and_who_changes_the_schema_do_not_wait_for_each_other(
-    postgres_place: Place, change: str
+    postgres_backend: Backend, change: str
 ) -> None:
-    place = postgres_place
+    backend = postgres_backend
     with (
-        Store(place.url, **place.options) as store,
-        Store(place.url + PATIENT, **place.options) as patient,
+        Store(backend.url, **backend.options) as store,
+        Store(backend.url + PATIENT, **backend.options) as patient,
     ):
         store.get_sync_collection("things", changes=True).create_index("n", name="by_n")
         with store.transaction() as tx:
             tx["things"].put("a", {"n": 1})
             changing = InThread(lambda: CHANGES[change](patient))
-            wait_for_a_lock(place)
+            wait_for_a_lock(backend)
         changing.result()
         left = {"rename": ["others"], "drop": []}.get(change, ["things"])
         assert [info.name for info in store.collections()] == left
 
 
-def test_an_index_is_made_while_others_read(postgres_place: Place) -> None:
-    place = postgres_place
-    with Store(place.url, **place.options) as store, Store(place.url, **place.options) as other:
+def test_an_index_is_made_while_others_read(postgres_backend: Backend) -> None:
+    backend = postgres_backend
+    with (
+        Store(backend.url, **backend.options) as store,
+        Store(backend.url, **backend.options) as other,
+    ):
         store["things"].put("a", {"n": 1})
         with store.transaction() as reading:
             assert reading["things"].count() == 1
@@ -77,9 +82,12 @@ def test_an_index_is_made_while_others_read(postgres_place: Place) -> None:
                 assert store["things"].count({"n": 1}) == 1
 
 
-def test_what_changes_nothing_waits_for_nobody(postgres_place: Place) -> None:
-    place = postgres_place
-    with Store(place.url, **place.options) as store, Store(place.url, **place.options) as other:
+def test_what_changes_nothing_waits_for_nobody(postgres_backend: Backend) -> None:
+    backend = postgres_backend
+    with (
+        Store(backend.url, **backend.options) as store,
+        Store(backend.url, **backend.options) as other,
+    ):
         things = store.get_sync_collection("things", ttl=1000)
         things.create_index("n")
         with store.transaction() as tx:
@@ -89,11 +97,11 @@ def test_what_changes_nothing_waits_for_nobody(postgres_place: Place) -> None:
             assert other.get_sync_collection("things", ttl=1000).count() == 0
 
 
-def test_tables_that_were_dropped_by_hand(shared_place: Place) -> None:
-    place, name = shared_place, "Things"
-    with Store(place.url, **place.options) as store:
+def test_tables_that_were_dropped_by_hand(shared_backend: Backend) -> None:
+    backend, name = shared_backend, "Things"
+    with Store(backend.url, **backend.options) as store:
         table = sa.inspect(store.model(name)).local_table
-        engine = engine_of(place)
+        engine = engine_of(backend)
         table.drop(engine)
         engine.dispose()
         assert store.drop(name)
@@ -104,10 +112,13 @@ def test_tables_that_were_dropped_by_hand(shared_place: Place) -> None:
 
 
 def test_who_watches_a_name_hears_nothing_of_the_collection_that_had_it(
-    shared_place: Place,
+    shared_backend: Backend,
 ) -> None:
-    place = shared_place
-    with Store(place.url, **place.options) as store, Store(place.url, **place.options) as other:
+    backend = shared_backend
+    with (
+        Store(backend.url, **backend.options) as store,
+        Store(backend.url, **backend.options) as other,
+    ):
         things = store.get_sync_collection("things", changes=True)
         things.put("a", 1)
         stream = things.watch(after="oldest")
@@ -122,8 +133,8 @@ def test_who_watches_a_name_hears_nothing_of_the_collection_that_had_it(
         assert [each.id for each in drained(store["old"])] == ["a", "of the old one", "b"]
 
 
-def test_a_rename_that_is_undone_keeps_what_was_to_be_recorded(shared_place: Place) -> None:
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_a_rename_that_is_undone_keeps_what_was_to_be_recorded(shared_backend: Backend) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         store.get_sync_collection("things", changes=True)
         with store.transaction() as tx:
             tx["things"].put("a", 1)
@@ -177,11 +188,14 @@ class Changing:
 
 
 def test_collections_are_listed_while_others_come_and_go(
-    postgres_place: Place, monkeypatch: pytest.MonkeyPatch
+    postgres_backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(execution, "ATTEMPTS", 3)
-    options = postgres_place.options
-    with Store(postgres_place.url, **options) as store, Store(postgres_place.url, **options) as b:
+    options = postgres_backend.options
+    with (
+        Store(postgres_backend.url, **options) as store,
+        Store(postgres_backend.url, **options) as b,
+    ):
         store["a"].put("x", 1)
         for number in range(4):
             for kind in ("drop", "move"):

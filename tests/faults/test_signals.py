@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Place
+from conftest import Backend
 from interrupting import Survived, interrupts, watchdog
 
 from collections_store import Store
@@ -57,9 +57,9 @@ def interrupted(call: Any, longest: float) -> bool:
 
 @pytest.mark.soak  # random moments; the known ones are in test_pool.py and below
 @pytest.mark.parametrize("many", [False, True], ids=["put", "put_many"])
-def test_writes_go_on_after_interrupts(shared_place: Place, many: bool) -> None:
-    longest = 0.002 if shared_place.is_postgresql else 0.0004
-    with Store(shared_place.url, busy_timeout=2, **shared_place.options) as store:
+def test_writes_go_on_after_interrupts(shared_backend: Backend, many: bool) -> None:
+    longest = 0.002 if shared_backend.is_postgresql else 0.0004
+    with Store(shared_backend.url, busy_timeout=2, **shared_backend.options) as store:
         things = store["things"]
         things.put("0", 0)
         acknowledged = {"0"}
@@ -73,7 +73,7 @@ def test_writes_go_on_after_interrupts(shared_place: Place, many: bool) -> None:
                 continue
         things.put("after", 1)
         acknowledged.add("after")
-    with Store(shared_place.url, **shared_place.options) as store:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         assert acknowledged <= {document.id for document in store["things"].stream()}
 
 
@@ -97,7 +97,7 @@ def test_an_interrupted_wait_for_a_lock_leaves_no_transaction(tmp_path: Path) ->
 @pytest.mark.parametrize("writes", [True, False])
 @pytest.mark.parametrize("within", [True, False], ids=["savepoint", "transaction"])
 def test_an_interrupt_is_not_answered_by_another_attempt(
-    postgres_place: Place, writes: bool, within: bool
+    postgres_backend: Backend, writes: bool, within: bool
 ) -> None:
     attempts = []
 
@@ -108,7 +108,7 @@ def test_an_interrupt_is_not_answered_by_another_attempt(
             connection.driver.pgconn.send_query(b"SELECT 1")
             raise Interrupt
 
-    with Store(postgres_place.url, **postgres_place.options) as store:
+    with Store(postgres_backend.url, **postgres_backend.options) as store:
         store["things"].put("1", 1)
         with pytest.raises(Interrupt):
             store.run(Work(("things",), lambda run: run(sending), writes=writes))
@@ -260,8 +260,8 @@ def test_an_interrupt_at_any_place_of_a_stream_of_changes_leaves_no_lock(
                 assert not list(stream)
 
         hits = 0
-        places = "collections_store/(changes|engine/jobs|engine/workers)|threading.py|queue.py"
-        for kept in interrupts(watch, within=places):
+        files = "collections_store/(changes|engine/jobs|engine/workers)|threading.py|queue.py"
+        for kept in interrupts(watch, within=files):
             assert isinstance(kept, KeyboardInterrupt | Survived)
             hits += 1
             with watchdog(), things.watch(timeout=30) as stream:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Place
+from conftest import Backend
 
 from collections_store import (
     AsyncStore,
@@ -113,9 +113,9 @@ def test_waiting_behind_others_counts(tmp_path: Path) -> None:
     holder.close()
 
 
-def test_what_was_submitted_before_aclose_is_done(place: Place) -> None:
+def test_what_was_submitted_before_aclose_is_done(backend: Backend) -> None:
     async def main() -> None:
-        store = AsyncStore(place.url, **place.options)
+        store = AsyncStore(backend.url, **backend.options)
         await store["warm"].put("a", 1)
         puts = [asyncio.create_task(store[f"new_{n}"].put("a", n)) for n in range(5)]
         await asyncio.sleep(0)
@@ -125,16 +125,16 @@ def test_what_was_submitted_before_aclose_is_done(place: Place) -> None:
     asyncio.run(main())
 
 
-def test_connections_lost_at_rest_cost_nobody_a_write(postgres_place: Place) -> None:
-    engine = sa.create_engine(postgres_place.url.replace("postgresql:", "postgresql+psycopg:"))
-    name = postgres_place.options["schema"]
+def test_connections_lost_at_rest_cost_nobody_a_write(postgres_backend: Backend) -> None:
+    engine = sa.create_engine(postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"))
+    name = postgres_backend.options["schema"]
     end = sa.text(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = :n"
     )
 
     async def main() -> None:
-        url = f"{postgres_place.url}?application_name={name}"
-        async with AsyncStore(url, **postgres_place.options) as store:
+        url = f"{postgres_backend.url}?application_name={name}"
+        async with AsyncStore(url, **postgres_backend.options) as store:
             await asyncio.gather(*(store["things"].put(str(n), n) for n in range(20)))
             with engine.begin() as connection:
                 connection.execute(end, {"n": name})
@@ -147,11 +147,11 @@ def test_connections_lost_at_rest_cost_nobody_a_write(postgres_place: Place) -> 
     engine.dispose()
 
 
-def test_a_statement_timeout_is_not_tried_again(postgres_place: Place) -> None:
+def test_a_statement_timeout_is_not_tried_again(postgres_backend: Backend) -> None:
     from faults.test_cancellation import Slow
 
-    url = f"{postgres_place.url}?options=-cstatement_timeout%3D200"
-    with Store(url, **postgres_place.options) as store:
+    url = f"{postgres_backend.url}?options=-cstatement_timeout%3D200"
+    with Store(url, **postgres_backend.options) as store:
         store["things"].put("a", 1)
         begun = time.monotonic()
         with pytest.raises(DatabaseError, match="statement timeout"):
@@ -159,9 +159,12 @@ def test_a_statement_timeout_is_not_tried_again(postgres_place: Place) -> None:
         assert time.monotonic() - begun < 5
 
 
-def test_collections_are_listed_while_others_come_and_go(shared_place: Place) -> None:
-    place = shared_place
-    with Store(place.url, **place.options) as store, Store(place.url, **place.options) as other:
+def test_collections_are_listed_while_others_come_and_go(shared_backend: Backend) -> None:
+    backend = shared_backend
+    with (
+        Store(backend.url, **backend.options) as store,
+        Store(backend.url, **backend.options) as other,
+    ):
         stop = threading.Event()
 
         def churn() -> None:
@@ -179,9 +182,12 @@ def test_collections_are_listed_while_others_come_and_go(shared_place: Place) ->
             thread.join(30)
 
 
-def test_a_bound_store_looks_again_after_a_rollback(shared_place: Place) -> None:
-    engine = sa.create_engine(shared_place.url.replace("postgresql:", "postgresql+psycopg:"))
-    with Store(shared_place.url, **shared_place.options) as store, engine.connect() as connection:
+def test_a_bound_store_looks_again_after_a_rollback(shared_backend: Backend) -> None:
+    engine = sa.create_engine(shared_backend.url.replace("postgresql:", "postgresql+psycopg:"))
+    with (
+        Store(shared_backend.url, **shared_backend.options) as store,
+        engine.connect() as connection,
+    ):
         objects = store.bind(connection)
         objects["things"].put("a", 1)
         connection.rollback()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Place
+from conftest import Backend
 from faults.test_cancellation import SLOW, Slow
 from faults.test_processes import end_what_was_started, finish, start
 
@@ -34,12 +34,12 @@ from collections_store import (
 __all__ = ["end_what_was_started"]
 
 
-def store_on(place: Place, **options: Any) -> Store:
-    return Store(place.url, **place.options, **options)
+def store_on(backend: Backend, **options: Any) -> Store:
+    return Store(backend.url, **backend.options, **options)
 
 
-def awaited_on(place: Place, **options: Any) -> AsyncStore:
-    return AsyncStore(place.url, **place.options, **options)
+def awaited_on(backend: Backend, **options: Any) -> AsyncStore:
+    return AsyncStore(backend.url, **backend.options, **options)
 
 
 def increment(tx: Transaction) -> int:
@@ -57,8 +57,8 @@ async def increment_awaited(tx: AsyncTransaction) -> int:
 # -- isolation -------------------------------------------------------------------------------
 
 
-def test_nobody_reads_what_is_not_committed(shared_place: Place) -> None:
-    with store_on(shared_place) as store, store_on(shared_place) as other:
+def test_nobody_reads_what_is_not_committed(shared_backend: Backend) -> None:
+    with store_on(shared_backend) as store, store_on(shared_backend) as other:
         store["a"].put("x", 1)
         with store.transaction() as tx:
             tx["a"].put("x", 2)
@@ -72,8 +72,8 @@ def test_nobody_reads_what_is_not_committed(shared_place: Place) -> None:
             assert reader["new"].get("z") == 2
 
 
-def test_a_transaction_sees_one_moment(postgres_place: Place) -> None:
-    with store_on(postgres_place) as store:
+def test_a_transaction_sees_one_moment(postgres_backend: Backend) -> None:
+    with store_on(postgres_backend) as store:
         store["a"].put_many({"x": 1, "y": 1})
         with store.transaction() as tx:
             assert tx["a"].get("x") == 1
@@ -86,17 +86,17 @@ def test_a_transaction_sees_one_moment(postgres_place: Place) -> None:
         assert store["a"].get("x") == 2
 
 
-def test_read_modify_writes_of_threads_lose_nothing(place: Place) -> None:
-    with store_on(place) as store, ThreadPoolExecutor(8) as threads:
+def test_read_modify_writes_of_threads_lose_nothing(backend: Backend) -> None:
+    with store_on(backend) as store, ThreadPoolExecutor(8) as threads:
         calls = range(120)
         seen = list(threads.map(lambda _: store.run_transaction(increment, attempts=200), calls))
         assert sorted(seen) == list(range(1, 121))
         assert store["counters"].get("n") == 120
 
 
-def test_read_modify_writes_of_tasks_lose_nothing(place: Place) -> None:
+def test_read_modify_writes_of_tasks_lose_nothing(backend: Backend) -> None:
     async def main() -> None:
-        async with awaited_on(place) as store:
+        async with awaited_on(backend) as store:
             calls = (store.run_transaction(increment_awaited, attempts=200) for _ in range(50))
             seen = await asyncio.gather(*calls)
             assert sorted(seen) == list(range(1, 51))
@@ -105,10 +105,10 @@ def test_read_modify_writes_of_tasks_lose_nothing(place: Place) -> None:
     asyncio.run(main())
 
 
-def test_read_modify_writes_of_processes_lose_nothing(shared_place: Place) -> None:
+def test_read_modify_writes_of_processes_lose_nothing(shared_backend: Backend) -> None:
     programs = ["transact", "transact_async"] * 2
-    finish(*(start(program, shared_place, 30) for program in programs))
-    with store_on(shared_place) as store:
+    finish(*(start(program, shared_backend, 30) for program in programs))
+    with store_on(shared_backend) as store:
         assert store["counters"].get("n") == 120
 
 
@@ -141,22 +141,22 @@ def skew(stores: list[Store], isolation: Any) -> list[Any]:
     return [left, problems]
 
 
-def test_write_skew_happens_as_documented(shared_place: Place) -> None:
-    with store_on(shared_place) as one, store_on(shared_place) as two:
+def test_write_skew_happens_as_documented(shared_backend: Backend) -> None:
+    with store_on(shared_backend) as one, store_on(shared_backend) as two:
         for isolation in ("repeatable read", "serializable"):
             left, problems = skew([one, two], isolation)
-            if shared_place.is_postgresql and isolation == "repeatable read":
+            if shared_backend.is_postgresql and isolation == "repeatable read":
                 assert (left, problems) == ([], [])
-            elif shared_place.is_postgresql:
+            elif shared_backend.is_postgresql:
                 assert (len(left), problems) == (1, ["conflict"])
             else:
                 assert (len(left), problems) == (1, [])
 
 
 def test_serializable_transactions_are_run_again_until_no_skew_is_left(
-    postgres_place: Place,
+    postgres_backend: Backend,
 ) -> None:
-    with store_on(postgres_place) as store, ThreadPoolExecutor(8) as threads:
+    with store_on(postgres_backend) as store, ThreadPoolExecutor(8) as threads:
 
         def add(number: int) -> None:
             def insert(tx: Transaction) -> None:
@@ -186,9 +186,9 @@ def test_a_transaction_on_a_file_never_blocks_reads(tmp_path: Path) -> None:
         assert store["a"].count({"$body": -1}) == 200
 
 
-def test_transactions_of_many_tasks_starve_nobody(place: Place) -> None:
+def test_transactions_of_many_tasks_starve_nobody(backend: Backend) -> None:
     async def main() -> None:
-        async with awaited_on(place, pool_size=2) as store:
+        async with awaited_on(backend, pool_size=2) as store:
             await store["counters"].put("n", 0)
 
             async def transact(number: int) -> None:
@@ -214,10 +214,10 @@ def test_transactions_of_many_tasks_starve_nobody(place: Place) -> None:
 
 
 def test_writers_of_a_locked_row_do_not_keep_the_transaction_from_its_commit(
-    postgres_place: Place,
+    postgres_backend: Backend,
 ) -> None:
     async def main() -> None:
-        async with awaited_on(postgres_place, pool_size=2) as store:
+        async with awaited_on(postgres_backend, pool_size=2) as store:
             await store["a"].put("x", 0)
             async with asyncio.timeout(20):
                 async with store.transaction() as tx:
@@ -254,8 +254,8 @@ def test_plain_writes_wait_for_the_end_of_a_transaction(tmp_path: Path) -> None:
 # -- patience ends ---------------------------------------------------------------------------
 
 
-def test_who_waits_too_long_for_a_transaction_hears_why(shared_place: Place) -> None:
-    with store_on(shared_place, busy_timeout=0.4, pool_size=2) as store:
+def test_who_waits_too_long_for_a_transaction_hears_why(shared_backend: Backend) -> None:
+    with store_on(shared_backend, busy_timeout=0.4, pool_size=2) as store:
         with store.transaction() as tx, ThreadPoolExecutor(1) as threads:
             tx["a"].put("x", 1)
             late = threads.submit(store.run_transaction, increment)
@@ -368,9 +368,9 @@ def test_a_task_that_would_wait_for_its_own_transaction_hears_so_at_once(
 
 
 def test_transactions_of_its_own_that_take_all_places_are_not_waited_for(
-    postgres_place: Place,
+    postgres_backend: Backend,
 ) -> None:
-    with store_on(postgres_place, pool_size=3) as store:
+    with store_on(postgres_backend, pool_size=3) as store:
         store["a"].put("w", 1)
         with store.transaction() as one, store.transaction() as two:
             one["a"].put("x", 1)
@@ -417,9 +417,9 @@ def test_a_transaction_behind_another_process_gives_up(tmp_path: Path) -> None:
     holder.close()
 
 
-def test_tasks_give_up_and_make_room(place: Place) -> None:
+def test_tasks_give_up_and_make_room(backend: Backend) -> None:
     async def main() -> None:
-        async with awaited_on(place, pool_size=2, busy_timeout=0.5) as store:
+        async with awaited_on(backend, pool_size=2, busy_timeout=0.5) as store:
             await store["a"].put("x", 0)
             async with store.transaction() as tx:
                 await tx["a"].put("x", 1)
@@ -439,8 +439,8 @@ def test_tasks_give_up_and_make_room(place: Place) -> None:
 # -- conflicts -------------------------------------------------------------------------------
 
 
-def test_deadlocks_are_run_again(postgres_place: Place) -> None:
-    with store_on(postgres_place) as store, ThreadPoolExecutor(2) as threads:
+def test_deadlocks_are_run_again(postgres_backend: Backend) -> None:
+    with store_on(postgres_backend) as store, ThreadPoolExecutor(2) as threads:
         store["a"].put_many({"A": 0, "B": 0})
         both_hold_one = threading.Barrier(2)
         calls: list[str] = []
@@ -466,8 +466,8 @@ def test_deadlocks_are_run_again(postgres_place: Place) -> None:
         assert bodies["A"] == bodies["B"]
 
 
-def test_a_collection_that_another_dropped_is_a_conflict(postgres_place: Place) -> None:
-    with store_on(postgres_place) as store:
+def test_a_collection_that_another_dropped_is_a_conflict(postgres_backend: Backend) -> None:
+    with store_on(postgres_backend) as store:
         store["a"].put("x", 1)
         store["b"].put("x", 1)
         with pytest.raises(TransactionConflict), store.transaction() as tx:
@@ -481,8 +481,8 @@ def test_a_collection_that_another_dropped_is_a_conflict(postgres_place: Place) 
             tx["b"].put("z", {"n": 1})
 
 
-def test_a_collection_that_is_dropped_and_made_again_is_found(shared_place: Place) -> None:
-    with store_on(shared_place) as store, store_on(shared_place) as other:
+def test_a_collection_that_is_dropped_and_made_again_is_found(shared_backend: Backend) -> None:
+    with store_on(shared_backend) as store, store_on(shared_backend) as other:
         store["a"].put("x", 1)
         assert store["a"].get("x") == 1
         other.drop("a")
@@ -495,15 +495,15 @@ def test_a_collection_that_is_dropped_and_made_again_is_found(shared_place: Plac
 # -- cancellation, signals, the end of processes ---------------------------------------------
 
 
-def run(place: Place, main: Callable[[AsyncStore], Awaitable[None]], **options: Any) -> None:
+def run(backend: Backend, main: Callable[[AsyncStore], Awaitable[None]], **options: Any) -> None:
     async def whole() -> None:
-        async with awaited_on(place, **options) as store:
+        async with awaited_on(backend, **options) as store:
             await main(store)
 
     asyncio.run(whole())
 
 
-def test_a_cancelled_operation_ends_its_transaction(place: Place) -> None:
+def test_a_cancelled_operation_ends_its_transaction(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         await store["a"].put("x", 1)
         with pytest.raises(TransactionEnded) as ended:
@@ -511,7 +511,7 @@ def test_a_cancelled_operation_ends_its_transaction(place: Place) -> None:
                 await tx["a"].put("x", 2)
                 with pytest.raises(TimeoutError) as caught:
                     async with asyncio.timeout(0.2):
-                        await tx.run(Slow(SLOW[place.name]))
+                        await tx.run(Slow(SLOW[backend.name]))
                 assert was_committed(caught.value) is False
                 with pytest.raises(TransactionEnded, match="was rolled back"):
                     await tx["a"].put("x", 3)
@@ -519,17 +519,17 @@ def test_a_cancelled_operation_ends_its_transaction(place: Place) -> None:
         assert await store["a"].get("x") == 1
         assert await store["a"].put("x", 4) == 2
 
-    run(place, main)
+    run(backend, main)
 
 
-def test_a_cancelled_block_writes_nothing(place: Place) -> None:
+def test_a_cancelled_block_writes_nothing(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         await store["a"].put("x", 1)
 
         async def block() -> None:
             async with store.transaction() as tx:
                 await tx["a"].put("x", 2)
-                await tx.run(Slow(SLOW[place.name]))
+                await tx.run(Slow(SLOW[backend.name]))
 
         task = asyncio.create_task(block())
         await asyncio.sleep(0.2)
@@ -540,10 +540,10 @@ def test_a_cancelled_block_writes_nothing(place: Place) -> None:
         assert await store["a"].get("x") == 1
         assert await store.run_transaction(increment_awaited) == 1
 
-    run(place, main)
+    run(backend, main)
 
 
-def test_a_block_cancelled_at_any_moment_is_nothing_or_everything(place: Place) -> None:
+def test_a_block_cancelled_at_any_moment_is_nothing_or_everything(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         outcomes: set[bool | None] = set()
         await store["a"].put("warm", 0)
@@ -568,39 +568,39 @@ def test_a_block_cancelled_at_any_moment_is_nothing_or_everything(place: Place) 
             outcomes.add(written)
         assert False in outcomes
 
-    run(place, main, busy_timeout=20)
+    run(backend, main, busy_timeout=20)
 
 
-def test_tasks_that_share_a_transaction_take_turns(place: Place) -> None:
+def test_tasks_that_share_a_transaction_take_turns(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         async with store.transaction() as tx:
             await asyncio.gather(*(tx["a"].put(str(n), n) for n in range(50)))
             assert await tx["a"].count() == 50
         assert await store["a"].count() == 50
 
-    run(place, main)
+    run(backend, main)
 
 
-def test_threads_that_share_a_transaction_take_turns(place: Place) -> None:
-    with store_on(place) as store:
+def test_threads_that_share_a_transaction_take_turns(backend: Backend) -> None:
+    with store_on(backend) as store:
         with store.transaction() as tx, ThreadPoolExecutor(8) as threads:
             list(threads.map(lambda n: tx["a"].put(str(n), n), range(100)))
         assert store["a"].count() == 100
 
 
-def test_a_lost_connection_ends_the_transaction(postgres_place: Place) -> None:
-    with store_on(postgres_place) as store:
+def test_a_lost_connection_ends_the_transaction(postgres_backend: Backend) -> None:
+    with store_on(postgres_backend) as store:
         store["a"].put("x", 1)
         with pytest.raises(DatabaseUnavailable), store.transaction() as tx:
             tx["a"].put("x", 2)
-            end_connections(postgres_place)
+            end_connections(postgres_backend)
             tx["a"].put("y", 2)
         with pytest.raises(TransactionEnded):
             tx["a"].get("x")
         assert store["a"].get("x") == 1
         with pytest.raises(DatabaseUnavailable) as caught, store.transaction() as tx:
             tx["a"].put("x", 2)
-            end_connections(postgres_place)
+            end_connections(postgres_backend)
         assert caught.value.in_doubt
         assert store["a"].get("x") == 1
         calls: list[int] = []
@@ -609,7 +609,7 @@ def test_a_lost_connection_ends_the_transaction(postgres_place: Place) -> None:
             calls.append(1)
             tx["a"].put("x", 5)
             if len(calls) == 1:
-                end_connections(postgres_place)
+                end_connections(postgres_backend)
             tx["a"].put("y", 5)
 
         store.run_transaction(lost_once)
@@ -618,13 +618,13 @@ def test_a_lost_connection_ends_the_transaction(postgres_place: Place) -> None:
 
 @pytest.mark.parametrize("own", [True, False], ids=["url", "engine"])
 def test_a_transaction_that_the_server_ended_for_idling_is_run_again(
-    postgres_place: Place, own: bool
+    postgres_backend: Backend, own: bool
 ) -> None:
     """Whether it finds out at a statement or at its COMMIT: nothing of it was written."""
-    url = postgres_place.url + "?options=-cidle_in_transaction_session_timeout%3D50"
+    url = postgres_backend.url + "?options=-cidle_in_transaction_session_timeout%3D50"
     engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
     with Store(url if own else None, engine=None if own else engine,
-               **postgres_place.options) as store:  # fmt: skip
+               **postgres_backend.options) as store:  # fmt: skip
         store["a"].put("x", 0)
         calls: list[str] = []
 
@@ -646,9 +646,9 @@ def test_a_transaction_that_the_server_ended_for_idling_is_run_again(
     engine.dispose()
 
 
-def end_connections(place: Place) -> None:
-    """End every connection to the tables of a place."""
-    engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"))
+def end_connections(backend: Backend) -> None:
+    """Terminate every connection to the tables of a backend."""
+    engine = sa.create_engine(backend.url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.begin() as connection:
         connection.execute(
             sa.text(
@@ -660,8 +660,8 @@ def end_connections(place: Place) -> None:
     engine.dispose()
 
 
-def test_closing_waits_for_a_transaction(shared_place: Place) -> None:
-    store = store_on(shared_place, busy_timeout=20)
+def test_closing_waits_for_a_transaction(shared_backend: Backend) -> None:
+    store = store_on(shared_backend, busy_timeout=20)
     with ThreadPoolExecutor(1) as threads:
         with store.transaction() as tx:
             tx["a"].put("x", 1)
@@ -673,13 +673,13 @@ def test_closing_waits_for_a_transaction(shared_place: Place) -> None:
                 store["a"].get("x")
             assert not closing.done()
         closing.result(20)
-    with store_on(shared_place) as other:
+    with store_on(shared_backend) as other:
         assert other["a"].count() == 2
 
 
-def test_an_awaited_close_waits_for_a_transaction(shared_place: Place) -> None:
+def test_an_awaited_close_waits_for_a_transaction(shared_backend: Backend) -> None:
     async def main() -> None:
-        store = awaited_on(shared_place, busy_timeout=20)
+        store = awaited_on(shared_backend, busy_timeout=20)
         async with store.transaction() as tx:
             await tx["a"].put("x", 1)
             closing = asyncio.create_task(store.aclose())
@@ -692,17 +692,17 @@ def test_an_awaited_close_waits_for_a_transaction(shared_place: Place) -> None:
                 raise AssertionError
 
     asyncio.run(main())
-    with store_on(shared_place) as other:
+    with store_on(shared_backend) as other:
         assert other["a"].count() == 2
 
 
-def test_a_process_that_is_killed_loses_its_open_block_only(shared_place: Place) -> None:
-    process = start("stay_within", shared_place)
+def test_a_process_that_is_killed_loses_its_open_block_only(shared_backend: Backend) -> None:
+    process = start("stay_within", shared_backend)
     assert process.stdout is not None
     assert process.stdout.readline() == "within\n"
     process.send_signal(signal.SIGKILL)
     process.wait(30)
-    with store_on(shared_place) as store:
+    with store_on(shared_backend) as store:
         assert store["a"].count() == 0
         assert store["things"].get_many(["a", "b", "c"]) == {"a": 1, "b": 1}
         assert [info.name for info in store.collections()] == ["things"]
@@ -710,16 +710,16 @@ def test_a_process_that_is_killed_loses_its_open_block_only(shared_place: Place)
 
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork here")
-def test_a_fork_within_a_block(shared_place: Place) -> None:
-    [output] = finish(start("fork_within", shared_place))
+def test_a_fork_within_a_block(shared_backend: Backend) -> None:
+    [output] = finish(start("fork_within", shared_backend))
     lines = output.splitlines()
     assert lines[0].startswith("StoreClosed the transaction belongs to the process")
     assert lines[1:] == ["not committed", "['a', 'b']"]
 
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork here")
-def test_a_fork_within_an_awaited_block(shared_place: Place) -> None:
-    process = start("fork_within_async", shared_place)
+def test_a_fork_within_an_awaited_block(shared_backend: Backend) -> None:
+    process = start("fork_within_async", shared_backend)
     output, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors
     assert output.splitlines()[-1] == "2"
@@ -745,8 +745,8 @@ def interrupts() -> Iterator[Callable[[float], None]]:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_a_keyboard_interrupt_rolls_back(place: Place) -> None:
-    with store_on(place) as store:
+def test_a_keyboard_interrupt_rolls_back(backend: Backend) -> None:
+    with store_on(backend) as store:
         with pytest.raises(KeyboardInterrupt), store.transaction() as tx:
             tx["a"].put("x", 1)
             signal.raise_signal(signal.SIGINT)
@@ -756,10 +756,10 @@ def test_a_keyboard_interrupt_rolls_back(place: Place) -> None:
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
 def test_a_block_interrupted_at_any_moment_is_nothing_or_everything(
-    shared_place: Place, monkeypatch: pytest.MonkeyPatch
+    shared_backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
-    longest = 0.006 if shared_place.is_postgresql else 0.0015
+    longest = 0.006 if shared_backend.is_postgresql else 0.0015
 
     def block(store: Store, number: int) -> None:
         with store.transaction() as tx:
@@ -767,7 +767,7 @@ def test_a_block_interrupted_at_any_moment_is_nothing_or_everything(
             with tx.transaction() as inner:
                 inner["b"].put(str(number), 1)
 
-    with store_on(shared_place, busy_timeout=3) as store, interrupts() as interrupt_in:
+    with store_on(shared_backend, busy_timeout=3) as store, interrupts() as interrupt_in:
         store["a"].put("warm", 0)
         hits = 0
         for number in range(200):

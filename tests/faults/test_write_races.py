@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Clock, Place
+from conftest import Backend, Clock
 
 from collections_store import InvalidProjection, Store
 from collections_store.operations import write as writing
@@ -43,17 +43,17 @@ def test_a_batch_is_written_by_one_moment(store: Any, ticking: Any, moments: int
     assert told[20:] in ([("update", 2)] * 20, [("expire", 1)] * 20 + [("insert", 1)] * 20)
 
 
-def engine_store(place: Place) -> Store:
-    url = place.url.replace("postgresql:", "postgresql+psycopg:")
-    return Store(engine=sa.create_engine(url), **place.options)
+def engine_store(backend: Backend) -> Store:
+    url = backend.url.replace("postgresql:", "postgresql+psycopg:")
+    return Store(engine=sa.create_engine(url), **backend.options)
 
 
 @pytest.fixture(params=["url", "engine"])
-def two_stores(request: pytest.FixtureRequest, shared_place: Place) -> Any:
+def two_stores(request: pytest.FixtureRequest, shared_backend: Backend) -> Any:
     if request.param == "engine":
-        stores = [engine_store(shared_place) for _ in range(2)]
+        stores = [engine_store(shared_backend) for _ in range(2)]
     else:
-        stores = [Store(shared_place.url, **shared_place.options) for _ in range(2)]
+        stores = [Store(shared_backend.url, **shared_backend.options) for _ in range(2)]
     yield stores
     for store in stores:
         store.close()
@@ -183,7 +183,7 @@ def test_any_number_of_expired_objects_is_in_nobodys_way(
     things.create_index("n", unique=True)
     things.put_many(((str(n), {"n": n}) for n in range(120)), ttl=1)
     things.put("last", {"n": -1}, ttl=2)
-    clock.forward(2)
+    clock.advance(2)
     assert things.put("new", {"n": -1}) == 1
     assert things.count() == 1
 
@@ -212,14 +212,14 @@ def test_update_many_goes_on_beside_a_writer(two_stores: Any) -> None:
 
 @pytest.mark.parametrize("changes", [False, "both"])
 def test_delete_many_by_the_matcher_leaves_what_no_longer_matches(
-    postgres_place: Place, monkeypatch: pytest.MonkeyPatch, changes: Any
+    postgres_backend: Backend, monkeypatch: pytest.MonkeyPatch, changes: Any
 ) -> None:
     """In a caller's READ COMMITTED transaction others change objects between our reading and deleting."""
-    url = postgres_place.url.replace("postgresql:", "postgresql+psycopg:")
+    url = postgres_backend.url.replace("postgresql:", "postgresql+psycopg:")
     engine = sa.create_engine(url, isolation_level="READ COMMITTED")
     remove_many, others = writing.Writer.remove_many, iter(["once"])
     monkeypatch.setattr("collections_store.operations.update.DELETE_BATCH", 5)
-    with Store(postgres_place.url, **postgres_place.options) as store:
+    with Store(postgres_backend.url, **postgres_backend.options) as store:
         things = store.get_sync_collection("things", changes=changes)
         things.put_many({f"{n:02}": {"x": 1} for n in range(40)})
 

@@ -222,13 +222,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'agent.db'}"
-    place = request.getfixturevalue("postgres_place")
-    schema = place.options["schema"]
-    engine = sa.create_engine(place.url.replace("postgresql:", "postgresql+psycopg:"))
+    backend = request.getfixturevalue("postgres_backend")
+    schema = backend.options["schema"]
+    engine = sa.create_engine(backend.url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.begin() as connection:
         connection.execute(sa.schema.CreateSchema(schema))
     engine.dispose()
-    made = sa.make_url(place.url).update_query_dict({"options": f"-csearch_path={schema}"})
+    made = sa.make_url(backend.url).update_query_dict({"options": f"-csearch_path={schema}"})
     return made.render_as_string(hide_password=False)
 
 

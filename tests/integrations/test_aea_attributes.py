@@ -88,8 +88,8 @@ class DealDialogues(Model, BaseShopDialogues):
 
 
 @pytest.fixture
-def store(shared_place: Any) -> Iterator[Store]:
-    with Store(shared_place.url, **shared_place.options) as store:
+def store(shared_backend: Any) -> Iterator[Store]:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         yield store
 
 
@@ -225,10 +225,12 @@ def test_a_class_that_has_changed_reads_what_it_can(store: Store, tmp_path: Path
 
 def test_no_record_replaces_what_is_aeas(store: Store, tmp_path: Path) -> None:
     deal, _ = begun(started(store, tmp_path, Deal))
-    (place,) = [each.name for each in store.collections() if each.count and "active" in each.name]
-    (header,) = store[place].list()
+    (collection,) = [
+        each.name for each in store.collections() if each.count and "active" in each.name
+    ]
+    (header,) = store[collection].list()
     forged = {"_role": "king", "_update": 1, "json": 2, "__dict__": {"a": 3}, "terms": 4}
-    store[place].update(header.id, {"$set": {"metadata": {"attributes": forged}}})
+    store[collection].update(header.id, {"$set": {"metadata": {"attributes": forged}}})
     (again,) = active(started(store, tmp_path, Deal))
     assert again.terms == 4
     assert again.role == deal.role

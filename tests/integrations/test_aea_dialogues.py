@@ -47,8 +47,8 @@ __all__ = ["closed_loops"]
 
 
 @pytest.fixture
-def store(shared_place: Any) -> Iterator[Store]:
-    with Store(shared_place.url, **shared_place.options) as store:
+def store(shared_backend: Any) -> Iterator[Store]:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         yield store
 
 
@@ -302,9 +302,9 @@ def test_two_skills_have_dialogues_of_the_same_class(store: Store, tmp_path: Pat
 def test_a_bad_record_is_quarantined(store: Store, tmp_path: Path) -> None:
     ada = Killed(tmp_path, store)
     own, theirs = talk(ada.dialogues, peer())
-    (place,) = [each.name for each in store.collections() if each.name.endswith("__active")]
-    (first, *_) = store[place].find({"dialogue_label.dialogue_starter_addr": ADDRESS})
-    store[place].put(first.id, {"an": "older program's"})
+    (collection,) = [each.name for each in store.collections() if each.name.endswith("__active")]
+    (first, *_) = store[collection].find({"dialogue_label.dialogue_starter_addr": ADDRESS})
+    store[collection].put(first.id, {"an": "older program's"})
     again = Killed(tmp_path, store)
     assert again.active == [theirs]
     aside, *_ = again.storage.store.quarantined()
@@ -394,9 +394,9 @@ def lossy(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Stor
         with Store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
             yield store, interrupted
         return
-    place = request.getfixturevalue("postgres_place")
-    proxy = Proxy(place.url)
-    with Store(proxy.url, **place.options) as store:
+    backend = request.getfixturevalue("postgres_backend")
+    proxy = Proxy(backend.url)
+    with Store(proxy.url, **backend.options) as store:
         yield store, proxy.dropping
     proxy.close()
 
@@ -557,7 +557,7 @@ def test_two_processes_with_one_agent_conflict(store: Store, tmp_path: Path) -> 
     assert same.last_outgoing_message.get("text") == "hello"
 
 
-def test_aeas_own_records_are_taken_over(shared_place: Any, tmp_path: Path) -> None:
+def test_aeas_own_records_are_taken_over(shared_backend: Any, tmp_path: Path) -> None:
     register()
     file = tmp_path / "agent.db"
     aea = agent(tmp_path, storage_uri=f"collections+sqlite:///{file}")

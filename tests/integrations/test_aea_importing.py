@@ -47,8 +47,8 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def test_all_that_aea_wrote_is_there(file: Path, shared_place: Any) -> None:
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_all_that_aea_wrote_is_there(file: Path, shared_backend: Any) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         assert import_aea(store, file) == {"Others": 8, "things": 8}
         assert import_aea(store, file) == {"Others": 8, "things": 8}
         found = {id: decoded(body) for id, body in store["things"].list()}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from cli.cli_process import Cli, cli_for
-from conftest import Clock, Opener, Place
+from conftest import Backend, Clock, Opener
 from pages import DOCS, blocks
 
 from collections_store import AsyncStore, InvalidBody, InvalidOption, Store
@@ -188,7 +188,7 @@ def test_a_value_of_a_memory_may_expire(clock: Clock, kdeps: Any, memory: Any) -
     storage = kdeps.MemoryStorage(memory)
     storage.set("short", 1, ttl=10)
     storage.set("long", 2)
-    clock.forward(11)
+    clock.advance(11)
     assert [storage.get("short"), storage.get("long")] == [None, 2]
 
 
@@ -196,10 +196,10 @@ def test_a_session_slides_by_half_an_hour(clock: Clock, kdeps: Any, memory: Any)
     session = kdeps.SessionStorage(memory, "ada")
     session.set("cart", ["tea"])
     for _ in range(3):
-        clock.forward(25 * 60)
+        clock.advance(25 * 60)
         assert session.get("cart") == ["tea"]
     assert not session.is_expired("cart")
-    clock.forward(31 * 60)
+    clock.advance(31 * 60)
     assert session.is_expired("cart")
     assert session.fetch("cart") == (None, False)
 
@@ -209,15 +209,15 @@ def test_a_ttl_of_its_own_ends_in_spite_of_reads(clock: Clock, kdeps: Any, memor
     session.set("short", 1, ttl=timedelta(seconds=10))
     session.set("never", 2, ttl=0)
     session.set("never either", 3, ttl=-1)
-    clock.forward(5)
+    clock.advance(5)
     assert [session.get(key) for key in ("short", "never", "never either")] == [1, 2, 3]
     assert session.touch("short")  # which begins it anew, as reading does not
-    clock.forward(9)
+    clock.advance(9)
     assert session.get("short") == 1
-    clock.forward(2)
+    clock.advance(2)
     assert session.is_expired("short")
     assert not session.touch("short")
-    clock.forward(10**7)
+    clock.advance(10**7)
     assert [session.get("never"), session.get("never either")] == [2, 3]
 
 
@@ -241,9 +241,9 @@ def test_durations_are_those_of_a_workflow(
 ) -> None:
     session = kdeps.SessionStorage(memory, "ada", ttl=text)
     session.set("key", 1)
-    clock.forward(seconds * 0.9)
+    clock.advance(seconds * 0.9)
     assert not session.is_expired("key")
-    clock.forward(seconds * 0.2)
+    clock.advance(seconds * 0.2)
     assert session.is_expired("key")
 
 
@@ -251,7 +251,7 @@ def test_a_session_may_live_for_ever(clock: Clock, kdeps: Any, memory: Any) -> N
     for ttl in (0, -1.5, "0", "-0", "0s", "-1h", timedelta(0)):
         session = kdeps.SessionStorage(memory, "ada", ttl=ttl)
         session.set("key", ttl == 0)
-        clock.forward(10**6)
+        clock.advance(10**6)
         assert not session.is_expired("key")
 
 
@@ -296,7 +296,7 @@ def test_a_session_without_a_ttl_lives_as_its_memory_says(
     lasting, passing = (kdeps.SessionStorage(each, "ada", ttl=None) for each in (memory, within))
     lasting.set("key", 1)
     passing.set("key", 2)
-    clock.forward(3601)
+    clock.advance(3601)
     assert [lasting.get_all(), passing.get_all()] == [{"key": 1}, {}]
 
 
@@ -329,8 +329,8 @@ def test_a_session_gives_all_of_many_values(kdeps: Any, memory: Any) -> None:
 
 
 @pytest.fixture
-def plain(place: Place) -> Iterator[Memory]:
-    with Store(place.url, **place.options) as store:
+def plain(backend: Backend) -> Iterator[Memory]:
+    with Store(backend.url, **backend.options) as store:
         yield store.memory("agent")
 
 
@@ -405,11 +405,11 @@ def test_a_file_of_something_else_changes_nothing(plain: Memory, tmp_path: Path)
     assert plain.count() == 0
 
 
-def test_a_file_is_imported_from_the_command_line(shared_place: Place, tmp_path: Path) -> None:
-    cli, file = cli_for(shared_place), kdeps_file(tmp_path, records={"name": "Ada"})
+def test_a_file_is_imported_from_the_command_line(shared_backend: Backend, tmp_path: Path) -> None:
+    cli, file = cli_for(shared_backend), kdeps_file(tmp_path, records={"name": "Ada"})
     done = cli("import-kdeps", str(file), "--namespace", "agent")
     assert (done.exit_code, done.stderr) == (0, f"imported 1 value from '{file}' into agent\n")
-    with Store(shared_place.url, **shared_place.options) as store:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         assert Records(store.memory("agent")).getRecord("name") == "Ada"
 
 
@@ -423,17 +423,17 @@ def test_files_of_several_agents_are_kept_apart(plain: Memory, tmp_path: Path) -
 
 @pytest.mark.parametrize("table", ["records", "memory"])
 def test_bad_values_are_skipped_or_mended_if_asked(
-    shared_place: Place, tmp_path: Path, table: str
+    shared_backend: Backend, tmp_path: Path, table: str
 ) -> None:
     rows = {"good": "1", "bad": b"\xff", "nul": "a\0b", "": "no key", "last": "2"}
-    file, cli = kdeps_file(tmp_path, **{table: rows}), cli_for(shared_place)
+    file, cli = kdeps_file(tmp_path, **{table: rows}), cli_for(shared_backend)
     assert cli("import-kdeps", str(file)).exit_code == 3
     done = cli("import-kdeps", str(file), "--skip-errors", "--namespace", "a", "--namespace", "b")
     assert done.exit_code == 0, done.stderr
     assert done.stderr.endswith(f"from '{file}' into a/b, skipped 2 values\n")
     done = cli("import-kdeps", str(file), "--skip-errors", "--nul", "replace")
     assert done.stderr.endswith("into kdeps, skipped 1 value\n")
-    with Store(shared_place.url, **shared_place.options) as store:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         assert store.memory("a").namespace("b").keys() == ["", "good", "last"]
         assert store.memory("kdeps").get("nul") == "a\ufffdb"
 

@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from cli.cli_process import Cli
-from conftest import Place
+from conftest import Backend
 from pages import DOCS, ROOT, blocks
 
 from collections_store import (
@@ -60,8 +60,8 @@ def translation(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def config(shared_place: Place) -> dict[str, Any]:
-    return {"name": "memory", "url": shared_place.url, **shared_place.options}
+def config(shared_backend: Backend) -> dict[str, Any]:
+    return {"name": "memory", "url": shared_backend.url, **shared_backend.options}
 
 
 @asynccontextmanager
@@ -437,10 +437,10 @@ def all_of(store: Any, namespace: str = "opsdroid") -> dict[str, Any]:
     return dict(store.memory(namespace).items(limit=1000))
 
 
-def test_a_file_of_opsdroids_own_is_imported(shared_place: Place, tmp_path: Path) -> None:
+def test_a_file_of_opsdroids_own_is_imported(shared_backend: Backend, tmp_path: Path) -> None:
     file = opsdroid_file(tmp_path)
     before = file.read_bytes()
-    with Store(shared_place.url, **shared_place.options) as store:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         assert import_opsdroid(store.memory("opsdroid"), file) == len(KEPT)
         assert all_of(store) == KEPT
     assert file.read_bytes() == before
@@ -457,13 +457,13 @@ def test_a_file_may_be_called_anything(tmp_path: Path) -> None:
     assert not list(folder.parent.glob("a b"))
 
 
-def test_many_values_are_imported(shared_place: Place, tmp_path: Path) -> None:
+def test_many_values_are_imported(shared_backend: Backend, tmp_path: Path) -> None:
     file = opsdroid_file(tmp_path)
     with sqlite3.connect(file) as connection:
         rows = [(f"key {n}", str(n)) for n in range(5_000)]
         connection.executemany("INSERT INTO opsdroid VALUES (?, ?)", rows)
     connection.close()
-    with Store(shared_place.url, **shared_place.options) as store:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         memory = store.memory("opsdroid")
         assert import_opsdroid(memory, file) == len(KEPT) + 5_000
         assert import_opsdroid(memory, file) == memory.count() == len(KEPT) + 5_000
@@ -700,9 +700,9 @@ def bot(folder: Path, database: dict[str, Any], environment: dict[str, str]) -> 
 
 
 def test_a_bot_keeps_its_memory_over_three_processes(
-    shared_place: Place, tmp_path: Path, environment: dict[str, str]
+    shared_backend: Backend, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    database = {"url": shared_place.url, **shared_place.options}
+    database = {"url": shared_backend.url, **shared_backend.options}
     with bot(tmp_path, database, environment) as first:
         assert first.hears("remember tea is Darjeeling", "remember cup is blue") == [
             "I will remember tea.",
@@ -714,14 +714,14 @@ def test_a_bot_keeps_its_memory_over_three_processes(
     with bot(tmp_path, database, environment) as third:
         heard = third.hears("remind me of tea", "remind me of cup")
         assert heard == ["I know nothing of that.", "blue"]
-    with Store(shared_place.url, **shared_place.options) as store:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         assert all_of(store) == {"cup": {"value": "blue", "by": "ada"}}
 
 
 def test_rooms_that_talk_to_a_bot_at_once_have_each_their_own_memory(
-    shared_place: Place, tmp_path: Path, environment: dict[str, str]
+    shared_backend: Backend, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    database = {"url": shared_place.url, **shared_place.options}
+    database = {"url": shared_backend.url, **shared_backend.options}
     asked = [
         [text for n in range(10) for text in (f"the topic is {room}{n}", "what is the topic")]
         for room in "abcdef"
@@ -733,7 +733,7 @@ def test_rooms_that_talk_to_a_bot_at_once_have_each_their_own_memory(
         [text for n in range(10) for text in ("Noted, for this room.", f"{room}{n}")]
         for room in "abcdef"
     ]
-    with Store(shared_place.url, **shared_place.options) as store:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         assert all_of(store) == {}
 
 

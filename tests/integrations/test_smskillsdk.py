@@ -49,17 +49,17 @@ class Draw:
     def memories(self) -> list[Memory]:
         count = self.one_of([0, 1, 2, 3, 5, 8])
         return [
-            Memory(name=self.one_of(NAMES), value=self.value(), **self.place())
+            Memory(name=self.one_of(NAMES), value=self.value(), **self.location())
             for _ in range(count)
         ]
 
-    def place(self) -> dict[str, Any]:
+    def location(self) -> dict[str, Any]:
         return {"session_id": self.one_of(SESSIONS), "scope": self.one_of(SCOPES)}
 
     def asked(self) -> dict[str, Any]:
         """Return a place, or a part of one: then the function's own default counts."""
         return {
-            key: value for key, value in self.place().items() if self.one_of([True, True, False])
+            key: value for key, value in self.location().items() if self.one_of([True, True, False])
         }
 
     def call(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
@@ -195,7 +195,7 @@ def skills(store: Any) -> Any:
 
 
 def test_the_integration_gives_memories_of_the_sdk(store: Any) -> None:
-    bare = getattr(store, "_twin", store)
+    bare = getattr(store, "_target", store)
     assert repr(ours.skill_memory(bare, policy="raise")).endswith(
         "SkillMemory('skill_memory', policy='raise')"
     )

@@ -19,7 +19,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from conftest import Place
+from conftest import Backend
 from faults.test_processes import end_what_was_started as end_what_was_started
 from faults.test_processes import finish, start
 
@@ -40,25 +40,25 @@ REVISIONS = sorted({path.name.split(".")[0] for path in RECIPES.glob("*.sql")})
 HISTORY = sorted(path.name[:4] for path in (PROJECT / "migrations" / "versions").glob("*.py"))
 
 
-def names(place: Place) -> dict[str, Any]:
-    return {"schema": place.options.get("schema")}
+def names(backend: Backend) -> dict[str, Any]:
+    return {"schema": backend.options.get("schema")}
 
 
-def execute(place: Place, sql: str) -> None:
-    if place.is_postgresql:
-        schema = place.options["schema"]
-        with psycopg.connect(place.url, autocommit=True) as connection:
+def execute(backend: Backend, sql: str) -> None:
+    if backend.is_postgresql:
+        schema = backend.options["schema"]
+        with psycopg.connect(backend.url, autocommit=True) as connection:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}; SET search_path = {schema}")
             connection.execute(sql)
     else:
-        file = sqlite3.connect(place.url.removeprefix("sqlite:///"))
+        file = sqlite3.connect(backend.url.removeprefix("sqlite:///"))
         file.executescript(sql)
         file.close()
 
 
-def cook(place: Place, revision: str) -> None:
-    database = "postgresql" if place.is_postgresql else "sqlite"
-    execute(place, (RECIPES / f"{revision}.{database}.sql").read_text())
+def cook(backend: Backend, revision: str) -> None:
+    database = "postgresql" if backend.is_postgresql else "sqlite"
+    execute(backend, (RECIPES / f"{revision}.{database}.sql").read_text())
 
 
 def check_data(store: Store) -> None:
@@ -98,32 +98,32 @@ def test_history_is_one_line_with_a_recipe_for_each_step() -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_an_older_database_is_upgraded_when_it_is_opened(
-    shared_place: Place, revision: str
+    shared_backend: Backend, revision: str
 ) -> None:
-    cook(shared_place, revision)
-    with Store(shared_place.url, upgrade="auto", **shared_place.options) as store:
+    cook(shared_backend, revision)
+    with Store(shared_backend.url, upgrade="auto", **shared_backend.options) as store:
         check_data(store)
-    assert migrate.check(shared_place.url, **names(shared_place)) == []
-    assert migrate.current(shared_place.url, **names(shared_place)) == REVISION
+    assert migrate.check(shared_backend.url, **names(shared_backend)) == []
+    assert migrate.current(shared_backend.url, **names(shared_backend)) == REVISION
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_an_older_database_is_upgraded_by_command(shared_place: Place, revision: str) -> None:
-    cook(shared_place, revision)
-    assert migrate.current(shared_place.url, **names(shared_place)) == revision
-    upgraded = migrate.upgrade(shared_place.url, **names(shared_place))
+def test_an_older_database_is_upgraded_by_command(shared_backend: Backend, revision: str) -> None:
+    cook(shared_backend, revision)
+    assert migrate.current(shared_backend.url, **names(shared_backend)) == revision
+    upgraded = migrate.upgrade(shared_backend.url, **names(shared_backend))
     assert upgraded == (revision, REVISION)
-    assert migrate.upgrade(shared_place.url, **names(shared_place)) == (REVISION, REVISION)
-    with Store(shared_place.url, upgrade="manual", **shared_place.options) as store:
+    assert migrate.upgrade(shared_backend.url, **names(shared_backend)) == (REVISION, REVISION)
+    with Store(shared_backend.url, upgrade="manual", **shared_backend.options) as store:
         check_data(store)
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_the_printed_sql_does_the_same(shared_place: Place, revision: str) -> None:
-    cook(shared_place, revision)
-    execute(shared_place, migrate.sql(shared_place.url, **names(shared_place)))
-    assert migrate.check(shared_place.url, **names(shared_place)) == []
-    with Store(shared_place.url, upgrade="manual", **shared_place.options) as store:
+def test_the_printed_sql_does_the_same(shared_backend: Backend, revision: str) -> None:
+    cook(shared_backend, revision)
+    execute(shared_backend, migrate.sql(shared_backend.url, **names(shared_backend)))
+    assert migrate.check(shared_backend.url, **names(shared_backend)) == []
+    with Store(shared_backend.url, upgrade="manual", **shared_backend.options) as store:
         check_data(store)
 
 
@@ -151,14 +151,14 @@ def steps_of_changes(path: Path, body: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("made", ["fresh", "upgraded", "by printed SQL"])
 def test_an_index_of_arrays_is_kept_by_its_key(tmp_path: Path, made: str) -> None:
-    place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
+    backend = Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
     if made != "fresh":
-        cook(place, "0004")
-        execute(place, (RECIPES / "0004.arrays.sql").read_text())
+        cook(backend, "0004")
+        execute(backend, (RECIPES / "0004.arrays.sql").read_text())
     if made == "by printed SQL":
-        execute(place, migrate.sql(place.url))
+        execute(backend, migrate.sql(backend.url))
     steps = []
-    with Store(place.url) as store:
+    with Store(backend.url) as store:
         things = store["Things"]
         things.create_index(ODD, arrays=True)
         for count in (100, 400):
@@ -176,22 +176,22 @@ def test_an_index_of_arrays_is_kept_by_its_key(tmp_path: Path, made: str) -> Non
     file.close()
 
 
-def test_migrations_from_nothing_make_what_the_models_say(shared_place: Place) -> None:
-    execute(shared_place, migrate.sql(shared_place.url, **names(shared_place)))
-    assert migrate.check(shared_place.url, **names(shared_place)) == []
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_migrations_from_nothing_make_what_the_models_say(shared_backend: Backend) -> None:
+    execute(shared_backend, migrate.sql(shared_backend.url, **names(shared_backend)))
+    assert migrate.check(shared_backend.url, **names(shared_backend)) == []
+    with Store(shared_backend.url, **shared_backend.options) as store:
         store["things"].put("a", 1)
         assert store["things"].get("a") == 1
-    assert migrate.sql(shared_place.url, **names(shared_place)) == ""
+    assert migrate.sql(shared_backend.url, **names(shared_backend)) == ""
 
 
-def test_the_models_make_what_check_expects(shared_place: Place) -> None:
-    assert migrate.current(shared_place.url, **names(shared_place)) is None
-    assert migrate.check(shared_place.url, **names(shared_place)) != []
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_the_models_make_what_check_expects(shared_backend: Backend) -> None:
+    assert migrate.current(shared_backend.url, **names(shared_backend)) is None
+    assert migrate.check(shared_backend.url, **names(shared_backend)) != []
+    with Store(shared_backend.url, **shared_backend.options) as store:
         store["things"].put("a", 1)
         store["things"].create_index("a.b", unique=True)
-    assert migrate.check(shared_place.url, **names(shared_place)) == []
+    assert migrate.check(shared_backend.url, **names(shared_backend)) == []
 
 
 @pytest.mark.parametrize(
@@ -204,29 +204,29 @@ def test_the_models_make_what_check_expects(shared_place: Place) -> None:
         ("ALTER TABLE cs_1$changes DROP COLUMN before", "before"),
     ],
 )
-def test_check_tells_what_differs(shared_place: Place, change: str, word: str) -> None:
-    with Store(shared_place.url, **shared_place.options) as store:
+def test_check_tells_what_differs(shared_backend: Backend, change: str, word: str) -> None:
+    with Store(shared_backend.url, **shared_backend.options) as store:
         store.create_collection("things", changes=True)
         store["things"].put("a", 1)
-    execute(shared_place, change)
-    [difference] = migrate.check(shared_place.url, **names(shared_place))
+    execute(shared_backend, change)
+    [difference] = migrate.check(shared_backend.url, **names(shared_backend))
     assert word in difference
 
 
 def test_check_of_the_default_schema_by_its_name(postgres_url: str) -> None:
-    place = Place("postgresql", postgres_url, {"schema": "public"})
+    backend = Backend("postgresql", postgres_url, {"schema": "public"})
     prefix = f"check{os.getpid()}_"
     try:
-        with Store(place.url, prefix=prefix, schema="public") as store:
+        with Store(backend.url, prefix=prefix, schema="public") as store:
             store["things"].put("a", 1)
-        assert migrate.check(place.url, prefix=prefix, schema="public") == []
-        assert migrate.check(place.url, prefix=prefix) == []
-        execute(place, f"ALTER TABLE {prefix}1_things DROP COLUMN expires_at")
-        [difference] = migrate.check(place.url, prefix=prefix, schema="public")
+        assert migrate.check(backend.url, prefix=prefix, schema="public") == []
+        assert migrate.check(backend.url, prefix=prefix) == []
+        execute(backend, f"ALTER TABLE {prefix}1_things DROP COLUMN expires_at")
+        [difference] = migrate.check(backend.url, prefix=prefix, schema="public")
         assert "expires_at" in difference
     finally:
         tables = ("1_things", "collections", "revision")
-        execute(place, f"DROP TABLE IF EXISTS {', '.join(prefix + table for table in tables)}")
+        execute(backend, f"DROP TABLE IF EXISTS {', '.join(prefix + table for table in tables)}")
 
 
 def test_who_only_looks_creates_no_file(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_who_only_looks_creates_no_file(tmp_path: Path) -> None:
     assert "no tables" in difference
     printed = migrate.sql(url)
     assert list(tmp_path.iterdir()) == []
-    execute(Place("sqlite-file", url), printed)
+    execute(Backend("sqlite-file", url), printed)
     assert migrate.check(url) == []
 
 
@@ -249,115 +249,115 @@ HALF_MADE = {
 
 
 @pytest.mark.parametrize("problem", HALF_MADE)
-def test_half_made_tables_are_refused_with_advice(shared_place: Place, problem: str) -> None:
-    execute(shared_place, HALF_MADE[problem])
+def test_half_made_tables_are_refused_with_advice(shared_backend: Backend, problem: str) -> None:
+    execute(shared_backend, HALF_MADE[problem])
     advice = f"{problem}.*backup.*drop"
     drives: list[Any] = [migrate.current, migrate.check, migrate.sql, migrate.upgrade]
     for drive in drives:
         with pytest.raises(SchemaError, match=advice):
-            drive(shared_place.url, **names(shared_place))
+            drive(shared_backend.url, **names(shared_backend))
     with (
-        Store(shared_place.url, **shared_place.options) as store,
+        Store(shared_backend.url, **shared_backend.options) as store,
         pytest.raises(SchemaError, match=advice) as caught,
     ):
         store["things"].put("a", 1)
     assert (caught.value.found, caught.value.expected) == ("nothing", REVISION)
 
 
-def test_a_manual_upgrade_is_asked_for_by_name(shared_place: Place) -> None:
-    cook(shared_place, "0001")
+def test_a_manual_upgrade_is_asked_for_by_name(shared_backend: Backend) -> None:
+    cook(shared_backend, "0001")
     with (
-        Store(shared_place.url, upgrade="manual", **shared_place.options) as store,
+        Store(shared_backend.url, upgrade="manual", **shared_backend.options) as store,
         pytest.raises(SchemaOutdated, match="collections-store db upgrade") as caught,
     ):
         store["Things"].get("a")
     assert (caught.value.found, caught.value.expected) == ("0001", REVISION)
-    assert migrate.current(shared_place.url, **names(shared_place)) == "0001"
+    assert migrate.current(shared_backend.url, **names(shared_backend)) == "0001"
 
 
-def test_the_default_is_auto_on_sqlite_and_manual_on_postgresql(shared_place: Place) -> None:
-    cook(shared_place, "0001")
-    with Store(shared_place.url, **shared_place.options) as store:
-        if shared_place.is_postgresql:
+def test_the_default_is_auto_on_sqlite_and_manual_on_postgresql(shared_backend: Backend) -> None:
+    cook(shared_backend, "0001")
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        if shared_backend.is_postgresql:
             with pytest.raises(SchemaOutdated):
                 store["Things"].get("a")
         else:
             check_data(store)
 
 
-def test_a_newer_database_is_refused_untouched(shared_place: Place) -> None:
-    cook(shared_place, REVISION)
-    execute(shared_place, "UPDATE cs_revision SET version_num = '9999'")
-    before = _hash(shared_place)
+def test_a_newer_database_is_refused_untouched(shared_backend: Backend) -> None:
+    cook(shared_backend, REVISION)
+    execute(shared_backend, "UPDATE cs_revision SET version_num = '9999'")
+    before = _hash(shared_backend)
     with (
-        Store(shared_place.url, upgrade="auto", **shared_place.options) as store,
+        Store(shared_backend.url, upgrade="auto", **shared_backend.options) as store,
         pytest.raises(SchemaTooNew, match="upgrade the library") as caught,
     ):
         store["Things"].put("x", 1)
     assert caught.value.found == "9999"
     for drive in (migrate.upgrade, migrate.sql):
         with pytest.raises(SchemaTooNew):
-            drive(shared_place.url, **names(shared_place))
-    assert _hash(shared_place) == before
+            drive(shared_backend.url, **names(shared_backend))
+    assert _hash(shared_backend) == before
 
 
-def _hash(place: Place) -> str:
-    if place.is_postgresql:
+def _hash(backend: Backend) -> str:
+    if backend.is_postgresql:
         return ""
-    path = Path(place.url.removeprefix("sqlite:///"))
+    path = Path(backend.url.removeprefix("sqlite:///"))
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @pytest.mark.parametrize("variant", [Store, AsyncStore])
 def test_a_bound_store_upgrades_within_the_callers_transaction(
-    shared_place: Place, variant: Any
+    shared_backend: Backend, variant: Any
 ) -> None:
     import sqlalchemy as sa
 
-    cook(shared_place, "0001")
-    engine = sa.create_engine(shared_place.url.replace("postgresql:", "postgresql+psycopg:"))
-    options = {**shared_place.options, "upgrade": "auto"}
+    cook(shared_backend, "0001")
+    engine = sa.create_engine(shared_backend.url.replace("postgresql:", "postgresql+psycopg:"))
+    options = {**shared_backend.options, "upgrade": "auto"}
     with Store(engine=engine, **options) as store:
         if variant is Store:
             with engine.connect() as connection:
                 store.bind(connection)["Things"].put("z", 1)
                 connection.rollback()
-            assert migrate.current(shared_place.url, **names(shared_place)) == "0001"
+            assert migrate.current(shared_backend.url, **names(shared_backend)) == "0001"
             with engine.begin() as connection:
                 assert store.bind(connection)["Things"].get("b") == {"x": [1, {"y": "é"}]}
         check_data(store)
     engine.dispose()
-    assert migrate.check(shared_place.url, **names(shared_place)) == []
+    assert migrate.check(shared_backend.url, **names(shared_backend)) == []
 
 
-def test_processes_that_open_an_old_database_at_once(shared_place: Place) -> None:
-    cook(shared_place, "0001")
+def test_processes_that_open_an_old_database_at_once(shared_backend: Backend) -> None:
+    cook(shared_backend, "0001")
     at = time.time() + 1.5
-    finish(*(start("open_and_put", shared_place, id, at, upgrade="auto") for id in "cdefgh"))
-    with Store(shared_place.url, **shared_place.options) as store:
+    finish(*(start("open_and_put", shared_backend, id, at, upgrade="auto") for id in "cdefgh"))
+    with Store(shared_backend.url, **shared_backend.options) as store:
         assert store["Things"].get("b") == {"x": [1, {"y": "é"}]}
         assert store["things"].count() == 6
-    assert migrate.check(shared_place.url, **names(shared_place)) == []
+    assert migrate.check(shared_backend.url, **names(shared_backend)) == []
 
 
 @pytest.mark.parametrize("revision", [None, "0001"])
-def test_processes_that_upgrade_at_once(shared_place: Place, revision: str | None) -> None:
+def test_processes_that_upgrade_at_once(shared_backend: Backend, revision: str | None) -> None:
     if revision is not None:
-        cook(shared_place, revision)
+        cook(shared_backend, revision)
     at = time.time() + 2.5
-    told = finish(*(start("upgrade", shared_place, at) for _ in range(8)))
+    told = finish(*(start("upgrade", shared_backend, at) for _ in range(8)))
     known = {f"{before} {REVISION}\n" for before in (revision, REVISION)}
     assert set(told) <= known
     if revision is None:
         assert told.count(f"None {REVISION}\n") == 1
-    assert migrate.check(shared_place.url, **names(shared_place)) == []
+    assert migrate.check(shared_backend.url, **names(shared_backend)) == []
 
 
 @contextmanager
-def locked(place: Place, seconds: float) -> Iterator[None]:
+def locked(backend: Backend, seconds: float) -> Iterator[None]:
     """Keep the write lock of an SQLite file for a while."""
     file = sqlite3.connect(
-        place.url.removeprefix("sqlite:///"), isolation_level=None, check_same_thread=False
+        backend.url.removeprefix("sqlite:///"), isolation_level=None, check_same_thread=False
     )
     file.execute("BEGIN IMMEDIATE")
     end = threading.Timer(seconds, lambda: file.execute("COMMIT"))
@@ -371,23 +371,23 @@ def locked(place: Place, seconds: float) -> Iterator[None]:
 
 @pytest.mark.parametrize("revision", [None, "0001"])
 def test_an_upgrade_waits_for_who_writes(tmp_path: Path, revision: str | None) -> None:
-    place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
+    backend = Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
     if revision is not None:
-        cook(place, revision)
-    with locked(place, 1.2):
-        assert migrate.upgrade(place.url) == (revision, REVISION)
+        cook(backend, revision)
+    with locked(backend, 1.2):
+        assert migrate.upgrade(backend.url) == (revision, REVISION)
 
 
 def test_an_upgrade_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(migrate, "_TIMEOUT", 0.4)
-    place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
-    with locked(place, 1.5), pytest.raises(DatabaseBusy):
-        migrate.upgrade(place.url)
+    backend = Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
+    with locked(backend, 1.5), pytest.raises(DatabaseBusy):
+        migrate.upgrade(backend.url)
 
 
 def test_the_migrations_travel_in_the_wheel(tmp_path: Path) -> None:
-    place = Place("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
-    cook(place, "0001")
+    backend = Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
+    cook(backend, "0001")
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path / "dist")]
     subprocess.run([*build, str(PROJECT)], check=True, capture_output=True)
     [wheel] = (tmp_path / "dist").glob("*.whl")
@@ -396,7 +396,7 @@ def test_the_migrations_travel_in_the_wheel(tmp_path: Path) -> None:
     script = (
         "import collections_store, sys; from collections_store import Store, migrate; "
         "print(migrate._folder()); "
-        f"store = Store({place.url!r}); print(store['Things'].get('b')); store.close()"
+        f"store = Store({backend.url!r}); print(store['Things'].get('b')); store.close()"
     )
     result = subprocess.run(
         [sys.executable, "-P", "-c", script],
@@ -409,7 +409,7 @@ def test_the_migrations_travel_in_the_wheel(tmp_path: Path) -> None:
     folder, body = result.stdout.splitlines()
     assert Path(folder) == tmp_path / "installed" / "collections_store" / "migrations"
     assert body == "{'x': [1, {'y': 'é'}]}"
-    assert migrate.current(place.url) == REVISION
+    assert migrate.current(backend.url) == REVISION
 
 
 def test_migrations_are_numbered_and_named() -> None:

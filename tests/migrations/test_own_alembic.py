@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
-from conftest import Place
+from conftest import Backend
 
 from collections_store import Store
 from collections_store.migrate import include_name
@@ -31,19 +31,19 @@ with context.begin_transaction():
 
 
 @pytest.fixture
-def engine(shared_place: Place) -> Any:
-    if shared_place.is_postgresql:  # as users have it: in the default schema
-        path = f"-csearch_path={shared_place.options['schema']}"
-        engine = sa.create_engine(shared_place.url, connect_args={"options": path})
+def engine(shared_backend: Backend) -> Any:
+    if shared_backend.is_postgresql:  # as users have it: in the default schema
+        path = f"-csearch_path={shared_backend.options['schema']}"
+        engine = sa.create_engine(shared_backend.url, connect_args={"options": path})
     else:
-        engine = sa.create_engine(shared_place.url)
+        engine = sa.create_engine(shared_backend.url)
     yield engine
     engine.dispose()
 
 
-def fill(place: Place, **options: Any) -> None:
+def fill(backend: Backend, **options: Any) -> None:
     """Make every kind of table that a store has."""
-    with Store(place.url, **{**place.options, **options}) as store:
+    with Store(backend.url, **{**backend.options, **options}) as store:
         things = store.get_sync_collection("Things", changes="both")
         things.create_index("tags", arrays=True)
         things.create_index("name", unique=True)
@@ -74,10 +74,10 @@ def calls(text: str) -> list[str]:
 
 
 def test_alembic_sees_the_tables_of_the_user_only(
-    shared_place: Place, engine: sa.Engine, tmp_path: Path
+    shared_backend: Backend, engine: sa.Engine, tmp_path: Path
 ) -> None:
     folder = tmp_path / "alembic"
-    fill(shared_place)
+    fill(shared_backend)
     assert calls(proposed(engine, folder)) == ["create_table('invoices'"]
     METADATA.create_all(engine)
     with engine.begin() as connection:
@@ -88,26 +88,26 @@ def test_alembic_sees_the_tables_of_the_user_only(
 
 
 def test_without_it_alembic_would_drop_them(
-    shared_place: Place, engine: sa.Engine, tmp_path: Path
+    shared_backend: Backend, engine: sa.Engine, tmp_path: Path
 ) -> None:
-    fill(shared_place)
+    fill(shared_backend)
     text = proposed(engine, tmp_path / "alembic", include_name=lambda *_: True)
     assert len(re.findall(r"op\.drop_table\('cs_", text)) >= 5
 
 
-def test_a_prefix_of_ones_own(shared_place: Place, engine: sa.Engine, tmp_path: Path) -> None:
-    fill(shared_place, prefix="bot")
+def test_a_prefix_of_ones_own(shared_backend: Backend, engine: sa.Engine, tmp_path: Path) -> None:
+    fill(shared_backend, prefix="bot")
     METADATA.create_all(engine)
     options = {"include_name": partial(include_name, prefix="bot")}
     assert calls(proposed(engine, tmp_path / "alembic", **options)) == []
 
 
-def test_a_schema_of_ones_own(shared_place: Place, tmp_path: Path) -> None:
-    if not shared_place.is_postgresql:
+def test_a_schema_of_ones_own(shared_backend: Backend, tmp_path: Path) -> None:
+    if not shared_backend.is_postgresql:
         pytest.skip("SQLite has no schemas")
-    fill(shared_place)
-    schema = shared_place.options["schema"]
-    engine = sa.create_engine(shared_place.url)
+    fill(shared_backend)
+    schema = shared_backend.options["schema"]
+    engine = sa.create_engine(shared_backend.url)
     with engine.begin() as connection:
         connection.execute(sa.text(f"CREATE TABLE {schema}.left_over (id INTEGER)"))
 

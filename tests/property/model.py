@@ -261,13 +261,13 @@ class Box:
         if isinstance(bodies, Mapping):
             pairs = list(bodies.items())
         else:
-            pairs = [(self._new_id(place), body) for place, body in enumerate(bodies)]
+            pairs = [(self._new_id(number), body) for number, body in enumerate(bodies)]
         try:
             self.put_many(pairs, mode="insert", ttl=ttl, atomic=atomic)
         except BulkWriteError as error:
             refused = error.result.refused
             bad = {each.position for each in refused}
-            ids = {place: id for place, (id, _) in enumerate(pairs) if place not in bad}
+            ids = {number: id for number, (id, _) in enumerate(pairs) if number not in bad}
             result = BulkWriteResult(len(ids), inserted_ids=ids, refused=refused)
             raise BulkWriteError(self.name, result) from None
         return InsertManyResult(tuple(id for id, _ in pairs))

@@ -216,6 +216,6 @@ def sqlite_store() -> Iterator[Store]:
 
 
 @pytest.fixture
-def postgres_store(postgres_place: Any) -> Iterator[Store]:
-    with Store(postgres_place.url, durability="normal", **postgres_place.options) as store:
+def postgres_store(postgres_backend: Any) -> Iterator[Store]:
+    with Store(postgres_backend.url, durability="normal", **postgres_backend.options) as store:
         yield store

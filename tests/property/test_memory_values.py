@@ -7,7 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from conftest import Place
+from conftest import Backend
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -157,8 +157,8 @@ def sqlite_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def postgres_store(lasting_postgres_place: Place) -> Iterator[Store]:
-    with Store(lasting_postgres_place.url, **lasting_postgres_place.options) as store:
+def postgres_store(module_postgres_backend: Backend) -> Iterator[Store]:
+    with Store(module_postgres_backend.url, **module_postgres_backend.options) as store:
         yield store
 
 
@@ -243,17 +243,17 @@ def test_two_namespaces_never_share_a_collection(first: str, second: str) -> Non
 @given(st.sets(PLACES, min_size=1, max_size=25), st.data())
 @settings(FEW, max_examples=60)
 def test_ranges_are_what_a_dict_says_on_sqlite(
-    sqlite_store: Store, places: set[Any], data: st.DataObject
+    sqlite_store: Store, entries: set[Any], data: st.DataObject
 ) -> None:
-    check_ranges(sqlite_store, places, data)
+    check_ranges(sqlite_store, entries, data)
 
 
 @given(st.sets(PLACES, min_size=1, max_size=25), st.data())
 @settings(FEW, max_examples=60)
 def test_ranges_are_what_a_dict_says_on_postgresql(
-    postgres_store: Store, places: set[Any], data: st.DataObject
+    postgres_store: Store, entries: set[Any], data: st.DataObject
 ) -> None:
-    check_ranges(postgres_store, places, data)
+    check_ranges(postgres_store, entries, data)
 
 
 def memory_of(store: Store, parts: tuple[tuple[bool, str], ...]) -> Any:
@@ -263,19 +263,19 @@ def memory_of(store: Store, parts: tuple[tuple[bool, str], ...]) -> Any:
     return memory
 
 
-def check_ranges(store: Store, places: set[Any], data: st.DataObject) -> None:
+def check_ranges(store: Store, entries: set[Any], data: st.DataObject) -> None:
     store.memory("keys").end()
-    for parts, key in places:
+    for parts, key in entries:
         memory_of(store, parts).put(key, [list(parts), key])
-    parts, key = data.draw(st.sampled_from(sorted(places)))
+    parts, key = data.draw(st.sampled_from(sorted(entries)))
     memory, prefix = memory_of(store, parts), key[: data.draw(st.integers(0, len(key)))]
     after = data.draw(st.none() | PARTS)
-    begin = sorted(k for p, k in places if p == parts and k.startswith(prefix))
+    begin = sorted(k for p, k in entries if p == parts and k.startswith(prefix))
     assert memory.keys(prefix) == begin
     assert memory.keys(prefix, after=after) == [k for k in begin if after is None or k > after]
     assert memory.count(prefix) == len(begin)
     assert memory.clear(prefix) == len(begin)
-    left = {(p, k) for p, k in places if p != parts or k not in begin}
+    left = {(p, k) for p, k in entries if p != parts or k not in begin}
     within = {(p, k) for p, k in left if p[: len(parts)] == parts}
     assert memory.end() == len(within)
     assert store.memory("keys").end() == len(left - within)

@@ -119,5 +119,5 @@ def test_no_search_takes_more_steps_than_are_counted(pattern: str, piece: str, t
     compiler = ours._compiled
     runner = Backtracker(compiler.program, compiler.slots, text, regular=False)
     with contextlib.suppress(PatternLimitExceeded):
-        runner.search(0, ours._groups, lambda place: place)
+        runner.search(0, ours._groups, lambda position: position)
     assert LIMIT - runner._left <= STEPS * (1 + cost.bound(ours._node)(len(text)))

@@ -33,17 +33,17 @@ BODIES = st.one_of(OBJECTS, OBJECTS, OBJECTS, VALUES)
 PATHS = st.lists(KEYS, min_size=1, max_size=4).map(lambda keys: Path(*keys))
 
 
-def places(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[Path, Any]]:
+def paths_and_values(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[Path, Any]]:
     """Yield where a body's values are, at every depth, as a filter might ask for them: through an
     array by the element's number, or past it."""
     yield Path(*keys), value
     if isinstance(value, dict):
         for key, child in value.items():
-            yield from places(child, (*keys, key))
+            yield from paths_and_values(child, (*keys, key))
     elif isinstance(value, list):
         for number, child in enumerate(value):
-            yield from places(child, (*keys, str(number)))
-            yield from places(child, keys)
+            yield from paths_and_values(child, (*keys, str(number)))
+            yield from paths_and_values(child, keys)
 
 
 REGEXES = st.sampled_from(["a", "^a", "1$", "[a1]", "^true", "(?s).", "\\\\", "é"])
@@ -131,7 +131,12 @@ def merged(documents: Any) -> dict[str, Any]:
 @st.composite
 def batches(draw: st.DrawFn) -> tuple[list[Any], list[Filter]]:
     bodies = draw(st.lists(BODIES, min_size=5, max_size=12))
-    there = [place for body in bodies for place in places(body) if len(place[0].keys) <= 8]
+    there = [
+        backend
+        for body in bodies
+        for backend in paths_and_values(body)
+        if len(backend[0].keys) <= 8
+    ]
     asked = st.one_of(SCALARS, VALUES, st.sampled_from([value for _, value in there]))
     pair = st.one_of(st.tuples(PATHS, asked), st.sampled_from(there), st.sampled_from(there))
     pairs = draw(st.lists(pair, min_size=2, max_size=5))
@@ -196,6 +201,6 @@ def sqlite_store() -> Iterator[Store]:
 
 
 @pytest.fixture
-def postgres_store(postgres_place: Any) -> Iterator[Store]:
-    with Store(postgres_place.url, durability="normal", **postgres_place.options) as store:
+def postgres_store(postgres_backend: Any) -> Iterator[Store]:
+    with Store(postgres_backend.url, durability="normal", **postgres_backend.options) as store:
         yield store

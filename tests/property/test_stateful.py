@@ -187,11 +187,11 @@ class Machine(RuleBasedStateMachine):
     def __init__(self, opener: Opener, clock: Clock, spare: list[Victim]) -> None:
         super().__init__()
         self.opener, self.clock, self.spare = opener, clock, spare
-        self.place = opener.place
+        self.backend = opener.backend
         self.store = self.here = self._open()
-        self.other = self.store if self.place.is_private else self._open()
+        self.other = self.store if self.backend.is_private else self._open()
         self.blocks: list[tuple[Any, Any, Model]] = []
-        self.model = Model(clock, not self.place.is_postgresql)
+        self.model = Model(clock, not self.backend.is_postgresql)
         self.exclusive = self.crashed = False
         """Has the transaction changed tables, so that others would wait for it?"""
 
@@ -285,7 +285,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.5, 1, 1, 3, 10]))
     def wait(self, seconds: float) -> None:
-        self.clock.forward(seconds)
+        self.clock.advance(seconds)
         self.compare_all()
 
     @rule(name=NAMES)
@@ -478,16 +478,16 @@ class Machine(RuleBasedStateMachine):
 
     # Others
 
-    @precondition(lambda self: not self.place.is_private)
+    @precondition(lambda self: not self.backend.is_private)
     @rule()
     def look_from_elsewhere(self) -> None:
         """Another store sees what is committed, all of it and no more."""
-        if self.blocks and self.exclusive and self.place.is_postgresql:
+        if self.blocks and self.exclusive and self.backend.is_postgresql:
             return
         committed = self.blocks[0][2] if self.blocks else self.model
         self.compare_all(self.other, committed)
 
-    @precondition(lambda self: not self.blocks and not self.place.is_private)
+    @precondition(lambda self: not self.blocks and not self.backend.is_private)
     @rule(name=NAMES, id=IDS, body=BODIES, ttl=TTLS)
     def write_from_elsewhere(self, name: str, id: str, body: Any, ttl: Any) -> None:
         self.do(name, "put", id, body, ttl=ttl, through=self.other)
@@ -511,14 +511,14 @@ class Machine(RuleBasedStateMachine):
         live = {each.id: each.version for each in box.documents()}
         assert live == {id: versions[id] for id in versions if id not in box.expired()}
 
-    @precondition(lambda self: not self.blocks and not self.place.is_private)
+    @precondition(lambda self: not self.blocks and not self.backend.is_private)
     @rule()
     def reopen(self) -> None:
         self.store.close()
         self.store = self.here = self._open()
         self.compare_all()
 
-    @precondition(lambda self: not self.blocks and not self.place.is_private and not self.crashed)
+    @precondition(lambda self: not self.blocks and not self.backend.is_private and not self.crashed)
     @rule(written=st.lists(st.tuples(NAMES, IDS, SMALL), max_size=3), name=NAMES, id=IDS)
     def crash(self, written: list[tuple[str, str, int]], name: str, id: str) -> None:
         """Another process writes, begins a transaction, writes in that, and is killed."""
@@ -531,7 +531,7 @@ class Machine(RuleBasedStateMachine):
         self.spare.append(Victim())
         task = {"committed": written, "lost": [(name, id, 1)], "time": self.clock()}
         try:
-            versions = victim.work(url=self.place.url, options=self.place.options, **task)
+            versions = victim.work(url=self.backend.url, options=self.backend.options, **task)
         finally:
             victim.kill()
         assert versions == [self.model.box(each[0]).put(each[1], each[2]) for each in written]
@@ -543,7 +543,7 @@ class Machine(RuleBasedStateMachine):
 
     def do(self, name: str, verb: str, /, *given: Any, through: Any = None, **options: Any) -> None:
         """Do it to both, and compare what they say and what is there then."""
-        self.clock.forward(0.000001)
+        self.clock.advance(0.000001)
         box, handle = self.model.box(name), (through or self.here)[name]
         born: dict[int, str] = {}
 
@@ -620,7 +620,7 @@ def some_refusal(told: tuple[str, str]) -> tuple[str, str]:
 
 
 def run(opener: Opener, clock: Clock, examples: int, steps: int) -> None:
-    spare = [] if opener.place.is_private else [Victim()]
+    spare = [] if opener.backend.is_private else [Victim()]
     phases = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
     profile = settings(
         max_examples=examples,
@@ -640,7 +640,7 @@ def run(opener: Opener, clock: Clock, examples: int, steps: int) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_store_is_a_dict(open_store: Opener, clock: Clock) -> None:
-    quick = open_store.place.is_private and open_store.variant == "sync"
+    quick = open_store.backend.is_private and open_store.variant == "sync"
     run(open_store, clock, 20 if quick else 8, 30)
 
 

@@ -55,9 +55,9 @@ def test_names_are_strings(wrong: Any) -> None:
 
 
 @settings(deadline=None)
-@given(label=LABELS, places=st.lists(st.integers(1, 10**9), min_size=2, max_size=2))
-def test_messages_lie_in_their_order(label: DialogueLabel, places: list[int]) -> None:
-    first, second = sorted(places)
+@given(label=LABELS, positions=st.lists(st.integers(1, 10**9), min_size=2, max_size=2))
+def test_messages_lie_in_their_order(label: DialogueLabel, positions: list[int]) -> None:
+    first, second = sorted(positions)
     ids = [message_id(label.key, each) for each in (first, second)]
     assert ids == sorted(ids)
     assert [key_of(each) for each in ids] == [label.key] * 2

@@ -62,8 +62,8 @@ def test_a_connection_that_is_discarded_makes_room(url: str) -> None:
         pool.release(other)
 
 
-def test_a_connection_that_rested_long_is_tried_first(postgres_place: Any) -> None:
-    with Store(postgres_place.url, **postgres_place.options, pool_size=1) as store:
+def test_a_connection_that_rested_long_is_tried_first(postgres_backend: Any) -> None:
+    with Store(postgres_backend.url, **postgres_backend.options, pool_size=1) as store:
         pool = pool_of(store)
         pooled = pool.acquire()
         pooled.connection.driver.close()  # type: ignore[union-attr]
@@ -72,23 +72,23 @@ def test_a_connection_that_rested_long_is_tried_first(postgres_place: Any) -> No
         assert store["things"].put("a", 2) == 2
 
 
-def test_a_connection_that_did_not_get_its_settings_is_closed(postgres_place: Any) -> None:
-    name = f"unset_{postgres_place.options['schema']}"
-    url = sa.make_url(postgres_place.url).update_query_dict({"application_name": name})
+def test_a_connection_that_did_not_get_its_settings_is_closed(postgres_backend: Any) -> None:
+    name = f"unset_{postgres_backend.options['schema']}"
+    url = sa.make_url(postgres_backend.url).update_query_dict({"application_name": name})
 
     def interrupt(frame: Any, event: str, _: Any) -> None:
         if event == "call" and frame.f_code is DriverConnection.command.__code__:
             sys.setprofile(None)
             raise KeyboardInterrupt
 
-    store = Store(url, **postgres_place.options)
+    store = Store(url, **postgres_backend.options)
     sys.setprofile(interrupt)
     with pytest.raises(KeyboardInterrupt) as kept:
         store["things"].get("a")
     sys.setprofile(None)
     store.close()
     asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
-    with psycopg.connect(postgres_place.url, autocommit=True) as looking:
+    with psycopg.connect(postgres_backend.url, autocommit=True) as looking:
         for _ in range(500):  # the server takes a moment to see it
             if looking.execute(asked, [name]).fetchone() == (0,):
                 return
