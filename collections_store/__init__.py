@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         UpdateResult,
         partial_result,
     )
-    from .operations.update import ReturnDocument
+    from .operations.requests import ReturnDocument
     from .options import ChangeSettings, CollectionSettings, StoreOptions
     from .query.change import Change
     from .query.filter import F, Filter
@@ -122,7 +122,7 @@ _MODULES = {
         "UpdateResult",
         "partial_result",
     ),
-    "operations.update": ("ReturnDocument",),
+    "operations.requests": ("ReturnDocument",),
     "options": ("ChangeSettings", "CollectionSettings", "StoreOptions"),
     "query.change": ("Change",),
     "query.filter": ("F", "Filter"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from .aggregation.expressions.scope import MEMORY_LIMIT
 from .changes import ChangeNotifier, ChangeReader, ChangeStream, check_notifier
@@ -24,66 +24,18 @@ from .document import (
     UpdateResult,
     check_id,
     check_ids,
-    new_id,
     read_ttl,
 )
-from .errors import InvalidFilter, InvalidOption, missing_method
+from .operations import by_id
 from .operations.bulk import Mode
-from .operations.by_id import (
-    DocumentExists,
-    Get,
-    GetDocument,
-    GetMany,
-    Insert,
-    Put,
-    RemoveById,
-    RemoveMany,
-    Replace,
-    Touch,
-)
-from .operations.find import (
-    Count,
-    Distinct,
-    Explain,
-    Find,
-    FindPage,
-    batches_of,
-    check_page,
-    check_window,
-    parse_required,
-    read_projection,
-)
-from .operations.indexes import CreateIndex, DropIndex, ListIndexes
+from .operations.indexes import DropIndex, ListIndexes
 from .operations.operation import Operation, Steps, follow
-from .operations.procedures import (
-    ATTEMPTS,
-    CallFunction,
-    Pause,
-    Writing,
-    bulk_write,
-    change,
-    check_mode,
-    purge,
-)
-from .operations.update import (
-    DeleteFirst,
-    DeleteMatching,
-    Increment,
-    ReturnDocument,
-    find_and_delete,
-    find_and_modify,
-    read_increment,
-    update_by_id,
-    update_of,
-)
-from .options import Ttl, check_attempts, check_flag, check_function, check_iterable, check_version
+from .operations.procedures import ATTEMPTS, CallFunction, Pause, purge
+from .operations.requests import OperationBuilder, ReturnDocument
+from .options import Ttl, check_version
 from .query.change import ChangeFilter, ChangeKind
-from .query.conditions import read_target
-from .query.filter import Filter
-from .query.index import Explanation, Index
-from .query.index import read_index_name as read_index_name
+from .query.index import Explanation, Index, read_index_name
 from .query.path import Path
-from .query.sort import NATURAL, Sort
 
 T = TypeVar("T")
 Bodies: TypeAlias = Mapping[str, Any] | Iterable[tuple[Any, ...]]
@@ -100,27 +52,19 @@ class Runner(Protocol):
         """Return the operation's result."""
 
 
-class Collection:
+class Collection(OperationBuilder):
     """A named group of JSON documents, each under an id.
 
     Get one from a store: `store.collection("name")` or `store["name"]`. The first write creates it. Threads can
     share it.
     """
 
-    __slots__ = ("_codec", "_notifier", "_run", "name")
+    __slots__ = ("_notifier", "_run")
 
     def __init__(
         self, run: Runner, codec: Codec, name: str, notifier: ChangeNotifier | None = None
     ) -> None:
         self._run, self._codec, self.name, self._notifier = run, codec, name, notifier
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r})"
-
-    if not TYPE_CHECKING:  # a type checker that saw this would take any misspelt name
-
-        def __getattr__(self, name: str) -> Any:
-            raise AttributeError(missing_method(type(self).__name__, name), name=name, obj=self)
 
     def put(
         self,
@@ -144,12 +88,9 @@ class Collection:
         ...     store["cities"].put("berlin", {"population": 3_900_001}, if_version=version)
         2
         """
-        if (
-            ttl is None and if_version is None and if_absent is False
-        ):  # the usual call takes the short way
-            return self._run(Put(self.name, check_id(id), self._codec.encode(body)))
-        options = {"ttl": ttl, "if_version": if_version, "if_absent": if_absent}
-        return self._run(put_of(self.name, check_id(id), self._codec.encode(body), **options))
+        if ttl is None and if_version is None and if_absent is False:  # the usual call, sooner
+            return self._run(by_id.Put(self.name, check_id(id), self._codec.encode(body)))
+        return self._run(self._put(id, body, ttl, if_version, if_absent))
 
     def get(self, id: str, default: Any = None) -> Any:
         """Return the body under an id, or `default` if there is no document.
@@ -160,7 +101,7 @@ class Collection:
         ...     store["cities"].get("atlantis", "no such city")
         'no such city'
         """
-        return self._run(Get(self.name, check_id(id), default))
+        return self._run(by_id.Get(self.name, check_id(id), default))
 
     def document(self, id: str) -> Document | None:
         """Return the document with its version and times, or None.
@@ -170,7 +111,7 @@ class Collection:
         ...     store["cities"].document("berlin").version
         1
         """
-        return self._run(GetDocument(self.name, check_id(id)))
+        return self._run(by_id.GetDocument(self.name, check_id(id)))
 
     def exists(self, id: str) -> bool:
         """Return whether there is a document under an id.
@@ -179,7 +120,7 @@ class Collection:
         ...     store["cities"].exists("atlantis")
         False
         """
-        return self._run(DocumentExists(self.name, check_id(id)))
+        return self._run(by_id.DocumentExists(self.name, check_id(id)))
 
     def remove(self, id: str, *, if_version: int | None = None) -> bool:
         """Delete the document under an id; return whether there was one.
@@ -190,7 +131,7 @@ class Collection:
         ...     store["cities"].remove("atlantis")
         False
         """
-        return self._run(RemoveById(self.name, check_id(id), check_version(if_version)))
+        return self._run(by_id.RemoveById(self.name, check_id(id), check_version(if_version)))
 
     def put_many(
         self, bodies: Bodies, *, mode: Mode = "replace", ttl: Ttl = None, atomic: bool = False
@@ -212,8 +153,7 @@ class Collection:
         ...     store["cities"].put_many({"berlin": {"country": "de"}, "paris": {"country": "fr"}})
         PutManyResult(inserted_count=2, replaced_count=0, unchanged_count=0)
         """
-        writing = self._writing(check_mode(mode), read_ttl(ttl), check_flag("atomic", atomic))
-        return self._follow(writing.put(check_iterable("bodies", bodies)))
+        return self._follow(self._put_many(bodies, mode, ttl, atomic))
 
     def insert_one(self, body: Any, *, id: str | None = None, ttl: Ttl = None) -> InsertOneResult:
         """Write a new document, under a new id unless one is given.
@@ -225,10 +165,9 @@ class Collection:
         ...     store["cities"].get(result.inserted_id)
         {'country': 'de'}
         """
-        chosen = new_id() if id is None else check_id(id)
-        text = self._codec.encode(body)
-        self._run(Insert(self.name, chosen, text, read_ttl(ttl), unique=True))
-        return InsertOneResult(chosen)
+        operation = self._insert_one(body, id, ttl)
+        self._run(operation)
+        return InsertOneResult(operation.id)
 
     def insert_many(
         self, bodies: Iterable[Any] | Mapping[str, Any], *, ttl: Ttl = None, atomic: bool = False
@@ -242,8 +181,7 @@ class Collection:
         ...     store["cities"].insert_many({"berlin": {}, "paris": {}})
         InsertManyResult(inserted_ids=('berlin', 'paris'))
         """
-        writing = self._writing("insert", read_ttl(ttl), check_flag("atomic", atomic))
-        return self._follow(writing.insert(check_iterable("bodies", bodies)))
+        return self._follow(self._insert_many(bodies, ttl, atomic))
 
     def update(
         self,
@@ -266,8 +204,8 @@ class Collection:
         ...     store["cities"].update("ulm", {"$push": {"rivers": "Iller"}})
         UpdateResult(matched_count=1, modified_count=1, upserted_id=None)
         """
-        request = UpdateOne(None, update, upsert=upsert, array_filters=array_filters)
-        return self._run(update_by_id(self.name, self._codec, id, request, if_version))
+        request = UpdateOne(None, update, upsert, array_filters=array_filters)
+        return self._run(self._update(id, request, if_version))
 
     def update_one(
         self,
@@ -288,8 +226,8 @@ class Collection:
         ...     store["cities"].update_one({"rivers": "Danube"}, {"$set": {"rivers.$": "Donau"}})
         UpdateResult(matched_count=1, modified_count=1, upserted_id=None)
         """
-        options = {"upsert": upsert, "array_filters": array_filters, "sort": sort}
-        return self._run(update_of(self.name, self._codec, UpdateOne(filter, update, **options)))
+        request = UpdateOne(filter, update, upsert, array_filters=array_filters, sort=sort)
+        return self._run(self._modify(request))
 
     def update_many(
         self, filter: Any, update: Any, *, upsert: bool = False, array_filters: Any = None
@@ -301,8 +239,8 @@ class Collection:
         ...     store["cities"].update_many({}, {"$inc": {"visits": 1}})
         UpdateResult(matched_count=2, modified_count=2, upserted_id=None)
         """
-        request = UpdateMany(filter, update, upsert=upsert, array_filters=array_filters)
-        return self._run(update_of(self.name, self._codec, request))
+        request = UpdateMany(filter, update, upsert, array_filters=array_filters)
+        return self._run(self._modify(request))
 
     def replace_one(
         self, filter: Any, replacement: Any, *, upsert: bool = False, sort: Any = None
@@ -313,8 +251,7 @@ class Collection:
         ...     store["cities"].replace_one({"$id": "ulm"}, {"country": "de"}, upsert=True)
         UpdateResult(matched_count=0, modified_count=0, upserted_id='ulm')
         """
-        request = ReplaceOne(filter, replacement, upsert=upsert, sort=sort)
-        return self._run(update_of(self.name, self._codec, request))
+        return self._run(self._modify(ReplaceOne(filter, replacement, upsert, sort=sort)))
 
     def find_one_and_update(
         self,
@@ -340,14 +277,9 @@ class Collection:
         ...     taken.body
         {'state': 'new'}
         """
-        options = {"upsert": upsert, "array_filters": array_filters, "sort": sort}
-        request = UpdateOne(filter, update, **options)
-        wanted = {
-            "projection": projection,
-            "return_document": return_document,
-            "if_version": if_version,
-        }
-        return self._run(find_and_modify(self.name, self._codec, request, **wanted))
+        request = UpdateOne(filter, update, upsert, array_filters=array_filters, sort=sort)
+        wanted = projection, return_document, if_version
+        return self._run(self._find_and_modify(request, *wanted))
 
     def find_one_and_replace(
         self,
@@ -368,9 +300,8 @@ class Collection:
         ...     found.version
         2
         """
-        request = ReplaceOne(filter, replacement, upsert=upsert, sort=sort)
-        wanted = {"projection": projection, "return_document": return_document}
-        return self._run(find_and_modify(self.name, self._codec, request, **wanted))
+        request = ReplaceOne(filter, replacement, upsert, sort=sort)
+        return self._run(self._find_and_modify(request, projection, return_document))
 
     def find_one_and_delete(
         self, filter: Any, *, projection: Any = None, sort: Any = None
@@ -382,8 +313,7 @@ class Collection:
         ...     store["jobs"].find_one_and_delete({"state": "new"})
         Document(id='1', body={'state': 'new'}, version=1)
         """
-        wanted = {"sort": sort, "projection": projection}
-        return self._run(find_and_delete(self.name, self._codec, filter, **wanted))
+        return self._run(self._find_and_delete(filter, sort, projection))
 
     def bulk_write(
         self, requests: Iterable[Request], *, ordered: bool = True, atomic: bool = False
@@ -401,13 +331,7 @@ class Collection:
         ...     result.inserted_count, result.modified_count, result.deleted_count
         (1, 1, 1)
         """
-        options = {
-            "ordered": check_flag("ordered", ordered),
-            "atomic": check_flag("atomic", atomic),
-        }
-        return self._follow(
-            bulk_write(self.name, self._codec, check_iterable("requests", requests), **options)
-        )
+        return self._follow(self._bulk_write(requests, ordered, atomic))
 
     def increment(self, id: str, path: str | Path, by: float = 1, *, initial: float = 0) -> Any:
         """Add to a number in a body, in one statement; return the new number.
@@ -419,8 +343,7 @@ class Collection:
         ...     store["counters"].increment("visits", "by.page", 2)
         2
         """
-        read = read_increment(path, by, initial)
-        return self._run(Increment(self.name, check_id(id), read, by, initial, self._codec))
+        return self._run(self._increment(id, path, by, initial))
 
     def change(
         self,
@@ -443,13 +366,7 @@ class Collection:
         ...     store["counters"].change("visits", lambda count: count + 1, default=0)
         1
         """
-        life, most = read_ttl(ttl), check_attempts(attempts)
-        options = {"default": default, "ttl": life, "attempts": most}
-        return self._follow(
-            change(
-                self.name, self._codec, check_id(id), check_function("function", function), options
-            )
-        )
+        return self._follow(self._change(id, function, default, ttl, attempts))
 
     def touch(self, id: str, ttl: Ttl = None) -> bool:
         """Restart a document's time to live, with `ttl` (see `put`) or its last one; return whether it exists. The
@@ -460,7 +377,7 @@ class Collection:
         ...     store["sessions"].touch("1"), store["sessions"].touch("1", ttl=3600)
         (True, True)
         """
-        return self._run(Touch(self.name, check_id(id), read_ttl(ttl)))
+        return self._run(by_id.Touch(self.name, check_id(id), read_ttl(ttl)))
 
     def purge_expired(self) -> int:
         """Delete the rows of expired documents, which are invisible already; return their number.
@@ -479,7 +396,7 @@ class Collection:
         ...     store["cities"].get_many(["atlantis", "berlin"])
         {'berlin': {'country': 'de'}}
         """
-        return self._run(GetMany(self.name, check_ids(ids)))
+        return self._run(by_id.GetMany(self.name, check_ids(ids)))
 
     def remove_many(self, ids: Iterable[str]) -> int:
         """Delete the documents under those ids in one transaction; return their number.
@@ -488,7 +405,7 @@ class Collection:
         ...     store["cities"].remove_many(["atlantis", "berlin"])
         0
         """
-        return self._run(RemoveMany(self.name, check_ids(ids)))
+        return self._run(by_id.RemoveMany(self.name, check_ids(ids)))
 
     def list(self, *, skip: int = 0, limit: int | None = None) -> Documents:
         """Return all documents in natural order, the order of their insertion.
@@ -498,7 +415,7 @@ class Collection:
         ...     [id for id, body in store["cities"].list()]
         ['paris', 'berlin']
         """
-        return self._run(Find(self.name, Filter(), Sort(), *check_window(skip, limit)))
+        return self._run(self._find(None, ..., None, skip, limit, None))
 
     def find(
         self,
@@ -528,11 +445,7 @@ class Collection:
         ...     [city.id for city in store["cities"].find(sort=[("people", -1)], limit=1)]
         ['berlin']
         """
-        asked = Filter.parse(filter, equals, self._codec)
-        window = check_window(skip, limit)
-        parts = read_projection(projection, asked, self._codec)
-        order = NATURAL if sort is None else Sort.parse(sort)
-        return self._run(Find(self.name, asked, order, *window, parts))
+        return self._run(self._find(filter, equals, sort, skip, limit, projection))
 
     def find_one(
         self,
@@ -550,8 +463,7 @@ class Collection:
         ...     print(store["cities"].find_one("rivers", "Seine"))
         None
         """
-        options = {"sort": sort, "skip": skip, "projection": projection}
-        found = self.find(filter, equals, limit=1, **options)
+        found = self._run(self._find(filter, equals, sort, skip, 1, projection))
         return found[0] if found else None
 
     def page(
@@ -576,10 +488,7 @@ class Collection:
         ...     [number.body for number in store["numbers"].page(sort="$body", after=page.cursor)]
         [3, 4]
         """
-        asked = Filter.parse(filter, equals, self._codec)
-        parts = read_projection(projection, asked, self._codec)
-        page = FindPage(self.name, asked, Sort.parse(sort), check_page(limit), after, parts)
-        return self._run(page)
+        return self._run(self._page(filter, equals, sort, limit, after, projection))
 
     def count(self, filter: Any = None, equals: Any = ...) -> int:
         """Return the number of matching documents, or of all without a filter.
@@ -588,7 +497,7 @@ class Collection:
         ...     store["cities"].count({"country": "de"})
         0
         """
-        return self._run(Count(self.name, Filter.parse(filter, equals, self._codec)))
+        return self._run(self._count(filter, equals))
 
     def distinct(self, field: str | Path, filter: Any = None) -> Values:
         """Return the different values of a field in the matching documents, sorted; an array contributes its elements.
@@ -598,8 +507,7 @@ class Collection:
         ...     store["cities"].distinct("rivers")
         ['Danube', 'Iller']
         """
-        asked = Filter.parse(filter, codec=self._codec)
-        return self._run(Distinct(self.name, read_target(field, InvalidFilter), asked))
+        return self._run(self._distinct(field, filter))
 
     def delete_one(self, filter: Any, equals: Any = ...) -> DeleteResult:
         """Delete the first matching document in natural order.
@@ -608,7 +516,7 @@ class Collection:
         ...     store["cities"].delete_one("country", "de")
         DeleteResult(deleted_count=0)
         """
-        return self._run(DeleteFirst(self.name, parse_required(filter, equals, self._codec)))
+        return self._run(self._delete_one(filter, equals))
 
     def delete_many(self, filter: Any, equals: Any = ...) -> DeleteResult:
         """Delete all matching documents, or none if an error is raised; `{}` matches all.
@@ -617,7 +525,7 @@ class Collection:
         ...     store["cities"].delete_many({"country": "de"})
         DeleteResult(deleted_count=0)
         """
-        return self._run(DeleteMatching(self.name, parse_required(filter, equals, self._codec)))
+        return self._run(self._delete_many(filter, equals))
 
     def create_index(
         self,
@@ -645,8 +553,8 @@ class Collection:
         ...     store["cities"].create_index([("country", 1), ("people", -1)])
         'country_1_people_-1'
         """
-        made = Index.parse(keys, unique=unique, where=where, arrays=arrays, name=name)
-        return self._run(CreateIndex(self.name, made))
+        options = {"unique": unique, "where": where, "arrays": arrays, "name": name}
+        return self._run(self._create_index(keys, **options))
 
     def drop_index(self, name: str) -> bool:
         """Drop an index; return whether there was one. Raise `InvalidIndex` if the name is not a string.
@@ -690,9 +598,7 @@ class Collection:
         all objects are read: no
         <BLANKLINE>
         """
-        asked = Filter.parse(filter, equals, self._codec)
-        window = check_window(skip, limit)
-        return self._run(Explain(self.name, asked, Sort.parse(sort), *window))
+        return self._run(self._explain(filter, equals, sort, skip, limit))
 
     def aggregate(self, pipeline: Any, *, memory_limit: int = MEMORY_LIMIT) -> Results:
         """Run an aggregation pipeline over the collection; return its results.
@@ -707,11 +613,7 @@ class Collection:
         ...     store["cities"].aggregate([{"$group": {"_id": "$in", "cities": {"$count": {}}}}])
         [{'_id': 'de', 'cities': 2}]
         """
-        from .aggregation.pipeline import Pipeline
-        from .operations.aggregate import Aggregate, check_memory
-
-        read = Pipeline.parse(pipeline, self._codec)
-        return self._run(Aggregate(self.name, read, check_memory(memory_limit)))
+        return self._run(self._aggregate(pipeline, memory_limit))
 
     def stream(
         self, filter: Any = None, equals: Any = ..., *, sort: Any = None, projection: Any = None
@@ -730,8 +632,7 @@ class Collection:
         ...     sum(document.body for document in store["numbers"].stream())
         499500
         """
-        asked = Filter.parse(filter, equals, self._codec)
-        batches = batches_of(self.name, asked, sort, projection, self._codec)
+        batches = self._stream(filter, equals, sort, projection)
         while (page := batches.next()) is not None:
             yield from batches.advance(self._run(page))
 
@@ -767,9 +668,6 @@ class Collection:
         reader = ChangeReader(self.name, wanted, after=after, timeout=timeout)
         return ChangeStream(self._run, notifier, reader)
 
-    def _writing(self, mode: Mode, ttl: int | None, atomic: bool) -> Writing:
-        return Writing(self.name, self._codec, mode, ttl, atomic)
-
     def _follow(self, steps: Steps[T]) -> T:
         return follow(self._step, steps)
 
@@ -780,17 +678,3 @@ class Collection:
             case CallFunction(function, argument):
                 return function(argument)
         return self._run(step)
-
-
-def put_of(
-    collection: str, id: str, text: str, *, ttl: Any, if_version: Any, if_absent: Any
-) -> Put | Insert | Replace:
-    """Return the operation of a `put`; raise `InvalidOption`."""
-    life, expected = read_ttl(ttl), check_version(if_version)
-    if not check_flag("if_absent", if_absent):
-        if expected is None:
-            return Put(collection, id, text, life)
-        return Replace(collection, id, text, expected, life)
-    if expected is not None:
-        raise InvalidOption("if_absent", "no object has the version of if_version")
-    return Insert(collection, id, text, life)

@@ -531,12 +531,6 @@ def check_choice(option: str, value: Any, choices: tuple[Any, ...]) -> Any:
     raise InvalidOption(option, f"must be {known}, got {shortened(value)}")
 
 
-def check_isolation(value: Any) -> Isolation:
-    """Return an isolation level."""
-    level: Isolation = check_choice("isolation", value, get_args(Isolation))
-    return level
-
-
 def check_function(option: str, value: Any) -> Callable[..., Any]:
     """Return a callable."""
     if not callable(value):

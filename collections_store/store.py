@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import count
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, Unpack
+from typing import Any, Final, Self, TypeVar, Unpack, get_args
 
 import sqlalchemy as sa
 
@@ -48,8 +48,8 @@ from .options import (
     Options,
     StoreOptions,
     check_attempts,
+    check_choice,
     check_function,
-    check_isolation,
     safe_url,
 )
 from .query.change import ChangePosition
@@ -233,7 +233,9 @@ class Store(Collections):
         ...     store["stock"].get("tea")
         2
         """
-        return StoreTransactionContext(self, check_isolation(isolation))
+        return StoreTransactionContext(
+            self, check_choice("isolation", isolation, get_args(Isolation))
+        )
 
     def run_transaction(
         self,

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from contextvars import ContextVar
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, get_args
 
 import sqlalchemy as sa
 
@@ -34,8 +34,8 @@ from ..options import (
     StoreOptions,
     check_attempts,
     check_awaitable,
+    check_choice,
     check_function,
-    check_isolation,
 )
 from ..query.values import lazy_type
 from ..sql.schema import mapped_class
@@ -214,7 +214,7 @@ class AsyncStore(AsyncCollections):
         """Async counterpart of `Store.transaction`. It is entered with `async with`.
         A cancelled operation in it rolls the transaction back.
         """
-        return self._transaction(check_isolation(isolation))
+        return self._transaction(check_choice("isolation", isolation, get_args(Isolation)))
 
     @asynccontextmanager
     async def _transaction(self, isolation: Isolation) -> AsyncIterator[AsyncTransaction]:

@@ -17,7 +17,6 @@ from typing import Any, Final, Self
 
 from ..changes import ChangeReader
 from ..codec import Codec
-from ..collection import put_of
 from ..document import Document, now, read_ttl
 from ..errors import DatabaseError, InvalidBody, InvalidOption, shortened
 from ..operations.by_id import Get, GetDocument, GetMany, RemoveMany, Slide, Touch
@@ -25,6 +24,7 @@ from ..operations.catalogue import AS_IT_IS, Configure
 from ..operations.find import Count, Find, FindIds, check_window
 from ..operations.operation import Operation, Steps, Work
 from ..operations.procedures import ATTEMPTS, Writing, change
+from ..operations.requests import put_of
 from ..operations.update import DeleteMatching, FindAndDelete
 from ..options import ChangeSettings, Settings, Ttl, check_count, check_flag, check_function
 from ..query.change import Change, ChangeFilter
@@ -134,9 +134,9 @@ class Procedures:
         self, key: str, value: Any, *, ttl: Ttl, if_absent: bool, if_version: int | None
     ) -> Steps[int]:
         id, life = self.space.id_of(key), self.expiry.ttl_of(ttl)
-        options: dict[str, Any] = {"ttl": life, "if_absent": if_absent, "if_version": if_version}
         with document_of(self.collection, self.space, key):
-            version: int = yield put_of(self.collection, id, self.encode(key, value), **options)
+            text = self.encode(key, value)
+            version: int = yield put_of(self.collection, id, text, life, if_version, if_absent)
         if self.expiry.is_shorter(life):
             yield from self._slide([id])
         return version

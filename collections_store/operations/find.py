@@ -217,13 +217,6 @@ def check_page(limit: Any) -> int:
     return checked
 
 
-def parse_required(filter: Any, equals: Any, codec: Codec) -> Filter:
-    """Parse the filter of a write: all documents are `{}`, never None. Raises `InvalidFilter`."""
-    if filter is None:
-        raise InvalidFilter("", "must be given, got None: {} matches all documents")
-    return Filter.parse(filter, equals, codec)
-
-
 def read_projection(projection: Any, filter: Filter, codec: Codec) -> Projection | None:
     """Return a parsed projection if it goes with the filter; raises `InvalidProjection`."""
     if projection is None:

@@ -47,8 +47,7 @@ from ..query.values import value_class
 from .bulk import BulkBatch, Given, Mode, PutBatch, Together, batches
 from .by_id import GetDocument, Insert, Purge, Rewrite
 from .changes import HasPrunable, Prune
-from .operation import Steps
-from .update import operation_of
+from .operation import Operation, Steps
 
 T = TypeVar("T")
 Batch: TypeAlias = tuple[Given, ...]
@@ -236,10 +235,15 @@ def _with_ids(bodies: Any, ids: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 def bulk_write(
-    collection: str, codec: Codec, requests: Iterable[Any], *, ordered: bool, atomic: bool
+    collection: str,
+    parse: Callable[[Any], Operation[Any]],
+    requests: Iterable[Any],
+    *,
+    ordered: bool,
+    atomic: bool,
 ) -> Steps[BulkWriteResult]:
-    """Do write requests in batches, or all at once."""
-    reading = _read_requests(collection, codec, requests)
+    """Execute write requests in batches, or all at once; `parse` returns the operation of one."""
+    reading = _read_requests(parse, requests)
     if atomic:
         read = list(reading)  # before anything is locked: reading may do anything
         result: BulkWriteResult = yield Together(
@@ -252,10 +256,12 @@ def bulk_write(
     return result
 
 
-def _read_requests(collection: str, codec: Codec, requests: Iterable[Any]) -> Iterator[ReadRequest]:
+def _read_requests(
+    parse: Callable[[Any], Operation[Any]], requests: Iterable[Any]
+) -> Iterator[ReadRequest]:
     for position, request in enumerate(requests):
         try:
-            yield position, operation_of(collection, codec, request)
+            yield position, parse(request)
         except CollectionsStoreError as error:
             id = request.id if isinstance(request, InsertOne) else None
             yield position, Refusal(position, id, error)

@@ -1,0 +1,278 @@
+"""Operations from the arguments of a collection's methods, and from write requests, for sync and async alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from ..codec import Codec
+from ..document import (
+    BulkWriteResult,
+    DeleteMany,
+    DeleteOne,
+    Document,
+    InsertManyResult,
+    InsertOne,
+    PutManyResult,
+    ReplaceOne,
+    Request,
+    UpdateMany,
+    UpdateOne,
+    UpdateResult,
+    check_id,
+    new_id,
+    read_ttl,
+)
+from ..errors import InvalidFilter, InvalidOption, missing_method, shortened
+from ..options import (
+    check_attempts,
+    check_flag,
+    check_function,
+    check_iterable,
+    check_version,
+)
+from ..query.conditions import read_target
+from ..query.filter import Filter
+from ..query.index import Index
+from ..query.sort import NATURAL, Sort
+from ..update import Update, read_replacement
+from .by_id import Insert, Put, Replace
+from .find import (
+    Batches,
+    Count,
+    Distinct,
+    Explain,
+    Find,
+    FindPage,
+    batches_of,
+    check_page,
+    check_window,
+    read_projection,
+)
+from .indexes import CreateIndex
+from .operation import Operation, Steps
+from .procedures import Writing, bulk_write, change, check_mode
+from .update import (
+    Answer,
+    DeleteFirst,
+    DeleteMatching,
+    FindAndDelete,
+    Increment,
+    Modification,
+    ModifyMany,
+    ModifyOne,
+    Replacement,
+    read_increment,
+)
+
+if TYPE_CHECKING:
+    from .aggregate import Aggregate
+
+
+class ReturnDocument:
+    """Which document `find_one_and_update` and `find_one_and_replace` return.
+
+    >>> ReturnDocument.AFTER
+    True
+    """
+
+    BEFORE: Final = False
+    """As it was found."""
+    AFTER: Final = True
+    """As it is now."""
+
+
+class OperationBuilder:
+    """The base of collections: `_find` returns the operation of `find`, and so on. A method that needs several
+    operations has a procedure. Each raises what is wrong with the arguments.
+
+    Every body passes two places: `_codec` encodes it before it is written, and `_run` of a collection returns it.
+    """
+
+    __slots__ = ("_codec", "name")
+
+    _codec: Codec
+    name: str
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+    if not TYPE_CHECKING:  # a type checker that saw this would take any misspelt name
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(missing_method(type(self).__name__, name), name=name, obj=self)
+
+    # -- writes ------------------------------------------------------------------------------
+
+    def _put(
+        self, id: Any, body: Any, ttl: Any, if_version: Any, if_absent: Any
+    ) -> Put | Insert | Replace:
+        id, text = check_id(id), self._codec.encode(body)
+        return put_of(self.name, id, text, ttl, if_version, if_absent)
+
+    def _request(self, request: Request) -> Operation[Any]:
+        """Return the operation of a write request."""
+        match request:
+            case InsertOne(body, id=id, ttl=ttl):
+                return self._insert_one(body, id, ttl)
+            case UpdateOne() | UpdateMany() | ReplaceOne():
+                return self._modify(request)
+            case DeleteOne(filter):
+                return self._delete_one(filter)
+            case DeleteMany(filter):
+                return self._delete_many(filter)
+        problem = f"must be write requests (InsertOne, UpdateOne, …), got {shortened(request)}"
+        raise InvalidOption("requests", problem)
+
+    def _insert_one(self, body: Any, id: Any, ttl: Any) -> Insert:
+        id, text = new_id() if id is None else check_id(id), self._codec.encode(body)
+        return Insert(self.name, id, text, read_ttl(ttl), unique=True)
+
+    def _modify(
+        self,
+        request: UpdateOne | UpdateMany | ReplaceOne,
+        answer: Answer = "result",
+        projection: Any = None,
+        expected: int | None = None,
+    ) -> Operation[UpdateResult]:
+        """Return the operation of `update_one`, `update_many` or `replace_one`."""
+        filter = self._required(request.filter)
+        if isinstance(request, UpdateMany):
+            return ModifyMany(self.name, self._modification(request), filter)
+        parts = None if projection is None else read_projection(projection, filter, self._codec)
+        modification = self._modification(request)
+        sort = NATURAL if request.sort is None else Sort.parse(request.sort)
+        options: dict[str, Any] = {"answer": answer, "projection": parts, "expected": expected}
+        return ModifyOne(self.name, modification, filter, sort, **options)
+
+    def _update(self, id: Any, request: UpdateOne, if_version: Any) -> Operation[UpdateResult]:
+        modification, expected = self._modification(request), check_version(if_version)
+        return ModifyOne(self.name, modification, id=check_id(id), expected=expected)
+
+    def _find_and_modify(
+        self,
+        request: UpdateOne | ReplaceOne,
+        projection: Any,
+        return_document: Any,
+        if_version: Any = None,
+    ) -> Operation[Document | None]:
+        after = check_flag("return_document", return_document)
+        expected = check_version(if_version)
+        if expected is not None and request.upsert:
+            problem = "does not go with upsert: a new document has no version"
+            raise InvalidOption("if_version", problem)
+        answer: Answer = "after" if after else "before"
+        operation: Any = self._modify(request, answer, projection, expected)
+        return operation  # type: ignore[no-any-return]
+
+    def _find_and_delete(self, filter: Any, sort: Any, projection: Any) -> FindAndDelete:
+        parsed = self._required(filter)
+        parts = read_projection(projection, parsed, self._codec)
+        return FindAndDelete(self.name, parsed, Sort.parse(sort), parts)
+
+    def _modification(self, request: UpdateOne | UpdateMany | ReplaceOne) -> Modification:
+        codec, upsert = self._codec, check_flag("upsert", request.upsert)
+        if isinstance(request, ReplaceOne):
+            body = read_replacement(request.replacement, codec)
+            return Modification(Replacement(body), codec, upsert)
+        update = Update.parse(request.update, array_filters=request.array_filters, codec=codec)
+        return Modification(update, codec, upsert)
+
+    def _delete_one(self, filter: Any, equals: Any = ...) -> DeleteFirst:
+        return DeleteFirst(self.name, self._required(filter, equals))
+
+    def _delete_many(self, filter: Any, equals: Any = ...) -> DeleteMatching:
+        return DeleteMatching(self.name, self._required(filter, equals))
+
+    def _required(self, filter: Any, equals: Any = ...) -> Filter:
+        """Parse the filter of a write: all documents are `{}`, never None."""
+        if filter is None:
+            raise InvalidFilter("", "must be given, got None: {} matches all documents")
+        return Filter.parse(filter, equals, self._codec)
+
+    def _increment(self, id: Any, path: Any, by: Any, initial: Any) -> Increment:
+        read = read_increment(path, by, initial)
+        return Increment(self.name, check_id(id), read, by, initial, self._codec)
+
+    def _put_many(self, bodies: Any, mode: Any, ttl: Any, atomic: Any) -> Steps[PutManyResult]:
+        options = check_mode(mode), read_ttl(ttl), check_flag("atomic", atomic)
+        writing = Writing(self.name, self._codec, *options)
+        return writing.put(check_iterable("bodies", bodies))
+
+    def _insert_many(self, bodies: Any, ttl: Any, atomic: Any) -> Steps[InsertManyResult]:
+        options = read_ttl(ttl), check_flag("atomic", atomic)
+        writing = Writing(self.name, self._codec, "insert", *options)
+        return writing.insert(check_iterable("bodies", bodies))
+
+    def _bulk_write(
+        self, requests: Iterable[Request], ordered: Any, atomic: Any
+    ) -> Steps[BulkWriteResult]:
+        flags = {"ordered": check_flag("ordered", ordered), "atomic": check_flag("atomic", atomic)}
+        read = check_iterable("requests", requests)
+        return bulk_write(self.name, self._request, read, **flags)
+
+    def _change(self, id: Any, function: Any, default: Any, ttl: Any, attempts: Any) -> Steps[Any]:
+        life, most = read_ttl(ttl), check_attempts(attempts)
+        options = {"default": default, "ttl": life, "attempts": most}
+        checked = check_id(id), check_function("function", function)
+        return change(self.name, self._codec, *checked, options)
+
+    # -- reads and indexes -------------------------------------------------------------------
+
+    def _find(  # noqa: PLR0917 - as the method has them
+        self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any, projection: Any
+    ) -> Find:
+        parsed = Filter.parse(filter, equals, self._codec)
+        window = check_window(skip, limit)
+        parts = None if projection is None else read_projection(projection, parsed, self._codec)
+        order = NATURAL if sort is None else Sort.parse(sort)
+        return Find(self.name, parsed, order, *window, parts)
+
+    def _page(  # noqa: PLR0917 - as the method has them
+        self, filter: Any, equals: Any, sort: Any, limit: Any, after: Any, projection: Any
+    ) -> FindPage:
+        parsed = Filter.parse(filter, equals, self._codec)
+        parts = read_projection(projection, parsed, self._codec)
+        return FindPage(self.name, parsed, Sort.parse(sort), check_page(limit), after, parts)
+
+    def _count(self, filter: Any, equals: Any) -> Count:
+        return Count(self.name, Filter.parse(filter, equals, self._codec))
+
+    def _distinct(self, field: Any, filter: Any) -> Distinct:
+        parsed = Filter.parse(filter, codec=self._codec)
+        return Distinct(self.name, read_target(field, InvalidFilter), parsed)
+
+    def _explain(self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any) -> Explain:
+        parsed = Filter.parse(filter, equals, self._codec)
+        window = check_window(skip, limit)
+        return Explain(self.name, parsed, Sort.parse(sort), *window)
+
+    def _aggregate(self, pipeline: Any, memory_limit: Any) -> Aggregate:
+        from ..aggregation.pipeline import Pipeline
+        from .aggregate import Aggregate, check_memory
+
+        parsed = Pipeline.parse(pipeline, self._codec)
+        return Aggregate(self.name, parsed, check_memory(memory_limit))
+
+    def _stream(self, filter: Any, equals: Any, sort: Any, projection: Any) -> Batches:
+        parsed = Filter.parse(filter, equals, self._codec)
+        return batches_of(self.name, parsed, sort, projection, self._codec)
+
+    def _create_index(self, keys: Any, **options: Any) -> CreateIndex:
+        return CreateIndex(self.name, Index.parse(keys, **options))
+
+
+def put_of(  # noqa: PLR0917 - as the method has them
+    collection: str, id: str, text: str, ttl: Any, if_version: Any, if_absent: Any
+) -> Put | Insert | Replace:
+    """Return the operation of a `put`; raise `InvalidOption`."""
+    life, expected = read_ttl(ttl), check_version(if_version)
+    if not check_flag("if_absent", if_absent):
+        if expected is None:
+            return Put(collection, id, text, life)
+        return Replace(collection, id, text, expected, life)
+    if expected is not None:
+        raise InvalidOption(
+            "if_absent", "cannot be combined with if_version: a missing document has no version"
+        )
+    return Insert(collection, id, text, life)
