@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from .aggregation.expressions.scope import MEMORY_LIMIT
+from .aggregation.expressions.evaluation import MEMORY_LIMIT
 from .changes import ChangeNotifier, ChangeReader, ChangeStream, check_notifier
 from .codec import Codec
 from .document import (

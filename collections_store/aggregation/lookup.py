@@ -1,19 +1,19 @@
-"""`$lookup`: what other collections hold for each row.
+"""`$lookup`: the documents of another collection for each row.
 
-Rows come in batches, so that one filter fetches the objects for a whole batch; which of them belong
-to which row is decided here. The rules for equal fields are those of MongoDB's server:
+Rows are read in batches: one filter fetches the documents for a batch, and they are assigned to its rows here. The rules
+for equal fields are those of MongoDB's server:
 
-* Of the row's field an array gives its elements. Without any value it is null.
-* The other field is looked at as a filter does: an array by its elements and as a whole; null equals
-  null and missing, also where a path ends in an array without objects, but not where a number in it names an
-  element beyond an array's end.
+* An array in the row's field stands for its elements, a missing value for null.
+* The other field is compared as in a filter: an array by its elements and as a whole; null equals null and missing, also
+  where a path ends in an array without objects, but not where a number in it names an element beyond an array's end.
 
-What the store knows of objects (`$id`) is compared as it is.
+Metadata (`$id`) is compared as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
@@ -27,7 +27,6 @@ from ..query.conditions import (
     Exists,
     Field,
     Metadata,
-    MetadataField,
     Not,
     Or,
     Value,
@@ -38,41 +37,41 @@ from ..query.matcher import values_at
 from ..query.parser import one_of
 from ..query.path import Path, is_index
 from ..query.values import MISSING
-from .expressions.operands import key_of
-from .rows import Context, Row, StageMemory, computed, having, placed, with_body
+from .expressions.evaluation import key_of
+from .rows import Context, Row, StageMemory, computed, placed, with_body, with_value
 from .stages import Keys, Lookup, Match, PlacedStage, Side
 
 BATCH: Final = 100
-BATCH_WEIGHT: Final = 2**20
-"""What the rows of a batch weigh, about, as long as no single one is larger."""
+BATCH_SIZE: Final = 2**20
+"""Bytes of memory of a batch, about: one row may be larger."""
 Runner: TypeAlias = Callable[[tuple[PlacedStage, ...], Iterable[Row], Context], Iterator[Row]]
 
 
 def joined(
     stage: Lookup, rows: Iterable[Row], context: Context, place: str, run: Runner
 ) -> Iterator[Row]:
-    """Yield the rows with what was found for each; `run` runs the stages within."""
+    """Yield the rows with the documents found for each; `run` runs the inner stages."""
     join = _Join(stage, context, place, run)
-    rows = iter(rows)
+    memory, rows = join.memory, iter(rows)
     with placed(place):
-        while batch := _batch(rows, join.memory):
+        while batch := _batch(rows, memory):
             for row, found in zip(batch, join.found(batch), strict=True):
-                weight = join.memory.hold_value(found)
-                body = having(row.body, stage.into, found)
-                if weight > BATCH_WEIGHT:
-                    join.memory.weigh(body)
+                size = memory.hold_value(found)
+                body = with_value(row.body, stage.into, found)
+                if size > BATCH_SIZE:
+                    memory.measure(body)
                 yield with_body(row, body)
-                join.memory.let_go(weight)
+                memory.release(size)
 
 
 def _batch(rows: Iterator[Row], memory: StageMemory) -> list[Row]:
     """Return the next rows: up to `BATCH`, fewer if they are large."""
     batch: list[Row] = []
-    weight = 0
+    size = 0
     for row in islice(rows, BATCH):
         batch.append(row)
-        weight += memory.weigh(row.body)
-        if weight > BATCH_WEIGHT:
+        size += memory.measure(row.body)
+        if size > BATCH_SIZE:
             break
     return batch
 
@@ -80,66 +79,59 @@ def _batch(rows: Iterator[Row], memory: StageMemory) -> list[Row]:
 class _Join:
     def __init__(self, stage: Lookup, context: Context, place: str, run: Runner) -> None:
         self._stage, self._context, self._place, self._run = stage, context, place, run
-        self.memory = context.memory(place)
+        self.memory = StageMemory(place, context.memory_limit)
         self._filter, self._steps = _first_filter(stage.steps)
-        self._every: list[Document] | None = None
-        self._same: list[Any] | None = None
+        self._all: list[Document] | None = None
+        self._result: list[Any] | None = None
 
     def found(self, batch: list[Row]) -> Iterator[list[Any]]:
-        """Yield what is found for each row."""
-        if self._stage.local is None or self._stage.foreign is None:
+        """Yield the bodies found for each row."""
+        local, foreign = self._stage.local, self._stage.foreign
+        if local is None or foreign is None:
             for row in batch:
-                yield self._for_each(row)
+                yield self._without_fields(row)
             return
-        wanted = [_wanted(row, self._stage.local) for row in batch]
+        values = [_searched(row, local) for row in batch]
         before = self.memory.held
-        documents = self._fetch(_asked(self._stage.foreign, wanted) & self._filter)
-        yield from self._equal(batch, wanted, documents, self._stage.foreign)
-        self.memory.let_go(self.memory.held - before)
+        documents = self._fetch(_any_of(foreign, values) & self._filter)
+        yield from self._equal(batch, values, documents, foreign)
+        self.memory.release(self.memory.held - before)
 
     def _equal(
-        self, batch: list[Row], wanted: list[list[Any]], documents: list[Document], foreign: Side
+        self, batch: list[Row], searched: list[list[Any]], documents: list[Document], foreign: Side
     ) -> Iterator[list[Any]]:
-        places = self._places(documents, foreign)
-        used: set[int] = set()
-        for row, values in zip(batch, wanted, strict=True):
-            keys = (key_of(each, ordered=self._context.ordered) for each in values)
-            mine = sorted({place for key in keys for place in places.get(key, ())})
-            spend(len(mine))
-            yield self._ran(row, [_fresh(documents[place], place, used) for place in mine])
-
-    def _places(self, documents: list[Document], foreign: Side) -> dict[Hashable, list[int]]:
-        places: dict[Hashable, list[int]] = {}
-        for place, document in enumerate(documents):
+        ordered = self._context.ordered
+        positions: dict[Hashable, list[int]] = {}
+        for position, document in enumerate(documents):
             values = _foreign_values(document, foreign)
-            for key in {key_of(each, ordered=self._context.ordered) for each in values}:
-                places.setdefault(key, []).append(place)
-        return places
+            for key in {key_of(each, ordered=ordered) for each in values}:
+                positions.setdefault(key, []).append(position)
+        used: set[int] = set()
+        for row, local in zip(batch, searched, strict=True):
+            keys = (key_of(each, ordered=ordered) for each in local)
+            mine = sorted({position for key in keys for position in positions.get(key, ())})
+            yield self._results(row, [_fresh(documents[each], each, used) for each in mine])
 
-    def _for_each(self, row: Row) -> list[Any]:
-        """Run the stages within over all that is there."""
-        if self._every is None:
-            self._every = self._fetch(self._filter)
-        if self._stage.variables:
-            return _copied(self._ran(row, self._every))
-        if self._same is None:
-            self._same = self._ran(row, self._every)
-        return _copied(self._same)
+    def _without_fields(self, row: Row) -> list[Any]:
+        """Run the inner stages over all documents; once, if no variable depends on the row."""
+        if self._all is None:
+            self._all = self._fetch(self._filter)
+        if self._stage.variables or self._result is None:
+            self._result = self._results(row, self._all)
+        copy: list[Any] = _copied(self._result)
+        return copy
 
-    def _ran(self, row: Row, documents: list[Document]) -> list[Any]:
+    def _results(self, row: Row, documents: list[Document]) -> list[Any]:
+        """Run the inner stages for a row."""
         spend(len(documents))
-        variables = self._variables(row)
-        if not self._steps:
-            return [document.body for document in documents]
-        rows = self._run(self._steps, documents, self._context.having(variables))
-        return [each.body for each in rows]
-
-    def _variables(self, row: Row) -> dict[str, Any]:
-        scope, variables = self._context.scope(row), dict[str, Any]()
+        scope, variables = self._context.scope(row), dict(self._context.variables)
         for name, each in self._stage.variables:
             with placed(f"{self._place}.let.{name}"):
                 variables[name] = computed(each, scope)
-        return variables
+        if not self._steps:
+            return [document.body for document in documents]
+        rows = self._run(self._steps, documents, replace(self._context, variables=variables))
+        return [each.body for each in rows]
 
     def _fetch(self, filter: Filter) -> list[Document]:
         documents = []
@@ -149,7 +141,8 @@ class _Join:
         return documents
 
 
-def _wanted(row: Row, local: Side) -> list[Any]:
+def _searched(row: Row, local: Side) -> list[Any]:
+    """Return the values that a row searches for."""
     if not isinstance(local, str):
         return local_values(row.body, local)
     return [metadatum(row, local) if isinstance(row, Document) else None]
@@ -166,7 +159,7 @@ def _foreign_values(document: Document, foreign: Side) -> Iterator[Any]:
 
 
 def _is_beyond(value: Any, keys: Keys) -> bool:
-    """Return whether a number in the path names an element beyond the end of an array: it is no null."""
+    """Return whether a number in the path names an element beyond the end of an array: that is not null."""
     for key in keys:
         if isinstance(value, dict) and key in value:
             value = value[key]
@@ -180,7 +173,7 @@ def _is_beyond(value: Any, keys: Keys) -> bool:
 
 
 def local_values(body: Any, keys: Keys) -> list[Any]:
-    """Return what a row's field gives to be looked for; null, if that is nothing."""
+    """Return the values of a row's field to search for; null, if there are none."""
     return list(_local(body, keys)) or [None]
 
 
@@ -188,9 +181,9 @@ def _local(value: Any, keys: Keys) -> Iterator[Any]:
     for depth, key in enumerate(keys):
         if isinstance(value, list):
             if not is_index(key):
-                objects = (each for each in value if isinstance(each, dict))
-                for each in objects:
-                    yield from _local(each, keys[depth:])
+                for each in value:
+                    if isinstance(each, dict):
+                        yield from _local(each, keys[depth:])
                 return
             if int(key) >= len(value):
                 return
@@ -202,12 +195,14 @@ def _local(value: Any, keys: Keys) -> Iterator[Any]:
     yield from value if isinstance(value, list) else [value]
 
 
-def _asked(foreign: Side, wanted: list[list[Any]]) -> Filter:
-    """Return the filter that finds what any row of a batch looks for."""
-    distinct = {key_of(each): each for values in wanted for each in values}
+def _any_of(foreign: Side, searched: list[list[Any]]) -> Filter:
+    """Return the filter that finds the documents for all rows of a batch."""
+    distinct = {key_of(each): each for values in searched for each in values}
     values = [Value.of(each) for each in distinct.values()]
-    if isinstance(foreign, str):
-        return Filter(_known(foreign, values))
+    if isinstance(foreign, str):  # ids are strings, other metadata numbers or null
+        kinds = {"string"} if foreign == "id" else {"number", "null"}
+        fitting = [value for value in values if value.kind in kinds]
+        return Filter(Metadata(foreign, one_of(fitting)) if fitting else Or(()))
     path = Path(*foreign)
     composed = [value for value in values if value.kind in {"array", "object"}]
     conditions: list[Condition] = [Field(path, Equals(value)) for value in composed]
@@ -219,43 +214,28 @@ def _asked(foreign: Side, wanted: list[list[Any]]) -> Filter:
     return Filter(conditions[0] if len(conditions) == 1 else Or(tuple(conditions)))
 
 
-def _known(field: MetadataField, values: list[Value]) -> Condition:
-    """Ask for what the store knows of objects: ids are strings, all else numbers, or null."""
-    kinds = {"string"} if field == "id" else {"number", "null"}
-    fitting = [value for value in values if value.kind in kinds]
-    return Metadata(field, one_of(fitting)) if fitting else Or(())
-
-
 def _first_filter(steps: tuple[PlacedStage, ...]) -> tuple[Filter, tuple[PlacedStage, ...]]:
-    """Split off what the stages within ask at first and a database may answer: no variables."""
+    """Split off the conditions of a first `$match` that have no variables: a database may evaluate them."""
     if not steps or not isinstance(steps[0].stage, Match):
         return Filter(), steps
     conditions = conjuncts(steps[0].stage.filter.condition)
-    later = tuple(each for each in conditions if _has_variables(each))
-    asked = Filter(And(tuple(each for each in conditions if each not in later)))
-    rest = (PlacedStage(steps[0].place, Match(Filter(And(later)))),) if later else ()
-    return asked, (*rest, *steps[1:])
-
-
-def _has_variables(condition: Condition) -> bool:
-    return any('"$$' in each.text for each in values_of(condition) if each.kind == "expression")
-
-
-def _fresh(document: Document, place: int, used: set[int]) -> Document:
-    """Return the object; from its second use on a copy, so that no two rows share one."""
-    if place not in used:
-        used.add(place)
-        return document
-    return Document(
-        document.id,
-        codec.decode(codec.spell(document.body)),
-        document.version,
-        document.created_us,
-        document.updated_us,
-        document.expires_us,
+    later = tuple(
+        condition
+        for condition in conditions
+        if any('"$$' in each.text for each in values_of(condition) if each.kind == "expression")
     )
+    first = Filter(And(tuple(each for each in conditions if each not in later)))
+    rest = (PlacedStage(steps[0].place, Match(Filter(And(later)))),) if later else ()
+    return first, (*rest, *steps[1:])
 
 
-def _copied(bodies: list[Any]) -> list[Any]:
-    copy: list[Any] = codec.decode(codec.spell(bodies))
-    return copy
+def _fresh(document: Document, position: int, used: set[int]) -> Document:
+    """Return the document; from its second use on a copy, so that no two rows share one."""
+    if position in used:
+        return replace(document, body=_copied(document.body))
+    used.add(position)
+    return document
+
+
+def _copied(value: Any) -> Any:
+    return codec.decode(codec.spell(value))

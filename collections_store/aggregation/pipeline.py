@@ -1,6 +1,7 @@
-"""Pipelines: MongoDB's aggregation, parsed into frozen stages and run over rows.
+"""Pipelines, and how their stages run over rows.
 
-`Pipeline.leading` tells what a database can do first: the rest runs here, lazily.
+Stages run lazily: rows that only pass through take no memory, and `$limit` ends the reading. `Pipeline.leading` returns
+what a database can do first.
 """
 
 from __future__ import annotations
@@ -8,34 +9,65 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from itertools import takewhile
+from itertools import islice, takewhile
 from operator import and_
 from typing import Any
 
 from ..codec import Codec
+from ..document import Anonymous, Document
+from ..errors import InvalidOperand, shortened
+from ..query.budget import spend
 from ..query.filter import Filter
+from ..query.matcher import matches
 from ..query.sort import Sort
-from .expressions.scope import MEMORY_LIMIT
-from .group import counted, paths_of
+from ..query.values import MISSING
+from .expressions.evaluation import MEMORY_LIMIT, Scope
+from .group import grouped, paths_of
+from .lookup import joined
 from .parser import PipelineParser
-from .rows import Context, Nowhere, Row, Source
-from .run import run
+from .rows import (
+    Context,
+    NoCollections,
+    Row,
+    Source,
+    StageMemory,
+    computed,
+    name_at,
+    placed,
+    with_body,
+    with_value,
+)
 from .stages import (
+    AddFields,
+    Change,
     CountRows,
+    ExcludeFields,
     Group,
     Keys,
     Limit,
     Lookup,
     Match,
+    Named,
     PlacedStage,
+    Project,
+    ReplaceRoot,
     Skip,
     SortRows,
+    Tree,
+    Unwind,
 )
+
+_PART = 64
+"""A row is measured if its expressions hold more than this part of the limit."""
+_ROW = 400
+"""Bytes that a sorted row takes besides its body."""
+_SLACK = 100
+"""A bounded sort sorts again when it holds twice its limit plus this many rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Stages, one after the other. Without any, every object comes out as it is.
+    """Stages, one after the other. An empty pipeline returns every body unchanged.
 
     >>> people = [{"city": "Rome"}, {"city": "Oslo"}, {"city": "Rome"}]
     >>> pipeline = Pipeline.parse([{"$sortByCount": "$city"}])
@@ -46,70 +78,66 @@ class Pipeline:
     steps: tuple[PlacedStage, ...] = ()
 
     @classmethod
-    def parse(cls, what: Any, rules: Codec = Codec()) -> Pipeline:  # noqa: B008
-        """Read a list of stages, or take a `Pipeline`; raises `InvalidPipeline` naming the place."""
-        return what if isinstance(what, Pipeline) else cls(PipelineParser(rules).steps(what))
+    def parse(cls, pipeline: Any, codec: Codec = Codec()) -> Pipeline:  # noqa: B008
+        """Parse a list of stages, or return a `Pipeline`; raises `InvalidPipeline`, which names the place."""
+        if isinstance(pipeline, Pipeline):
+            return pipeline
+        return cls(PipelineParser(codec).steps(pipeline))
 
     def run(
         self,
         rows: Iterable[Row],
-        source: Source = Nowhere(),  # noqa: B008
+        source: Source = NoCollections(),  # noqa: B008
         *,
         memory_limit: int = MEMORY_LIMIT,
         ordered: bool = True,
     ) -> Iterator[Any]:
-        """Return the bodies that come out. Rows are read as they are needed.
+        """Yield the resulting bodies. Rows are read as they are needed.
 
-        `source` is where `$lookup` looks. Raises `InvalidOperand` and `MemoryLimitExceeded`.
+        `source` has the collections of `$lookup`. Raises `InvalidOperand` and `MemoryLimitExceeded`.
         """
         context = Context(source, memory_limit, ordered)
         return (row.body for row in run(self.steps, rows, context))
 
     def fields(self) -> tuple[Keys, ...] | None:
-        """Return the fields that are all that the pipeline looks at, because it begins with a
-        `$group`; None: it does not, or that looks at whole objects or at their order.
+        """Return the fields that the pipeline reads if it begins with a `$group`; None: it does not, or reads whole
+        documents or their order.
         """
         stage = self.steps[0].stage if self.steps else None
         return paths_of(stage) if isinstance(stage, Group) else None
 
-    def run_counted(
-        self,
-        rows: Iterable[tuple[Row, int]],
-        source: Source,
-        *,
-        memory_limit: int,
-        ordered: bool,
-    ) -> Iterator[Any]:
-        """Run a pipeline that begins with a `$group` over rows that come so many times each."""
-        context, (first, *others) = Context(source, memory_limit, ordered), self.steps
+    def run_counted(self, rows: Iterable[tuple[Row, int]], context: Context) -> Iterator[Any]:
+        """Run a pipeline that begins with a `$group` over rows that occur so many times each."""
+        first, *others = self.steps
         assert isinstance(first.stage, Group)
-        groups = counted(first.stage, rows, context, first.place)
+        groups = grouped(first.stage, rows, context, first.place)
         return (row.body for row in run(tuple(others), groups, context))
 
     def collections(self) -> Iterator[str]:
-        """Yield the collections that `$lookup` looks into."""
+        """Yield the collections that `$lookup` reads."""
         for step in self.steps:
             if isinstance(step.stage, Lookup):
                 yield step.stage.collection
                 yield from Pipeline(step.stage.steps).collections()
 
     def filtered(self) -> tuple[Filter, Pipeline]:
-        """Return what the first stages ask for as one filter, and the pipeline behind it."""
-        first = takewhile(lambda stage: isinstance(stage, Match), (s.stage for s in self.steps))
-        filters = [stage.filter for stage in first if isinstance(stage, Match)]
-        asked = reduce(and_, filters) if filters else Filter()
-        return asked, Pipeline(self.steps[len(filters) :])
+        """Return the leading `$match` stages as one filter, and the rest of the pipeline."""
+        filters = [match.filter for _, match in self._matches()]
+        filter = reduce(and_, filters) if filters else Filter()
+        return filter, Pipeline(self.steps[len(filters) :])
 
-    def asking(self) -> str | None:
+    def computing(self) -> str | None:
         """Return the place of the first of the stages in `filtered` that has an expression."""
-        first = takewhile(lambda step: isinstance(step.stage, Match), self.steps)
-        return next(
-            (s.place for s in first if isinstance(s.stage, Match) and s.stage.computes()), None
-        )
+        return next((place for place, match in self._matches() if match.computes()), None)
+
+    def _matches(self) -> Iterator[tuple[str, Match]]:
+        for step in takewhile(lambda step: isinstance(step.stage, Match), self.steps):
+            if isinstance(step.stage, Match):  # for the type checker
+                yield step.place, step.stage
 
     def leading(self) -> Leading:
-        """Return what a database can do first, and the pipeline behind it."""
-        asked, behind = self.filtered()
+        """Return what a database can do first, and the rest of the pipeline."""
+        filter, behind = self.filtered()
         sort, skip, limit, number, place = None, 0, None, 0, ""
         for step in behind.steps:
             match step.stage:
@@ -124,16 +152,16 @@ class Pipeline:
             number += 1
         steps = behind.steps[number:]
         if number == 0 and steps and isinstance(steps[0].stage, CountRows):
-            return Leading(asked, count=steps[0].stage.field, rest=Pipeline(steps[1:]))
-        return Leading(asked, sort, skip, limit, rest=Pipeline(steps), place=place)
+            return Leading(filter, count=steps[0].stage.field, rest=Pipeline(steps[1:]))
+        return Leading(filter, sort, skip, limit, rest=Pipeline(steps), place=place)
 
 
 @dataclass(frozen=True, slots=True)
 class Leading:
-    """What a pipeline begins with, in this order: a filter, a sort, a window.
+    """The beginning of a pipeline, in this order: a filter, a sort, a window.
 
-    `count` is the field of a `$count` that comes right behind the filter: then there is no sort and
-    no window. `rest` is what remains to be run, `place` that of the sort.
+    `count` is the field of a `$count` directly behind the filter: then there is no sort and no window. `rest` is the rest
+    of the pipeline, `place` that of the sort.
     """
 
     filter: Filter
@@ -143,3 +171,195 @@ class Leading:
     count: str | None = None
     rest: Pipeline = Pipeline()
     place: str = ""
+
+
+# -- running -----------------------------------------------------------------------------------
+
+
+def run(steps: tuple[PlacedStage, ...], rows: Iterable[Row], context: Context) -> Iterator[Row]:
+    """Return the rows that the last step returns."""
+    rows = iter(rows)
+    for number, step in enumerate(steps):
+        rows = _stepped(step, rows, context, steps[number + 1 :])
+    return rows
+
+
+def _stepped(
+    step: PlacedStage, rows: Iterator[Row], context: Context, later: tuple[PlacedStage, ...]
+) -> Iterator[Row]:
+    stage, place = step.stage, step.place
+    match stage:
+        case Match():
+            return _matched(stage, rows, context, place)
+        case Project() | ExcludeFields() | AddFields() | ReplaceRoot():
+            return _changed(stage, rows, context, place)
+        case SortRows(sort):
+            return _sorted(sort, _most(later), rows, context, place)
+        case Skip(count):
+            return islice(rows, count, None)
+        case Limit(count):
+            return islice(rows, count)
+        case CountRows(field):
+            return _counted(field, rows)
+        case Group():
+            return grouped(stage, ((row, 1) for row in rows), context, place)
+        case Unwind():
+            return (each for row in rows for each in _unwound(stage, row))
+        case Lookup():
+            return joined(stage, rows, context, place, run)
+
+
+def _matched(stage: Match, rows: Iterator[Row], context: Context, place: str) -> Iterator[Row]:
+    with placed(place):
+        for row in rows:
+            if matches(stage.filter, row, ordered=context.ordered, variables=context.variables):
+                yield row
+
+
+def _counted(field: str, rows: Iterator[Row]) -> Iterator[Row]:
+    if count := sum(1 for _ in rows):
+        yield Anonymous({field: count})
+
+
+def _unwound(stage: Unwind, row: Row) -> Iterator[Row]:
+    def with_index(body: Any, index: int | None) -> Row:
+        return with_body(row, body if stage.index is None else with_value(body, stage.index, index))
+
+    value = row.body
+    for key in stage.path:
+        value = value.get(key, MISSING) if isinstance(value, dict) else MISSING
+    if isinstance(value, list) and value:
+        for index, each in enumerate(value):
+            spend()
+            yield with_index(with_value(row.body, stage.path, each), index)
+    elif value is MISSING or value is None or value == []:
+        if stage.preserve:
+            body = with_value(row.body, stage.path, MISSING) if value == [] else row.body
+            yield with_index(body, None)
+    else:
+        yield with_index(row.body, None)
+
+
+def _most(steps: tuple[PlacedStage, ...]) -> int | None:
+    """Return how many sorted rows are needed, if `$limit` follows a sort directly or behind `$skip`."""
+    skipped = 0
+    for step in steps:
+        match step.stage:
+            case Skip(count):
+                skipped += count
+            case Limit(count):
+                return skipped + count
+            case _:
+                return None
+    return None
+
+
+def _sorted(
+    sort: Sort, most: int | None, rows: Iterator[Row], context: Context, place: str
+) -> Iterator[Row]:
+    memory, held = StageMemory(place, context.memory_limit), list[tuple[Any, Row, int]]()
+    with placed(place):
+        for row in rows:
+            spend()
+            document = row if isinstance(row, Document) else Document("", row.body)
+            key = sort.key(document, ordered=context.ordered)
+            memory.hold(_ROW)
+            held.append((key, row, memory.hold_value(row.body) + _ROW))
+            if most is not None and len(held) > 2 * most + _SLACK:
+                held.sort(key=lambda each: each[0])
+                memory.release(sum(size for _, _, size in held[most:]))
+                del held[most:]
+    held.sort(key=lambda each: each[0])
+    yield from (row for _, row, _ in held)
+
+
+# -- stages that change each row by itself -----------------------------------------------------
+
+
+def _changed(stage: Change, rows: Iterator[Row], context: Context, place: str) -> Iterator[Row]:
+    memory = StageMemory(place, context.memory_limit)
+    with placed(place):
+        for row in rows:
+            spend()
+            scope = context.scope(row)
+            body = _new_body(stage, row.body, scope, place)
+            if scope.held > context.memory_limit // _PART:
+                memory.measure(body)
+            yield with_body(row, body)
+
+
+def _new_body(stage: Change, body: Any, scope: Scope, place: str) -> Any:
+    fields = body if isinstance(body, dict) else {}
+    match stage:
+        case Project(tree):
+            found = _included(tree, fields, scope)
+            return {} if found is MISSING else found
+        case ExcludeFields(tree):
+            return _excluded(tree, body) if isinstance(body, dict) else body
+        case AddFields(tree):
+            return _added(tree, fields, scope)
+        case ReplaceRoot(expression):
+            found = computed(expression, scope)
+            if not isinstance(found, dict):
+                problem = "a missing value" if found is MISSING else shortened(found)
+                raise InvalidOperand(name_at(place), f"requires an object, got {problem}", found)
+            return found
+
+
+def _included(tree: Tree, value: Any, scope: Scope) -> Any:
+    """Return a value with the named and the computed fields; `MISSING`: it has none. Arrays: for each element."""
+    if isinstance(value, list):
+        found = [_included(tree, each, scope) for each in value]
+        return [each for each in found if each is not MISSING]
+    if not isinstance(value, dict):
+        if not tree.computes():
+            return MISSING
+        value = {}
+    entries, result = dict(tree.entries), dict[str, Any]()
+    for key, each in value.items():  # named fields keep their order
+        match entries.get(key):
+            case Named():
+                result[key] = each
+            case Tree() as below if isinstance(each, dict | list):
+                if (inner := _included(below, each, scope)) is not MISSING:
+                    result[key] = inner
+    for key, entry in tree.entries:
+        if isinstance(entry, Tree):
+            if key not in result and entry.computes():
+                result[key] = _included(entry, {}, scope)
+        elif not isinstance(entry, Named) and (new := computed(entry, scope)) is not MISSING:
+            result[key] = new
+    return result
+
+
+def _excluded(tree: Tree, value: Any) -> Any:
+    """Return a value without the named fields. Arrays: for each element."""
+    if isinstance(value, list):
+        return [_excluded(tree, each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    result = dict(value)
+    for key, entry in tree.entries:
+        if key in result:
+            if isinstance(entry, Tree):
+                result[key] = _excluded(entry, result[key])
+            else:
+                del result[key]
+    return result
+
+
+def _added(tree: Tree, value: Any, scope: Scope) -> Any:
+    """Return a value with the computed fields; a missing result removes the field. Arrays: for each element."""
+    if isinstance(value, list):
+        return [_added(tree, each, scope) for each in value]
+    result = dict(value) if isinstance(value, dict) else {}
+    for key, entry in tree.entries:
+        if isinstance(entry, Tree):
+            result[key] = _added(entry, result.get(key), scope)
+        elif not isinstance(entry, Named):
+            found = computed(entry, scope)
+            if found is MISSING:
+                result.pop(key, None)
+            else:
+                result[key] = found
+    return result

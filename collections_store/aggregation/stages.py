@@ -1,7 +1,7 @@
-"""The values a pipeline is made of: one for each stage, immutable, parsed from MongoDB's documents.
+"""The classes of which a pipeline consists: one for each stage, immutable, parsed from MongoDB's documents.
 
-Some stages are others in disguise: `$set` is `$addFields`, `$unset` a `$project` that leaves out,
-`$sortByCount` a `$group` and a `$sort`, `{"$count": {}}` in a `$group` is `{"$sum": 1}`.
+Some stages are parsed as others: `$set` is `$addFields`, `$unset` a `$project` that excludes fields, `$sortByCount` a
+`$group` and a `$sort`, `{"$count": {}}` in a `$group` is `{"$sum": 1}`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .expressions.nodes import Node
 
 Keys: TypeAlias = tuple[str, ...]
 Side: TypeAlias = Keys | MetadataField
-"""One of the two fields that `$lookup` compares: of the body, or what the store knows."""
+"""One of the two fields that `$lookup` compares: of the body, or metadata."""
 AccumulatorName: TypeAlias = Literal[
     "$sum", "$avg", "$min", "$max", "$first", "$last", "$push", "$addToSet"
 ]
@@ -24,14 +24,21 @@ AccumulatorName: TypeAlias = Literal[
 
 @value_class(eq=True)
 class Named:
-    """The field itself: to be kept, or to be left out."""
+    """The field itself: included or excluded."""
 
 
 @value_class(eq=True)
 class Tree:
-    """What is to become of an object's fields, each by its name."""
+    """The fields of an object that a stage names or computes."""
 
     entries: tuple[tuple[str, Entry], ...]
+
+    def computes(self) -> bool:
+        """Return whether a field is computed."""
+        entries = (entry for _, entry in self.entries)
+        return any(
+            e.computes() if isinstance(e, Tree) else not isinstance(e, Named) for e in entries
+        )
 
 
 Entry: TypeAlias = Tree | Named | Node
@@ -39,25 +46,25 @@ Entry: TypeAlias = Tree | Named | Node
 
 @value_class(eq=True)
 class Match:
-    """Let through what the filter asks for (`$match`)."""
+    """Select the rows that match (`$match`)."""
 
     filter: Filter
 
     def computes(self) -> bool:
-        """Return whether there is an expression in the filter (`$expr`)."""
+        """Return whether the filter has an expression (`$expr`)."""
         return any(each.kind == "expression" for each in values_of(self.filter.condition))
 
 
 @value_class(eq=True)
 class Project:
-    """Keep the named fields and add the computed ones (`$project`)."""
+    """Include the named fields and add the computed ones (`$project`)."""
 
     fields: Tree
 
 
 @value_class(eq=True)
-class LeaveOut:
-    """Leave out the named fields (`$project` with zeros, `$unset`)."""
+class ExcludeFields:
+    """Exclude the named fields (`$project` with zeros, `$unset`)."""
 
     fields: Tree
 
@@ -71,35 +78,35 @@ class AddFields:
 
 @value_class(eq=True)
 class SortRows:
-    """Sort (`$sort`); ties stay as they came."""
+    """Sort; ties keep their order (`$sort`)."""
 
     sort: Sort
 
 
 @value_class(eq=True)
 class Skip:
-    """Pass over the first (`$skip`)."""
+    """Leave out the first rows (`$skip`)."""
 
     count: int
 
 
 @value_class(eq=True)
 class Limit:
-    """End after so many (`$limit`)."""
+    """End after so many rows (`$limit`)."""
 
     count: int
 
 
 @value_class(eq=True)
 class CountRows:
-    """One object that tells how many there were, or none for none (`$count`)."""
+    """One document with the number of rows; none, if there are none (`$count`)."""
 
     field: str
 
 
 @value_class(eq=True)
 class Accumulator:
-    """What becomes of the values of one expression in a group."""
+    """A field of a group: an accumulator over the values of an expression."""
 
     operator: AccumulatorName
     operand: Node
@@ -107,7 +114,7 @@ class Accumulator:
 
 @value_class(eq=True)
 class Group:
-    """One object for each value of `key` (`$group`)."""
+    """One document for each value of `key` (`$group`)."""
 
     key: Node
     fields: tuple[tuple[str, Accumulator], ...]
@@ -115,7 +122,7 @@ class Group:
 
 @value_class(eq=True)
 class Unwind:
-    """One object for each element of an array (`$unwind`)."""
+    """One document for each element of an array (`$unwind`)."""
 
     path: Keys
     index: Keys | None = None
@@ -124,17 +131,16 @@ class Unwind:
 
 @value_class(eq=True)
 class ReplaceRoot:
-    """Another object in the place of each (`$replaceRoot`, `$replaceWith`)."""
+    """Replace each document (`$replaceRoot`, `$replaceWith`)."""
 
     body: Node
 
 
 @value_class(eq=True)
 class Lookup:
-    """Add an array of what is found in another collection (`$lookup`).
+    """Add an array of the documents found in another collection (`$lookup`).
 
-    `local` and `foreign` are the fields that must be equal; `steps` run over what is found, with
-    `variables`.
+    `local` and `foreign` are the fields that must be equal; `steps` run over the documents found, with `variables`.
     """
 
     collection: str
@@ -145,20 +151,9 @@ class Lookup:
     steps: tuple[PlacedStage, ...] = ()
 
 
-Stage: TypeAlias = (
-    Match
-    | Project
-    | LeaveOut
-    | AddFields
-    | SortRows
-    | Skip
-    | Limit
-    | CountRows
-    | Group
-    | Unwind
-    | ReplaceRoot
-    | Lookup
-)
+Change: TypeAlias = Project | ExcludeFields | AddFields | ReplaceRoot
+"""The stages that change each row by itself."""
+Stage: TypeAlias = Match | Change | SortRows | Skip | Limit | CountRows | Group | Unwind | Lookup
 
 
 @value_class(eq=True)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from inspect import isawaitable
 from typing import Any, Protocol, TypeVar
 
-from ..aggregation.expressions.scope import MEMORY_LIMIT
+from ..aggregation.expressions.evaluation import MEMORY_LIMIT
 from ..changes import ChangeNotifier, ChangeReader, check_notifier
 from ..codec import Codec
 from ..collection import Bodies, Documents, Indexes, Results, Values

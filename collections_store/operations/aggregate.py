@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import codec
-from ..aggregation.expressions.scope import MEMORY_LIMIT
-from ..aggregation.group import slim
-from ..aggregation.pipeline import Leading, Pipeline
-from ..aggregation.rows import Row, StageMemory, placed
+from ..aggregation.expressions.evaluation import MEMORY_LIMIT
+from ..aggregation.group import row_of
+from ..aggregation.pipeline import Leading, Pipeline, run
+from ..aggregation.rows import Context, Row, StageMemory, placed
 from ..document import Anonymous, Document
 from ..errors import InvalidPipeline, shortened
 from ..query.filter import Filter
@@ -42,7 +42,7 @@ class Aggregate(Operation[list[Any]]):
 
     def __call__(self, connection: Connection) -> list[Any]:
         """Let the database do the first stages if it can, and run the rest."""
-        with placed(self.pipeline.asking()):
+        with placed(self.pipeline.computing()):
             return self._result(connection)
 
     def _result(self, connection: Connection) -> list[Any]:
@@ -76,20 +76,19 @@ class Aggregate(Operation[list[Any]]):
         return found
 
     def _matching(self, connection: Connection, filter: Filter) -> Iterator[Document]:
-        with placed(self.pipeline.asking()):
+        with placed(self.pipeline.computing()):
             for _, document in matching(connection, self.collection, filter):
                 yield document
 
     def _run(self, connection: Connection, rest: Pipeline, rows: Iterable[Row]) -> list[Any]:
-        return self._limited(
-            rest.run(rows, _OtherCollections(connection), **self._options(connection))
-        )
+        found = run(rest.steps, rows, self._context(connection))
+        return self._limited(row.body for row in found)
 
     def _limited(self, bodies: Iterable[Any]) -> list[Any]:
         """Return the result, whose memory is limited like a stage's."""
         memory, result = StageMemory("", self.memory_limit), []
         for body in bodies:
-            memory.hold_for_good(body)
+            memory.hold_shared(body)
             result.append(body)
         return result
 
@@ -108,14 +107,14 @@ class Aggregate(Operation[list[Any]]):
             return None
         if len(rows) == MAX_VALUES or any(map(_is_truncated, rows)):
             return None
-        counted = ((slim(paths, map(_decoded, texts)), times) for _, times, *texts in rows if times)
-        return self._limited(
-            rest.run_counted(counted, _OtherCollections(connection), **self._options(connection))
+        counted = (
+            (row_of(paths, map(_decoded, texts)), times) for _, times, *texts in rows if times
         )
+        return self._limited(rest.run_counted(counted, self._context(connection)))
 
-    def _options(self, connection: Connection) -> dict[str, Any]:
-        ordered = connection.database.ordered_keys
-        return {"memory_limit": self.memory_limit, "ordered": ordered}
+    def _context(self, connection: Connection) -> Context:
+        source, ordered = _OtherCollections(connection), connection.database.ordered_keys
+        return Context(source, self.memory_limit, ordered)
 
     @property
     def collections(self) -> tuple[str, ...]:

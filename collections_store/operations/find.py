@@ -11,8 +11,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..aggregation.expressions.operands import key_of, sort_key
-from ..aggregation.expressions.scope import size_of
+from ..aggregation.expressions.evaluation import key_of, size_of, sort_key
 from ..codec import Codec, decode
 from ..document import Document, Page, metadatum
 from ..errors import CollectionNotFound, InvalidFilter, shortened

@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from ..aggregation.expressions.operands import OperandError
+from ..aggregation.expressions.evaluation import OperandError
 from ..codec import Codec, decode
 from ..document import (
     DeleteResult,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
-from ..aggregation.expressions.operands import key_of
+from ..aggregation.expressions.evaluation import key_of
 from ..codec import MAX_INTEGER, MIN_INTEGER, Codec, decode
 from ..errors import cut, shortened
 from .path import Path, path_repr

@@ -23,9 +23,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from operator import ge, gt, le, lt
 from typing import Any, Final, TypeAlias
 
+from ..aggregation.expressions.evaluation import NO_VARIABLES, Scope, key_of, truthy
 from ..aggregation.expressions.nodes import evaluate
-from ..aggregation.expressions.operands import key_of, truthy
-from ..aggregation.expressions.scope import NO_VARIABLES, Scope
 from ..document import Anonymous, Document, metadatum
 from .budget import spend
 from .conditions import (

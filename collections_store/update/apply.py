@@ -19,11 +19,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from ..aggregation.expressions.operands import OperandError
-from ..aggregation.expressions.scope import MEMORY_LIMIT
-from ..aggregation.pipeline import Pipeline
-from ..aggregation.rows import Context, Nowhere
-from ..aggregation.run import run
+from ..aggregation.expressions.evaluation import MEMORY_LIMIT, OperandError
+from ..aggregation.pipeline import Pipeline, run
+from ..aggregation.rows import Context, NoCollections
 from ..document import Anonymous, Document
 from ..errors import (
     InvalidOperand,
@@ -342,7 +340,7 @@ def _goes_through_array(keys: Keys, value: Any) -> bool:
 
 def transformed(pipeline: Pipeline, document: Document, *, now: int, ordered: bool) -> Any:
     """Return the new body by a pipeline, or the old one if both have the same JSON."""
-    context = Context(Nowhere(), MEMORY_LIMIT, ordered, {"NOW": iso(now)})
+    context = Context(NoCollections(), MEMORY_LIMIT, ordered, {"NOW": iso(now)})
     try:
         (row,) = run(pipeline.steps, [document], context)
     except InvalidOperand as error:

@@ -13,7 +13,7 @@ from functools import cmp_to_key, partial
 from operator import and_, or_, xor
 from typing import Any, Final, Protocol
 
-from ..aggregation.expressions.operands import OperandError, array, key_of, number
+from ..aggregation.expressions.evaluation import OperandError, array, key_of, number
 from ..codec import MAX_INTEGER, MIN_INTEGER, Codec, decode
 from ..document import Anonymous, moment
 from ..errors import InvalidUpdate, shortened

@@ -1,8 +1,8 @@
 """MongoDB's aggregation expressions: parsed once, evaluated for each document.
 
 Pure: knows JSON values only. Must not know filters, pipelines or a database. Begin with `operators` (the
-table of operators) and `nodes` (what an expression consists of, and how it is evaluated), then `parser`; `scope` limits
-the memory. `numbers`, `strings`, `arrays` and `objects` are the functions of the operators.
+table of operators) and `nodes` (what an expression consists of, and how it is evaluated), then `parser`. `numbers`,
+`strings` and `arrays` are the functions of the operators; `evaluation` has what all of them need, and the limits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Arrays, and sets: arrays in which neither order nor repetition counts."""
+"""Arrays, sets (arrays in which neither order nor repetition counts) and objects."""
 
 from __future__ import annotations
 
@@ -6,8 +6,28 @@ from collections.abc import Hashable
 from typing import Any, Final
 
 from ...query.values import MISSING
-from .operands import OperandError, array, distinct, integer, is_null, key_of, sort_key
-from .scope import ARRAY, NUMBER, POINTER, Scope, check_length, check_weight, checked, weight_of
+from .evaluation import (
+    ARRAY,
+    NUMBER,
+    PAIR,
+    POINTER,
+    SCALAR,
+    OperandError,
+    Scope,
+    array,
+    check_size,
+    checked,
+    distinct,
+    integer,
+    is_null,
+    json_size,
+    key_of,
+    mapping,
+    named,
+    sort_key,
+    string,
+)
+from .numbers import operands_or_elements
 
 _SET_KEYS: Final = 16
 """Bytes that the keys of a set take for each character of its values' JSON, at most."""
@@ -18,25 +38,16 @@ def element_at(values: list[Any], index: int) -> Any:
     return values[index] if -len(values) <= index < len(values) else MISSING
 
 
-def least(scope: Scope, values: list[Any], count: int) -> list[Any]:
-    """Return the smallest values; null and missing are left out."""
-    return _sorted(scope, values, reverse=False)[:count]
-
-
-def greatest(scope: Scope, values: list[Any], count: int) -> list[Any]:
-    """Return the largest values; null and missing are left out."""
-    return _sorted(scope, values, reverse=True)[:count]
-
-
-def _sorted(scope: Scope, values: list[Any], *, reverse: bool) -> list[Any]:
+def extremes(scope: Scope, values: list[Any], count: int, *, largest: bool = False) -> list[Any]:
+    """Return the smallest or largest values; null and missing are left out."""
     some = (each for each in values if not is_null(each))
-    return sorted(some, key=sort_key(scope.ordered), reverse=reverse)
+    return sorted(some, key=sort_key(scope.ordered), reverse=largest)[:count]
 
 
 def concatenate(scope: Scope, *operands: list[Any]) -> list[Any]:
     """Return the elements of all operands."""
     length = sum(map(len, operands))
-    check_length(length)
+    check_size(SCALAR * length)
     scope.hold(POINTER * length)
     return [each for operand in operands for each in operand]
 
@@ -46,16 +57,11 @@ def extended(scope: Scope, values: list[Any] | None, more: list[Any]) -> list[An
     if values is None or any(map(is_null, more)):
         return None
     length = sum(len(array(each)) for each in more)
-    check_length(len(values) + length)
+    check_size(SCALAR * (len(values) + length))
     scope.hold(2 * POINTER * length)  # lists grow ahead
     for each in more:
         values.extend(each)
     return values
-
-
-def contains(scope: Scope, value: Any, values: list[Any]) -> bool:
-    """Return whether an array has a value."""
-    return index_of(scope, values, value) >= 0
 
 
 def index_of(
@@ -72,7 +78,7 @@ def integers(scope: Scope, start: int, end: int, step: int = 1) -> list[int]:
     if step == 0:
         raise OperandError("requires a step other than 0", step)
     wanted = range(start, end, step)
-    check_length(len(wanted))
+    check_size(SCALAR * len(wanted))
     scope.hold((POINTER + NUMBER) * len(wanted))
     return list(wanted)
 
@@ -91,7 +97,7 @@ def transposed(scope: Scope, inputs: list[Any], longest: bool, defaults: Any = N
         return None
     lengths = [len(array(each)) for each in inputs]
     length = max(lengths) if longest else min(lengths)
-    check_length(length * (len(inputs) + 1))
+    check_size(SCALAR * length * (len(inputs) + 1))
     scope.hold(length * (ARRAY + POINTER * (len(inputs) + 1)))
     pairs = list(zip(inputs, defaults or [None] * len(inputs), strict=True))
     rows = ([v[i] if i < len(v) else default for v, default in pairs] for i in range(length))
@@ -126,36 +132,90 @@ def _field(value: Any, keys: list[str]) -> Any:
 
 def equal_sets(scope: Scope, *operands: list[Any]) -> bool:
     """Return whether all have the same values."""
-    one, *others = (_set(scope, each).keys() for each in operands)
+    one, *others = (as_set(scope, each).keys() for each in operands)
     return all(each == one for each in others)
 
 
 def intersection(scope: Scope, *operands: list[Any]) -> list[Any]:
     """Return the values that all have, in MongoDB's order."""
-    sets = [_set(scope, each) for each in operands]
+    sets = [as_set(scope, each) for each in operands]
     common = [v for k, v in sets[0].items() if all(k in other for other in sets)] if sets else []
     return sorted(common, key=sort_key(scope.ordered))
 
 
 def union(scope: Scope, *operands: list[Any]) -> list[Any]:
     """Return the values that one has, in MongoDB's order."""
-    values = _set(scope, concatenate(scope, *operands)).values()
+    values = as_set(scope, concatenate(scope, *operands)).values()
     return sorted(values, key=sort_key(scope.ordered))
 
 
 def difference(scope: Scope, left: list[Any], right: list[Any]) -> list[Any]:
     """Return the values that only the first has, in its order."""
-    taken = _set(scope, right)
-    return [v for k, v in _set(scope, left).items() if k not in taken]
+    others = as_set(scope, right)
+    return [v for k, v in as_set(scope, left).items() if k not in others]
 
 
-def is_subset(scope: Scope, left: list[Any], right: list[Any]) -> bool:
-    """Return whether the second has all values of the first."""
-    return _set(scope, left).keys() <= _set(scope, right).keys()
-
-
-def _set(scope: Scope, values: list[Any]) -> dict[Hashable, Any]:
-    weight = weight_of(values)
-    check_weight(weight)
-    scope.hold(_SET_KEYS * weight)
+def as_set(scope: Scope, values: list[Any]) -> dict[Hashable, Any]:
+    """Return the distinct values by their keys."""
+    size = json_size(values)
+    check_size(size)
+    scope.hold(_SET_KEYS * size)
     return distinct(values, ordered=scope.ordered)
+
+
+# -- objects -----------------------------------------------------------------------------------
+
+
+def merge(*operands: Any) -> dict[str, Any]:
+    """Return one object, of a single array that of its elements; of fields that come twice, the last."""
+    merged: dict[str, Any] = {}
+    for each in operands_or_elements(operands):
+        if not is_null(each):
+            merged.update(mapping(each))
+    return merged
+
+
+def updated(scope: Scope, value: dict[str, Any], more: list[Any]) -> dict[str, Any]:
+    """Add the fields of objects to an object."""
+    for each in more:
+        if not is_null(each):
+            scope.hold(PAIR // 2 * len(mapping(each)))
+            value.update(each)
+    return value
+
+
+def get_field(name: str, value: Any) -> Any:
+    """Return a field; dots and dollars in the name mean nothing."""
+    if isinstance(value, dict):
+        return value.get(name, MISSING)
+    return None if value is None else MISSING
+
+
+def set_field(name: str, value: Any, field: Any) -> Any:
+    """Return the object with a field; a missing value removes the field."""
+    if is_null(value):
+        return None
+    if field is not MISSING:
+        return checked({**mapping(value), name: field})
+    return {k: v for k, v in mapping(value).items() if k != name}
+
+
+def to_object(values: list[Any]) -> Any:
+    """Return the object of pairs, or of objects of `k` and `v`; of equal names the last counts."""
+    as_pairs, found = bool(values) and isinstance(values[0], list), dict[str, Any]()
+    for each in values:
+        if as_pairs and isinstance(each, list) and len(each) == 2:
+            key, value = each
+        elif not as_pairs and isinstance(each, dict) and each.keys() == {"k", "v"}:
+            key, value = each["k"], each["v"]
+        else:
+            problem = f"requires all pairs, or all objects of k and v, got {named(each)}"
+            raise OperandError(problem, each)
+        found[string(key)] = value
+    return checked(found)
+
+
+def to_array(scope: Scope, value: dict[str, Any]) -> Any:
+    """Return an object of `k` and `v` for each field."""
+    scope.hold((POINTER + PAIR) * len(value))
+    return checked([{"k": key, "v": each} for key, each in value.items()])

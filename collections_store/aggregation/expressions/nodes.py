@@ -1,4 +1,4 @@
-"""The nodes of an expression: MongoDB's aggregation expressions, parsed. Each evaluates itself.
+"""The nodes of an expression. Each evaluates itself.
 
 All are immutable, compare and hash. An operator that needs no more than the values of its operands is an
 `OperatorCall`; those that decide what is evaluated, or name variables, are nodes of their own. The rules:
@@ -22,16 +22,27 @@ from ... import codec
 from ...document import Document, metadatum
 from ...errors import InvalidOperand
 from ...query.values import MISSING, value_class
-from . import arrays, objects
-from .operands import OperandError, array, integer, is_null, key_of, truthy
+from . import arrays, strings
+from .evaluation import (
+    ARRAY,
+    NUMBER,
+    POINTER,
+    OperandError,
+    Scope,
+    array,
+    checked,
+    integer,
+    is_null,
+    key_of,
+    truthy,
+)
 from .operators import OPERATORS
-from .scope import ARRAY, NUMBER, POINTER, Scope, checked
 
 MetadataField: TypeAlias = Literal["id", "version", "created_at", "updated_at", "expires_at"]
 METADATA: Final[tuple[MetadataField, ...]] = get_args(MetadataField)
 IN_PLACE: Final[Mapping[str, Callable[[Scope, Any, list[Any]], Any]]] = {
     "$concatArrays": arrays.extended,
-    "$mergeObjects": objects.updated,
+    "$mergeObjects": arrays.updated,
 }
 """Operators by which a `$reduce` adds to its result."""
 _COPY: Final = 24
@@ -76,7 +87,7 @@ class Constant(Node):
 
 
 def _copied(value: Any) -> Any:
-    """Copy a constant, so that nobody changes the expression through its result."""
+    """Copy a constant, so that a caller cannot change the expression through its result."""
     if isinstance(value, list):
         return [_copied(each) for each in value]
     return {k: _copied(v) for k, v in value.items()} if isinstance(value, dict) else value
@@ -383,13 +394,13 @@ class Convert(Node):
         before, value = scope.held, self.input.evaluate(scope)
         try:
             to = self.to.evaluate(scope)
-            name = None if is_null(to) else objects.type_named(to)  # refused, onError or not
+            name = None if is_null(to) else strings.type_named(to)  # refused, onError or not
             if is_null(value):
                 return None if self.on_null is None else self.on_null.evaluate(scope)
             if name is None:
                 return None
             try:
-                found = objects.convert(value, name)
+                found = strings.convert(value, name)
             except OperandError:
                 if self.on_error is None:
                     raise

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ...codec import MAX_INTEGER, MIN_INTEGER
 from ...query.values import is_number
-from .operands import OperandError, is_null, number, result
+from .evaluation import OperandError, is_null, number, result
 
 _EXACT: Final = Context(prec=800)
 
@@ -43,30 +43,25 @@ class Total:
 
     def total(self) -> float:
         """Return the sum; a float if one of the numbers was."""
-        if not self._floats:
-            return result(self._integers)
-        return self._rounded()
+        return self._rounded() if self._floats else result(self._integers)
 
     def average(self) -> float | None:
         """Return the average, always a float; None without numbers."""
-        if not self.count:
-            return None
-        return result(self._rounded() / self.count)
+        return result(self._rounded() / self.count) if self.count else None
 
     def _rounded(self) -> float:
         try:
             if not self._fractions:
-                return math.fsum([*self._partials, *_halves(self._integers)])
+                high = float(self._integers)
+                return math.fsum([*self._partials, high, float(self._integers - int(high))])
             return float(sum(map(Fraction, self._partials), self._fractions + self._integers))
         except OverflowError:
             raise OperandError("gives a number that JSON cannot hold") from None
 
 
 def _partials(partials: list[float], value: float) -> list[float] | None:
-    """Add a float to floats that do not overlap: what each addition rounds off is kept; None: the
-    sum is no float.
-    """
-    kept = []
+    """Add a float to floats that do not overlap, without rounding; None: the sum is not finite."""
+    others = []
     for each in partials:
         large, small = (value, each) if abs(value) >= abs(each) else (each, value)
         value = large + small
@@ -74,38 +69,28 @@ def _partials(partials: list[float], value: float) -> list[float] | None:
             return None
         rest = small - (value - large)
         if rest:
-            kept.append(rest)
-    return [*kept, value]
-
-
-def _halves(value: int) -> tuple[float, float]:
-    high = float(value)
-    return high, float(value - int(high))
+            others.append(rest)
+    return [*others, value]
 
 
 def add(*operands: Any) -> Any:
     """Return the sum; null, if an operand is null."""
-    total: float = 0
+    found: float = 0
     for each in operands:
         if is_null(each):
             return None
-        total = result(total + number(each))
-    return total
+        found = result(found + number(each))
+    return found
 
 
 def multiply(*operands: Any) -> Any:
     """Return the product; null, if an operand is null."""
-    product: float = 1
+    found: float = 1
     for each in operands:
         if is_null(each):
             return None
-        product = result(product * number(each))
-    return product
-
-
-def subtract(left: Any, right: Any) -> Any:
-    """Return the difference."""
-    return result(left - right)
+        found = result(found * number(each))
+    return found
 
 
 def divide(left: Any, right: Any) -> Any:
@@ -132,16 +117,6 @@ def absolute(value: Any) -> Any:
     return result(abs(value))
 
 
-def ceiling(value: Any) -> Any:
-    """Return the next integral number above."""
-    return value if isinstance(value, int) else float(math.ceil(value))
-
-
-def floor(value: Any) -> Any:
-    """Return the next integral number below."""
-    return value if isinstance(value, int) else float(math.floor(value))
-
-
 def rounded(value: Any, digits: int = 0) -> Any:
     """Return the number with so many digits behind the point; half goes to even."""
     found = round(value, digits)
@@ -160,7 +135,7 @@ def truncated(value: Any, digits: int = 0) -> Any:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Return the power."""
+    """Return a power; an integer of integers if it has 64 bits at most."""
     if base == 0 and exponent < 0:
         raise OperandError("cannot raise 0 to a negative power", exponent)
     small = abs(base) <= 1 or 0 <= exponent <= 64
@@ -191,39 +166,26 @@ def exponential(value: Any) -> Any:
 
 def logarithm(value: Any, base: Any = math.e) -> Any:
     """Return the logarithm."""
-    if _positive(base) == 1:
+    if positive(base) == 1:
         raise OperandError("requires a base other than 1", base)
-    found = math.log(_positive(value))
+    found = math.log(positive(value))
     return found if base == math.e else result(found / math.log(base))
 
 
-def logarithm_10(value: Any) -> Any:
-    """Return the logarithm to base 10."""
-    return math.log10(_positive(value))
-
-
-def _positive(value: Any) -> Any:
+def positive(value: Any) -> Any:
+    """Return a number above 0 as it is."""
     if value <= 0:
         raise OperandError(f"requires a number above 0, got {value}", value)
     return value
 
 
-def total(*operands: Any) -> Any:
-    """Return the sum of the numbers among the operands, or among the elements of a single one."""
-    return _total(operands).total()
-
-
-def average(*operands: Any) -> Any:
-    """Return the average of these numbers; null without any."""
-    return _total(operands).average()
-
-
-def _total(operands: tuple[Any, ...]) -> Total:
-    total = Total()
+def total(*operands: Any) -> Total:
+    """Return the total of the numbers among the operands, or among the elements of a single one."""
+    found = Total()
     for each in operands_or_elements(operands):
         if is_number(each):
-            total.add(each)
-    return total
+            found.add(each)
+    return found
 
 
 def operands_or_elements(operands: tuple[Any, ...]) -> Iterable[Any]:

@@ -1,10 +1,11 @@
 """The operators that need no more than the values of their operands.
 
-To add one, write a plain function in `numbers`, `strings`, `arrays` or `objects`, and its row here.
+To add one, write a plain function in `numbers`, `strings` or `arrays`, and its row here.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -12,9 +13,20 @@ from itertools import repeat
 from typing import Any, Final
 
 from ...query.values import MISSING, is_number
-from . import arrays, numbers, objects, strings
-from .operands import array, integer, is_null, mapping, number, order, sort_key, string, truthy
-from .scope import Scope
+from . import arrays, numbers, strings
+from .evaluation import (
+    Scope,
+    array,
+    integer,
+    is_null,
+    mapping,
+    number,
+    order,
+    result,
+    sort_key,
+    string,
+    truthy,
+)
 
 TYPES: Final[dict[str, Callable[[Any], Any] | None]] = {
     "any": None,
@@ -79,58 +91,68 @@ def _extreme(pick: Callable[..., Any], scope: Scope, *values: Any) -> Any:
     return pick(some, key=sort_key(scope.ordered), default=None)
 
 
-def _comparison(holds: Callable[[int, int], bool]) -> Operator:
-    return Operator(partial(_compare, holds), "any, any", scoped=True)
+def _integral(function: Callable[[float], int], value: Any) -> Any:
+    return value if isinstance(value, int) else float(function(value))
 
 
+def _trim(strip: Callable[[str, str], str], value: str, characters: str = strings.SPACE) -> str:
+    return strip(value, characters)
+
+
+_TRIM: Final = "input: string, chars: string?"
 _REGEX: Final = "input: any, regex: any, options: any?"
 OPERATORS: Final = {
     # comparison
     "$cmp": Operator(partial(_compare, operator.sub), "any, any", scoped=True),
-    "$eq": _comparison(operator.eq),
-    "$ne": _comparison(operator.ne),
-    "$gt": _comparison(operator.gt),
-    "$gte": _comparison(operator.ge),
-    "$lt": _comparison(operator.lt),
-    "$lte": _comparison(operator.le),
+    "$eq": Operator(partial(_compare, operator.eq), "any, any", scoped=True),
+    "$ne": Operator(partial(_compare, operator.ne), "any, any", scoped=True),
+    "$gt": Operator(partial(_compare, operator.gt), "any, any", scoped=True),
+    "$gte": Operator(partial(_compare, operator.ge), "any, any", scoped=True),
+    "$lt": Operator(partial(_compare, operator.lt), "any, any", scoped=True),
+    "$lte": Operator(partial(_compare, operator.le), "any, any", scoped=True),
     "$not": Operator(lambda value: not truthy(value), "any"),
     "$min": Operator(partial(_extreme, min), "any*", scoped=True),
     "$max": Operator(partial(_extreme, max), "any*", scoped=True),
     # numbers
     "$add": Operator(numbers.add, "any*"),
     "$multiply": Operator(numbers.multiply, "any*"),
-    "$sum": Operator(numbers.total, "any*"),
-    "$avg": Operator(numbers.average, "any*"),
-    "$subtract": Operator(numbers.subtract, "number, number", null=ALL),
+    "$sum": Operator(lambda *values: numbers.total(*values).total(), "any*"),
+    "$avg": Operator(lambda *values: numbers.total(*values).average(), "any*"),
+    "$subtract": Operator(lambda left, right: result(left - right), "number, number", null=ALL),
     "$divide": Operator(numbers.divide, "number, number", null=ALL),
     "$mod": Operator(numbers.modulo, "number, number", null=ALL),
     "$pow": Operator(numbers.power, "number, number", null=ALL),
     "$abs": Operator(numbers.absolute, "number", null=ALL),
-    "$ceil": Operator(numbers.ceiling, "number", null=ALL),
-    "$floor": Operator(numbers.floor, "number", null=ALL),
+    "$ceil": Operator(partial(_integral, math.ceil), "number", null=ALL),
+    "$floor": Operator(partial(_integral, math.floor), "number", null=ALL),
     "$round": Operator(numbers.rounded, "number, digits?", null=ALL),
     "$trunc": Operator(numbers.truncated, "number, digits?", null=ALL),
     "$sqrt": Operator(numbers.square_root, "number", null=ALL),
     "$exp": Operator(numbers.exponential, "number", null=ALL),
     "$ln": Operator(numbers.logarithm, "number", null=ALL),
     "$log": Operator(numbers.logarithm, "number, number", null=ALL),
-    "$log10": Operator(numbers.logarithm_10, "number", null=ALL),
+    "$log10": Operator(lambda value: math.log10(numbers.positive(value)), "number", null=ALL),
     # strings
     "$concat": Operator(strings.concatenate, "any*", scoped=True),
-    "$toLower": Operator(strings.lower, "any"),
-    "$toUpper": Operator(strings.upper, "any"),
+    "$toLower": Operator(lambda value: strings.in_short(value).translate(strings.LOWER), "any"),
+    "$toUpper": Operator(lambda value: strings.in_short(value).translate(strings.UPPER), "any"),
     "$strcasecmp": Operator(strings.compare_case, "any, any"),
     "$substr": Operator(strings.part_of_bytes, "any, number, number"),
     "$substrBytes": Operator(strings.part_of_bytes, "any, number, number"),
-    "$substrCP": Operator(strings.part_of_characters, "any, position, position"),
+    "$substrCP": Operator(
+        lambda value, start, count: strings.in_short(value)[start : start + count],
+        "any, position, position",
+    ),
     "$strLenBytes": Operator(lambda value: len(value.encode()), "string"),
     "$strLenCP": Operator(len, "string"),
     "$split": Operator(strings.split, "string, string", null=ALL, scoped=True),
-    "$trim": Operator(strings.trim, "input: string, chars: string?", null=ALL),
-    "$ltrim": Operator(strings.trim_left, "input: string, chars: string?", null=ALL),
-    "$rtrim": Operator(strings.trim_right, "input: string, chars: string?", null=ALL),
+    "$trim": Operator(partial(_trim, str.strip), _TRIM, null=ALL),
+    "$ltrim": Operator(partial(_trim, str.lstrip), _TRIM, null=ALL),
+    "$rtrim": Operator(partial(_trim, str.rstrip), _TRIM, null=ALL),
     "$indexOfBytes": Operator(
-        strings.index_of_bytes, "string, string, position?, position?", null=1
+        lambda value, searched, *window: value.encode().find(searched.encode(), *window),
+        "string, string, position?, position?",
+        null=1,
     ),
     "$indexOfCP": Operator(
         strings.index_of_characters, "string, string, position?, position?", null=1
@@ -145,7 +167,7 @@ OPERATORS: Final = {
         scoped=True,
     ),
     "$regexMatch": Operator(strings.is_found, _REGEX),
-    "$regexFind": Operator(strings.find, _REGEX),
+    "$regexFind": Operator(lambda *values: next(strings.occurrences(*values), None), _REGEX),
     "$regexFindAll": Operator(strings.find_all, _REGEX),
     # arrays
     "$arrayElemAt": Operator(arrays.element_at, "array, int", null=ALL),
@@ -153,10 +175,16 @@ OPERATORS: Final = {
     "$last": Operator(lambda values: arrays.element_at(values, -1), "array", null=ALL),
     "$firstN": Operator(lambda values, n: values[:n], "input: array, n: count"),
     "$lastN": Operator(lambda values, n: values[-n:], "input: array, n: count"),
-    "$minN": Operator(arrays.least, "input: array, n: count", scoped=True),
-    "$maxN": Operator(arrays.greatest, "input: array, n: count", scoped=True),
+    "$minN": Operator(arrays.extremes, "input: array, n: count", scoped=True),
+    "$maxN": Operator(
+        partial(arrays.extremes, largest=True), "input: array, n: count", scoped=True
+    ),
     "$concatArrays": Operator(arrays.concatenate, "array*", null=ALL, scoped=True),
-    "$in": Operator(arrays.contains, "any, array", scoped=True),
+    "$in": Operator(
+        lambda scope, value, values: arrays.index_of(scope, values, value) >= 0,
+        "any, array",
+        scoped=True,
+    ),
     "$indexOfArray": Operator(
         arrays.index_of, "array, any, position?, position?", null=1, scoped=True
     ),
@@ -178,15 +206,23 @@ OPERATORS: Final = {
     "$setIntersection": Operator(arrays.intersection, "array*", null=ALL, scoped=True),
     "$setUnion": Operator(arrays.union, "array*", null=ALL, scoped=True),
     "$setDifference": Operator(arrays.difference, "array, array", null=ALL, scoped=True),
-    "$setIsSubset": Operator(arrays.is_subset, "array, array", scoped=True),
+    "$setIsSubset": Operator(
+        lambda scope, left, right: (
+            arrays.as_set(scope, left).keys() <= arrays.as_set(scope, right).keys()
+        ),
+        "array, array",
+        scoped=True,
+    ),
     # objects and types
-    "$mergeObjects": Operator(objects.merge, "any*"),
-    "$arrayToObject": Operator(objects.to_object, "array", null=ALL),
-    "$objectToArray": Operator(objects.to_array, "object", null=ALL, scoped=True),
-    "$getField": Operator(objects.get_field, "field: string, input: any?"),
-    "$setField": Operator(objects.set_field, "field: string, input: any, value: any"),
-    "$unsetField": Operator(objects.unset_field, "field: string, input: any"),
-    "$type": Operator(objects.type_of, "any"),
+    "$mergeObjects": Operator(arrays.merge, "any*"),
+    "$arrayToObject": Operator(arrays.to_object, "array", null=ALL),
+    "$objectToArray": Operator(arrays.to_array, "object", null=ALL, scoped=True),
+    "$getField": Operator(arrays.get_field, "field: string, input: any?"),
+    "$setField": Operator(arrays.set_field, "field: string, input: any, value: any"),
+    "$unsetField": Operator(
+        lambda name, value: arrays.set_field(name, value, MISSING), "field: string, input: any"
+    ),
+    "$type": Operator(strings.type_of, "any"),
     "$isNumber": Operator(is_number, "any"),
 }
 

@@ -1,13 +1,14 @@
-"""Node parser: what MongoDB's server accepts. An error names the path of everything else."""
+"""Expression parser: accepts what MongoDB's server accepts. An error names the path of everything else."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from ...errors import InvalidFilter, shortened
 from ...query.path import MAX_KEYS, Path
+from .evaluation import OperandError
 from .nodes import (
     IN_PLACE,
     METADATA,
@@ -30,10 +31,8 @@ from .nodes import (
     Switch,
     nodes_of,
 )
-from .objects import type_named
-from .operands import OperandError
 from .operators import OPERATORS, UNSUPPORTED, Operator
-from .strings import regex
+from .strings import regex, type_named
 
 MAX_NESTING: Final = 100
 """How deep an expression's JSON may be nested; evaluating takes a few calls for each level."""
@@ -74,7 +73,9 @@ class ExpressionParser:
         """Raise the error of JSON that is nested too deep."""
         level = [what]
         for _ in range(MAX_NESTING + 1):
-            level = [below for each in level for below in _below(each)]
+            arrays = [each for each in level if isinstance(each, list)]
+            arrays += [list(each.values()) for each in level if isinstance(each, dict)]
+            level = [below for each in arrays for below in each]
             if not level:
                 return
         self._refuse(place, f"nested deeper than {MAX_NESTING} levels")
@@ -153,8 +154,9 @@ class ExpressionParser:
         """Parse a document of operands. Optional ones come last."""
         names = operator.names
         given = self._named(operand, place, names[: operator.least], names[operator.least :])
-        if "regex" in given:
-            self._check_pattern(given["regex"], given.get("options") or "", f"{place}.regex")
+        pattern = given.get("regex"), given.get("options") or ""
+        if all(isinstance(each, str) and not each.startswith("$") for each in pattern):
+            self._check(regex, *pattern, place=f"{place}.regex")
         return tuple([self._field(given, name, place) for name in names if name in given])
 
     def _named(
@@ -171,10 +173,6 @@ class ExpressionParser:
                 self._refuse(f"{place}.{name}", f"must be one of {known}")
         return operand
 
-    def _check_pattern(self, pattern: Any, options: Any, place: str) -> None:
-        if all(isinstance(each, str) and not each.startswith("$") for each in (pattern, options)):
-            self._check(regex, pattern, options, place=place)
-
     def _check(self, function: Callable[..., Any], *operands: Any, place: str) -> None:
         """Refuse constants that a function does not take."""
         try:
@@ -190,26 +188,17 @@ class ExpressionParser:
 
     # -- operators with a syntax of their own ------------------------------------------------------
 
-    def _literal(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
-        return Constant.of(operand)
-
     def _meta(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
         if operand not in METADATA:
             known = ", ".join(METADATA)
             self._refuse(place, f"must be one of {known}, got {shortened(operand)}")
         return Meta(operand)
 
-    def _logic(self, name: Any, operand: Any, place: str) -> Node:
-        return Logic(name, self._operands(0, None, operand, place))
-
     def _in(self, name: str, operand: Any, place: str) -> Node:
         value, array = operands = self._operands(2, 2, operand, place)
         if isinstance(array, Constant) and isinstance(array.value, list):
             return InConstant(value, array)
         return OperatorCall(name, operands)
-
-    def _if_null(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
-        return IfNull(self._operands(2, None, operand, place))
 
     def _cond(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
         if isinstance(operand, list):
@@ -224,13 +213,13 @@ class ExpressionParser:
         branches = given["branches"]
         if not isinstance(branches, list) or not branches:
             self._refuse(f"{place}.branches", "must be a list of at least one branch")
-        pairs = [self._branch(each, f"{place}.branches.{i}") for i, each in enumerate(branches)]
+        pairs = []
+        for i, each in enumerate(branches):
+            here = f"{place}.branches.{i}"
+            branch = self._named(each, here, ("case", "then"))
+            pairs.append((self._field(branch, "case", here), self._field(branch, "then", here)))
         default = self._field(given, "default", place) if "default" in given else None
         return Switch(tuple(pairs), default)
-
-    def _branch(self, branch: Any, place: str) -> tuple[Node, Node]:
-        given = self._named(branch, place, ("case", "then"))
-        return self._field(given, "case", place), self._field(given, "then", place)
 
     def _let(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
         given = self._named(operand, place, ("vars", "in"))
@@ -300,16 +289,14 @@ class ExpressionParser:
         if len(directions) > MAX_SORTED:
             self._refuse(place_of_by, f"must be at most {MAX_SORTED} fields")
         for path in by if isinstance(by, dict) else ():
-            self._check_path(path, f"{place_of_by}.{path}")
+            if path.startswith("$"):
+                problem = "an element of an array has no metadata: the path begins with $"
+                self._refuse(f"{place_of_by}.{path}", problem)
+            try:
+                Path.parse(path)
+            except InvalidFilter as error:
+                self._refuse(f"{place_of_by}.{path}", error.problem)
         return OperatorCall(name, (self._field(given, "input", place), Constant.of(by)))
-
-    def _check_path(self, dotted: str, place: str) -> None:
-        if dotted.startswith("$"):
-            self._refuse(place, "an element of an array has no metadata: the path begins with $")
-        try:
-            Path.parse(dotted)
-        except InvalidFilter as error:
-            self._refuse(place, error.problem)
 
     def _zip(self, name: str, operand: Any, place: str) -> Node:
         given = self._named(operand, place, ("inputs",), ("useLongestLength", "defaults"))
@@ -344,12 +331,6 @@ def _only_adds(inside: Node) -> bool:
     return first == Reference("value") and len(others) > 0 and not any(uses)
 
 
-def _below(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
-
-
 def _number(least: int, most: int | None) -> str:
     if most is None:
         return f"at least {least} operands"
@@ -359,12 +340,12 @@ def _number(least: int, most: int | None) -> str:
 
 
 READERS: Final[Mapping[str, Callable[[ExpressionParser, Any, Any, str], Node]]] = {
-    "$literal": ExpressionParser._literal,
+    "$literal": lambda _parser, _name, operand, _place: Constant.of(operand),
     "$meta": ExpressionParser._meta,
-    "$and": ExpressionParser._logic,
-    "$or": ExpressionParser._logic,
+    "$and": lambda parser, name, *given: Logic(name, parser._operands(0, None, *given)),
+    "$or": lambda parser, name, *given: Logic(name, parser._operands(0, None, *given)),
     "$in": ExpressionParser._in,
-    "$ifNull": ExpressionParser._if_null,
+    "$ifNull": lambda parser, _name, *given: IfNull(parser._operands(2, None, *given)),
     "$cond": ExpressionParser._cond,
     "$switch": ExpressionParser._switch,
     "$let": ExpressionParser._let,

@@ -1,45 +1,62 @@
-"""String operators, and regular expressions as in filters.
+"""Strings, regular expressions as in filters, and conversions between types.
 
-Those that count bytes count them in UTF-8; upper and lower case are those of ASCII.
+Operators that count bytes count them in UTF-8; upper and lower case are those of ASCII.
 """
 
 from __future__ import annotations
 
-import string
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any, Final
 
 from ...errors import shortened
 from ...query.patterns import Pattern, compiled
 from ...query.patterns.parser import OPTIONS, InvalidPattern
-from ...query.values import MISSING
-from .operands import OperandError, integer, is_null, named
-from .operands import string as string_of
-from .scope import POINTER, SCALAR, STRING, Scope, check_length, check_weight
+from ...query.values import MISSING, is_int, is_number
+from .evaluation import (
+    POINTER,
+    SCALAR,
+    STRING,
+    OperandError,
+    Scope,
+    check_size,
+    integer,
+    is_null,
+    named,
+    string,
+)
 
-_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-_UPPER: Final = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
-_SPACE: Final = (
+LOWER: Final = str.maketrans(ascii_uppercase, ascii_lowercase)
+UPPER: Final = str.maketrans(ascii_lowercase, ascii_uppercase)
+SPACE: Final = (
     "\0\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
 )
-"""What `$trim` removes by default."""
+"""The characters that `$trim` removes by default."""
+TYPES: Final[dict[Any, str]] = {
+    "double": "double", "string": "string", "bool": "bool", "int": "int", "long": "long",
+    1: "double", 2: "string", 8: "bool", 16: "int", 18: "long",
+}  # fmt: skip
+"""The types that `$convert` converts to, by name and number."""
+_NAMES: Final[dict[type, str]] = {
+    type(None): "null",
+    bool: "bool",
+    float: "double",
+    str: "string",
+    dict: "object",
+    list: "array",
+}
 _SMALL: Final = 256
 """Shorter strings are charged when they are made, not before."""
 
 
 def in_words(value: Any) -> str:
     """Return a string or number as a string; null and missing as an empty one."""
-    match value:
-        case None:
-            return ""
-        case str():
-            return value
-        case float():
-            return repr(value).removesuffix(".0")
-        case int() if not isinstance(value, bool):
-            return str(value)
-    if value is MISSING:
+    if isinstance(value, str):
+        return value
+    if is_null(value):
         return ""
+    if is_number(value):
+        return repr(value).removesuffix(".0")
     raise OperandError(f"requires a string, got {named(value)}", value)
 
 
@@ -57,26 +74,16 @@ def concatenate(scope: Scope, *operands: Any) -> Any:
         elif is_null(each):
             return None
         else:
-            string_of(each)  # raises
+            string(each)  # raises
     if length > _SMALL:
-        check_weight(length)
+        check_size(length)
         scope.hold(4 * length)
     return "".join(operands)
 
 
-def lower(value: Any) -> str:
-    """Return ASCII letters in lower case."""
-    return in_short(value).translate(_LOWER)
-
-
-def upper(value: Any) -> str:
-    """Return ASCII letters in upper case."""
-    return in_short(value).translate(_UPPER)
-
-
 def compare_case(left: Any, right: Any) -> int:
     """Return -1, 0 or 1, without regard to case."""
-    one, other = upper(left), upper(right)
+    one, other = in_short(left).translate(UPPER), in_short(right).translate(UPPER)
     return int(one > other) - int(one < other)
 
 
@@ -90,39 +97,14 @@ def part_of_bytes(value: Any, start: float, length: float) -> str:
         raise OperandError("would cut a character of UTF-8 into pieces", value) from None
 
 
-def part_of_characters(value: Any, start: int, length: int) -> str:
-    """Return a part, counted in characters."""
-    return in_short(value)[start : start + length]
-
-
 def split(scope: Scope, value: str, separator: str) -> list[str]:
     """Return the parts between separators."""
     if not separator:
         raise OperandError("requires a separator that is not empty", separator)
     parts = value.count(separator) + 1
-    check_weight(len(value) + parts * SCALAR)
+    check_size(len(value) + parts * SCALAR)
     scope.hold(4 * len(value) + parts * (POINTER + STRING))
     return value.split(separator)
-
-
-def trim(value: str, characters: str = _SPACE) -> str:
-    """Remove characters at both ends."""
-    return value.strip(characters)
-
-
-def trim_left(value: str, characters: str = _SPACE) -> str:
-    """Remove characters at the beginning."""
-    return value.lstrip(characters)
-
-
-def trim_right(value: str, characters: str = _SPACE) -> str:
-    """Remove characters at the end."""
-    return value.rstrip(characters)
-
-
-def index_of_bytes(value: str, searched: str, start: int = 0, end: int | None = None) -> int:
-    """Return the position in bytes, or -1; the occurrence ends before `end`."""
-    return value.encode().find(searched.encode(), start, end)
 
 
 def index_of_characters(value: str, searched: str, start: int = 0, end: int | None = None) -> int:
@@ -135,16 +117,19 @@ def index_of_characters(value: str, searched: str, start: int = 0, end: int | No
 
 def replace_one(value: str, searched: str, replacement: str) -> str:
     """Replace the first occurrence."""
-    check_weight(len(value) + len(replacement))
+    check_size(len(value) + len(replacement))
     return value.replace(searched, replacement, 1)
 
 
 def replace_all(scope: Scope, value: str, searched: str, replacement: str) -> str:
     """Replace every occurrence."""
     length = len(value) + value.count(searched) * len(replacement)
-    check_weight(length)
+    check_size(length)
     scope.hold(4 * length)
     return value.replace(searched, replacement)
+
+
+# -- regular expressions -----------------------------------------------------------------------
 
 
 def regex(pattern: str, options: str) -> Pattern:
@@ -158,39 +143,24 @@ def regex(pattern: str, options: str) -> Pattern:
         raise OperandError(f"has an {error.problem}", pattern) from None
 
 
+def _regex(value: Any, pattern: Any, options: Any) -> Pattern | None:
+    """Return the pattern; None: there is none, or no string to search."""
+    flags = "" if is_null(options) else string(options)
+    return None if is_null(value) or is_null(pattern) else regex(string(pattern), flags)
+
+
 def is_found(value: Any, pattern: Any, options: Any = None) -> bool:
     """Return whether a pattern is found."""
     expression = _regex(value, pattern, options)
-    return expression is not None and expression.is_found(string_of(value))
+    return expression is not None and expression.is_found(string(value))
 
 
-def find(value: Any, pattern: Any, options: Any = None) -> Any:
-    """Return the first occurrence, or null."""
-    return next(_found(value, pattern, options), None)
-
-
-def find_all(value: Any, pattern: Any, options: Any = None) -> list[Any]:
-    """Return all occurrences."""
-    found = []
-    for each in _found(value, pattern, options):
-        found.append(each)
-        check_length(8 * len(found))
-    return found
-
-
-def _regex(value: Any, pattern: Any, options: Any) -> Pattern | None:
-    """Return the pattern; None: there is none, or no string to search."""
-    flags = "" if is_null(options) else string_of(options)
-    if is_null(value) or is_null(pattern):
-        return None
-    return regex(string_of(pattern), flags)
-
-
-def _found(value: Any, pattern: Any, options: Any) -> Iterator[dict[str, Any]]:
+def occurrences(value: Any, pattern: Any, options: Any = None) -> Iterator[dict[str, Any]]:
+    """Yield the occurrences of a pattern."""
     expression, position = _regex(value, pattern, options), 0
     if expression is None:
         return
-    text = string_of(value)
+    text = string(value)
     while found := expression.find(text, position):
         (begin, end), *groups = found
         captures = [text[b:e] if b >= 0 else None for b, e in groups]
@@ -198,3 +168,63 @@ def _found(value: Any, pattern: Any, options: Any) -> Iterator[dict[str, Any]]:
         position = end if end > begin else begin + 1
         if position >= len(text):
             return
+
+
+def find_all(value: Any, pattern: Any, options: Any = None) -> list[Any]:
+    """Return all occurrences."""
+    found = []
+    for each in occurrences(value, pattern, options):
+        found.append(each)
+        check_size(8 * SCALAR * len(found))
+    return found
+
+
+# -- types -------------------------------------------------------------------------------------
+
+
+def type_of(value: Any) -> str:
+    """Return MongoDB's name of the type, or "missing"."""
+    if value is MISSING:
+        return "missing"
+    if type(value) is int:
+        return "int" if is_int(value) else "long"
+    return _NAMES[type(value)]
+
+
+def type_named(wanted: Any) -> str:
+    """Return the type that a name or a number stands for; raises `OperandError`."""
+    name = None if isinstance(wanted, bool | list | dict) else TYPES.get(wanted)
+    if name is None:
+        known = ", ".join(sorted(set(TYPES.values())))
+        raise OperandError(f"requires a type of {known}, got {named(wanted)}")
+    return name
+
+
+def convert(value: Any, name: str) -> Any:
+    """Return a value that is not null in another type; raises `OperandError`."""
+    if isinstance(value, list | dict) and name != "bool":
+        raise OperandError(f"cannot convert {named(value)} to {name}", value)
+    match name:
+        case "bool":
+            return bool(value) if isinstance(value, bool | int | float) else True
+        case "string":
+            return str(value).lower() if isinstance(value, bool) else in_words(value)
+        case "double":
+            return float(_parsed(value, float, "eE.+-") if isinstance(value, str) else value)
+    bound = 2**31 if name == "int" else 2**63
+    number = _parsed(value, int, "+-") if isinstance(value, str) else value
+    if not -bound <= number < bound:
+        problem = f"gives no integer from {-bound} to {bound - 1}: {named(value)}"
+        raise OperandError(problem, value)
+    return int(number)
+
+
+def _parsed(value: str, make: Callable[[str], Any], besides: str) -> Any:
+    try:
+        if value.isascii() and all(each.isdigit() or each in besides for each in value):
+            found = make(value[:400])
+            if len(value) <= 400 and is_number(found) and abs(found) != float("inf"):
+                return found
+    except ValueError:
+        pass
+    raise OperandError(f"cannot read {named(value)} as a number", value) from None

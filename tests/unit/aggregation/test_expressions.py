@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from collections_store import Document, InvalidFilter, InvalidOperand
+from collections_store.aggregation.expressions.evaluation import Scope
 from collections_store.aggregation.expressions.nodes import evaluate
 from collections_store.aggregation.expressions.operators import OPERATORS, UNSUPPORTED
 from collections_store.aggregation.expressions.parser import READERS, ExpressionParser
-from collections_store.aggregation.expressions.scope import Scope
 from collections_store.document import Anonymous
 from collections_store.query.values import MISSING
 

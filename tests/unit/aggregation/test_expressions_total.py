@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collections_store.aggregation.expressions.evaluation import OperandError
 from collections_store.aggregation.expressions.numbers import Total
-from collections_store.aggregation.expressions.operands import OperandError
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 INTEGERS = st.integers(-(2**63), 2**63 - 1)

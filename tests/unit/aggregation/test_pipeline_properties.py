@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collections_store import Document, Filter
-from collections_store.aggregation.expressions.operands import key_of
+from collections_store.aggregation.expressions.evaluation import key_of
 from collections_store.aggregation.lookup import _is_beyond, local_values
 from collections_store.aggregation.pipeline import Pipeline
 from collections_store.document import Anonymous

@@ -654,7 +654,7 @@ REFUSED: list[tuple[Any, str]] = [
     ([{"$lookup": {"from": "x", "as": "y", "pipeline": [{"$match": {"$expr": "$$z"}}]}}], "'z'"),
     ([{"$lookup": {"from": "x", "as": "y", "let": {"Z": 1}, "pipeline": []}}], r"\$lookup\.let\.Z"),
     ([{"$lookup": {"from": "x", "as": "y", "localField": "a", "foreignField": "b", "let": {}}}],
-     r"\$lookup\.let': goes with pipeline"),
+     r"\$lookup\.let': requires pipeline"),
     ([{"$addFields": {"a": {1, 2}}}], r"0\.\$addFields\.a"),
     ([{"$addFields": {"a": [datetime(2026, 1, 1)]}}], r"'0\.\$addFields\.a\.0': datetime is not JSON"),
     ([{"$match": {"$expr": {"$gt": ["$a", {"x": object()}]}}}], r"\$expr\.\$gt\.1\.x"),

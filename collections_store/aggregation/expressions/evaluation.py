@@ -1,4 +1,4 @@
-"""What an expression sees, and the memory that it holds while it is evaluated.
+"""What operators need to be evaluated: checks of operands, comparison, the scope, and limits.
 
 A short expression can fill a machine: `$range` to a billion, or an array that holds another twice, which holds
 another twice, and so on. The latter takes little memory before it is written, so there are two limits: on the
@@ -7,21 +7,24 @@ bytes of memory, and on the characters of JSON of one computed value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from functools import cmp_to_key, partial
 from sys import getsizeof
 from typing import Any, Final
 
-from ...codec import MAX_DEPTH
+from ...codec import MAX_DEPTH, MAX_INTEGER, MIN_INTEGER
 from ...document import Anonymous, Document
+from ...errors import shortened
 from ...query.budget import spend
-from .operands import OperandError
+from ...query.values import MISSING, compare, is_number
 
 MEMORY_LIMIT: Final = 100 * 2**20
 """Bytes that each stage of a pipeline, and the expressions of one document, may hold by default."""
-MAX_WEIGHT: Final = 16 * 2**20
+MAX_SIZE: Final = 16 * 2**20
 """Characters of JSON that one computed value may have: as many as a body, by default."""
 SCALAR: Final = 8
-"""The weight of a value besides its characters."""
+"""Characters that a value counts besides those of its strings."""
 POINTER: Final = 8
 """Bytes of memory for an element of an array, besides its value."""
 NUMBER: Final = 32
@@ -39,6 +42,119 @@ _SHARED: Final = 4
 """Arrays and objects with fewer elements are counted each time, even if values share them."""
 _EXACT_PART: Final = 64
 """Charges below this part of the limit are not replaced by the exact size."""
+
+
+class OperandError(Exception):
+    """A value that an operator cannot take. The evaluation adds which operator it is."""
+
+    def __init__(self, problem: str, found: Any = None) -> None:
+        super().__init__(problem)
+        self.problem, self.found = problem, None if found is MISSING else found
+
+
+# -- operands ----------------------------------------------------------------------------------
+
+
+def is_null(value: Any) -> bool:
+    """Return whether a value is null or missing."""
+    return value is None or value is MISSING
+
+
+def truthy(value: Any) -> bool:
+    """Return whether a value counts as true: all but false, 0, null and missing do."""
+    if value is None or isinstance(value, bool | int | float):
+        return bool(value)
+    return value is not MISSING
+
+
+def number(value: Any) -> Any:
+    """Return a number as it is."""
+    if not is_number(value):
+        raise OperandError(f"requires a number, got {named(value)}", value)
+    return value
+
+
+def integer(value: Any, low: int = MIN_INTEGER, high: int = MAX_INTEGER) -> int:
+    """Return an integer within bounds; a float without a fraction, such as 2.0, is one."""
+    if not is_number(value) or value != value // 1 or not low <= value <= high:
+        bounds = "" if (low, high) == (MIN_INTEGER, MAX_INTEGER) else f" from {low} to {high}"
+        raise OperandError(f"requires an integer{bounds}, got {named(value)}", value)
+    return int(value)
+
+
+def string(value: Any) -> str:
+    """Return a string as it is."""
+    if not isinstance(value, str):
+        raise OperandError(f"requires a string, got {named(value)}", value)
+    return value
+
+
+def array(value: Any) -> list[Any]:
+    """Return an array as it is."""
+    if not isinstance(value, list):
+        raise OperandError(f"requires an array, got {named(value)}", value)
+    return value
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """Return an object as it is."""
+    if not isinstance(value, dict):
+        raise OperandError(f"requires an object, got {named(value)}", value)
+    return value
+
+
+def result(value: float) -> float:
+    """Return the result of a calculation as JSON holds it: an integer beyond 64 bit as a float."""
+    if isinstance(value, int) and not MIN_INTEGER <= value <= MAX_INTEGER:
+        value = float(value)
+    if not math.isfinite(value):
+        raise OperandError(f"gives {value}, which is not JSON")
+    return value
+
+
+def named(value: Any) -> str:
+    """Return a value as an error names it."""
+    return "a missing value" if value is MISSING else shortened(value)
+
+
+# -- comparison --------------------------------------------------------------------------------
+
+
+def order(left: Any, right: Any, *, ordered: bool = True) -> int:
+    """Return -1, 0 or 1; `ordered`: the order of an object's keys counts."""
+    if left is MISSING or right is MISSING:
+        return int(right is MISSING) - int(left is MISSING)
+    return compare(left, right, ordered=ordered)
+
+
+def sort_key(ordered: bool) -> Callable[[Any], Any]:
+    """Return the key function that sorts values by `order`."""
+    return cmp_to_key(partial(order, ordered=ordered))
+
+
+def key_of(value: Any, *, ordered: bool = True) -> Hashable:
+    """Return a hashable that is the same for equal values only: for 1 and 1.0, but not for true."""
+    match value:
+        case bool():
+            return (bool, value)
+        case list():
+            return (list, *(key_of(each, ordered=ordered) for each in value))
+        case dict():
+            pairs = ((key, key_of(each, ordered=ordered)) for key, each in value.items())
+            return (dict, *(pairs if ordered else sorted(pairs, key=lambda pair: pair[0])))
+    found: Hashable = value
+    return found
+
+
+def distinct(values: Iterable[Any], *, ordered: bool = True) -> dict[Hashable, Any]:
+    """Return the values by their keys, the first of those that are equal."""
+    found: dict[Hashable, Any] = {}
+    for value in values:
+        found.setdefault(key_of(value, ordered=ordered), value)
+    return found
+
+
+# -- scope and limits --------------------------------------------------------------------------
 
 
 class Scope:
@@ -87,8 +203,8 @@ class Scope:
         to make the values.
         """
         before, mark = self.held, self.held + self._unsettled
-        for number, value in enumerate(values):
-            if not number % EVERY:
+        for position, value in enumerate(values):
+            if not position % EVERY:
                 spend(EVERY)
             yield value
             if self.held > mark or self.held > self._most:
@@ -133,8 +249,8 @@ def size_of(value: Any, enough: int, seen: set[int] | None = None) -> int:
     raise _too_deep()
 
 
-def weight_of(value: Any) -> int:
-    """Return about the characters of a value's JSON; the count ends where it exceeds `MAX_WEIGHT`.
+def json_size(value: Any) -> int:
+    """Return about the characters of a value's JSON; the count ends where it exceeds `MAX_SIZE`.
 
     Raises `OperandError` for a value nested deeper than a body may be.
     """
@@ -151,30 +267,25 @@ def weight_of(value: Any) -> int:
             elif kind is dict:
                 total += sum(map(len, each))
                 below += each.values()
-            if len(below) * SCALAR > MAX_WEIGHT:
-                return MAX_WEIGHT + 1
-        if not below or total > MAX_WEIGHT:
+            if len(below) * SCALAR > MAX_SIZE:
+                return MAX_SIZE + 1
+        if not below or total > MAX_SIZE:
             return total
         level = below
     raise _too_deep()
 
 
+def _too_deep() -> OperandError:
+    return OperandError(f"gives a value nested deeper than {MAX_DEPTH} levels")
+
+
 def checked(value: Any) -> Any:
-    """Return a computed value; raises `OperandError` if it is too large."""
-    check_weight(weight_of(value))
+    """Return a computed value; raises `OperandError` if its JSON is too large."""
+    check_size(json_size(value))
     return value
 
 
-def check_weight(weight: int) -> None:
-    """Raise `OperandError` if a value of this weight is too large."""
-    if weight > MAX_WEIGHT:
-        raise OperandError(f"gives a value of more than {MAX_WEIGHT:,} characters")
-
-
-def check_length(elements: int) -> None:
-    """Raise `OperandError` if an array of so many elements is too large."""
-    check_weight(elements * SCALAR)
-
-
-def _too_deep() -> OperandError:
-    return OperandError(f"gives a value nested deeper than {MAX_DEPTH} levels")
+def check_size(characters: int) -> None:
+    """Raise `OperandError` if a value of so many characters of JSON is too large."""
+    if characters > MAX_SIZE:
+        raise OperandError(f"gives a value of more than {MAX_SIZE:,} characters")
