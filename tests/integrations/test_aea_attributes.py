@@ -30,8 +30,8 @@ from integrations.aea_agents import (
     sent,
 )
 
-from collections_store import Store, StoreClosed
-from collections_store.integrations.aea import attach, register
+from collections_store import InvalidOption, Store, StoreClosed
+from collections_store.integrations.aea import attach, dialogues_storage, register
 
 __all__ = ["closed_loops"]
 
@@ -190,8 +190,16 @@ def test_dialogues_are_found_by_their_attributes(store: Store, tmp_path: Path) -
     begun(dialogues)
     deal.terms = {"price": 5}
     deal.reply(TELL, text="this")
-    kept = dialogues._dialogues_storage.store
-    assert kept.find({"metadata.attributes.terms.price": 5}) == [deal]
+    storage = dialogues_storage(dialogues)
+    assert storage.find({"metadata.attributes.terms.price": 5}) == [deal]
+    assert storage.find("messages.content.text", "this") == [deal]
+
+
+def test_only_attached_dialogues_have_a_storage_here(tmp_path: Path) -> None:
+    with pytest.raises(
+        InvalidOption, match=r"dialogues: must be AEA's Dialogues .*, got <.*DealDialogues"
+    ):
+        dialogues_storage(deals_of(dealing(tmp_path, Deal)))
 
 
 def test_a_class_may_decide_what_is_stored(store: Store, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ from collections_store import (
 )
 from collections_store.dialogues import DialogueStore
 from collections_store.integrations.aea import attach, register
-from collections_store.integrations.aea.codec import terminal_performative
+from collections_store.integrations.aea.dialogues import terminal_performative
 
 __all__ = ["closed_loops"]
 

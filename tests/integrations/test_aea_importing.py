@@ -16,7 +16,7 @@ from pages import DOCS, blocks
 
 from collections_store import DatabaseError, DatabaseUnavailable, InvalidBody, InvalidOption, Store
 from collections_store.integrations.aea import import_aea
-from collections_store.integrations.aea.encoding import decoded
+from collections_store.integrations.aea.formats import decoded
 
 BODIES: dict[str, Any] = {
     "dict": {"a": [1, 2.5, "é", None], "wei": 10**30, "nan": float("inf")},

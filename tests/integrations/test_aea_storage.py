@@ -27,8 +27,8 @@ from collections_store import (
     StoreClosed,
 )
 from collections_store.integrations.aea import CollectionsBackend, Storage, register
-from collections_store.integrations.aea.backend import Worker
-from collections_store.integrations.aea.encoding import MARK, decoded, encoded
+from collections_store.integrations.aea.formats import MARK, decoded, encoded
+from collections_store.integrations.aea.storage import Worker
 
 __all__ = ["closed_loops", "url"]
 

@@ -12,16 +12,14 @@ from aea.aea import AEA
 from aea.helpers.storage import generic_storage
 from aea.protocols.dialogue.base import DialogueLabel, Dialogues, PersistDialoguesStorage
 from aea.runtime import BaseRuntime
-from aea.skills.base import Skill, SkillComponent
+from aea.skills.base import SkillComponent
 
 from ... import Collection, Document, InvalidOption, Store
 from ...dialogues import DialogueLabel as Label
 from ...dialogues import DialogueOptions
-from .backend import SCHEMES, CollectionsBackend, is_ours, read_uri
-from .codec import label_of
-from .dialogues import LOG, PersistentDialogues
-from .encoding import decoded, is_name, name_of
-from .storage import Storage
+from .dialogues import LOG, PersistentDialogues, label_of
+from .formats import decoded, is_name, name_of
+from .storage import SCHEMES, CollectionsBackend, Storage, is_ours, read_uri
 
 _LABELS: Final = PersistDialoguesStorage.INCOMPLETE_DIALOGUES_OBJECT_NAME
 _TERMINAL: Final = PersistDialoguesStorage.TERMINAL_STATE_DIALOGUES_COLLECTTION_SUFFIX
@@ -98,7 +96,6 @@ def _storage_of(aea: AEA, store: Store | None) -> Storage:
 
 
 def _attach_all(aea: AEA, storage: Storage, options: DialogueOptions) -> int:
-    """Persist each `Dialogues` of an agent."""
     found = _dialogues_of(aea)
     for component, dialogues in found:
         _attach(dialogues, storage.open(), aea.identity.address, component, options)
@@ -126,7 +123,12 @@ def _attach(
 
 def _dialogues_of(aea: AEA) -> list[tuple[str, Dialogues]]:
     """Return each `Dialogues` once, with its name: that of the component, even if another has it as an attribute."""
-    components = [each for skill in aea.resources.get_all_skills() for each in _components(skill)]
+    components: list[SkillComponent] = [
+        each
+        for skill in aea.resources.get_all_skills()
+        for some in (skill.handlers, skill.behaviours, skill.models)
+        for each in some.values()
+    ]
     found: dict[int, tuple[str, Dialogues]] = {}
     for each in components:
         if isinstance(each, Dialogues):
@@ -137,11 +139,6 @@ def _dialogues_of(aea: AEA) -> list[tuple[str, Dialogues]]:
                 name = _name_of(each, attribute, type(value).__name__)
                 found.setdefault(id(value), (name, value))
     return list(found.values())
-
-
-def _components(skill: Skill) -> Iterator[SkillComponent]:
-    for some in (skill.handlers, skill.behaviours, skill.models):
-        yield from some.values()
 
 
 def _name_of(component: SkillComponent, *more: str) -> str:

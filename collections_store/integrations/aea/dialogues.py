@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aea.protocols.base import Message
 from aea.protocols.dialogue.base import (
@@ -31,12 +32,205 @@ from aea.protocols.dialogue.base import (
 from ... import DialoguesNotSaved, InvalidBody, InvalidOption, Store
 from ...dialogues import DialogueLabel as Label
 from ...dialogues import DialogueOptions, HostDialogues
-from .codec import AeaCodec, label_of, terminal_performative
-from .encoding import is_plain
+from .formats import decoded, encoded, is_plain
 
 LOG: Final = logging.getLogger("collections_store")
 STATS: Final = "dialogues__stats"
 """The collection of all statistics; those of dialogues have longer names."""
+ACTIVE: Final = "active"
+ATTRIBUTES: Final = "attributes"
+OWN: Final = "json"
+SCAN: Final = "_scan_by_collections_store"
+_MAX_ATTRIBUTE: Final = 100_000
+"""Characters of an attribute: all are written again whenever one has changed."""
+_MAX_DEPTH: Final = 20
+_MAX_FIELD: Final = 2_000
+"""Characters of a message's field that is stored for searches, beside the message's bytes."""
+_ENVELOPE: Final = {"dialogue_reference", "message_id", "target", "performative"}
+_JSON_KEYS: Final = frozenset(
+    {
+        "dialogue_label",
+        "self_address",
+        "role",
+        "incoming_messages",
+        "outgoing_messages",
+        "last_message_id",
+        "ordered_message_ids",
+    }
+)
+_AEA_ATTRIBUTES: Final = frozenset(
+    {f"_{key}" for key in _JSON_KEYS} | {"_message_class", "_terminal_state_callbacks", SCAN}
+)
+
+
+# -- the codec ------------------------------------------------------------------------------------
+
+
+def label_of(label: DialogueLabel) -> Label:
+    """Return our label for AEA's; raises `InvalidOption` where another agent sent an impossible one."""
+    reference = tuple(label.dialogue_reference)
+    return Label(reference, label.dialogue_opponent_addr, label.dialogue_starter_addr)  # type: ignore[arg-type]
+
+
+class Scan(NamedTuple):
+    """The number of messages scanned, the last of them, and the performative that ended the dialogue."""
+
+    messages: int = 0
+    last: Message | None = None
+    terminal: str | None = None
+
+
+def terminal_performative(dialogue: Dialogue) -> str | None:
+    """Return the performative that ended the dialogue; None: it is active. More messages may follow it.
+
+    It scans new messages only: a dialogue may have thousands.
+    """
+    ids, performatives = dialogue._ordered_message_ids, dialogue.rules.terminal_performatives
+    scan: Scan = vars(dialogue).get(SCAN, Scan())
+    count, last, terminal = scan
+    if count and (count > len(ids) or dialogue.get_message_by_id(ids[count - 1]) is not last):
+        count, last, terminal = Scan()  # a failed write has removed messages
+    for id in ids[count:]:
+        last = dialogue.get_message_by_id(id)
+        if terminal is None and last is not None and last.performative in performatives:
+            terminal = str(last.performative)
+    vars(dialogue)[SCAN] = Scan(len(ids), last, terminal)
+    return terminal
+
+
+class AeaCodec:
+    """The codec of AEA's dialogues of one class; `restored` is called with each restored dialogue."""
+
+    def __init__(self, dialogues: Dialogues, restored: Callable[[Dialogue], object]) -> None:
+        self._dialogues, self._restored = dialogues, restored
+
+    def label(self, dialogue: Dialogue) -> Label:
+        """Return the label."""
+        return label_of(dialogue.dialogue_label)
+
+    def is_terminal(self, dialogue: Dialogue) -> bool:
+        """Return whether the dialogue is terminal."""
+        return terminal_performative(dialogue) is not None
+
+    def header(self, dialogue: Dialogue) -> Mapping[str, Any]:
+        """Return the header."""
+        return {
+            "self_address": dialogue.self_address,
+            "role": dialogue.role.value,
+            "state": terminal_performative(dialogue) or ACTIVE,
+            "metadata": metadata_of(dialogue),
+        }
+
+    def message_count(self, dialogue: Dialogue) -> int:
+        """Return the number of messages."""
+        return len(dialogue._ordered_message_ids)
+
+    def messages(self, dialogue: Dialogue, after: int) -> Sequence[Any]:
+        """Return the messages in their order, except the first `after`."""
+        return [_message(dialogue, id) for id in dialogue._ordered_message_ids[after:]]
+
+    def restore(self, label: Label, header: Mapping[str, Any], messages: Sequence[Any]) -> Dialogue:
+        """Return the dialogue that its class creates from JSON. Its addresses are interned: fetchai's AEA compares
+        them with `is not`.
+        """
+        metadata = header.get("metadata", {})
+        data = {
+            **{key: decoded(value) for key, value in metadata.get(OWN, {}).items()},
+            "dialogue_label": {name: sys.intern(value) for name, value in label.json.items()},
+            "self_address": sys.intern(header["self_address"]),
+            "role": header["role"],
+            "incoming_messages": [each for each in messages if each["is_incoming"]],
+            "outgoing_messages": [each for each in messages if not each["is_incoming"]],
+            "last_message_id": messages[-1]["message_id"],
+            "ordered_message_ids": [each["message_id"] for each in messages],
+        }
+        dialogues = self._dialogues
+        dialogue = dialogues.dialogue_class.from_json(dialogues.message_class, data)
+        for name, value in metadata.get(ATTRIBUTES, {}).items():
+            if _is_own(name) and not callable(getattr(type(dialogue), name, None)):
+                with suppress(AttributeError, TypeError):  # the class no longer accepts it
+                    setattr(dialogue, name, decoded(value))
+        self._restored(dialogue)
+        return dialogue
+
+
+def _message(dialogue: Dialogue, id: int) -> dict[str, Any]:
+    message = dialogue.get_message_by_id(id)
+    assert message is not None
+    return {
+        **message.json(),  # to, sender, and the bytes that AEA sends
+        "is_incoming": (id > 0) != dialogue.is_self_initiated,
+        "message_id": message.message_id,
+        "target": message.target,
+        "performative": str(message.performative),
+        "content": _content(message),
+    }
+
+
+def _content(message: Message) -> dict[str, Any]:
+    """Return those fields of a message that are JSON, for searches."""
+    fields = {}
+    for name, value in message._body.items():
+        if name not in _ENVELOPE:
+            with suppress(TypeError, ValueError, RecursionError):
+                if len(json.dumps(value)) <= _MAX_FIELD:
+                    fields[name] = encoded(value)
+    return fields
+
+
+def metadata_of(dialogue: Dialogue) -> dict[str, Any]:
+    """Return the keys that the class's own `json` adds, or else the attributes that are JSON."""
+    if type(dialogue).json is not Dialogue.json:
+        added = dialogue.json().items()
+        return {OWN: {key: encoded(value) for key, value in added if key not in _JSON_KEYS}}
+    found = {
+        name: encoded(value)
+        for name, value in _attributes(dialogue)
+        if _is_json(value) and len(json.dumps(value)) <= _MAX_ATTRIBUTE
+    }
+    return {ATTRIBUTES: found} if found else {}
+
+
+def _attributes(dialogue: Dialogue) -> Iterator[tuple[str, Any]]:
+    names = {*vars(dialogue)}
+    for each in type(dialogue).__mro__:
+        slots = vars(each).get("__slots__", ())
+        names.update((slots,) if isinstance(slots, str) else slots)
+    for name in sorted(names):
+        if _is_own(name) and hasattr(dialogue, name):
+            yield name, getattr(dialogue, name)
+
+
+def _is_own(name: str) -> bool:
+    return name not in _AEA_ATTRIBUTES and not name.startswith("__")
+
+
+def _is_json(value: Any, depth: int = _MAX_DEPTH) -> bool:
+    """Return whether a value is restored from JSON as it is."""
+    if isinstance(value, list | dict) and not depth:
+        return False
+    if type(value) is list:
+        return all(_is_json(each, depth - 1) for each in value)
+    if type(value) is dict:
+        return all(type(key) is str and _is_json(each, depth - 1) for key, each in value.items())
+    return value is None or type(value) in {bool, int, float, str}
+
+
+# -- the storage ----------------------------------------------------------------------------------
+
+
+def dialogues_storage(dialogues: Dialogues) -> HostDialogues[Dialogue]:
+    """Return the storage of an agent's `Dialogues`, for searches and purges; raises `InvalidOption` if they are not
+    attached to a store.
+
+    A filter finds dialogues by `role`, `state`, `metadata.attributes` and the fields of `messages`: `performative`,
+    `message_id`, `target`, `sender`, `to`, and under `content` those that are JSON.
+    """
+    storage = getattr(dialogues, "_dialogues_storage", None)
+    if isinstance(storage, PersistentDialogues):
+        return storage.store
+    problem = "must be AEA's Dialogues of an agent, after attach() or the agent's start, got"
+    raise InvalidOption("dialogues", f"{problem} {dialogues!r:.200}")
 
 
 class PersistentStats:
@@ -54,7 +248,9 @@ class PersistentStats:
         for side, numbers in self._sides.items():
             found = stored.get(side) if isinstance(stored, dict) else None
             if isinstance(found, dict):
-                numbers.update({each: _count(found, each.name) for each in numbers})
+                for each in numbers:
+                    number = found.get(each.name)
+                    numbers[each] = number if isinstance(number, int) else 0
 
     @property
     def _sides(self) -> dict[str, dict[Dialogue.EndState, int]]:
@@ -70,11 +266,6 @@ class PersistentStats:
         except BaseException:
             self._sides[side][end_state] -= 1
             raise
-
-
-def _count(found: dict[str, Any], name: str) -> int:
-    number = found.get(name, 0)
-    return number if isinstance(number, int) else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,8 +455,11 @@ class PersistentDialogues(BasicDialoguesStorage):
             self.store.accepted(dialogue, before.count)
         except BaseException as error:
             before.restore()
-            if dialogue._is_message_by_other(message):
-                _refuse(error)
+            causes = error.errors.values() if isinstance(error, DialoguesNotSaved) else [error]
+            is_bad = all(isinstance(each, InvalidBody | InvalidOption) for each in causes)
+            if is_bad and dialogue._is_message_by_other(message):  # `update` returns None then
+                LOG.warning("a message was refused because it cannot be stored: %s", error)
+                raise InvalidDialogueMessage(str(error)) from error
             if dialogue.is_empty:
                 self._forget(dialogue)
             raise
@@ -306,11 +500,3 @@ def _valid(dialogue_label: DialogueLabel) -> Label | None:
         return label_of(dialogue_label)
     except InvalidOption:
         return None
-
-
-def _refuse(error: BaseException) -> None:
-    """Raise what lets `Dialogues.update` return None if another agent's message cannot be stored."""
-    causes = error.errors.values() if isinstance(error, DialoguesNotSaved) else [error]
-    if all(isinstance(each, InvalidBody | InvalidOption) for each in causes):
-        LOG.warning("a message was refused because it cannot be stored: %s", error)
-        raise InvalidDialogueMessage(str(error)) from error
