@@ -3,7 +3,6 @@
 The package knows AEA's terms, and no framework. Begin with `dialogues`: its methods run procedures of `messaging` and
 `manager`, which work on `repository`, and that on `storage`. `model` has labels, messages, rules and dialogues.
 
-
 >>> from collections_store import Store
 >>> from collections_store.dialogues import Dialogues
 >>> with Store("sqlite://") as store:
@@ -17,8 +16,7 @@ from .aio import AsyncDialogues, AsyncDialogueStore
 from .dialogues import Dialogues, DialogueStore, HostDialogues
 from .manager import DialogueOptions, Restored
 from .model import Dialogue, DialogueLabel, Message, Rules
-from .records import DialogueCodec, PlainCodec
-from .repository import Quarantined
+from .records import DialogueCodec, PlainCodec, Quarantined
 
 __all__ = [
     "AsyncDialogueStore",

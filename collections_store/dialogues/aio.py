@@ -27,7 +27,7 @@ from ..operations.operation import follow as follow_sync
 from .dialogues import JOIN_TIMEOUT, PAGE, BaseDialogues, BaseDialogueStore
 from .manager import Restored, StripedLocks
 from .model import ENDED, Dialogue, DialogueLabel, Message
-from .repository import Quarantined
+from .records import Quarantined
 
 D = TypeVar("D")
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from ..store import Store
 from .manager import DialogueManager, DialogueOptions, Lock, Restored, StripedLocks, check_store
 from .messaging import MessageManager, RoleOf, Save, starter_or_responder
 from .model import ENDED, Dialogue, DialogueLabel, Message, Rules
-from .records import DialogueCodec, DialogueNamespace, PlainCodec
-from .repository import LOG, DialogueRepository, Quarantined
+from .records import DialogueCodec, DialogueNamespace, PlainCodec, Quarantined
+from .repository import LOG, DialogueRepository
 
 D = TypeVar("D")
 S = TypeVar("S", Store, AsyncStore)

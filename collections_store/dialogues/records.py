@@ -302,6 +302,12 @@ class Record:
     messages: tuple[tuple[int, Any], ...] = field(repr=False)
 
     @property
+    def dialogue(self) -> Document:
+        """The dialogue as a filter sees it: its header with `messages`."""
+        messages = [json for _, json in self.messages]
+        return replace(self.document, body={**self.document.body, "messages": messages})
+
+    @property
     def label(self) -> DialogueLabel:
         """The label in the header; raises `BadRecord`."""
         header, id = self.document.body, self.document.id
@@ -317,6 +323,16 @@ class Record:
         if header.get("is_terminal") is not self.is_terminal:
             raise BadRecord("its is_terminal contradicts its collection")
         return label
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A record that no dialogue can be restored from: its collection and id, the reason, and its body."""
+
+    collection: str
+    id: str
+    reason: str
+    body: Any
 
 
 @dataclass(frozen=True)

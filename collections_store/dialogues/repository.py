@@ -15,7 +15,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
+from contextlib import suppress
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from ..codec import Codec
@@ -34,7 +35,6 @@ from ..operations.operation import Steps, Work
 from ..options import check_count, check_flag
 from ..query.filter import Filter
 from ..query.index import Index
-from . import search
 from .model import DialogueLabel, check_label, check_string
 from .records import (
     NOTHING,
@@ -44,17 +44,18 @@ from .records import (
     DialogueNamespace,
     Draft,
     Persisted,
+    Quarantined,
     Record,
     RecordCodec,
+    key_of,
 )
 from .storage import (
     PURGE_BATCH,
+    Run,
     StoredDialogues,
     conflict,
     insert_message,
-    is_quarantined,
-    key_of_quarantined,
-    quarantined_body,
+    read_quarantined,
 )
 
 D = TypeVar("D")
@@ -63,16 +64,6 @@ COUNTERPARTY: Final = "dialogue_label.dialogue_opponent_addr"
 _RESTORE_BATCH: Final = 200
 _WITHDRAWABLE: Final = 100
 """The number of last writes that `withdraw` can undo."""
-
-
-@dataclass(frozen=True, slots=True)
-class Quarantined:
-    """A record that no dialogue can be restored from: its collection and id, the reason, and its body."""
-
-    collection: str
-    id: str
-    reason: str
-    body: Any
 
 
 class DialogueRepository(Generic[D]):
@@ -107,24 +98,31 @@ class DialogueRepository(Generic[D]):
         keys = {label.key for label, _ in labelled}
         yield from self.settle(keys)
         if unknown := keys - self.persisted.keys():
-            found = yield self._read(lambda records: records.persisted(unknown))
-            self.persisted.update(found)
-        missing = {
-            label
-            for label, _ in labelled
-            if label.key in stored and label.key not in self.persisted
-        }
-        errors.update(
-            (each, DialogueConflict(each)) for each in missing if each.key not in purgeable
-        )
-        drafts = list(self._drafts((each for each in labelled if each[0] not in missing), errors))
-        count = yield from self._write_all([each for each in drafts if not each.is_written], errors)
+            self.persisted.update((yield self._read(StoredDialogues.persisted, unknown)))
+        drafts: list[Draft] = []
+        for label, dialogue in labelled:
+            if label.key in stored and label.key not in self.persisted:
+                if label.key not in purgeable:
+                    errors[label] = DialogueConflict(label)
+                continue
+            try:
+                drafts.append(self.codec.draft(dialogue, self.persisted.get(label.key, NOTHING)))
+            except Exception as error:  # noqa: BLE001 - of a host's class; raised in the end
+                errors[label] = error
+        new = [each for each in drafts if not each.is_written]
+        while new:
+            try:
+                yield from self.write(new)
+                break
+            except DialogueConflict as error:
+                errors[error.label] = error
+                new = [each for each in new if each.label != error.label]
         for draft in drafts:
             if draft.is_terminal:
                 self.persisted.pop(draft.label.key, None)
         if errors:
             raise DialoguesNotSaved(errors)
-        return count
+        return len(new)
 
     def _labelled(
         self, dialogues: Iterable[D], errors: dict[Any, Exception]
@@ -135,29 +133,9 @@ class DialogueRepository(Generic[D]):
             except Exception as error:  # noqa: BLE001 - of a host's class; raised in the end
                 errors[f"{type(dialogue).__qualname__} at {id(dialogue):#x}"] = error
 
-    def _drafts(
-        self, labelled: Iterable[tuple[DialogueLabel, D]], errors: dict[Any, Exception]
-    ) -> Iterator[Draft]:
-        for label, dialogue in labelled:
-            try:
-                yield self.codec.draft(dialogue, self.persisted.get(label.key, NOTHING))
-            except Exception as error:  # noqa: BLE001 - of a host's class; raised in the end
-                errors[label] = error
-
-    def _write_all(self, drafts: list[Draft], errors: dict[Any, Exception]) -> Steps[int]:
-        """Write drafts in one transaction, except those that conflict."""
-        while drafts:
-            try:
-                yield from self.write(drafts)
-                break
-            except DialogueConflict as error:
-                errors[error.label] = error
-                drafts = [each for each in drafts if each.label != error.label]
-        return len(drafts)
-
     def write(self, drafts: Sequence[Draft]) -> Steps[None]:
         """Write drafts, all or none; raises `DialogueConflict`."""
-        operation: Any = self._write(lambda records: records.write(drafts))
+        operation: Any = self._write(StoredDialogues.write, drafts)
         if len(drafts) == 1 and len(drafts[0].messages) == 1 and not drafts[0].has_new_header:
             operation = insert_message(self.names, drafts[0])
         try:
@@ -198,10 +176,8 @@ class DialogueRepository(Generic[D]):
     def settle(self, keys: Set[str] | None = None) -> Steps[None]:
         """Undo the writes in doubt that took place, of some dialogues or of all."""
         for key in tuple(self._in_doubt) if keys is None else keys & self._in_doubt.keys():
-            self.persisted[key] = yield self._undo(key, tuple(self._in_doubt[key]))
-
-    def _undo(self, key: str, attempts: Sequence[Attempt]) -> Work:
-        return self._write(lambda records: records.undo(key, attempts))
+            attempts = tuple(self._in_doubt[key])
+            self.persisted[key] = yield self._write(StoredDialogues.undo, key, attempts)
 
     @property
     def is_settled(self) -> bool:
@@ -220,11 +196,7 @@ class DialogueRepository(Generic[D]):
         `expected`.
         """
         yield from self.settle({check_label(label).key})
-        erase = self._write(
-            lambda records: (
-                records.is_of(label) and records.erase(label, remember=remember, expected=expected)
-            )
-        )
+        erase = self._write(StoredDialogues.erase, label, remember=remember, expected=expected)
         before = self.persisted.get(label.key)
         attempts = [] if before is None else [(label.key, (before, NOTHING))]
         found: bool = yield from self._attempt(erase, attempts)
@@ -240,7 +212,7 @@ class DialogueRepository(Generic[D]):
             check_count("kept", kept)
         before, total = None if age is None else now() - age, dict[str, bool]()
         while age is not None or kept is not None:
-            purged = yield self._write(lambda records: records.purge(before, kept))
+            purged = yield self._write(StoredDialogues.purge, before, kept)
             total |= purged
             if len(purged) < PURGE_BATCH:
                 break
@@ -252,16 +224,15 @@ class DialogueRepository(Generic[D]):
         """Return a batch of dialogues past a key, and the last of their keys; "": there are no more."""
         check_flag("terminal", is_terminal)
         yield from self._create_indexes()
-        found: list[Record] = yield self._read(
-            lambda records: records.page(after, _RESTORE_BATCH, is_terminal=is_terminal)
-        )
+        page = StoredDialogues.page, after, _RESTORE_BATCH
+        found: list[Record] = yield self._read(*page, is_terminal=is_terminal)
         dialogues = yield from self._restored(found, note=True)
         return dialogues, found[-1].document.id if len(found) == _RESTORE_BATCH else ""
 
     def get(self, labels: Sequence[DialogueLabel], *, note: bool = False) -> Steps[D | None]:
         """Return the dialogue that has one of the labels, complete or not; `note` what is stored of it."""
         keys = [check_label(label).key for label in labels]
-        record = yield self._read(lambda records: records.load(keys))
+        record = yield self._read(StoredDialogues.load, keys)
         found = yield from self._restored([] if record is None else [record], note=note)
         matching = (each for each in found for label in labels if label.names(self.label(each)))
         return next(matching, None)
@@ -271,7 +242,7 @@ class DialogueRepository(Generic[D]):
         key = check_label(label).key
         self.persisted.pop(key, None)
         self._in_doubt.pop(key, None)
-        record = yield self._read(lambda records: records.load([key]))
+        record = yield self._read(StoredDialogues.load, [key])
         found = yield from self._restored([] if record is None else [record], note=True)
         return found[0] if found else None
 
@@ -289,8 +260,8 @@ class DialogueRepository(Generic[D]):
         """Return the dialogues that match."""
         check_flag("terminal", is_terminal)
         yield from self._create_indexes()
-        how: dict[str, Any] = {"is_terminal": is_terminal, "ordered": self._ordered}
-        found = yield self._read(lambda records: search.find(records, filter, limit, **how))
+        how = {"is_terminal": is_terminal, "ordered": self._ordered}
+        found = yield self._read(StoredDialogues.find, filter, limit, **how)
         return (yield from self._restored(found))
 
     def query(self, filter: Any, equals: Any, limit: Any) -> tuple[Filter, int | None]:
@@ -303,13 +274,13 @@ class DialogueRepository(Generic[D]):
         check_label(label)
         check_count("after", after)
         check_count("limit", limit)
-        found: list[Any] = yield self._read(lambda records: records.messages(label, after, limit))
+        found: list[Any] = yield self._read(StoredDialogues.messages, label, after, limit)
         return found
 
     def is_known(self, label: DialogueLabel) -> Steps[bool]:
         """Return whether there is such a dialogue, or one was deleted that must not begin again."""
         check_label(label)
-        found: bool = yield self._read(lambda records: records.is_known(label))
+        found: bool = yield self._read(StoredDialogues.is_known, label)
         return found
 
     def _create_indexes(self) -> Steps[None]:
@@ -343,7 +314,7 @@ class DialogueRepository(Generic[D]):
         id = shortened(document.id)
         LOG.warning("%s %s cannot be restored and moves to quarantine: %s", collection, id, reason)
         try:
-            yield self._write(lambda records: records.move_to_quarantine(record, reason))
+            yield self._write(StoredDialogues.move_to_quarantine, record, reason)
         except VersionConflict:
             pass  # somebody else moved it, or wrote it again
         except CollectionsStoreError:
@@ -352,42 +323,40 @@ class DialogueRepository(Generic[D]):
     def quarantined(self) -> Steps[list[Quarantined]]:
         """Return the records in the quarantine."""
         found: list[Document] = yield Find(self.names.quarantine, Filter())
-        return [self._quarantined(each) for each in found]
-
-    def _quarantined(self, found: Document) -> Quarantined:
-        body = found.body
-        if not is_quarantined(self.names, found):
-            return Quarantined(self.names.quarantine, found.id, "not written by this library", body)
-        return Quarantined(body["collection"], body["id"], body["reason"], quarantined_body(body))
+        others = self.names.quarantine, "not written by this library"
+        return [
+            read_quarantined(self.names, each)
+            or Quarantined(others[0], each.id, others[1], each.body)
+            for each in found
+        ]
 
     def restore_quarantined(self, hold: Callable[[D], D] = lambda each: each) -> Steps[list[D]]:
         """Move records back from the quarantine, and return the dialogues that can be restored, each given to `hold`
         at once. Those that cannot be restored return to the quarantine; those whose dialogue has begun again stay.
         """
         found: list[Document] = yield Find(self.names.quarantine, Filter())
-        groups: dict[str, list[Document]] = {}
+        groups: dict[str, list[tuple[Document, Quarantined]]] = {}
         for each in found:
-            if is_quarantined(self.names, each):
-                groups.setdefault(key_of_quarantined(each), []).append(each)
+            if (record := read_quarantined(self.names, each)) is not None:
+                is_message = record.collection == self.names.messages
+                key = key_of(record.id) if is_message else record.id
+                groups.setdefault(key, []).append((each, record))
         dialogues: list[D] = []
         for key, group in groups.items():
-            restored = yield from self._restore_group(key, group)
-            dialogues += map(hold, restored)
+            with suppress(VersionConflict):
+                restored = yield self._write(StoredDialogues.restore, key, group)
+                some = yield from self._restored([restored] if restored else [], note=True)
+                dialogues += map(hold, some)
         return dialogues
 
-    def _restore_group(self, key: str, group: list[Document]) -> Steps[list[D]]:
-        try:
-            record = yield self._write(lambda records: records.restore(key, group))
-        except VersionConflict:
-            return []
-        return (yield from self._restored([] if record is None else [record], note=True))
+    def _read(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Work:
+        """Return the operation that calls a method of `StoredDialogues`."""
+        return Work(self.names.all, partial(self._call, method, arguments, options), writes=False)
 
-    def _read(self, function: Callable[[StoredDialogues], Any]) -> Work:
-        return self._work(function, writes=False)
+    def _write(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Work:
+        return Work(self.names.all, partial(self._call, method, arguments, options), snapshot=False)
 
-    def _write(self, function: Callable[[StoredDialogues], Any]) -> Work:
-        return self._work(function, snapshot=False)
-
-    def _work(self, function: Callable[[StoredDialogues], Any], **how: bool) -> Work:
-        names, json = self.names, self.codec.json
-        return Work(names.all, lambda run: function(StoredDialogues(run, names, json)), **how)
+    def _call(
+        self, method: Callable[..., Any], arguments: Any, options: dict[str, Any], run: Run
+    ) -> Any:
+        return method(StoredDialogues(run, self.names, self.codec.json), *arguments, **options)

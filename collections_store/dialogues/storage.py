@@ -1,29 +1,30 @@
-"""Reading, writing and deleting the records of dialogues within a transaction."""
+"""The records of dialogues, within a transaction: read, found, written, deleted, quarantined.
+
+To a filter a dialogue is its header with the array `messages`. Stored messages are records of their own: each
+condition that some message must meet is a query of these, and Python compares the rest with the whole dialogue.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from ..codec import Codec, decode
 from ..document import Document, new_id
 from ..errors import DialogueConflict, DuplicateKey, InvalidBody, VersionConflict
+from ..operations import by_id
 from ..operations.bulk import Given, PutBatch, batches
-from ..operations.by_id import (
-    DocumentExists,
-    GetDocument,
-    Insert,
-    LockMany,
-    Put,
-    RemoveById,
-    Replace,
-)
 from ..operations.find import Count, Find
 from ..operations.read import NaturalBatches
 from ..operations.update import DeleteMatching
-from ..query.filter import Filter
+from ..query import conditions
+from ..query.conditions import And, Condition, Field, HasObject, Not, Or
+from ..query.filter import Filter, conjuncts
+from ..query.matcher import matches
+from ..query.path import Path, is_index
 from ..query.sort import Sort
 from .model import DialogueLabel
 from .records import (
@@ -33,6 +34,7 @@ from .records import (
     DialogueNamespace,
     Draft,
     Persisted,
+    Quarantined,
     Record,
     key_of,
     message_id,
@@ -47,13 +49,20 @@ PURGE_BATCH: Final = 100
 _BY_ID: Final = Sort.parse("$id")
 _LAST: Final = Sort.parse({"$id": -1})
 _UNLIMITED: Final = Codec()
+MESSAGES: Final = "messages"
+_BATCH: Final = 500
+_NEEDS_VALUE = (
+    conditions.Equals, conditions.OneOf, conditions.Compare, conditions.Matches, conditions.Modulo,
+    conditions.HasType, conditions.HasElement, HasObject,
+)  # fmt: skip
+"""Tests that a missing field cannot pass."""
 
 
-def insert_message(names: DialogueNamespace, draft: Draft) -> Insert:
+def insert_message(names: DialogueNamespace, draft: Draft) -> by_id.Insert:
     """Return the single statement that writes a draft of one message: it inserts only beside the header."""
     key, number = draft.label.key, draft.before.messages + 1
     beside = names.headers(is_terminal=draft.is_terminal), key
-    return Insert(names.messages, message_id(key, number), draft.messages[0], beside=beside)
+    return by_id.Insert(names.messages, message_id(key, number), draft.messages[0], beside=beside)
 
 
 def conflict(drafts: Sequence[Draft], error: VersionConflict | DuplicateKey) -> DialogueConflict:
@@ -106,7 +115,7 @@ class StoredDialogues:
         """Return whether there is a dialogue with a label, or one was deleted that must not begin again."""
         collections = self.names.finished, self.names.terminal, self.names.active
         return any(
-            self.run(DocumentExists(each, label.key)) for each in collections
+            self.run(by_id.DocumentExists(each, label.key)) for each in collections
         ) and self.is_of(label)
 
     def is_of(self, label: DialogueLabel) -> bool:
@@ -118,8 +127,7 @@ class StoredDialogues:
             return header is None
         return label.is_in(header.body.get("dialogue_label"))
 
-    def by_keys(self, keys: Iterable[str], *, is_terminal: bool) -> list[Document]:
-        """Return the headers with some keys."""
+    def _by_keys(self, keys: Iterable[str], *, is_terminal: bool) -> list[Document]:
         wanted = Filter.parse({"$id": {"$in": list(keys)}})
         found: list[Document] = self.run(Find(self._headers(is_terminal), wanted))
         return found
@@ -128,24 +136,57 @@ class StoredDialogues:
         """Return what is stored of the dialogues with some keys."""
         found: dict[str, Persisted] = {}
         for is_terminal in (False, True):
-            for each in self.by_keys(keys, is_terminal=is_terminal):
+            for each in self._by_keys(keys, is_terminal=is_terminal):
                 last, header = self._last(each.id), self.json.encode(each.body)
                 count = number_of(last.id) if last else 0
                 text = self.json.encode(last.body) if last and count else None
                 found[each.id] = Persisted(count, header, is_terminal, each.version, text)
         return found
 
-    def stream(self, collection: str, filter: Filter) -> Iterator[Document]:
-        """Yield the records of a collection that match."""
+    def _stream(self, collection: str, filter: Filter) -> Iterator[Document]:
         stream = NaturalBatches(collection, filter)
         while (batch := stream.next()) is not None:
             yield from stream.advance(self.run(batch))
+
+    def find(
+        self, filter: Filter, limit: int | None, *, is_terminal: bool, ordered: bool
+    ) -> list[Record]:
+        """Return the dialogues that match, in the order in which they began (or ended, if terminal).
+
+        `ordered`: whether the database keeps the order of an object's keys.
+        """
+        parts = conjuncts(filter.condition)
+        of_header = [each for each in parts if not _reads_messages(each)]
+        of_messages = [Filter(each) for each in map(_of_message, parts) if each is not None]
+        header_filter = Filter(And(tuple(of_header)))
+        if of_messages:
+            keys = set.intersection(*map(self._keys_of_messages, of_messages))
+            headers = iter(self._headers_of(sorted(keys), header_filter, is_terminal, ordered))
+        else:
+            headers = self._stream(self._headers(is_terminal), header_filter)
+        found = (self.record(each, is_terminal=is_terminal) for each in headers)
+        if len(of_header) < len(parts):
+            found = (each for each in found if matches(filter, each.dialogue, ordered=ordered))
+        return list(islice(found, limit))
+
+    def _keys_of_messages(self, filter: Filter) -> set[str]:
+        return {key_of(each.id) for each in self._stream(self.names.messages, filter)}
+
+    def _headers_of(
+        self, keys: Sequence[str], filter: Filter, is_terminal: bool, ordered: bool
+    ) -> list[Document]:
+        """Return the headers with some keys that match, in the order of `find`."""
+        found: list[Document] = []
+        for first in range(0, len(keys), _BATCH):
+            headers = self._by_keys(keys[first : first + _BATCH], is_terminal=is_terminal)
+            found += [each for each in headers if matches(filter, each, ordered=ordered)]
+        return sorted(found, key=lambda each: (each.created_us, each.id))
 
     def _headers(self, is_terminal: bool) -> str:
         return self.names.headers(is_terminal=is_terminal)
 
     def _header(self, key: str, *, is_terminal: bool = False) -> Document | None:
-        found: Document | None = self.run(GetDocument(self._headers(is_terminal), key))
+        found: Document | None = self.run(by_id.GetDocument(self._headers(is_terminal), key))
         return found
 
     def _last(self, key: str) -> Document | None:
@@ -164,38 +205,43 @@ class StoredDialogues:
         A header that does not change is locked, so that nobody deletes it meanwhile. Each statement must see
         what was committed before it.
         """
-        self._lock([each for each in drafts if not each.has_new_header])
+        new: list[Draft] = []
+        same: list[Draft] = []
         for draft in drafts:
-            if draft.has_new_header:
-                self._write_header(draft)
-        for batch in batches(chain.from_iterable(map(_given, drafts))):
+            (new if draft.has_new_header else same).append(draft)
+        for is_terminal in (False, True):
+            some = [each for each in same if each.is_terminal is is_terminal]
+            keys = tuple(each.label.key for each in some)
+            there = self.run(by_id.LockMany(self._headers(is_terminal), keys)) if keys else ()
+            for each in some:
+                if each.label.key not in there:
+                    raise DialogueConflict(each.label)
+        for draft in new:
+            self._write_header(draft)
+        messages = (
+            Given(number, message_id(draft.label.key, number), text)
+            for draft in drafts
+            for number, text in enumerate(draft.messages, draft.before.messages + 1)
+        )
+        for batch in batches(messages):
             try:
                 self.run(PutBatch(self.names.messages, batch, "insert", strict=True))
             except DuplicateKey as error:
                 raise conflict(drafts, error) from error
-
-    def _lock(self, drafts: Sequence[Draft]) -> None:
-        for is_terminal in (False, True):
-            some = [each for each in drafts if each.is_terminal is is_terminal]
-            keys = tuple(each.label.key for each in some)
-            there = self.run(LockMany(self._headers(is_terminal), keys)) if keys else ()
-            for each in some:
-                if each.label.key not in there:
-                    raise DialogueConflict(each.label)
 
     def _write_header(self, draft: Draft) -> None:
         key, before = draft.label.key, draft.before
         old, new = self._headers(before.is_terminal), self._headers(draft.is_terminal)
         try:
             if before.header is None:
-                self.run(Insert(new, key, draft.header))
+                self.run(by_id.Insert(new, key, draft.header))
             elif old == new:
-                self.run(Replace(new, key, draft.header, before.version))
+                self.run(by_id.Replace(new, key, draft.header, before.version))
             else:
-                self.run(RemoveById(old, key, before.version))
+                self.run(by_id.RemoveById(old, key, before.version))
                 if self._count(key) > before.messages:
                     raise DialogueConflict(draft.label)
-                self.run(Insert(new, key, draft.header))
+                self.run(by_id.Insert(new, key, draft.header))
         except VersionConflict as error:
             raise DialogueConflict(draft.label) from error
 
@@ -218,16 +264,16 @@ class StoredDialogues:
     def _undo(self, key: str, before: Persisted, after: Persisted) -> None:
         old, new = self._headers(before.is_terminal), self._headers(after.is_terminal)
         for number in range(before.messages + 1, after.messages + 1):
-            self.run(RemoveById(self.names.messages, message_id(key, number)))
+            self.run(by_id.RemoveById(self.names.messages, message_id(key, number)))
         if after.header is None:
-            self.run(RemoveById(self.names.finished, key))
+            self.run(by_id.RemoveById(self.names.finished, key))
         elif old == new and before.header is not None:
             if after.version != before.version:
-                self.run(Replace(new, key, before.header, after.version))
+                self.run(by_id.Replace(new, key, before.header, after.version))
         else:
-            self.run(RemoveById(new, key, after.version))
+            self.run(by_id.RemoveById(new, key, after.version))
             if before.header is not None:
-                self.run(Insert(old, key, before.header))
+                self.run(by_id.Insert(old, key, before.header))
 
     # -- deleting ---------------------------------------------------------------------------------
 
@@ -235,14 +281,17 @@ class StoredDialogues:
         """Delete a dialogue; `remember` its key, so that it cannot begin again. Returns whether there was one.
         Raises `DialogueConflict` if it has more messages than `expected`.
         """
+        return self.is_of(label) and self._erase(label, remember=remember, expected=expected)
+
+    def _erase(self, label: DialogueLabel, *, remember: bool, expected: int | None = None) -> bool:
         key, names = label.key, self.names
-        found = [self.run(RemoveById(each, key)) for each in (names.active, names.terminal)]
+        found = [self.run(by_id.RemoveById(each, key)) for each in (names.active, names.terminal)]
         # without the header nobody can add a message
         if expected is not None and self._count(key) > expected:
             raise DialogueConflict(label)
         self.run(DeleteMatching(names.messages, Filter.parse(messages_of(key))))
         if remember:
-            self.run(Put(names.finished, key, "null"))
+            self.run(by_id.Put(names.finished, key, "null"))
         return any(found)
 
     def purge(self, before: int | None, kept: int | None) -> dict[str, bool]:
@@ -264,11 +313,11 @@ class StoredDialogues:
         try:
             label = Record(header, is_terminal=True, messages=()).label
         except BadRecord:
-            found: bool = self.run(RemoveById(self.names.terminal, header.id))
+            found: bool = self.run(by_id.RemoveById(self.names.terminal, header.id))
             for number, _ in self.record(header, is_terminal=True).messages:
-                self.run(RemoveById(self.names.messages, message_id(header.id, number)))
+                self.run(by_id.RemoveById(self.names.messages, message_id(header.id, number)))
             return found
-        return self.erase(label, remember=label.is_by_counterparty)
+        return self._erase(label, remember=label.is_by_counterparty)
 
     # -- quarantine -------------------------------------------------------------------------------
 
@@ -288,52 +337,73 @@ class StoredDialogues:
             text = self.json.encode({**parts, "body": found.body})
         except InvalidBody:  # one level deeper than a body may be
             text = self.json.encode({**parts, "text": _UNLIMITED.encode(found.body)})
-        self.run(RemoveById(collection, found.id, version))
-        self.run(Put(self.names.quarantine, new_id(), text))
+        self.run(by_id.RemoveById(collection, found.id, version))
+        self.run(by_id.Put(self.names.quarantine, new_id(), text))
 
-    def restore(self, key: str, quarantined: Sequence[Document]) -> Record | None:
+    def restore(self, key: str, group: Sequence[tuple[Document, Quarantined]]) -> Record | None:
         """Move a dialogue's records back from the quarantine; None, and nothing is moved, if the dialogue has begun
         again or ended or was deleted since. Raises `VersionConflict` if another record has an id, or somebody
         else moved them.
         """
         names = self.names
         known = names.active, names.terminal, names.finished
-        is_headless = all(each.body["collection"] == names.messages for each in quarantined)
-        if is_headless or any(self.run(DocumentExists(each, key)) for each in known):
+        is_headless = all(record.collection == names.messages for _, record in group)
+        if is_headless or any(self.run(by_id.DocumentExists(each, key)) for each in known):
             return None
-        for each in quarantined:
-            self.run(RemoveById(names.quarantine, each.id, each.version))
-            text = _UNLIMITED.encode(quarantined_body(each.body))
-            self.run(Insert(each.body["collection"], each.body["id"], text))
+        for document, record in group:
+            self.run(by_id.RemoveById(names.quarantine, document.id, document.version))
+            self.run(by_id.Insert(record.collection, record.id, _UNLIMITED.encode(record.body)))
         return self.load([key])
 
 
-def _given(draft: Draft) -> Iterator[Given]:
-    key, first = draft.label.key, draft.before.messages + 1
-    for number, text in enumerate(draft.messages, first):
-        yield Given(number, message_id(key, number), text)
+def read_quarantined(names: DialogueNamespace, found: Document) -> Quarantined | None:
+    """Return the record that `move_to_quarantine` moved; None: something else wrote the document."""
+    match found.body:
+        case {"collection": str(collection), "id": str(id), "reason": str(reason), **rest}:
+            if collection in (names.active, names.terminal, names.messages):
+                with suppress(ValueError, TypeError, KeyError):
+                    body = rest["body"] if "body" in rest else decode(found.body["text"])
+                    return Quarantined(collection, id, reason, body)
+    return None
 
 
-def is_quarantined(names: DialogueNamespace, found: Document) -> bool:
-    """Return whether `move_to_quarantine` wrote a record: anybody may write there."""
-    body = found.body
-    if not isinstance(body, dict) or body.get("collection") not in names.all[:3]:
-        return False
-    if not isinstance(body.get("id"), str) or not isinstance(body.get("reason"), str):
-        return False
-    try:
-        quarantined_body(body)
-    except (ValueError, TypeError, KeyError):
-        return False
-    return True
+# -- filters of messages ----------------------------------------------------------------------------
 
 
-def quarantined_body(quarantined: dict[str, Any]) -> Any:
-    """Return the body of a record in the quarantine."""
-    return quarantined["body"] if "body" in quarantined else decode(quarantined["text"])
+def _of_message(condition: Condition) -> Condition | None:
+    """Return what some message must meet where the condition holds; None: perhaps nothing."""
+    if not isinstance(condition, Field) or condition.path.keys[:1] != (MESSAGES,):
+        return None
+    keys, test = condition.path.keys[1:], condition.test
+    if isinstance(test, HasObject) and not _has_only_fields(test.condition):
+        return None
+    if not keys:
+        return test.condition if isinstance(test, HasObject) else None
+    tests = test.tests if isinstance(test, conditions.Passes) else (test,)
+    needs_value = all(isinstance(each, _NEEDS_VALUE) for each in tests)
+    if is_index(keys[0]) or not needs_value or conditions.takes_missing(test):
+        return None
+    return Field(Path(*keys), test)
 
 
-def key_of_quarantined(found: Document) -> str:
-    """Return the key of the dialogue of a record in the quarantine."""
-    is_message = found.body["collection"].endswith("__messages")
-    return key_of(found.body["id"]) if is_message else found.body["id"]
+def _has_only_fields(condition: Condition) -> bool:
+    match condition:
+        case And(parts) | Or(parts):
+            return all(map(_has_only_fields, parts))
+        case Not(part):
+            return _has_only_fields(part)
+    return isinstance(condition, Field) and condition.path.keys != ()
+
+
+def _reads_messages(condition: Condition) -> bool:
+    match condition:
+        case And(parts) | Or(parts):
+            return any(map(_reads_messages, parts))
+        case Not(part):
+            return _reads_messages(part)
+        case Field(path):
+            return path.keys[:1] in {(), (MESSAGES,)}
+        case conditions.FitsSchema() | conditions.Expression():
+            return True
+    assert isinstance(condition, conditions.Metadata)
+    return False
