@@ -1,16 +1,16 @@
-"""Soul Machines' SDK: its objects as memories of skills, and its functions for lists of dicts too.
+"""Soul Machines' SDK: its objects as memories of skills, and its functions, also for lists of dicts.
 
-`skill_memory` is `Store.skill_memory` with the SDK's class `Memory`. The other functions are those of
-`smskillsdk.utils.memory` and `smskillsdk.utils.memory_values`, with the same names, parameters and results. They work
-on lists of the SDK's objects, and without the SDK on lists of dicts. A function adds to a list what is in it already,
-and to an empty list `model`, by default the SDK's `Memory`.
+`skill_memory` is `Store.skill_memory` with the SDK's class `Memory`. The other functions have the names, parameters and
+results of those in `smskillsdk.utils.memory` and `smskillsdk.utils.memory_values`. For a list of the SDK's objects they
+call the SDK; for a list of dicts they do the same without it. To an empty list they add `model`, by default the SDK's
+`Memory`.
 
 The SDK is imported when it is used: `pip install 'collections-store[smskillsdk]'`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, overload
 
 from .. import InvalidOption, MissingExtra
@@ -34,7 +34,7 @@ def skill_memory(store: Any, **options: Any) -> Any:
     """Return a store's memories of skills, which `load` returns as the SDK's `Memory`; `options` are those of
     `Store.skill_memory`. Raises `MissingExtra` if the SDK is not installed.
     """
-    return store.skill_memory(**{"model": _sdk().Memory, **options})
+    return store.skill_memory(**{"model": _sdk()[0].Memory, **options})
 
 
 def get_memory_value(
@@ -44,11 +44,12 @@ def get_memory_value(
 
     `session_id` None: of any session; `scope` None: of any. A memory without a scope is PRIVATE.
     """
-    wanted = scope_of(scope)
-    for memory in memories:
-        if _fits(memory, session_id, wanted) and _part(memory, "name") == key:
-            return True, _part(memory, "value")
-    return False, None
+    listed = list(memories)
+    if _are_objects(listed):
+        found: tuple[bool, Any] = _sdk()[0].get_memory_value(listed, key, session_id, _enum(scope))
+        return found
+    fitting = (each for each in _fitting(listed, session_id, scope) if each.get("name") == key)
+    return next(((True, each.get("value")) for each in fitting), (False, None))
 
 
 def set_memory_value(
@@ -64,15 +65,19 @@ def set_memory_value(
 
     Unlike in `get_memory_value`, `session_id` None fits only memories without one.
     """
-    wanted, found = scope_of(scope), False
-    for memory in memories:
-        same = _part(memory, "session_id") == session_id and _fits(memory, session_id, wanted)
-        if same and _part(memory, "name") == key:
-            _set_value(memory, value)
-            found = True
-    if not found:
-        make = _model_of(memories, model)
-        memories.append(make(name=key, value=value, session_id=session_id, scope=wanted))
+    if _are_objects(memories) or (not memories and model is None):
+        _sdk()[0].set_memory_value(memories, key, value, session_id, _enum(scope))
+        return
+    fitting = [
+        each
+        for each in _fitting(memories, session_id, scope)
+        if each.get("name") == key and each.get("session_id") == session_id
+    ]
+    for each in fitting:
+        each["value"] = value
+    if not fitting:
+        make = dict if memories or model is None else model
+        memories.append(make(name=key, value=value, session_id=session_id, scope=scope_of(scope)))
 
 
 def serialize_memory(
@@ -83,20 +88,23 @@ def serialize_memory(
     model: Model | None = None,
 ) -> list[Any]:
     """Return a list with a memory for each key and value."""
-    make, shown = _model_of((), model), scope_of(scope)
-    return [
-        make(name=key, value=value, session_id=session_id, scope=shown)
-        for key, value in data.items()
-    ]
+    if model is None:
+        memories: list[Any] = _sdk()[0].serialize_memory(data, session_id, _enum(scope))
+        return memories
+    parts = {"session_id": session_id, "scope": scope_of(scope)}
+    return [model(name=key, value=value, **parts) for key, value in data.items()]
 
 
 def deserialize_memory(
     memories: Iterable[Any], session_id: str | None = None, scope: Any = None
 ) -> dict[str, Any]:
     """Return a dict of names and values; the last of several with one name counts."""
-    wanted = scope_of(scope)
-    fitting = (each for each in memories if _fits(each, session_id, wanted))
-    return {_part(each, "name"): _part(each, "value") for each in fitting}
+    listed = list(memories)
+    if _are_objects(listed):
+        values: dict[str, Any] = _sdk()[0].deserialize_memory(listed, session_id, _enum(scope))
+        return values
+    fitting = _fitting(listed, session_id, scope)
+    return {each.get("name"): each.get("value") for each in fitting}
 
 
 def set_user_identity(
@@ -114,8 +122,11 @@ def set_user_identity(
 
 
 def get_user_identity(memories: Iterable[Any]) -> Any:
-    """Return the SDK's `UserIdentity`, or a dict if the memory is one; None: there is none."""
-    return _known(memories, "userIdentity", _IDENTITY, "UserIdentity")
+    """Return the SDK's `UserIdentity`, or a dict if the memories are dicts; None: there is none."""
+    listed = list(memories)
+    if _are_objects(listed):
+        return _sdk()[1].get_user_identity(listed)
+    return _texts(get_memory_value(listed, "userIdentity", scope=PUBLIC)[1], _IDENTITY)
 
 
 def set_user_location(
@@ -131,38 +142,50 @@ def set_user_location(
 
 
 def get_user_location(memories: Iterable[Any]) -> Any:
-    """Return the SDK's `UserLocation`, or a dict if the memory is one; None: there is none."""
-    return _known(memories, "userLocation", _LOCATION, "UserLocation")
+    """Return the SDK's `UserLocation`, or a dict if the memories are dicts; None: there is none."""
+    listed = list(memories)
+    if _are_objects(listed):
+        return _sdk()[1].get_user_location(listed)
+    return _texts(get_memory_value(listed, "userLocation", scope=PUBLIC)[1], _LOCATION)
 
 
-def _fits(memory: Any, session_id: str | None, scope: str | None) -> bool:
-    if session_id is not None and _part(memory, "session_id") != session_id:
-        return False
-    return scope is None or (scope_of(_part(memory, "scope")) or PRIVATE) == scope
+def _sdk() -> tuple[Any, Any]:
+    """Return the SDK's modules `memory` and `memory_values`; raises `MissingExtra`."""
+    try:
+        from smskillsdk.utils import memory, memory_values
+    except ImportError as error:
+        raise MissingExtra("smskillsdk", "smskillsdk") from error
+    return memory, memory_values
 
 
-def _part(memory: Any, name: str) -> Any:
-    return memory.get(name) if isinstance(memory, Mapping) else getattr(memory, name)
+def _are_objects(memories: list[Any]) -> bool:
+    """Return whether memories are the SDK's objects, not dicts."""
+    return bool(memories) and not isinstance(memories[0], Mapping)
 
 
-def _set_value(memory: Any, value: Any) -> None:
-    if isinstance(memory, MutableMapping):
-        memory["value"] = value
-    else:
-        memory.value = value
+def _enum(scope: Any) -> Any:
+    """Return a scope, which may be a string, as the SDK's `MemoryScope` or None; raises `InvalidOption`."""
+    name = scope_of(scope)
+    return None if name is None else _sdk()[0].MemoryScope(name)
 
 
-def _model_of(memories: Any, model: Model | None) -> Model:
-    """Return the class of the list's first memory, or `model`."""
-    for first in memories:
-        return dict if isinstance(first, Mapping) else type(first)
-    made: Model = _sdk().Memory if model is None else model
-    return made
+def _fitting(memories: list[Any], session_id: str | None, scope: Any) -> list[Any]:
+    """Return the dicts of a session and a scope; None: of any."""
+    wanted = scope_of(scope)
+    return [
+        each
+        for each in memories
+        if session_id in (None, each.get("session_id"))
+        and wanted in (None, scope_of(each.get("scope")) or PRIVATE)
+    ]
 
 
 def _merge(
     memories: list[Any], name: str, given: dict[str, str | None], model: Model | None
 ) -> None:
+    """Do what the SDK's `set_user_identity` and `set_user_location` do. They call a method that pydantic 2 deprecates, with
+    a warning each time.
+    """
     for key, value in given.items():
         if not isinstance(value, str | None):
             raise InvalidOption(key, f"must be a string, got {value!r}")
@@ -171,26 +194,6 @@ def _merge(
         some = {key: value for key, value in given.items() if value}
         given = {**dict.fromkeys(given), **(_texts(known, tuple(given)) or {}), **some}
     set_memory_value(memories, name, given, scope=PUBLIC, model=model)
-
-
-def _known(memories: Iterable[Any], name: str, fields: tuple[str, ...], kind: str) -> Any:
-    """Return the fields of a memory, as the SDK's class `kind` unless the memory is a dict."""
-    for memory in memories:
-        if _fits(memory, None, PUBLIC) and _part(memory, "name") == name:
-            texts = _texts(_part(memory, "value"), fields)
-            if texts is None or isinstance(memory, Mapping):
-                return texts
-            return getattr(_sdk(), kind)(**texts)
-    return None
-
-
-def _sdk() -> Any:
-    """Return the module of the SDK with all names that are used; raises `MissingExtra`."""
-    try:
-        from smskillsdk.utils import memory_values
-    except ImportError as error:
-        raise MissingExtra("smskillsdk", "smskillsdk") from error
-    return memory_values
 
 
 def _texts(value: Any, fields: tuple[str, ...]) -> dict[str, str | None] | None:

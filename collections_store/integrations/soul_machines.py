@@ -70,28 +70,27 @@ class Response:
 
     def writes(self, there: Mapping[str, Any], policy: Policy) -> dict[str, dict[str, Any]]:
         """Return the bodies to write over those of the session; raises `NotTheCreator`."""
-        changed = (
-            (id, self._changed(there.get(id), each, policy)) for id, each in self.bodies.items()
-        )
-        return {id: body for id, body in changed if body is not None}
+        written = {}
+        for id, body in self.bodies.items():
+            known, value = there.get(id), body["value"]
+            if known is None:
+                written[id] = body
+            elif identical(known["value"], value, ordered=False):
+                continue
+            elif known["creator"] == self.skill or policy == "anyone":
+                written[id] = {**known, "value": value}
+            elif policy == "raise" and not equal(known["value"], value, ordered=False):
+                raise NotTheCreator(body["name"], known["creator"], self.skill)
+        return written
 
     def deletes(self, there: Mapping[str, Any]) -> list[str]:
         """Return the ids of the skill's own private memories that the response omits."""
-        return [id for id, body in there.items() if id not in self.bodies and self._owns(body)]
-
-    def _owns(self, body: dict[str, Any]) -> bool:
-        return bool(body["scope"] == PRIVATE and body["creator"] == self.skill)
-
-    def _changed(self, known: Any, body: dict[str, Any], policy: Policy) -> dict[str, Any] | None:
-        if known is None:
-            return body
-        if identical(known["value"], body["value"], ordered=False):
-            return None
-        if known["creator"] == self.skill or policy == "anyone":
-            return {**known, "value": body["value"]}
-        if policy == "raise" and not equal(known["value"], body["value"], ordered=False):
-            raise NotTheCreator(body["name"], known["creator"], self.skill)
-        return None
+        own = (
+            id
+            for id, each in there.items()
+            if (each["scope"], each["creator"]) == (PRIVATE, self.skill)
+        )
+        return [id for id in own if id not in self.bodies]
 
 
 @dataclass(frozen=True, slots=True)
