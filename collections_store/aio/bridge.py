@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
-from ..engine.jobs import AwaitedJob, Job
+from ..engine.jobs import Job
 from ..errors import Outcome, note_outcome
 from ..operations.operation import Operation, Steps
 
@@ -60,7 +60,7 @@ async def _wait(future: asyncio.Future[Any]) -> asyncio.CancelledError | None:
     return cancelled
 
 
-async def abandon(job: AwaitedJob) -> None:
+async def abandon(job: Job) -> None:
     """Stop a job, and wait uncancellably until it has ended or cannot begin."""
     if job.claim() or job.done:
         return
@@ -69,7 +69,7 @@ async def abandon(job: AwaitedJob) -> None:
     await _wait(job.settled)
 
 
-async def wait_uncancellably(job: AwaitedJob) -> None:
+async def wait_uncancellably(job: Job) -> None:
     """Wait until a job is done; then raise a cancellation of the task."""
     cancelled = await _wait(job.future)
     job.future.exception()  # marks it as retrieved

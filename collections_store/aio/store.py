@@ -19,7 +19,7 @@ from ..collection import Collection
 from ..document import check_name
 from ..engine.backend import connection_limit
 from ..engine.group_commit import GroupCommit
-from ..engine.jobs import AwaitedJob, Job, Mailbox
+from ..engine.jobs import Job, Mailbox
 from ..engine.lifecycle import AsyncComponent, Components, noting_failure, raise_all
 from ..engine.permits import POLL_INTERVAL, TransactionPermit
 from ..engine.transactions import TransactionResources
@@ -104,9 +104,9 @@ class AsyncStore(AsyncCollections):
         """Create the workers; their threads start when there are jobs."""
         store = self._store
         size = connection_limit(store._url, store._options, store._database)
-        self._workers = Workers(store._run_job, size)
+        self._workers = Workers(size)
         store._hand_over = self._workers.hand_over
-        self._steppers = Workers(run_step, store._permits.size)
+        self._steppers = Workers(store._permits.size)
         """Threads for the steps of transactions; all the others may wait for what an open transaction has locked."""
         workers = self._workers, self._steppers
         self._finalizer = weakref.finalize(self, _finish, workers, store, EXIT_TIMEOUT)
@@ -174,16 +174,16 @@ class AsyncStore(AsyncCollections):
         """Async counterpart of `Store.run`. A cancelled call returns after the operation has ended: see `was_committed`."""
         if self._store._closed is not None:
             raise StoreClosed(self._store._closed)
-        job, queue = AwaitedJob(operation, self._mailbox_here()), None
-        if (backend := self._store._backend) is not None:
-            backend.refuse_own_transaction(operation)
-            if operation.writes and backend.joins_write_queue(operation):
-                queue = backend.write_queue
+        backend, mailbox = self._store._backend, self._mailbox_here()
+        if backend is None:  # the worker thread opens it
+            job, queue = Job(operation, self._store._run_job, mailbox), None
+        else:
+            job, queue = Job(operation, backend.run_job, mailbox), backend.queue_of(operation)
         if queue is None:
             self._workers.submit(job)
         else:
             self._workers.submit_to_group(job, queue)
-            if self._expiring is not job.mailbox.loop:
+            if self._expiring is not mailbox.loop:
                 self._expire_later(queue)
         try:
             result: T = await job.future
@@ -205,7 +205,7 @@ class AsyncStore(AsyncCollections):
     def _expire(self, write_queue: GroupCommit) -> None:
         self._expiring = None
         write_queue.expire()
-        if write_queue.has_waiting:
+        if write_queue.waiting:
             self._expire_later(write_queue)
 
     def transaction(
@@ -280,9 +280,9 @@ class AsyncStore(AsyncCollections):
             raise
         return permit
 
-    def _submit_step(self, what: object, act: Callable[[Job], Any]) -> AwaitedJob:
+    def _submit_step(self, what: object, act: Callable[[Job], Any]) -> Job:
         step: Any = TransactionStep(str(what), act)
-        job = AwaitedJob(step, self._mailbox_here())
+        job = Job(step, run_step, self._mailbox_here())
         self._steppers.submit(job)
         return job
 

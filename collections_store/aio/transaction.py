@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from ..changes import ChangeNotifier
 from ..codec import Codec
 from ..document import SKILL_MEMORY, CollectionInfo, check_name
-from ..engine.jobs import AwaitedJob, Job
+from ..engine.jobs import Job
 from ..engine.transactions import TransactionResources
 from ..errors import TransactionEnded
 from ..operations import catalogue
@@ -154,7 +154,7 @@ class AsyncOpenTransaction:
     def __init__(
         self,
         resources: TransactionResources,
-        submit: Callable[[object, Callable[[Job], Any]], AwaitedJob],
+        submit: Callable[[object, Callable[[Job], Any]], Job],
     ) -> None:
         self._resources, self._transaction, self._submit = resources, resources.transaction, submit
         self._lock = asyncio.Lock()

@@ -150,7 +150,8 @@ class Backend:
             writing = pool(1, busy_timeout if self._single_writer else ROW_LOCK_TIMEOUT)
         self._pools = [main, writing]
         self.executor, writer = self._new_executor(main), self._new_executor(writing)
-        self.write_queue = GroupCommit(writer.run, partial(self._run_group, writer), busy_timeout)
+        run = partial(run_group, writer, self._hand_over)
+        self.write_queue = GroupCommit(writer.run, run, busy_timeout)
         begins = writer if self._single_writer else self.executor
         self.transactions = TransactionManager(begins, self.write_queue, self._permits)
 
@@ -171,14 +172,6 @@ class Backend:
         for pool in self._pools:
             pool.discard_idle()
 
-    def _run_group(self, executor: Executor, group: list[Job]) -> None:
-        for job in run_group(executor, group):
-            if self._hand_over is None:
-                executor.run_job(job)
-            else:
-                job.unclaim()
-                self._hand_over(job)
-
     def run(self, operation: Operation[T]) -> T:
         """Run an operation in this thread."""
         needs_writer = self._single_writer and operation.writes
@@ -194,28 +187,27 @@ class Backend:
             self.note_own_transaction(error)
             raise
 
-    def refuse_own_transaction(self, operation: Operation[object]) -> None:
-        """Raise `DatabaseBusy` where the operation would wait for a transaction of its own caller's."""
-        if self._is_private or (operation.writes and self._single_writer):
-            self._permits.refuse_own_transaction()
-
     def note_own_transaction(self, error: DatabaseBusy) -> None:
         """Add to the error that the caller has a transaction open itself, if that is so."""
         if self._permits.has_own_transaction():
             error.args = (f"{error} ({OWN})",)
 
-    def joins_write_queue(self, operation: Operation[object]) -> bool:
-        """Return whether a task's operation goes through the write queue."""
-        if self.write_queue is None or not operation.writes:
-            return False
-        return self._single_writer or operation.atomic
+    def queue_of(self, operation: Operation[object]) -> GroupCommit | None:
+        """Return the write queue if a task's operation goes through it. Raise `DatabaseBusy` if the operation would wait
+        for a transaction of its own caller's.
+        """
+        needs_writer = self._single_writer and operation.writes
+        permits = self._permits
+        if (needs_writer or self._is_private) and (permits.granted or permits.callers):
+            permits.refuse_own_transaction()
+        return self.write_queue if needs_writer or (operation.writes and operation.atomic) else None
 
     def run_job(self, job: Job) -> None:
         """Run a claimed job in this thread, and report the outcome."""
         if self.write_queue is not None and self._single_writer and job.operation.writes:
             job.unclaim()
-            self.write_queue.append(job)
-            while not job.done and self.write_queue.has_waiting:
+            self.write_queue.waiting.append(job)
+            while not job.done and self.write_queue.waiting:
                 self.write_queue.advance()
         else:
             self.executor.run_job(job)

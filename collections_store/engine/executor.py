@@ -149,30 +149,27 @@ class Executor:
         """Begin a transaction of the user's. The caller has its connection until `release`."""
         for attempt in count():
             try:
-                return self._try_to_begin(isolation)
+                pooled = self.pool.acquire()
+                permits, lost, begun = pooled.permits, False, False
+                try:
+                    pooled.connection.begin_transaction(isolation)
+                    begun = True
+                    return pooled
+                except self.database.errors.types() as error:
+                    found = translate(error, pooled.sa.engine, self.database)
+                    lost = isinstance(found, DatabaseUnavailable)
+                    raise found from error
+                finally:
+                    if not begun:
+                        try:
+                            self.release(pooled, lost, finished=False)
+                        except BaseException:
+                            self.release_after_interrupt(pooled, permits)
+                            raise
             except (TransactionConflict, DatabaseBusy, DatabaseUnavailable) as error:
                 self.raise_unless_retryable(error, job, started)
                 time.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 6)))
         raise AssertionError("unreachable")
-
-    def _try_to_begin(self, isolation: Isolation) -> PooledConnection:
-        pooled = self.pool.acquire()
-        permits, lost, begun = pooled.permits, False, False
-        try:
-            pooled.connection.begin_transaction(isolation)
-            begun = True
-            return pooled
-        except self.database.errors.types() as error:
-            found = translate(error, pooled.sa.engine, self.database)
-            lost = isinstance(found, DatabaseUnavailable)
-            raise found from error
-        finally:
-            if not begun:
-                try:
-                    self.release(pooled, lost, finished=False)
-                except BaseException:
-                    self.release_after_interrupt(pooled, permits)
-                    raise
 
     def release(self, pooled: PooledConnection, lost: bool, finished: bool) -> None:
         """Return a connection to its pool, or close it where nothing can bring it out of a transaction."""

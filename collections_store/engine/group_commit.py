@@ -52,7 +52,8 @@ class GroupCommit:
         timeout: float = 30.0,
     ) -> None:
         self._run_alone, self._run_group, self._timeout = run_alone, run_group, timeout
-        self._pending: deque[Job] = deque()
+        self.waiting: deque[Job] = deque()
+        """The jobs of the next groups; any thread appends one."""
         self._taking = threading.Lock()
         self._writer: SimpleQueue[Permit] = SimpleQueue()
         """Contains the writer's permit while nobody writes. A lock would stay taken when a signal raises."""
@@ -71,19 +72,10 @@ class GroupCommit:
         self._issued = weakref.ref(permit, self._issue_permit)
         self._writer.put(permit)
 
-    @property
-    def has_waiting(self) -> bool:
-        """Whether any job waits."""
-        return bool(self._pending)
-
-    def append(self, job: Job) -> None:
-        """Add a job to the next group."""
-        self._pending.append(job)
-
     def run(self, operation: Operation[Any]) -> Any:
         """Run an operation in this thread, or have another thread's group include it."""
         started = time.monotonic()
-        if not self._pending and self._holder is None:
+        if not self.waiting and self._holder is None:
             try:
                 permit = self._writer.get_nowait()
             except Empty:
@@ -95,10 +87,10 @@ class GroupCommit:
                         return self._run_alone(operation, started)
                 finally:
                     self._writer.put(permit)
-        if _is_main_thread():
+        if threading.get_ident() == threading.main_thread().ident:
             return self._run_in_main_thread(operation, started)
         job = Job(operation)
-        self._pending.append(job)
+        self.waiting.append(job)
         while not job.done:
             self.advance()
         return job.outcome()
@@ -153,8 +145,8 @@ class GroupCommit:
     def expire(self) -> None:
         """End the jobs that have waited too long, and are in no group yet, with `DatabaseBusy`."""
         with self._taking:
-            while self._pending and time.monotonic() - self._pending[0].created > self._timeout:
-                job = self._pending.popleft()
+            while self.waiting and time.monotonic() - self.waiting[0].created > self._timeout:
+                job = self.waiting.popleft()
                 if job.claim():
                     job.finish(error=self._busy())
 
@@ -164,12 +156,17 @@ class GroupCommit:
         """
         permit = self._writer.get(timeout=timeout)
         try:
-            holder = self._lock_holder()
-            if holder is None:
-                group = self._take_group()
-                if group:
-                    self._writing, self._since = group[-1].operation, time.monotonic()
-                    self._try_group(group)
+            holder = None if self._holder is None else self._holder()
+            if holder is None and (group := self._take_group()):
+                self._writing, self._since = group[-1].operation, time.monotonic()
+                try:
+                    self._run_group(group)
+                except BaseException as error:
+                    for job in group:
+                        if not job.done:
+                            job.finish(error=error)
+                    if not isinstance(error, Exception):
+                        raise
             return holder
         finally:
             self._writer.put(permit)
@@ -177,28 +174,18 @@ class GroupCommit:
     def _take_group(self) -> list[Job]:
         group: list[Job] = []
         with self._taking:
-            while self._pending and len(group) < MAX_GROUP:
-                job = self._pending.popleft()
+            while self.waiting and len(group) < MAX_GROUP:
+                job = self.waiting.popleft()
                 if job.claim():
                     group.append(job)
         self._group_taken.set()
         return group
 
-    def _try_group(self, group: list[Job]) -> None:
-        try:
-            self._run_group(group)
-        except BaseException as error:
-            for job in group:
-                if not job.done:
-                    job.finish(error=error)
-            if not isinstance(error, Exception):
-                raise
-
     def lock_writer(self, holder: TransactionPermit) -> None:
         """Keep all others from writing until `unlock_writer`; jobs that wait go first. One transaction at a time
         calls this: there is one permit where there is one writer.
         """
-        if self._pending:
+        if self.waiting:
             self._let_others_go_first()
         try:
             self._holder = weakref.ref(holder)
@@ -212,7 +199,7 @@ class GroupCommit:
             raise
 
     def _let_others_go_first(self) -> None:
-        if not _is_main_thread():
+        if threading.get_ident() != threading.main_thread().ident:
             with suppress(Empty):
                 self.flush(self._timeout)
             return
@@ -225,7 +212,7 @@ class GroupCommit:
     def _oldest(self) -> float:
         """Return the time since which the next job has waited."""
         try:
-            return self._pending[0].created
+            return self.waiting[0].created
         except IndexError:
             return math.inf
 
@@ -248,23 +235,29 @@ def _locked(holder: TransactionPermit) -> DatabaseBusy:
     )
 
 
-def _is_main_thread() -> bool:
-    return threading.get_ident() == threading.main_thread().ident
-
-
 Outcome: TypeAlias = tuple[Job, Any, CollectionsStoreError | None]
 
 
-def run_group(executor: Executor, group: list[Job]) -> list[Job]:
-    """Run claimed jobs in one transaction; return those that must run alone."""
-    alone = [job for job in group if not job.operation.atomic]
-    together = [job for job in group if job.operation.atomic]
+def run_group(
+    executor: Executor, hand_over: Callable[[Job], None] | None, group: list[Job]
+) -> None:
+    """Run claimed jobs in one transaction, and those that cannot share it alone: by `hand_over`, or here."""
+    alone: list[Job] = []
+    together: list[Job] = []
+    for job in group:
+        (together if job.operation.atomic else alone).append(job)
     while together:
         try:
-            return alone + _try_group(executor, together)
+            alone += _try_together(executor, together)
+            break
         except DatabaseBusy as error:
             together = _still_waiting(together, error, executor.timeout)
-    return alone
+    for job in alone:
+        if hand_over is None:
+            executor.run_job(job)
+        else:
+            job.unclaim()
+            hand_over(job)
 
 
 def _still_waiting(jobs: list[Job], error: DatabaseBusy, timeout: float) -> list[Job]:
@@ -280,8 +273,10 @@ def _still_waiting(jobs: list[Job], error: DatabaseBusy, timeout: float) -> list
     return waiting
 
 
-def _try_group(executor: Executor, jobs: list[Job]) -> list[Job]:
-    """Run jobs in one transaction; raise `DatabaseBusy` where none of them could write alone either."""
+def _try_together(executor: Executor, jobs: list[Job]) -> list[Job]:
+    """Run jobs in one transaction; return those that must run alone. Raise `DatabaseBusy` where no job could write alone
+    either, since the one writer is busy.
+    """
     database = executor.database
     try:
         pooled = executor.pool.acquire()
@@ -290,7 +285,8 @@ def _try_group(executor: Executor, jobs: list[Job]) -> list[Job]:
     permits, lost, finished = pooled.permits, False, False
     try:
         with checked_by(partial(raise_if_abandoned, *jobs)):
-            left = _commit_together(pooled.connection, jobs)
+            run = _run_only if len(jobs) == 1 else _commit_together
+            left = run(pooled.connection, jobs)
         finished = True
         return left
     except database.errors.types() as error:
@@ -315,19 +311,35 @@ def _try_group(executor: Executor, jobs: list[Job]) -> list[Job]:
             raise
 
 
+def _run_only(connection: Any, jobs: list[Job]) -> list[Job]:
+    """Run a job that no other joined: an atomic operation needs no transaction."""
+    [job] = jobs
+    try:
+        job.finish(job.operation(connection))
+    except CollectionAbsent:
+        return jobs
+    except CollectionsStoreError as error:
+        job.finish(error=error)
+    return []
+
+
 def _commit_together(connection: Any, jobs: list[Job]) -> list[Job]:
-    if len(jobs) == 1:
-        return _run_only(connection, jobs[0])
     outcomes: list[Outcome] = []
     alone: list[Job] = []
     try:
         connection.begin_group()
         for some in _statements(connection, jobs):
-            outcomes += (
-                _put_together(connection, some, alone)
-                if len(some) > 1
-                else _run_one(connection, some[0], alone)
-            )
+            try:
+                if len(some) > 1:
+                    outcomes += _put_together(connection, some, alone)
+                else:
+                    outcomes.append((some[0], some[0].operation(connection), None))
+            except (CollectionAbsent, NeedsTransaction):
+                alone += some
+            except CollectionsStoreError as error:
+                if len(some) > 1:
+                    raise
+                outcomes.append((some[0], None, error))
         raise_if_abandoned(*jobs)
         connection.commit()
     except BaseException:
@@ -347,35 +359,9 @@ def _statements(connection: Any, jobs: list[Job]) -> Iterator[list[Job]]:
         yield [jobs[position] for position in positions]
 
 
-def _run_one(connection: Any, job: Job, alone: list[Job]) -> list[Outcome]:
-    try:
-        return [(job, job.operation(connection), None)]
-    except (CollectionAbsent, NeedsTransaction):
-        alone.append(job)
-        return []
-    except CollectionsStoreError as error:
-        return [(job, None, error)]
-
-
 def _put_together(connection: Any, jobs: list[Job], alone: list[Job]) -> list[Outcome]:
     """Run several puts as one statement; those that it cannot serve are left to run `alone`."""
     puts: Any = tuple(job.operation for job in jobs)
-    try:
-        versions = PutListed(puts)(connection)
-    except (CollectionAbsent, NeedsTransaction):
-        alone += jobs
-        return []
-    results = list(zip(jobs, versions, strict=True))
+    results = list(zip(jobs, PutListed(puts)(connection), strict=True))
     alone += [job for job, version in results if version is None]
     return [(job, version, None) for job, version in results if version is not None]
-
-
-def _run_only(connection: Any, job: Job) -> list[Job]:
-    """Run a job that no other joined: an atomic operation needs no transaction."""
-    try:
-        job.finish(job.operation(connection))
-    except CollectionAbsent:
-        return [job]
-    except CollectionsStoreError as error:
-        job.finish(error=error)
-    return []

@@ -63,7 +63,11 @@ class Flag:
 
 
 class Job:
-    """An operation that a caller waits for."""
+    """An operation that a caller waits for.
+
+    `run` runs it, once it is claimed, in a worker thread. With a `mailbox` the caller is a task of its event loop, which
+    awaits `future`.
+    """
 
     __slots__ = (
         "_claim",
@@ -75,19 +79,29 @@ class Job:
         "created",
         "done",
         "error",
+        "future",
+        "mailbox",
         "operation",
         "result",
+        "run",
+        "settled",
     )  # fmt: skip
 
-    def __init__(self, operation: Operation[Any]) -> None:
-        self.operation = operation
+    def __init__(
+        self,
+        operation: Operation[Any],
+        run: Callable[[Job], None] | None = None,
+        mailbox: Mailbox | None = None,
+    ) -> None:
+        self.operation, self.run, self.mailbox = operation, run, mailbox
         self.created = time.monotonic()
         self.result: Any = None
         self.error: BaseException | None = None
-        self.done = False
-        self.committed = False
-        self.abandoned = False
+        self.done = self.committed = self.abandoned = False
         self.before_finish: Callable[[], None] | None = None
+        self.future: Any = None if mailbox is None else mailbox.loop.create_future()
+        self.settled: asyncio.Future[None] | None = None
+        """Set by a task that gave the job up, and waits for its end."""
         self._claim = [None]
         self._guard = threading.Lock()
         self._interrupt: Callable[[], None] | None = None
@@ -117,12 +131,14 @@ class Job:
             self._interrupt = interrupt
 
     def finish(self, result: Any = None, error: BaseException | None = None) -> None:
-        """Set the outcome. Subclasses wake the caller."""
+        """Set the outcome, and wake the task that waits for it."""
         if self.before_finish is not None:
             self.before_finish()
         self.result, self.error = result, error
         self.committed = error is None
         self.done = True
+        if self.mailbox is not None:
+            self.mailbox.post(self)
 
     def outcome(self) -> Any:
         """Return the result, or raise the error."""
@@ -132,22 +148,6 @@ class Job:
             finally:
                 self.error = None  # the frame that raises must not keep itself alive
         return self.result
-
-
-class AwaitedJob(Job):
-    """A job that a task of an event loop waits for."""
-
-    __slots__ = ("future", "mailbox", "settled")
-
-    def __init__(self, operation: Operation[Any], mailbox: Mailbox) -> None:
-        super().__init__(operation)
-        self.mailbox = mailbox
-        self.future: asyncio.Future[Any] = mailbox.loop.create_future()
-        self.settled: asyncio.Future[None] | None = None
-
-    def finish(self, result: Any = None, error: BaseException | None = None) -> None:
-        super().finish(result, error)
-        self.mailbox.post(self)
 
     def deliver(self) -> None:
         """Set the future's result; called on its event loop."""
@@ -167,10 +167,10 @@ class Mailbox:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._jobs: deque[AwaitedJob] = deque()
+        self._jobs: deque[Job] = deque()
         self._called = False
 
-    def post(self, job: AwaitedJob) -> None:
+    def post(self, job: Job) -> None:
         """Deliver the job on the loop; called by any thread."""
         self._jobs.append(job)
         if not self._called:

@@ -65,11 +65,8 @@ class PooledConnection:
         self.tainted = False
         """Whether a cancel request is on its way, which may meet the next statement."""
 
-    def check_file(self) -> None:
-        """Raise `DatabaseUnavailable` if the file was replaced, unless it was checked just now."""
-        file = self.file
-        if file is None or time.monotonic() <= file.valid_until:
-            return
+    def check_file(self, file: OpenFile) -> None:
+        """Raise `DatabaseUnavailable` if the file was replaced."""
         if not file.is_intact():
             self._flush_log(file)
             raise file.error()
@@ -137,6 +134,10 @@ def open_driver_connection(
         file.prepare()
         pooled = _connect(engine, catalogue, options, timeout)
         pooled.file = file.opened()
+    # weak: a connection that an interrupted caller lost must be closed at once, not when cycles are collected
+    check = partial(_check_file, weakref.ref(pooled), pooled.file)
+    assert isinstance(pooled.connection, DriverConnection)
+    pooled.connection.before_commit.append(check)
     return pooled
 
 
@@ -159,16 +160,13 @@ def _connect(
         if isinstance(error, database.errors.types()):
             raise translate(error, engine, database) from error
         raise
-    pooled = PooledConnection(connection, ours)
-    # weak: a connection that an interrupted caller lost must be closed at once, not when cycles are collected
-    ours.before_commit.append(partial(_check_file, weakref.ref(pooled)))
-    return pooled
+    return PooledConnection(connection, ours)
 
 
-def _check_file(known: weakref.ref[PooledConnection]) -> None:
-    pooled = known()
-    if pooled is not None:
-        pooled.check_file()
+def _check_file(known: weakref.ref[PooledConnection], file: OpenFile) -> None:
+    """Raise `DatabaseUnavailable` if the file was replaced, unless it was checked just now."""
+    if time.monotonic() > file.valid_until and (pooled := known()) is not None:
+        pooled.check_file(file)
 
 
 def open_shared_connection(engine: sa.Engine, catalogue: Catalogue) -> PooledConnection:
@@ -254,9 +252,18 @@ class ConnectionPool(Pool):
                     before = self._idle[pooled]
                     del self._idle[pooled]
                     pooled.permits = permits
-                    file = pooled.file
-                    until = pooled.released_at + PING_AFTER if file is None else file.valid_until
-                    if (before or time.monotonic() > until) and not self._can_use(pooled, before):
+                    if before:  # a signal interrupted the release by its last user
+                        self._free_permit(before)
+                    file, time_now = pooled.file, time.monotonic()
+                    if file is not None:
+                        if time_now > file.valid_until:
+                            pooled.check_file(file)
+                    elif (
+                        time_now > pooled.released_at + PING_AFTER
+                        and not pooled.connection.is_alive()
+                    ):
+                        pooled.permits = None
+                        pooled.close(is_broken=True)
                         continue
                     return pooled
             pooled = self._open()
@@ -267,20 +274,6 @@ class ConnectionPool(Pool):
                 self._set_idle(pooled)
             self._free_permit(permits)
             raise
-
-    def _can_use(self, pooled: PooledConnection, before: list[Permit]) -> bool:
-        """Check a connection before it is used; one that is broken is closed. `before` is the permit of its last
-        user, whose release a signal interrupted.
-        """
-        if before:
-            self._free_permit(before)
-        pooled.check_file()
-        rested = time.monotonic() - pooled.released_at
-        if rested < PING_AFTER or pooled.connection.is_alive():
-            return True
-        pooled.permits = None
-        pooled.close(is_broken=True)
-        return False
 
     def _wait_for_permit(self) -> Permit:
         deadline = time.monotonic() + self._timeout

@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -28,7 +28,6 @@ from ..errors import (
     TransactionConflict,
     TransactionEnded,
 )
-from ..operations.operation import Operation
 from ..options import Isolation
 from ..query.budget import checked_by
 from ..sql.dialects.protocols import TableVanished
@@ -51,18 +50,15 @@ CLOSED: Final = "the store was closed while the transaction was open; it was rol
 class TransactionResources:
     """What an open transaction holds: a connection, a permit and, where there is one writer, the writer lock."""
 
-    __slots__ = ("__weakref__", "_manager", "permit", "permits", "pooled", "transaction")
+    __slots__ = ("__weakref__", "permits", "pooled", "release", "transaction")
 
     def __init__(
         self, manager: TransactionManager, pooled: PooledConnection, permit: TransactionPermit
     ) -> None:
-        self._manager, self.pooled, self.permit = manager, pooled, permit
-        self.permits = pooled.permits
+        self.pooled, self.permits = pooled, pooled.permits
+        self.release = partial(manager.release, permit)
+        """Releases the writer lock and the permit. Again does nothing."""
         self.transaction = OpenTransaction(manager.executor, self)
-
-    def release(self) -> None:
-        """Release the writer lock and the permit. Again does nothing."""
-        self._manager.release(self.permit)
 
     def __del__(self) -> None:
         transaction = getattr(self, "transaction", None)  # a signal may have ended `__init__`
@@ -84,53 +80,92 @@ class OpenTransaction:
         self.savepoints: list[Any] = []
         """The savepoints of the contexts that are open within it, the innermost last."""
 
-    def run(self, operation: Operation[T], job: Job | None = None) -> T:
-        """Return the operation's result."""
-        result: T = self._step(run_inside, operation, job)
-        return result
+    def run(
+        self,
+        operation: Any,
+        job: Job | None = None,
+        act: Callable[[PooledConnection, Any], Any] = run_inside,
+    ) -> Any:
+        """Return the result of an operation, or of what `act` does instead; one thread at a time.
+
+        This frame holds the lock: a signal could leave the generator of a context behind, and the lock with it.
+        """
+        if self.forked:
+            raise StoreClosed(FORKED)
+        with self._guard:
+            if self._closing:
+                self._end_if_closing()
+            resources = self._resources()
+            if self._problem is not None or resources is None:
+                raise self._ended()
+            pooled = resources.pooled
+            try:
+                if job is None:
+                    return act(pooled, operation)
+                raise_if_abandoned(job)
+                with Interruptible(pooled, job), checked_by(partial(raise_if_abandoned, job)):
+                    return act(pooled, operation)
+            except self._executor.database.errors.types() as error:
+                found = translate(error, pooled.sa.engine, self._executor.database)
+                self._end_unless_usable(pooled, found)
+                raise found from error
+            except TableVanished as error:
+                self._end_unless_usable(pooled, error)
+                raise TransactionConflict(
+                    f"{error}: another transaction dropped or renamed the collection"
+                ) from error
+            except BaseException as error:
+                self._end_unless_usable(pooled, error)
+                raise
+            finally:
+                if self._closing:
+                    self._end_if_closing()
 
     def savepoint(self, job: Job | None = None) -> Any:
         """Set a savepoint."""
-        return self._step(lambda pooled, _: pooled.connection.begin_savepoint(), None, job)
+        return self.run(None, job, lambda pooled, _: pooled.connection.begin_savepoint())
 
     def release(self, savepoint: Any, job: Job | None = None) -> None:
         """Keep what was done since a savepoint."""
-        self._step(lambda pooled, it: pooled.connection.release_savepoint(it), savepoint, job)
+        self.run(savepoint, job, lambda pooled, it: pooled.connection.release_savepoint(it))
 
     def rollback_to(self, savepoint: Any) -> None:
         """Undo what was done since a savepoint; nothing is left to do if the transaction has ended."""
         with suppress(CollectionsStoreError):
-            self._step(lambda pooled, it: pooled.connection.rollback_to(it), savepoint, None)
+            self.run(savepoint, None, lambda pooled, it: pooled.connection.rollback_to(it))
 
     def commit(self, job: Job | None = None) -> None:
         """Commit; raises what prevented it."""
         if self.forked:
             raise StoreClosed(FORKED)
         with self._guard:
-            pooled, committed, error = self._pooled(), False, None
+            if self._closing:
+                self._end_if_closing()
+            resources = self._resources()
+            if self._problem is not None or resources is None:
+                raise self._ended()
+            pooled, committed, problem = resources.pooled, False, None
+            connection = pooled.connection
             try:
-                if job is not None:
+                if job is None:
+                    connection.commit()
+                else:
                     raise_if_abandoned(job)
-                with nullcontext() if job is None else Interruptible(pooled, job):
-                    self._commit(pooled)
+                    with Interruptible(pooled, job):
+                        connection.commit()
+                connection.catalogue = connection.catalogue.after_commit()
                 committed = True
-            except CollectionsStoreError as raised:
-                error = raised
+            except self._executor.database.errors.types() as error:
+                problem = translate(error, pooled.sa.engine, self._executor.database)
+                if isinstance(problem, DatabaseUnavailable):
+                    words = f"{problem} (whether the transaction was committed is not known)"
+                    problem = DatabaseUnavailable(words, in_doubt=connection.committing)
+                raise problem from error
+            except CollectionsStoreError as error:
+                problem = error
                 raise
             finally:
-                self._end(OVER, error, committed=committed)
-
-    def _commit(self, pooled: PooledConnection) -> None:
-        connection = pooled.connection
-        try:
-            connection.commit()
-        except self._executor.database.errors.types() as error:
-            found = translate(error, pooled.sa.engine, self._executor.database)
-            if isinstance(found, DatabaseUnavailable):
-                words = f"{found} (whether the transaction was committed is not known)"
-                raise DatabaseUnavailable(words, in_doubt=connection.committing) from error
-            raise found from error
-        connection.catalogue = connection.catalogue.after_commit()
+                self._end(OVER, problem, committed=committed)
 
     def rollback(self, cause: BaseException | None = None) -> None:
         """Roll back, unless it has ended."""
@@ -148,8 +183,7 @@ class OpenTransaction:
         """
         if not self.returned and not self.forked and self._guard.acquire(blocking=False):
             try:
-                self._problem = self._problem or OVER
-                self._return(resources, lost=False, committed=False)
+                self._end(OVER, orphan=resources)
             finally:
                 self._guard.release()
 
@@ -167,48 +201,12 @@ class OpenTransaction:
             finally:
                 self._guard.release()
 
-    def _step(self, act: Callable[[PooledConnection, Any], T], argument: Any, job: Job | None) -> T:
-        """Do something in the transaction, one thread at a time. This frame holds the lock: a signal could leave the
-        generator of a context behind, and the lock with it.
-        """
-        if self.forked:
-            raise StoreClosed(FORKED)
-        with self._guard:
-            pooled = self._pooled()
-            try:
-                if job is None:
-                    return act(pooled, argument)
-                raise_if_abandoned(job)
-                with Interruptible(pooled, job), checked_by(partial(raise_if_abandoned, job)):
-                    return act(pooled, argument)
-            except self._executor.database.errors.types() as error:
-                found = translate(error, pooled.sa.engine, self._executor.database)
-                self._end_unless_usable(pooled, found)
-                raise found from error
-            except TableVanished as error:
-                self._end_unless_usable(pooled, error)
-                raise TransactionConflict(
-                    f"{error}: another transaction dropped or renamed the collection"
-                ) from error
-            except BaseException as error:
-                self._end_unless_usable(pooled, error)
-                raise
-            finally:
-                if self._closing:
-                    self._end_if_closing()
-
-    def _pooled(self) -> PooledConnection:
-        """Return the connection; raises what ended the transaction, if it has ended."""
-        if self._closing:
-            self._end_if_closing()
-        resources = self._resources()
-        if self._problem is not None or resources is None:
-            problem = self._problem or OVER
-            # a copy: an error that is raised twice would show both tracebacks
-            again = type(problem)(*problem.args)
-            again.__cause__ = problem.__cause__
-            raise again
-        return resources.pooled
+    def _ended(self) -> CollectionsStoreError:
+        """Return what ended the transaction; a copy: an error that is raised twice would show both tracebacks."""
+        problem = self._problem or OVER
+        again = type(problem)(*problem.args)
+        again.__cause__ = problem.__cause__
+        return again
 
     def _end_unless_usable(self, pooled: PooledConnection, error: BaseException) -> None:
         usable = False
@@ -228,37 +226,37 @@ class OpenTransaction:
         error: BaseException | None = None,
         *,
         committed: bool = False,
+        orphan: TransactionResources | None = None,
     ) -> None:
         """Release everything; unless it was committed, the connection rolls back.
 
         When a signal interrupts this, it is called again: by the context of the transaction, or as an orphan.
         """
-        self._problem, resources = self._problem or problem, self._resources()
+        self._problem, resources = self._problem or problem, orphan or self._resources()
+        lost = isinstance(error, DatabaseUnavailable)
         is_in_doubt = isinstance(error, DatabaseUnavailable) and error.in_doubt
         self.state = "in doubt" if is_in_doubt else "committed" if committed else "rolled back"
         if resources is None:
             return
+        pooled, permits, executor = resources.pooled, resources.permits, self._executor
         try:
             if not self.returned:
-                self._return(resources, isinstance(error, DatabaseUnavailable), committed)
+                # the pool of the caller's engine does not see that a connection comes twice
+                self.returned = permits is None
+                try:
+                    if (
+                        pooled.permits is permits
+                    ):  # else a call before this was interrupted after that
+                        executor.release(pooled, lost, committed)
+                except executor.database.errors.types():
+                    pass
+                except BaseException:
+                    executor.release_after_interrupt(pooled, permits)
+                    raise
+                self.returned = True
         finally:
-            resources.release()
-
-    def _return(self, resources: TransactionResources, lost: bool, committed: bool) -> None:
-        pooled, permits = resources.pooled, resources.permits
-        if permits is None:
-            self.returned = (
-                True  # the pool of the caller's engine does not see that a connection comes twice
-            )
-        try:
-            if pooled.permits is permits:  # else a call before this was interrupted after that
-                self._executor.release(pooled, lost, committed)
-        except self._executor.database.errors.types():
-            pass
-        except BaseException:
-            self._executor.release_after_interrupt(pooled, permits)
-            raise
-        self.returned = True
+            if orphan is None:
+                resources.release()
 
 
 class TransactionManager:

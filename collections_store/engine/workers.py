@@ -218,8 +218,8 @@ class Workers:
     in the processor's cache.
     """
 
-    def __init__(self, run: Callable[[Job], None], size: int) -> None:
-        self._run, self._size = run, size
+    def __init__(self, size: int) -> None:
+        self._size = size
         self._backlog: deque[Job] = deque()
         self._resting: deque[Inbox] = deque()
         self._inboxes: list[Inbox] = []
@@ -232,7 +232,8 @@ class Workers:
     def submit(self, job: Job) -> None:
         """Run the job in any thread."""
         self.hand_over(job)
-        self._refuse_if_stopped(job)
+        if self._stopped:
+            _refuse(job)
 
     def hand_over(self, job: Job) -> None:
         """Run a job in any thread that the group could not run; also while the threads end."""
@@ -243,11 +244,12 @@ class Workers:
 
     def submit_to_group(self, job: Job, groups: GroupCommit) -> None:
         """Run the job with the next group."""
-        groups.append(job)
+        groups.waiting.append(job)
         if self._writer is None:
             self._start_writer()
         self._wakes.put(groups)
-        self._refuse_if_stopped(job)
+        if self._stopped:
+            _refuse(job)
 
     def stop(self, timeout: float | None = None) -> None:
         """End the threads, once all that was submitted is done, or `timeout` seconds are over."""
@@ -276,11 +278,7 @@ class Workers:
             job = self._backlog.popleft()
             if job.claim():
                 job.before_finish = None
-                self._run(job)
-
-    def _refuse_if_stopped(self, job: Job) -> None:
-        if self._stopped and job.claim():
-            job.finish(error=StoreClosed("the store is closed"))
+                _run(job)
 
     def _start_reader(self) -> None:
         with self._starting:
@@ -316,15 +314,25 @@ class Workers:
         while (job := inbox.get()) is not None:
             if job.claim():
                 job.before_finish = rest  # not after: the next job may be here by then
-                self._run(job)
+                _run(job)
             else:
                 rest()
             del job
 
     def _write(self) -> None:
         while (groups := self._wakes.get()) is not None:
-            while groups.has_waiting:
+            while groups.waiting:
                 groups.advance()
+
+
+def _run(job: Job) -> None:
+    assert job.run is not None
+    job.run(job)
+
+
+def _refuse(job: Job) -> None:
+    if job.claim():
+        job.finish(error=StoreClosed("the store is closed"))
 
 
 def _start(target: Callable[[], None], name: str) -> threading.Thread:

@@ -111,11 +111,11 @@ class Catalogue:
     def __init__(
         self,
         statements: CatalogueStatements,
-        tables: Tables | None = None,
+        parent: Catalogue | None = None,
         *,
         caches: bool = True,
-        parent: Catalogue | None = None,
     ) -> None:
+        """A transaction of the store has a catalogue with a `parent`: what that reads may be rolled back."""
         self.statements, self._parent, self._caches = statements, parent, caches
         self.changed: Callable[[Iterable[str]], None] = (
             _ignore if parent is None else parent.changed
@@ -123,17 +123,11 @@ class Catalogue:
         """Called after each commit that recorded changes, with the collections."""
         self.known: dict[str, tuple[Statements, float]] = {}
         """The statements of collections, and when they are looked up again."""
-        self._tables: Tables = {} if tables is None else tables
+        self._tables: Tables = {} if parent is None else parent._tables
         self._forgotten: set[str] = set()
 
     def look_up(self, connection: Connection, name: str) -> Statements:
         """Read which table is a collection's, and return its statements; raises `CollectionAbsent`."""
-        found = self._read(connection, name)
-        if self._caches:
-            self.known[name] = found, monotonic() + REFRESHED_AFTER
-        return found
-
-    def _read(self, connection: Connection, name: str) -> Statements:
         rows = connection.rows(self.statements.resolve, {"name": name})
         if not rows:
             self._tables.pop(name, None)
@@ -145,6 +139,8 @@ class Catalogue:
             check_readable(connection, name, read)
             self._evict()
             known = self._tables[name] = table, options, self.statements.documents(table, read)
+        if self._caches:
+            self.known[name] = known[2], monotonic() + REFRESHED_AFTER
         return known[2]
 
     def _evict(self) -> None:
@@ -166,17 +162,13 @@ class Catalogue:
         """Look each collection up again: a rollback may have undone what was read."""
         self.known.clear()
 
-    def for_transaction(self) -> Catalogue:
-        """Return a catalogue for a transaction of the store's: what that reads may be rolled back."""
-        return Catalogue(self.statements, self._tables, parent=self)
-
     def of_store(self) -> Catalogue:
         """Return the store's catalogue: this one, unless it is a transaction's."""
         return self._parent or self
 
     def after_commit(self) -> Catalogue:
         """Return the store's catalogue, in which the collections are forgotten that the transaction changed."""
-        store = self.of_store()
+        store = self._parent or self
         for name in self._forgotten:
             store.forget(name)
         return store
@@ -185,7 +177,9 @@ class Catalogue:
         """Return a catalogue for a caller's transaction, which looks up each time: what that reads may be rolled back,
         and another table get the same name.
         """
-        return Catalogue(self.statements, self._tables, caches=False)
+        catalogue = Catalogue(self.statements, caches=False)
+        catalogue._tables = self._tables
+        return catalogue
 
 
 @value_class

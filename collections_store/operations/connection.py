@@ -182,8 +182,8 @@ class DriverConnection(Connection):
     def begin_transaction(self, isolation: Isolation) -> None:
         """Begin a transaction of the user's, with a catalogue of its own."""
         self.committing, self._depth = False, 0
-        self.command(self.database.transactions.begin_isolated(isolation))
-        self.catalogue = self.catalogue.for_transaction()
+        self.driver.execute(self.database.transactions.begin_isolated(isolation))
+        self.catalogue = Catalogue(self.store, self.catalogue)
 
     def commit(self) -> None:
         """Commit the transaction, unless one of `before_commit` raises."""
@@ -192,7 +192,7 @@ class DriverConnection(Connection):
         for check in self.before_commit:
             check()
         self.committing = True
-        self.command(COMMIT)
+        self.driver.execute(COMMIT)
         self.grouped = False
         if self.recorder.recorded:
             self._publish_recorded()
@@ -313,7 +313,7 @@ class SharedConnection(Connection):
         self.sa.execution_options(**self.database.transactions.isolation_options(isolation))
         self.sa.begin()
         self.prepare(write=True)
-        self.catalogue = self.catalogue.for_transaction()
+        self.catalogue = Catalogue(self.store, self.catalogue)
 
     def commit(self) -> None:
         """Commit the transaction."""

@@ -93,14 +93,14 @@ def test_whoever_waits_goes_with_the_next_group() -> None:
 
     commit = groups(slow)
     first = Job(Nothing())
-    commit.append(first)
+    commit.waiting.append(first)
     leader = threading.Thread(target=commit.flush)
     leader.start()
     inside.wait(10)
     followers = [threading.Thread(target=commit.run, args=(Nothing(str(n)),)) for n in range(20)]
     for thread in followers:
         thread.start()
-    while len(commit._pending) < 20:
+    while len(commit.waiting) < 20:
         time.sleep(0.001)
     go_on.set()
     for thread in [leader, *followers]:
@@ -117,8 +117,8 @@ def test_a_group_has_a_limit() -> None:
 
     commit = groups(note)
     for _ in range(MAX_GROUP + 10):
-        commit.append(Job(Nothing()))
-    while commit.has_waiting:
+        commit.waiting.append(Job(Nothing()))
+    while commit.waiting:
         commit.flush()
     assert sizes == [MAX_GROUP, 10]
 
@@ -126,7 +126,7 @@ def test_a_group_has_a_limit() -> None:
 def test_the_main_thread_runs_its_own_only() -> None:
     commit = groups()
     waiting = Job(Nothing("of another thread"))
-    commit.append(waiting)
+    commit.waiting.append(waiting)
     assert commit.run(Nothing("own")) == Nothing("own")
     assert not waiting.done
     commit.flush()
@@ -136,13 +136,13 @@ def test_the_main_thread_runs_its_own_only() -> None:
 def test_a_holder_of_the_writer_lock_keeps_all_others_from_writing() -> None:
     commit = groups()
     first = Job(Nothing("came first"))
-    commit.append(first)
+    commit.waiting.append(first)
     with ThreadPoolExecutor(3) as threads:
         holder = TransactionPermit(None)
         threads.submit(commit.lock_writer, holder).result(10)
         assert first.done
         late = [threads.submit(commit.run, Nothing(str(n))) for n in range(2)]
-        while len(commit._pending) < 2:
+        while len(commit.waiting) < 2:
             time.sleep(0.001)
         assert commit.flush() is holder
         commit.unlock_writer(holder)
@@ -163,7 +163,7 @@ def test_a_lock_of_the_main_thread_lets_jobs_go_first_that_waited_for_the_last_o
             holder = TransactionPermit(None)
             commit.lock_writer(holder)
             waiting = [threads.submit(commit.run, Nothing()) for _ in range(2)]
-            while len(commit._pending) < 2:
+            while len(commit.waiting) < 2:
                 time.sleep(0.001)
             commit.unlock_writer(holder)
             holder = TransactionPermit(None)
@@ -182,7 +182,7 @@ def test_a_wait_for_the_writer_lock_times_out() -> None:
     with ThreadPoolExecutor(1) as threads, pytest.raises(DatabaseBusy, match="held the writer"):
         threads.submit(commit.run, Nothing("in another")).result(10)
     given_up = Job(Nothing())
-    commit.append(given_up)
+    commit.waiting.append(given_up)
     while not given_up.done:
         commit.advance()
     with pytest.raises(DatabaseBusy):
@@ -204,7 +204,7 @@ def test_a_bug_in_a_group_reaches_all_who_wait_for_it() -> None:
     commit = groups(broken)
     jobs = [Job(Nothing()), Job(Nothing())]
     for job in jobs:
-        commit.append(job)
+        commit.waiting.append(job)
     commit.flush()
     for job in jobs:
         with pytest.raises(ZeroDivisionError):
@@ -221,8 +221,8 @@ def test_workers_do_what_was_submitted_before_they_stop(
         done.append(job)
         job.finish()
 
-    workers = Workers(run, 3)
-    jobs = [Job(Nothing(str(n))) for n in range(12)]
+    workers = Workers(3)
+    jobs = [Job(Nothing(str(n)), run) for n in range(12)]
     for job in jobs:
         workers.submit(job)
     in_group = Job(Nothing("group"))
@@ -245,10 +245,10 @@ def test_workers_are_started_as_they_are_needed() -> None:
         job.finish()
         finished.release()
 
-    workers = Workers(run, 4)
+    workers = Workers(4)
     assert workers._threads == []
     for _ in range(20):
-        workers.submit(Job(Nothing()))
+        workers.submit(Job(Nothing(), run))
         finished.acquire(timeout=10)
         time.sleep(0.005)
     assert len(workers._threads) <= 2
@@ -264,8 +264,8 @@ def test_a_job_that_was_given_up_is_not_run() -> None:
         ran.append(job)
         job.finish()
 
-    workers = Workers(run, 1)
-    first, second = Job(Nothing()), Job(Nothing())
+    workers = Workers(1)
+    first, second = Job(Nothing(), run), Job(Nothing(), run)
     workers.submit(first)
     workers.submit(second)
     assert second.claim()
