@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -89,6 +90,7 @@ class FindPage(Operation[Page]):
     limit: int
     after: str | None = None
     projection: Projection | None = None
+    empty = partial(Page, ())
 
     def __call__(self, connection: Connection) -> Page:
         key = connection.collection(self.collection).options.cursor_key
@@ -101,9 +103,6 @@ class FindPage(Operation[Page]):
         if len(found) <= self.limit:
             return Page(parts)
         return Page(parts, seal(reader.position(page[-1]), key, self.filter, self.sort))
-
-    def absent(self) -> Page:
-        return Page(())
 
 
 @value_class
@@ -271,6 +270,7 @@ class ReadSorted(Operation[SortedBatch]):
     projection: Projection | None
     after: Position | None
     limit: int
+    empty = partial(SortedBatch, [])
 
     def __call__(self, connection: Connection) -> SortedBatch:
         reader = SortedReader(connection, self.collection, self.filter, self.sort)
@@ -281,9 +281,6 @@ class ReadSorted(Operation[SortedBatch]):
         documents = (document for _, document in found)
         parts = projected(connection, documents, self.projection, self.filter)
         return SortedBatch(list(parts), after)
-
-    def absent(self) -> SortedBatch:
-        return SortedBatch([])
 
 
 class SortedBatches:

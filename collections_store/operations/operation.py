@@ -8,9 +8,7 @@ from functools import partial
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from ..errors import (
-    CollectionsStoreError,
-)
+from ..errors import CollectionsStoreError
 from ..query.values import value_class
 
 if TYPE_CHECKING:
@@ -49,8 +47,8 @@ class Operation(Generic[T_co]):
     """Whether all its statements see one moment; else each sees what was committed before it."""
     creates_collection: bool = False
     """Whether a collection that does not exist is created for it; else `absent` returns its result."""
-    empty: type = NoneType
-    """The type whose empty value is its result where the collection does not exist."""
+    empty: Callable[[], Any] = NoneType
+    """Returns its result where the collection does not exist."""
 
     def __call__(self, connection: Connection) -> T_co:
         """Execute it, and return its result."""
@@ -63,7 +61,7 @@ class Operation(Generic[T_co]):
 
     def absent(self) -> T_co:
         """Return the result where the collection does not exist; not called if `creates_collection`."""
-        return self.empty()  # type: ignore[no-any-return]
+        return type(self).empty()  # type: ignore[no-any-return]
 
     def written(self, connection: Connection) -> Written:  # noqa: ARG002
         """Return what it was to write when a unique index refused it: the error names the duplicate by that."""

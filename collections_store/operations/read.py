@@ -21,6 +21,7 @@ from __future__ import annotations
 import heapq
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -131,6 +132,7 @@ class ReadBatch(Operation[Batch]):
     limit: int
     projection: Projection | None = None
     atomic = True
+    empty = partial(Batch, (), (), None)
 
     def __call__(self, connection: Connection) -> Batch:
         query = connection.collection(self.collection).select(
@@ -156,9 +158,6 @@ class ReadBatch(Operation[Batch]):
         if query.residual or not names_only:
             parts = list(parts)  # what can fail does so within the operation
         return Batch(parts, positions, after, characters)
-
-    def absent(self) -> Batch:
-        return Batch((), (), None)
 
 
 class NaturalBatches:

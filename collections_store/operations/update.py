@@ -414,6 +414,7 @@ class DeleteFirst(Operation[DeleteResult]):
     collection: str
     filter: Filter
     writes = True
+    empty = partial(DeleteResult, 0)
 
     def __call__(self, connection: Connection) -> DeleteResult:
         writer, find = (
@@ -426,9 +427,6 @@ class DeleteFirst(Operation[DeleteResult]):
                 return DeleteResult(len(found))
         raise changed_by_others(self)
 
-    def absent(self) -> DeleteResult:
-        return DeleteResult(0)
-
 
 @value_class
 class DeleteMatching(Operation[DeleteResult]):
@@ -437,6 +435,7 @@ class DeleteMatching(Operation[DeleteResult]):
     collection: str
     filter: Filter
     writes = True
+    empty = partial(DeleteResult, 0)
 
     def __call__(self, connection: Connection) -> DeleteResult:
         writer = Writer(connection, self.collection)
@@ -446,9 +445,6 @@ class DeleteMatching(Operation[DeleteResult]):
         if writer.statements.feed is not None:
             return DeleteResult(self._recorded(connection, writer, query))
         return DeleteResult(connection.changed(query.sql, query.parameters(self.filter)))
-
-    def absent(self) -> DeleteResult:
-        return DeleteResult(0)
 
     def _has_arrays(self, connection: Connection) -> bool:
         """Return whether the statement would be wrong in the indexed form."""
