@@ -90,7 +90,7 @@ def test_the_public_names_are_sorted_and_explicit(package: Any) -> None:
     assert public - {"TYPE_CHECKING", "import_module"} == set(package.__all__)
 
 
-def test_a_name_that_is_not_there() -> None:
+def test_missing_names_are_attribute_errors() -> None:
     assert set(collections_store.__all__) <= set(dir(collections_store))
     with pytest.raises(AttributeError, match=r"module 'collections_store' has no attribute 'Shop'"):
         getattr(collections_store, "Shop")  # noqa: B009
@@ -202,7 +202,7 @@ def test_async_methods_name_their_sync_counterpart(sync: type, twin: type) -> No
 
 
 @pytest.mark.parametrize(("sync", "twin"), TWINS[:-1], ids=lambda kind: kind.__name__)
-def test_twins_take_the_same_options(sync: type, twin: type) -> None:
+def test_sync_and_async_methods_take_the_same_options(sync: type, twin: type) -> None:
     expected = [p.replace("AsyncConnection", "Connection") for p in _parameters(twin.__init__)]  # type: ignore[misc]
     ours = [p.replace("sa.Connection", "Connection") for p in _parameters(sync.__init__)]  # type: ignore[misc]
     assert [p.replace("Async", "") for p in expected] == ours
@@ -243,7 +243,7 @@ def test_methods_have_few_positional_parameters() -> None:
             assert len(positional) <= 5, f"{kind.__name__}.{name}"
 
 
-def test_the_tree_of_errors_is_the_one_of_their_classes() -> None:
+def test_the_documented_error_tree_is_that_of_the_classes() -> None:
     lines = [f"    {errors.CollectionsStoreError.__name__}", *_tree(errors.CollectionsStoreError)]
     assert "::\n\n" + "\n".join(lines) + "\n" == (errors.__doc__ or "").partition("attributes")[2]
     named = {line.split("─")[-1].split()[0] for line in lines}

@@ -144,7 +144,7 @@ def _layer(name: str) -> int:
     raise AssertionError(f"{name}: its layer must be in LAYERS")
 
 
-def test_a_package_imports_only_what_stands_below_it() -> None:
+def test_a_package_imports_only_packages_below_it() -> None:
     wrong = [
         f"{module.name} imports {target}"
         for module in MODULES
@@ -162,14 +162,14 @@ def test_no_modules_import_each_other() -> None:
     assert not left
 
 
-def test_the_top_of_the_package_tells_the_architecture() -> None:
+def test_the_top_of_the_package_lists_the_architecture() -> None:
     names = {path.name for path in PACKAGE.iterdir() if not path.name.startswith("__pycache__")}
     assert len(names) <= 25
     for path in PACKAGE.rglob("__init__.py"):
         assert len(ast.get_docstring(ast.parse(path.read_text())) or "") > 60, path
 
 
-def test_no_two_classes_and_no_two_modules_can_be_mixed_up() -> None:
+def test_classes_and_modules_have_distinct_names() -> None:
     classes = Counter(
         node.name
         for module in LIBRARY
@@ -189,7 +189,7 @@ def test_only_the_codec_knows_orjson() -> None:
     assert {module.name for module in MODULES if "orjson" in module.imports} == {"codec"}
 
 
-def test_only_operations_execute_and_they_know_no_thread() -> None:
+def test_only_operations_execute_statements_and_use_no_thread() -> None:
     for module in MODULES:
         called = {
             node.attr for node in module.nodes(ast.Attribute) if isinstance(node, ast.Attribute)
@@ -200,7 +200,7 @@ def test_only_operations_execute_and_they_know_no_thread() -> None:
             assert not called & EXECUTES, module.name
 
 
-def test_sql_sees_no_connection() -> None:
+def test_sql_has_no_connection() -> None:
     for module in MODULES:
         if module.top == "sql":
             seen = {
@@ -230,14 +230,14 @@ def _strings(module: Module) -> Iterator[str]:
             yield node.value
 
 
-def test_sql_text_stands_in_the_dialects_only() -> None:
+def test_sql_text_is_in_the_dialects_only() -> None:
     for module in MODULES:
         # sqlite_files reads tables of other programs
         if not module.within("sql.dialects", "integrations.sqlite_files"):
             assert not [text for text in _strings(module) if STATEMENT.search(text)], module.name
 
 
-def test_only_the_dialects_ask_which_database_it_is() -> None:
+def test_only_dialects_distinguish_databases() -> None:
     names = {"sqlite", "postgresql"}
     for module in MODULES:
         # options reads the alias postgres:// of a URL
@@ -262,7 +262,7 @@ def test_a_dialect_has_an_object_of_each_protocol() -> None:
             assert kind in type(getattr(database, attribute)).__mro__, (name, attribute)
 
 
-def test_errors_of_drivers_are_named_in_the_dialects_and_the_pool_only() -> None:
+def test_driver_errors_are_named_in_the_dialects_and_the_pool_only() -> None:
     for module in MODULES:
         if not module.within("sql.dialects", "engine.pool"):
             for node in module.nodes(ast.ExceptHandler):
@@ -275,7 +275,7 @@ def test_no_module_has_a_vague_name() -> None:
         assert not set(module.name.split(".")) & VAGUE, module.name
 
 
-def test_an_integration_knows_the_public_api_and_its_framework() -> None:
+def test_an_integration_imports_the_public_api_and_its_framework() -> None:
     for module in MODULES:
         if not module.within("integrations") or module.name in BELOW_THE_STORE:
             continue

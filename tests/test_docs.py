@@ -220,7 +220,7 @@ def test_every_page_is_in_the_navigation() -> None:
     assert sorted(listed) == [page.relative_to(DOCS).as_posix() for page in PAGES[1:]]
 
 
-def test_every_room_is_in_the_architecture() -> None:
+def test_every_package_is_in_the_architecture() -> None:
     page = (DOCS / "explanation" / "architecture.md").read_text(encoding="utf-8")
     rooms = {room.name for room in pkgutil.iter_modules(collections_store.__path__)}
     assert not {room for room in rooms if f"`{room}`" not in page} - {"__main__"}
@@ -234,7 +234,7 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not [target for target in inside if not (page.parent / target).is_file()]
 
 
-def test_the_picture_of_a_terminal_shows_what_the_program_prints() -> None:
+def test_the_terminal_image_shows_the_output_of_the_program() -> None:
     terminal = runpy.run_path(str(DOCS / "images" / "terminal.py"))
     shown = terminal["PICTURE"].read_text(encoding="utf-8")
     assert list(terminal["text_of"](shown)) == list(terminal["text_of"](terminal["draw"]()))

@@ -11,7 +11,7 @@ PROJECT = Path(__file__).parents[1]
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("command", ["ruff check .", "ruff format --check .", "mypy"])
-def test_nothing_is_found(command: str) -> None:
+def test_ruff_and_mypy(command: str) -> None:
     result = subprocess.run(
         [sys.executable, "-m", *command.split()],
         cwd=PROJECT,

@@ -148,7 +148,7 @@ def test_own_server_has_a_unix_socket(server: Server) -> None:
 
 
 @pytest.mark.parametrize("way", [from_docker, from_wheel, from_machine])
-def test_server_is_gone_after_the_context(way: Way) -> None:
+def test_server_stops_with_the_context(way: Way) -> None:
     skip_unless_there(way)
     with suppress(KeyboardInterrupt), postgres_server({"way": way}) as server:
         data = Path(show(server, "data_directory"))
@@ -201,7 +201,7 @@ def test_environment_server_is_not_stopped(server: Server) -> None:
     assert show(server, "fsync") == "off"
 
 
-def test_failing_way_falls_through_to_the_next() -> None:
+def test_the_next_source_is_tried_after_a_failure() -> None:
     there = {URL_VARIABLE: "postgresql://u:p@h:1/d"}
     ways: dict[str, Way] = {
         "nothing": partial(from_environment, {}),
@@ -212,7 +212,7 @@ def test_failing_way_falls_through_to_the_next() -> None:
         assert server.url == there[URL_VARIABLE]
 
 
-def test_a_container_out_of_reach_is_a_reason() -> None:
+def test_an_unreachable_container_is_a_failure() -> None:
     """Docker's engine gives an address that a test in another container cannot connect to."""
     with socket.socket() as taken:  # bound, and does not listen: nothing can connect to it
         taken.bind(("127.0.0.1", 0))
@@ -242,7 +242,7 @@ def fallback() -> Server:
     return Server("postgresql://unused", "wheel", stop=lambda: None)
 
 
-def test_broken_binaries_are_a_reason(tmp_path: Path) -> None:
+def test_broken_binaries_are_a_failure(tmp_path: Path) -> None:
     for program in ("initdb", "postgres"):
         (tmp_path / program).write_text("#!/bin/sh\necho no luck today >&2\nexit 1\n")
         (tmp_path / program).chmod(0o755)
@@ -251,7 +251,7 @@ def test_broken_binaries_are_a_reason(tmp_path: Path) -> None:
         from_machine([tmp_path])
 
 
-def test_no_postgres_lists_every_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_postgres_lists_every_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no_engine.sock")
     ways: dict[str, Way] = {
         "the environment": partial(from_environment, {}),

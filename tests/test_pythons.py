@@ -45,7 +45,7 @@ def runs(interpreter: str, version: str) -> bool:
 
 
 @pytest.mark.parametrize("version", OTHERS)
-def test_another_python(version: str, tmp_path: Path) -> None:
+def test_supported_python_versions(version: str, tmp_path: Path) -> None:
     found = next((each for each in interpreters(version) if runs(each, version)), None)
     if found is None:
         pytest.skip(f"there is no Python {version} on this machine")

@@ -121,7 +121,7 @@ def test_saving(bench: Bench, row: Row, indexed: bool) -> None:
     row("   in proportion to the driver", ours / low, "times")
 
 
-def test_saving_awaited(bench: Bench, row: Row) -> None:
+def test_saving_async(bench: Bench, row: Row) -> None:
     backend, options = bench
     count = DIALOGUES // 20
 

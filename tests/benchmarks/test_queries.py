@@ -92,7 +92,7 @@ def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend]
         yield Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
 
 
-def test_questions(backend: Backend, show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries(backend: Backend, show: Show, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "TURNS", TURNS)
     with Store(backend.url, durability="normal", **backend.options) as store:
         things = store["things"]

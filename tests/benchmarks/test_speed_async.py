@@ -24,7 +24,7 @@ CALLS = 4096
 GROUP = {"SQLite, full": "≤ 0.17 (6 times as many)", "PostgreSQL": "≤ 0.5 (2 times as many)"}
 
 
-def test_awaited_one_by_one(bed: Bed, table: Table) -> None:
+def test_sequential_calls(bed: Bed, table: Table) -> None:
     body = next(documents(1))
     with asyncio.Runner() as runner:
         store = bed.async_store()
@@ -65,7 +65,7 @@ def tasks_of(
 
 
 @pytest.mark.all_cores
-def test_many_tasks_that_put(bed: Bed, table: Table) -> None:
+def test_concurrent_puts(bed: Bed, table: Table) -> None:
     bodies = list(documents(CALLS))
     with asyncio.Runner() as runner:
         store = bed.async_store()
@@ -91,7 +91,7 @@ def test_many_tasks_that_put(bed: Bed, table: Table) -> None:
 
 
 @pytest.mark.all_cores
-def test_many_tasks_that_read_and_write_on_connections(bed: Bed, table: Table) -> None:
+def test_concurrent_reads_and_writes(bed: Bed, table: Table) -> None:
     """64 tasks on 10 connections, against 10 bare threads with a connection each."""
     if not bed.is_postgresql:
         pytest.skip("SQLite has one writer")
@@ -145,7 +145,7 @@ async def longest_pause(store: AsyncStore, bodies: list[Any]) -> float:
 
 
 @pytest.mark.all_cores
-def test_the_loop_goes_on(bed: Bed, table: Table) -> None:
+def test_the_event_loop_stays_responsive(bed: Bed, table: Table) -> None:
     with asyncio.Runner() as runner:
         store = bed.async_store()
         bodies = list(documents(CALLS))

@@ -32,7 +32,7 @@ def threads_of(gets: Sequence[Callable[[str], Any]]) -> Callable[[], None]:
     return every
 
 
-def test_eight_threads_that_read(bed: Bed, table: Table) -> None:
+def test_eight_reading_threads(bed: Bed, table: Table) -> None:
     if bed.name == "SQLite, full":
         pytest.skip("reading is the same")
     with bed.store() as store:

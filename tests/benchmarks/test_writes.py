@@ -109,7 +109,7 @@ def test_put_many(many: tuple[FloorOfMany, Store], show: Show) -> None:
         show(f"{name} (each)", (best["floor"], best[name], best[name] / best["floor"]))
 
 
-def test_changing_one(many: tuple[FloorOfMany, Store], show: Show) -> None:
+def test_single_document_updates(many: tuple[FloorOfMany, Store], show: Show) -> None:
     floor, store = many
     ours = store["ours"]
     update = {"$inc": {"visits": 1}}

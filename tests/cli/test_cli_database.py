@@ -58,13 +58,13 @@ def test_collections(cli: Cli) -> None:
     assert all(word in table for word in ("name", "count", "bytes", " A ", " a ", " b "))
 
 
-def test_long_names_are_shown_whole(cli: Cli) -> None:
+def test_long_names_are_not_truncated(cli: Cli) -> None:
     name = "x" * 200
     cli.done("put", name, "a", "1")
     assert cli.done("collections", "--output", "table").count("x") == 200
 
 
-def test_drop_wants_a_terminal_or_yes(cli: Cli) -> None:
+def test_drop_needs_a_terminal_or_yes(cli: Cli) -> None:
     cli.done("put", "things", "a", "1")
     assert "--yes" in cli.fails(2, "drop", "things", input="y\n")
     assert cli.objects("things") == {"a": 1}
@@ -94,7 +94,7 @@ def test_info(cli: Cli, shared_backend: Backend) -> None:
     assert password is None or password not in shown
 
 
-def test_info_on_a_database_without_tables_creates_none(cli: Cli, shared_backend: Backend) -> None:
+def test_info_creates_no_tables(cli: Cli, shared_backend: Backend) -> None:
     create_empty(shared_backend)
     facts = json.loads(cli.done("info", "--json"))
     assert (facts["schema"], facts["collections"], facts["objects"]) == (None, 0, 0)
@@ -124,7 +124,7 @@ def test_db_on_a_database_in_use(cli: Cli) -> None:
     assert (result.exit_code, result.stdout) == (0, "")
 
 
-def test_db_check_tells_what_differs(cli: Cli, shared_backend: Backend) -> None:
+def test_db_check_reports_differences(cli: Cli, shared_backend: Backend) -> None:
     cli.done("put", "things", "a", "1")
     with connected(shared_backend) as connection:
         connection.exec_driver_sql("ALTER TABLE cs_1_things ADD COLUMN foreign_matter TEXT")
@@ -134,7 +134,7 @@ def test_db_check_tells_what_differs(cli: Cli, shared_backend: Backend) -> None:
     assert result.stderr == "Error: the tables differ from what this version needs\n"
 
 
-def test_a_newer_database_ends_in_5(cli: Cli, shared_backend: Backend) -> None:
+def test_a_newer_database_exits_with_5(cli: Cli, shared_backend: Backend) -> None:
     cli.done("put", "things", "a", "1")
     set_revision(shared_backend, "9999")
     assert "9999" in cli.fails(5, "get", "things", "a")
@@ -147,7 +147,7 @@ def test_a_newer_database_ends_in_5(cli: Cli, shared_backend: Backend) -> None:
     assert cli.done("get", "things", "a") == "1\n"
 
 
-def test_an_older_database_on_postgresql_ends_in_5(postgres_backend: Backend) -> None:
+def test_an_older_database_on_postgresql_exits_with_5(postgres_backend: Backend) -> None:
     cli = cli_for(postgres_backend)
     cli.done("put", "things", "a", "1")
     set_revision(postgres_backend, "0001")

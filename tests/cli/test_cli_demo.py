@@ -24,7 +24,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
     return done.stdout.decode()
 
 
-def test_the_demo(shown: str) -> None:
+def test_demo(shown: str) -> None:
     first, second = re.findall(r"\[process (\d+)\]", shown)
     assert first != second
     assert shown.index("stores two") < shown.index("second process") < shown.index("def remember")
@@ -42,7 +42,7 @@ def test_the_file_can_be_kept(tmp_path: Path) -> None:
     assert booked["body"]["turns"][1]["text"] == "At seven?"
 
 
-def test_the_lines_it_shows_run_as_they_are(shown: str, tmp_path: Path) -> None:
+def test_the_printed_commands_run(shown: str, tmp_path: Path) -> None:
     blocks = re.findall(r"^    def .*\n(?:^(?: {8}.*)?\n)+", shown, re.MULTILINE)
     assert len(blocks) == 2
     lines = "\n".join(re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in blocks)
@@ -52,7 +52,7 @@ def test_the_lines_it_shows_run_as_they_are(shown: str, tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == (b"3\n", b"")
 
 
-def test_a_demo_that_cannot_write_says_so(tmp_path: Path) -> None:
+def test_a_demo_that_cannot_write_is_an_error(tmp_path: Path) -> None:
     done = spawn([*COMMAND, "demo", "--file", "no/where.db"], cwd=tmp_path)
     assert done.returncode == 6
     assert b"folder" in done.stderr

@@ -29,7 +29,7 @@ def expected() -> dict[str, int]:
     return counts | {intent: reserved, "{}": len(dialogues)}
 
 
-def test_the_dialogues(shared_backend: Backend, expected: dict[str, int]) -> None:
+def test_dialogues(shared_backend: Backend, expected: dict[str, int]) -> None:
     cli = cli_for(shared_backend)
     result = cli("import", str(FILE), "--collection", "dialogues", "--id", "dialogue_id")
     assert result.stderr == f"imported {expected['{}']:,} documents into dialogues\n"

@@ -43,7 +43,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_every_kind_of_body_comes_back_as_one_line(cli: Cli) -> None:
+def test_every_body_is_printed_as_one_line(cli: Cli) -> None:
     for body in BODIES:
         cli.done("put", "things", "x", "--", body)
         assert cli.done("get", "things", "x") == f"{body}\n"
@@ -55,7 +55,7 @@ def test_a_body_is_read_from_standard_input(cli: Cli) -> None:
     assert cli.objects("things") == {"a": {"from": "input"}, "b": "dash"}
 
 
-def test_hostile_ids_are_ids(cli: Cli) -> None:
+def test_hostile_ids(cli: Cli) -> None:
     for number, id in enumerate(IDS):
         cli.done("put", "things", "--", id, str(number))
     for number, id in enumerate(IDS):
@@ -66,13 +66,13 @@ def test_hostile_ids_are_ids(cli: Cli) -> None:
     assert cli.objects("things") == {}
 
 
-def test_putting_is_silent_and_overwrites(cli: Cli) -> None:
+def test_put_prints_nothing_and_overwrites(cli: Cli) -> None:
     assert cli.done("put", "things", "a", "1") == ""
     assert cli.done("put", "things", "a", "2") == ""
     assert cli.objects("things") == {"a": 2}
 
 
-def test_what_is_not_there_ends_in_1(cli: Cli) -> None:
+def test_missing_documents_and_collections_exit_with_1(cli: Cli) -> None:
     cli.done("put", "things", "a", "null")
     assert cli.fails(1, "get", "things", "b") == "there is no document 'b' in things"
     assert cli.fails(1, "get", "nothing", "b") == "there is no document 'b' in nothing"
@@ -82,7 +82,7 @@ def test_what_is_not_there_ends_in_1(cli: Cli) -> None:
     assert "nothing" not in cli.done("collections")
 
 
-def test_an_emptied_collection_is_there(cli: Cli) -> None:
+def test_an_emptied_collection_exists(cli: Cli) -> None:
     cli.done("put", "things", "a", "1")
     cli.done("remove", "things", "a")
     assert cli.done("list", "things") == ""
@@ -90,7 +90,7 @@ def test_an_emptied_collection_is_there(cli: Cli) -> None:
     assert cli.done("find", "things", "--count") == "0\n"
 
 
-def test_bad_input_ends_in_3(cli: Cli) -> None:
+def test_invalid_input_exits_with_3(cli: Cli) -> None:
     cli.done("put", "things", "a", "1")
     wrong = {
         "at 'deep.n'": ("put", "things", "x", '{"deep": {"n": 123456789012345678901234567890}}'),
@@ -111,7 +111,7 @@ def test_bad_input_ends_in_3(cli: Cli) -> None:
     assert cli.objects("things") == {"a": 1}
 
 
-def test_wrong_use_ends_in_2(cli: Cli) -> None:
+def test_usage_errors_exit_with_2(cli: Cli) -> None:
     assert "--help)" in cli.fails(2, "bogus")
     assert "COLLECTION" in cli.fails(2, "get")
     assert "--bogus" in cli.fails(2, "list", "--bogus", "x")
@@ -152,7 +152,7 @@ def test_outputs(cli: Cli) -> None:
         assert cli.done(command, "things", "--limit", "0") == ""
 
 
-def test_a_table_is_as_wide_as_the_terminal_and_hides_nothing_hostile(cli: Cli) -> None:
+def test_a_table_fits_the_terminal_and_escapes_hostile_text(cli: Cli) -> None:
     cli.done("put", "things", "[red]a[/red]", json.dumps("x" * 500))
     cli.done("put", "things", "a\x1b[31m\u202eb", "[1]")
     shown = cli.done("list", "things", "--output", "table")
@@ -182,7 +182,7 @@ def test_a_table_has_a_column_for_each_field(cli: Cli) -> None:
     assert cells(cli.done("list", "things", "--limit", "0", "--output", "table")) == [["id"]]
 
 
-def test_a_table_has_a_column_for_each_of_the_fields_asked_for(cli: Cli) -> None:
+def test_a_table_has_a_column_for_each_projected_field(cli: Cli) -> None:
     cli.done("put", "things", "1", '{"at": {"city": "Bonn"}, "n": 1}')
     cli.done("put", "things", "2", '{"at": [{"city": "Rome"}, {"zip": 1}, {"city": "Oslo"}]}')
     asked = ("find", "things", "--fields", "none,at.city", "--output")
@@ -198,7 +198,7 @@ def test_a_table_has_a_column_for_each_of_the_fields_asked_for(cli: Cli) -> None
     ]
 
 
-def test_a_table_of_many_fields_is_no_wider_than_the_terminal(cli: Cli) -> None:
+def test_a_table_of_many_fields_fits_the_terminal(cli: Cli) -> None:
     for number in range(3):
         body = {f"{number}-{n}": "x" * 300 for n in range(200)}
         cli.done("put", "things", str(number), json.dumps(body))
@@ -207,7 +207,7 @@ def test_a_table_of_many_fields_is_no_wider_than_the_terminal(cli: Cli) -> None:
     assert len(cells(shown)) == 4
 
 
-def test_the_default_is_a_file_in_the_current_folder(here: Path) -> None:
+def test_the_default_database_is_a_file_in_the_current_folder(here: Path) -> None:
     cli = Cli()
     cli.done("put", "things", "a", "1")
     assert (here / "collections.db").exists()
@@ -215,7 +215,7 @@ def test_the_default_is_a_file_in_the_current_folder(here: Path) -> None:
     assert Cli(("--url=sqlite:///collections.db",)).done("get", "things", "a") == "1\n"
 
 
-def test_the_url_is_the_commands_then_the_programs_then_the_variables(
+def test_precedence_of_url_options_and_the_variable(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def files() -> set[str]:
@@ -255,13 +255,13 @@ READING = [
 
 
 @pytest.mark.parametrize("arguments", READING, ids=" ".join)
-def test_what_only_reads_creates_no_file(here: Path, arguments: tuple[str, ...]) -> None:
+def test_reading_commands_create_no_file(here: Path, arguments: tuple[str, ...]) -> None:
     message = Cli().fails(4, *arguments)
     assert message.startswith(f"there is no SQLite file {str(here / 'collections.db')!r}")
     assert list(here.iterdir()) == []
 
 
-def test_prefixes_keep_stores_apart(here: Path) -> None:
+def test_prefixes_separate_stores(here: Path) -> None:
     Cli().done("put", "things", "a", "1")
     Cli().done("put", "things", "a", "2", "--prefix", "other_")
     assert Cli().done("get", "things", "a") == "1\n"
@@ -269,7 +269,7 @@ def test_prefixes_keep_stores_apart(here: Path) -> None:
     assert "prefix" in Cli().fails(2, "list", "things", "--prefix", "DROP TABLE")
 
 
-def test_databases_that_cannot_be_used(here: Path) -> None:
+def test_unusable_databases(here: Path) -> None:
     (here / "text.db").write_text("this is no database, and long enough to be looked at" * 20)
     assert "no SQLite database" in Cli().fails(4, "list", "x", "--url", "sqlite:///text.db")
     assert "folder" in Cli().fails(4, "put", "x", "a", "1", "--url", "sqlite:///no/where.db")
@@ -280,7 +280,7 @@ def test_databases_that_cannot_be_used(here: Path) -> None:
     assert "secret" not in message
 
 
-def test_a_locked_file_ends_in_4(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_locked_file_exits_with_4(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Cli().done("put", "things", "a", "1")
     hasty = Store("sqlite:///collections.db", busy_timeout=0.05)
     monkeypatch.setattr(Target, "to_write", lambda _: hasty)

@@ -41,7 +41,7 @@ def filled(cli: Cli) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("output", ["jsonl", "json"])
 @pytest.mark.parametrize("name", ["x", "x.gz"])
-def test_indexes_are_exported_and_made_again(
+def test_indexes_are_exported_and_imported(
     cli: Cli, tmp_path: Path, output: str, name: str
 ) -> None:
     made = filled(cli)
@@ -62,7 +62,7 @@ def test_indexes_are_exported_and_made_again(
     assert indexes(cli, "b") == made
 
 
-def test_through_a_pipe_from_one_database_to_another(cli: Cli, tmp_path: Path) -> None:
+def test_export_and_import_through_a_pipe(cli: Cli, tmp_path: Path) -> None:
     made = filled(cli)
     other = Cli((f"--url=sqlite:///{tmp_path / 'other.db'}",))
     words = shlex.join(cli.command("export", "a")), shlex.join(other.command("import", "c"))
@@ -97,7 +97,7 @@ def test_an_empty_collection_keeps_its_indexes(cli: Cli) -> None:
     assert indexes(cli, "c") == indexes(cli, "a")
 
 
-def test_exports_behind_one_another(sqlite: Cli) -> None:
+def test_concatenated_exports(sqlite: Cli) -> None:
     first = lines({"indexes": [{"fields": {"x": 1}}]}, {"id": "1", "body": {}})
     second = lines({"indexes": [{"fields": ["y"]}]}, {"id": "2", "body": {}})
     sqlite.done("import", "a", input=first + second)
@@ -105,7 +105,7 @@ def test_exports_behind_one_another(sqlite: Cli) -> None:
     assert list(sqlite.objects("a")) == ["1", "2"]
 
 
-def test_an_object_is_never_taken_for_indexes(cli: Cli) -> None:
+def test_a_document_is_never_read_as_an_index(cli: Cli) -> None:
     body = {"indexes": [{"fields": {"x": 1}}]}
     cli.done("import", "a", input=lines({"id": "1", "body": body}))
     cli.done("import", "b", "--id", "indexes", input=lines({"indexes": "2"}))
@@ -137,7 +137,7 @@ BAD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("reason", BAD)
-def test_indexes_that_cannot_be_read_are_a_bad_line(sqlite: Cli, reason: str) -> None:
+def test_invalid_indexes_are_a_bad_line(sqlite: Cli, reason: str) -> None:
     given = lines({"indexes": BAD[reason]}, {"id": "a", "body": 1})
     message = sqlite.fails(3, "import", "t", input=given)
     assert message.startswith("standard input, line 1: ")
@@ -164,7 +164,7 @@ def test_duplicates_in_an_import_with_a_unique_index(cli: Cli) -> None:
     assert [index["name"] for index in indexes(cli, "a")] == ["y_1"]
 
 
-def test_another_index_of_that_name(cli: Cli) -> None:
+def test_a_different_index_of_the_same_name(cli: Cli) -> None:
     cli.done("index", "create", "a", "x", "--name", "n")
     given = lines({"indexes": [{"name": "n", "fields": ["y"]}]}, {"id": "1", "body": {}})
     message = cli.fails(3, "import", "a", input=given)
@@ -172,7 +172,7 @@ def test_another_index_of_that_name(cli: Cli) -> None:
     assert message.endswith("; imported 1 document, but not the index 'n'")
 
 
-def test_a_unique_index_that_is_there_forbids_objects_of_an_import(cli: Cli) -> None:
+def test_an_existing_unique_index_rejects_duplicates_of_an_import(cli: Cli) -> None:
     cli.done("index", "create", "a", "x", "--unique")
     cli.done("put", "a", "first", '{"x": 7}')
     given = lines(*({"id": str(n), "body": {"x": n % 9}} for n in range(11)))
@@ -190,7 +190,7 @@ def test_a_unique_index_that_is_there_forbids_objects_of_an_import(cli: Cli) -> 
     assert list(cli.objects("a")) == ["first", *map(str, (0, 1, 2, 3, 4, 5, 6, 8))]
 
 
-def test_an_error_is_one_line_whatever_the_driver_remarks(cli: Cli, tmp_path: Path) -> None:
+def test_an_error_is_one_line_without_output_of_the_driver(cli: Cli, tmp_path: Path) -> None:
     cli.done("index", "create", "a", "x", "--unique")
     cli.done("put", "a", "first", '{"x": 1}')
     given = lines(*({"id": str(n), "body": {"x": n}} for n in range(1, 300))).encode()

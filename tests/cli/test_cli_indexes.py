@@ -39,7 +39,7 @@ def indexes(cli: Cli, collection: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in cli.done("index", "list", collection).splitlines()]
 
 
-def test_indexes_come_are_listed_and_go(cli: Cli) -> None:
+def test_indexes_are_created_listed_and_dropped(cli: Cli) -> None:
     expected = []
     for arguments, facts in INDEXES:
         usual = {"name": "Dots, ü", "unique": False, "where": None, "arrays": False}
@@ -56,7 +56,7 @@ def test_indexes_come_are_listed_and_go(cli: Cli) -> None:
     assert cli.done("index", "list", "a", "--output", "json") == "[]\n"
 
 
-def test_what_is_not_there(cli: Cli) -> None:
+def test_missing_collections_and_indexes(cli: Cli) -> None:
     cli.done("put", "a", "1", "{}")
     assert cli.fails(1, "index", "drop", "a", "x_1") == "there is no index 'x_1' on a"
     assert cli.fails(1, "index", "drop", "b", "x_1") == "there is no collection 'b'"
@@ -64,7 +64,7 @@ def test_what_is_not_there(cli: Cli) -> None:
     assert "create" in cli.done("index")
 
 
-def test_indexes_that_cannot_be(cli: Cli) -> None:
+def test_invalid_indexes(cli: Cli) -> None:
     cli.done("put", "a", "1", '{"x": 1}')
     cli.done("put", "a", "2", '{"x": 1}')
     cli.done("index", "create", "a", "y")
@@ -87,7 +87,7 @@ def test_indexes_that_cannot_be(cli: Cli) -> None:
     assert [index["name"] for index in indexes(cli, "a")] == ["y_1"]
 
 
-def test_a_unique_index_forbids(cli: Cli) -> None:
+def test_a_unique_index_rejects_duplicates(cli: Cli) -> None:
     cli.done("index", "create", "a", "login", "--unique")
     cli.done("put", "a", "1", '{"login": "ada"}')
     message = cli.fails(3, "put", "a", "2", '{"login": "ada"}')

@@ -18,7 +18,7 @@ def opsdroid_file(folder: Path) -> Path:
     return folder / "sqlite.db"
 
 
-def test_what_an_opsdroid_remembers(shared_backend: Backend, tmp_path: Path) -> None:
+def test_memories_of_opsdroid(shared_backend: Backend, tmp_path: Path) -> None:
     cli, file = cli_for(shared_backend), opsdroid_file(tmp_path)
     done = cli("import-opsdroid", str(file), "--namespace", "bot")
     assert (done.exit_code, done.stderr) == (0, f"imported 2 values from '{file}' into bot\n")
@@ -27,7 +27,7 @@ def test_what_an_opsdroid_remembers(shared_backend: Backend, tmp_path: Path) -> 
         assert {each.key: each.value for each in entries} == {"name": "Ada", "visits": 3}
 
 
-def test_another_table_is_an_error_that_names_those_there_are(
+def test_a_missing_table_is_an_error_that_names_the_existing_ones(
     shared_backend: Backend, tmp_path: Path
 ) -> None:
     cli, file = cli_for(shared_backend), str(opsdroid_file(tmp_path))
@@ -36,7 +36,7 @@ def test_another_table_is_an_error_that_names_those_there_are(
     assert "does not exist" in cli.fails(2, "import-opsdroid", str(tmp_path / "nothing"))
 
 
-def test_a_value_that_cannot_be_kept_is_told_by_its_key(
+def test_a_value_that_cannot_be_stored_is_named_by_its_key(
     shared_backend: Backend, tmp_path: Path
 ) -> None:
     cli, file = cli_for(shared_backend), opsdroid_file(tmp_path)

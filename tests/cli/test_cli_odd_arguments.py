@@ -85,7 +85,7 @@ DEFINITIONS += [
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda text: text[:60])
-def test_odd_definitions_of_indexes(cli: Cli, definition: str) -> None:
+def test_odd_index_definitions(cli: Cli, definition: str) -> None:
     result = cli("import", "t", input=f'{{"indexes": {definition}}}\n{{"id": "1", "body": {{}}}}\n')
     if result.exit_code:
         assert result.exit_code == Exit.BAD_INPUT
@@ -93,13 +93,13 @@ def test_odd_definitions_of_indexes(cli: Cli, definition: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["none/x.jsonl", "one.db/x.jsonl", "x" * 300, "/dev/full"])
-def test_a_file_that_cannot_be_written_is_named(cli: Cli, name: str) -> None:
+def test_errors_name_a_file_that_cannot_be_written(cli: Cli, name: str) -> None:
     message = cli.fails(Exit.FAILED, "export", "things", name)
     assert message.startswith(f"{name!r}: ")
     assert ".part" not in message
 
 
-def test_a_file_that_cannot_be_read_is_named(cli: Cli) -> None:
+def test_errors_name_a_file_that_cannot_be_read(cli: Cli) -> None:
     assert "'none/x'" in cli.fails(Exit.USAGE, "import", "none/x", "-c", "t")
     Path("x").mkdir()
     assert "'x' is a folder" in cli.fails(Exit.USAGE, "import", "x", "-c", "t")

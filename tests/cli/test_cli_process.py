@@ -48,7 +48,7 @@ def wait_for(condition: object, seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
-def test_export_into_import(shared_backend: Backend, tmp_path: Path) -> None:
+def test_export_piped_into_import(shared_backend: Backend, tmp_path: Path) -> None:
     cli = cli_for(shared_backend)
     for id, body in {"null": "null", "one": "1", "text": '"ü"', "deep": '{"a":[{}]}'}.items():
         cli.done("put", "a", id, body)
@@ -78,7 +78,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Cli:
 
 @BUFFERED
 @pytest.mark.parametrize("command", [("export", "a"), ("list", "a"), ("get", "a", "l")])
-def test_a_reader_that_goes_away(
+def test_a_closed_output_pipe(
     large: Cli, tmp_path: Path, command: tuple[str, ...], buffered: dict[str, str]
 ) -> None:
     process = subprocess.Popen(
@@ -100,7 +100,7 @@ def test_a_reader_that_goes_away(
 @POSIX
 @BUFFERED
 @pytest.mark.parametrize("command", [("get", "a", "first"), ("export", "a"), ("collections",)])
-def test_output_that_cannot_be_written(
+def test_unwritable_output(
     sqlite: Cli, tmp_path: Path, command: tuple[str, ...], buffered: dict[str, str]
 ) -> None:
     if not Path("/dev/full").exists():
@@ -112,7 +112,7 @@ def test_output_that_cannot_be_written(
 
 
 @POSIX
-def test_control_c_keeps_whole_batches(sqlite: Cli, tmp_path: Path) -> None:
+def test_ctrl_c_keeps_complete_batches(sqlite: Cli, tmp_path: Path) -> None:
     process = subprocess.Popen(
         sqlite.command("import", "t", "--id", "n", "--batch-size", "10"),
         stdin=subprocess.PIPE,
@@ -140,7 +140,7 @@ def test_control_c_keeps_whole_batches(sqlite: Cli, tmp_path: Path) -> None:
 
 
 @POSIX
-def test_control_c_elsewhere(sqlite: Cli, tmp_path: Path) -> None:
+def test_ctrl_c_in_other_commands(sqlite: Cli, tmp_path: Path) -> None:
     process = subprocess.Popen(
         sqlite.command("put", "a", "b"),
         stdin=subprocess.PIPE,
@@ -194,7 +194,7 @@ def test_the_module_and_the_variable(tmp_path: Path) -> None:
 
 
 @POSIX
-def test_arguments_that_are_no_text(sqlite: Cli, tmp_path: Path) -> None:
+def test_arguments_that_are_not_utf8(sqlite: Cli, tmp_path: Path) -> None:
     wrong = os.fsencode("\udcff")
     for words in (
         (b"put", b"a", wrong, b"1"),

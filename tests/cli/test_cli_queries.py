@@ -60,7 +60,7 @@ ORDERS: dict[tuple[str, ...], list[str]] = {
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=" ".join)
-def test_orders(cli: Cli, order: tuple[str, ...]) -> None:
+def test_sort(cli: Cli, order: tuple[str, ...]) -> None:
     options = [word for field in order for word in ("--sort", field)]
     assert ids(cli, *options) == ORDERS[order]
     assert ids(cli, *options, "--skip", "1", "--limit", "2") == ORDERS[order][1:3]
@@ -80,7 +80,7 @@ def test_skip_and_limit(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("window", [(), ("--limit", "9"), ("--sort", "$id")], ids=" ".join)
-def test_parts_of_bodies(cli: Cli, window: tuple[str, ...]) -> None:
+def test_projections(cli: Cli, window: tuple[str, ...]) -> None:
     parts = [{"name": "Ada", "address": {"city": "Berlin"}}, {"name": "Eve"}]
     asked = ('{"age": 36}', *window)
     assert bodies(cli, *asked, "--fields", "name,address.city") == parts
@@ -96,7 +96,7 @@ def test_parts_of_bodies(cli: Cli, window: tuple[str, ...]) -> None:
     assert "│ Ada" in cli.done("find", "people", "--fields", "name", "--output", "table")
 
 
-def test_a_projection_means_the_same_with_a_limit_and_without(cli: Cli) -> None:
+def test_a_projection_is_independent_of_the_limit(cli: Cli) -> None:
     cli.done("put", "things", "a", '{"list": [{"x": 1, "y": 2}, {"y": 2, "x": 1, "z": 3}]}')
     for element in ('{"x": 1, "y": 2}', '{"y": 2, "x": 1}'):
         asked = f'{{"list": {element}}}'
@@ -104,16 +104,14 @@ def test_a_projection_means_the_same_with_a_limit_and_without(cli: Cli) -> None:
         assert cli.done(*words) == cli.done(*words, "--limit", "1")
 
 
-def test_without_an_order_objects_are_not_gathered(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unsorted_documents_are_streamed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(Collection, "find")
     assert len(ids(cli)) == 4
     assert len(ids(cli, "--skip", "1")) == 3
     assert bodies(cli, "--fields", "name")[0] == {"name": "Ada"}
 
 
-def test_questions_that_make_no_sense(cli: Cli) -> None:
+def test_invalid_queries(cli: Cli) -> None:
     wrong = {
         "sort, at 'age': sorts twice": ("--sort", "age", "--sort", "age:-1"),
         "sort, at 'age': the direction must be 1 or -1, got 2": ("--sort", '{"age": 2}'),
@@ -151,7 +149,7 @@ def test_distinct(cli: Cli) -> None:
     assert cli.done("distinct", "people", "tags", "-", input='{"age": 30}') == '"a"\n'
 
 
-def test_wrong_use_of_distinct(cli: Cli) -> None:
+def test_usage_errors_of_distinct(cli: Cli) -> None:
     assert cli.fails(1, "distinct", "nothing", "a") == "there is no collection 'nothing'"
     assert "FIELD is not JSON: " in cli.fails(3, "distinct", "people", "[a]")
     assert "must be a field or a list of keys, got [1]" in cli.fails(3, "distinct", "people", "[1]")
@@ -159,7 +157,7 @@ def test_wrong_use_of_distinct(cli: Cli) -> None:
     assert "FIELD" in cli.fails(2, "distinct", "people")
 
 
-def test_delete_wants_a_terminal_or_yes(cli: Cli) -> None:
+def test_delete_needs_a_terminal_or_yes(cli: Cli) -> None:
     assert "--yes" in cli.fails(2, "delete", "people", '{"age": 36}', input="y\n")
     assert len(cli.objects("people")) == 4
     result = cli("delete", "people", '{"age": 36}', "--yes")
@@ -172,7 +170,7 @@ def test_delete_wants_a_terminal_or_yes(cli: Cli) -> None:
     assert cli.objects("people") == {}
 
 
-def test_what_delete_refuses(cli: Cli) -> None:
+def test_usage_errors_of_delete(cli: Cli) -> None:
     assert "FILTER" in cli.fails(2, "delete", "people", "--yes")
     assert "null" in cli.fails(3, "delete", "people", "null", "--yes")
     assert "FILTER is not JSON: " in cli.fails(3, "delete", "people", "age", "--yes")
@@ -181,7 +179,7 @@ def test_what_delete_refuses(cli: Cli) -> None:
     assert len(cli.objects("people")) == 4
 
 
-def test_explain_in_words(cli: Cli) -> None:
+def test_explain_as_text(cli: Cli) -> None:
     told = cli.done("explain", "people", '{"age": 36}', "--sort", "name:-1").splitlines()
     assert told[0] == "the database decides {'age': 36}"
     assert any(line.startswith("indexes: ") for line in told)
@@ -206,7 +204,7 @@ def test_explain_as_json(cli: Cli) -> None:
     assert told["plan"]
 
 
-def test_explain_tells_which_index_helps(cli: Cli, shared_backend: Backend) -> None:
+def test_explain_advises_an_index(cli: Cli, shared_backend: Backend) -> None:
     asked = ("explain", "people", '{"name": "Ada"}', "--json")
     assert json.loads(cli.done(*asked))["advice"] == "create_index('name')"
     assert "advice: create_index('name')" in cli.done(*asked[:-1])
@@ -217,14 +215,14 @@ def test_explain_tells_which_index_helps(cli: Cli, shared_backend: Backend) -> N
         assert (told["scans"], told["indexes"]) == (False, ["name_1"])
 
 
-def test_wrong_use_of_explain(cli: Cli) -> None:
+def test_usage_errors_of_explain(cli: Cli) -> None:
     assert cli.fails(1, "explain", "nothing") == "there is no collection 'nothing'"
     assert "FILTER is not JSON: " in cli.fails(3, "explain", "people", "{")
     assert "twice" in cli.fails(3, "explain", "people", "--sort", "a", "--sort", "a")
 
 
 @pytest.mark.skipif(os.name == "nt", reason="arguments of Windows are text")
-def test_fields_that_are_no_text(cli: Cli) -> None:
+def test_field_names_that_are_not_utf8(cli: Cli) -> None:
     for words in (
         ("find", "people", "--sort", "\udcff"),
         ("find", "people", "--fields", "\udcff"),
@@ -247,7 +245,7 @@ def sqlite(tmp_path: Path) -> Cli:
 
 
 @pytest.mark.parametrize("order", ["n:desc", "n:-1", "-n", '{"n": -1}'])
-def test_orders_that_descend(sqlite: Cli, order: str) -> None:
+def test_descending_sorts(sqlite: Cli, order: str) -> None:
     sqlite.done("put", "t", "a", '{"n": 1}')
     sqlite.done("put", "t", "b", '{"n": 2}')
     assert (
@@ -257,27 +255,27 @@ def test_orders_that_descend(sqlite: Cli, order: str) -> None:
     assert sqlite.done("find", "t", "--sort", "n:asc").splitlines()[0][:9] == '{"id":"a"'
 
 
-def test_an_unknown_direction_is_refused(sqlite: Cli) -> None:
+def test_an_unknown_direction_is_rejected(sqlite: Cli) -> None:
     sqlite.done("put", "t", "a", "1")
     assert "asc, -1, desc, got 'down'" in sqlite.fails(3, "find", "t", "--sort", "n:down")
     assert "before the field or behind it" in sqlite.fails(3, "find", "t", "--sort=-n:asc")
     assert sqlite.done("find", "t", "--sort", '[[["n:down"], -1]]') == '{"id":"a","body":1}\n'
 
 
-def test_windows_beyond_what_a_database_counts_are_refused(sqlite: Cli) -> None:
+def test_skip_and_limit_beyond_64_bits_are_rejected(sqlite: Cli) -> None:
     sqlite.done("put", "t", "a", "1")
     assert "skip" in sqlite.fails(3, "list", "t", "--skip", str(2**63))
     assert "limit" in sqlite.fails(3, "list", "t", "--limit", str(2**63))
 
 
-def test_help_is_whole_and_short_to_ask_for(sqlite: Cli) -> None:
+def test_help_is_complete_and_has_a_short_option(sqlite: Cli) -> None:
     overview = sqlite.done("-h")
     assert overview == sqlite.done("--help")
     assert "..." not in overview.partition("Commands:")[2].partition("Exit codes")[0]
     assert sqlite.done("find", "-h") == sqlite.done("find", "--help")
 
 
-def test_a_damaged_body_is_named(sqlite: Cli, tmp_path: Path) -> None:
+def test_errors_name_a_damaged_document(sqlite: Cli, tmp_path: Path) -> None:
     sqlite.done("put", "t", "a", "1")
     sqlite.done("put", "t", "b", '{"n": 2}')
     file = sqlite.options[0].removeprefix("--url=sqlite:///")

@@ -37,12 +37,12 @@ def commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.
             yield from commands(command, f"{before}{name} ")
 
 
-def test_the_page_is_what_help_prints() -> None:
+def test_the_page_equals_the_help() -> None:
     advice = "python -m collections_store.cli.reference > docs/reference/cli.md"
     assert PAGE.read_text(encoding="utf-8") == reference(), advice
 
 
-def test_every_command_is_there_and_every_option_is_explained() -> None:
+def test_every_command_and_option_is_documented() -> None:
     found = dict(commands(program))
     assert set(found) == EXPECTED
     for name, command in found.items():
@@ -52,7 +52,7 @@ def test_every_command_is_there_and_every_option_is_explained() -> None:
         assert all(option.help for option in options), name
 
 
-def test_what_is_said_of_a_command_is_not_cut() -> None:
+def test_summaries_of_commands_are_not_truncated() -> None:
     groups = [program, *(each for _, each in commands(program) if isinstance(each, click.Group))]
     for group in groups:
         with click.Context(group, terminal_width=80, max_content_width=80) as context:
@@ -64,7 +64,7 @@ def test_what_is_said_of_a_command_is_not_cut() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete_as_the_page_says(shell: str) -> None:
+def test_shell_completion_works_as_documented(shell: str) -> None:
     variable = "_COLLECTIONS_STORE_COMPLETE"
     assert f"{variable}={shell}_source collections-store" in PAGE.read_text(encoding="utf-8")
     runner = CliRunner(env={variable: f"{shell}_source"})

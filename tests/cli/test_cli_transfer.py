@@ -56,7 +56,7 @@ def numbered(count: int) -> str:
     return lines(*({"n": n, "half": n / 2} for n in range(count)))
 
 
-def test_what_is_exported_can_be_imported(cli: Cli, tmp_path: Path) -> None:
+def test_exports_can_be_imported(cli: Cli, tmp_path: Path) -> None:
     for id, body in BODIES.items():
         cli.done("put", "a", "--", id, json.dumps(body))
     cli.done("put", "a", "deep", DEEP)
@@ -91,7 +91,7 @@ def test_ids_from_a_field(cli: Cli) -> None:
     assert cli.objects("things") == {"a": given[0], "7": given[1], "ü": given[2]}
 
 
-def test_an_array_of_objects(cli: Cli) -> None:
+def test_import_of_a_json_array(cli: Cli) -> None:
     given = [{"n": 1}, {"n": 2}, {"n": 3}]
     cli.done("import", "things", "--id", "n", input=f"\n  {json.dumps(given, indent=2)}\n")
     assert cli.objects("things") == {"1": given[0], "2": given[1], "3": given[2]}
@@ -116,7 +116,7 @@ def test_an_empty_input_imports_nothing(sqlite: Cli, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "empty"]
 
 
-def test_where_nothing_is_good_no_collection_comes_into_being(sqlite: Cli, tmp_path: Path) -> None:
+def test_an_import_without_valid_lines_creates_no_collection(sqlite: Cli, tmp_path: Path) -> None:
     for given in ("[1, ", "no\nJSON\n", '{"n": 1, "v": "\\u0000"}\n' * 3, '{"n": "\\u0000"}'):
         result = sqlite("import", "t", "--id", "n", "--skip-errors", input=given)
         assert result.exit_code == 0
@@ -129,7 +129,7 @@ def test_where_nothing_is_good_no_collection_comes_into_being(sqlite: Cli, tmp_p
     ]
 
 
-def test_an_id_that_comes_twice_has_its_last_body(cli: Cli) -> None:
+def test_the_last_body_of_a_repeated_id_wins(cli: Cli) -> None:
     given = lines({"id": "a", "body": 1}, {"id": "b", "body": 2}, {"id": "a", "body": 3})
     cli.done("import", "things", "--batch-size", "1", input=given)
     assert cli.objects("things") == {"a": 3, "b": 2}
@@ -159,7 +159,7 @@ BAD: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_line_ends_the_import_and_nothing_of_its_batch_is_kept(
+def test_a_bad_line_stops_the_import_and_rolls_back_its_batch(
     sqlite: Cli, tmp_path: Path, name: str
 ) -> None:
     bad, reason = BAD[name]
@@ -174,7 +174,7 @@ def test_a_bad_line_ends_the_import_and_nothing_of_its_batch_is_kept(
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_with_skip_errors_the_others_are_imported(sqlite: Cli, name: str) -> None:
+def test_skip_errors_imports_the_valid_lines(sqlite: Cli, name: str) -> None:
     bad, reason = BAD[name]
     good = numbered(14).encode().splitlines(keepends=True)
     given = b"".join([bad + b"\n", *good[:7], bad, b"\n", *good[7:], bad])
@@ -189,7 +189,7 @@ def test_with_skip_errors_the_others_are_imported(sqlite: Cli, name: str) -> Non
     assert list(sqlite.objects("t")) == [str(n) for n in range(14)]
 
 
-def test_without_id_only_lines_of_export_are_taken(sqlite: Cli) -> None:
+def test_without_id_field_only_exported_lines_are_accepted(sqlite: Cli) -> None:
     for bad in ({"n": 1}, {"id": "a"}, {"body": 1}, {"id": "a", "body": 1, "more": 2}, "text"):
         assert "--id FIELD" in sqlite.fails(3, "import", "t", input=lines(bad))
     assert "'id'" in sqlite.fails(3, "import", "t", input=lines({"id": None, "body": 1}))
@@ -213,7 +213,7 @@ def test_bad_elements_of_an_array_are_named_by_their_position(sqlite: Cli) -> No
     assert list(sqlite.objects("t")) == ["1", "4"]
 
 
-def test_an_array_that_is_no_json_is_one_bad_item(sqlite: Cli) -> None:
+def test_an_invalid_json_array_is_one_bad_item(sqlite: Cli) -> None:
     given = '\n[\n{"n": 1},\n{"n": 2]\n'
     message = sqlite.fails(3, "import", "t", "--id", "n", input=given)
     assert message.startswith("standard input, the array: not JSON: ")
@@ -223,7 +223,7 @@ def test_an_array_that_is_no_json_is_one_bad_item(sqlite: Cli) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--skip-errors",)])
-def test_damaged_gzip_ends_the_import(sqlite: Cli, tmp_path: Path, options: tuple[str]) -> None:
+def test_damaged_gzip_stops_the_import(sqlite: Cli, tmp_path: Path, options: tuple[str]) -> None:
     whole = gzip.compress(os.urandom(3000).hex().encode().join([b'{"n": 1, "v": "', b'"}\n']))
     for number, damaged in enumerate((whole[:-9], whole[:200], b"\x1f", b"\x1f\x8bno gzip at all")):
         file = tmp_path / f"{number}.gz"
@@ -233,7 +233,7 @@ def test_damaged_gzip_ends_the_import(sqlite: Cli, tmp_path: Path, options: tupl
         assert message.endswith("; nothing was imported")
 
 
-def test_wrong_use_of_import(sqlite: Cli, tmp_path: Path) -> None:
+def test_usage_errors_of_import(sqlite: Cli, tmp_path: Path) -> None:
     (tmp_path / "file").write_text(lines({"id": "a", "body": 1}))
     file = str(tmp_path / "file")
     assert "--collection NAME" in sqlite.fails(2, "import")
@@ -247,7 +247,7 @@ def test_wrong_use_of_import(sqlite: Cli, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
 
 
-def test_batches_are_transactions_of_the_size_asked(
+def test_batches_are_transactions_of_the_given_size(
     sqlite: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = []
@@ -292,7 +292,7 @@ def test_lines_are_read_one_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("packed", [bytes, gzip.compress], ids=["plain", "gzip"])
-def test_a_line_that_is_too_long_is_a_bad_one(
+def test_a_line_that_is_too_long_is_a_bad_line(
     sqlite: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: Any
 ) -> None:
     monkeypatch.setattr(reading, "MAX_LINE", 2**20)
@@ -319,7 +319,7 @@ def test_a_line_of_zeros_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> Non
         item.load()
 
 
-def test_an_array_that_is_too_long_is_a_bad_one(
+def test_an_array_that_is_too_long_is_a_bad_item(
     sqlite: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "MAX_ARRAY", 2**20)
@@ -331,14 +331,16 @@ def test_an_array_that_is_too_long_is_a_bad_one(
     assert "the array: too long: more than 1 MiB; write each document on its own line" in message
 
 
-def test_a_batch_ends_after_some_megabytes(sqlite: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_limited_in_bytes(sqlite: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importing, "BATCH_BYTES", 10_000)
     given = lines(*({"n": n, "text": "x" * 3000} for n in range(9)), {"text": 1})
     message = sqlite.fails(3, "import", "-", "-c", "t", "--id", "n", input=given)
     assert "nothing of this batch was imported, 8 documents before it were" in message
 
 
-def test_a_file_is_replaced_as_a_whole(sqlite: Cli, tmp_path: Path, monkeypatch: Any) -> None:
+def test_an_export_replaces_its_file_atomically(
+    sqlite: Cli, tmp_path: Path, monkeypatch: Any
+) -> None:
     sqlite.done("import", "t", "--id", "n", input=numbered(1000))
     file = tmp_path / "out.jsonl"
     file.write_text("what was there")
@@ -364,19 +366,19 @@ def test_a_file_is_replaced_as_a_whole(sqlite: Cli, tmp_path: Path, monkeypatch:
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
-def test_a_device_is_written_to_not_replaced(sqlite: Cli) -> None:
+def test_an_export_to_a_device_does_not_replace_it(sqlite: Cli) -> None:
     sqlite.done("put", "t", "a", "1")
     sqlite.done("export", "t", os.devnull)
     assert not Path(os.devnull).is_file()
 
 
-def test_where_an_export_cannot_be_written(sqlite: Cli, tmp_path: Path) -> None:
+def test_unwritable_exports(sqlite: Cli, tmp_path: Path) -> None:
     sqlite.done("put", "t", "a", "1")
     assert "No such file" in sqlite.fails(6, "export", "t", str(tmp_path / "no" / "where"))
     sqlite.fails(2, "export", "t", str(tmp_path))
 
 
-def test_bodies_over_the_limit_can_be_taken_out(sqlite: Cli, tmp_path: Path) -> None:
+def test_export_includes_bodies_over_the_limit(sqlite: Cli, tmp_path: Path) -> None:
     with Store(sqlite.options[0].removeprefix("--url="), max_body=2**25) as store:
         store["t"].put("large", "x" * (17 * 2**20))
     assert len(sqlite.done("get", "t", "large")) == 17 * 2**20 + 3
@@ -384,7 +386,7 @@ def test_bodies_over_the_limit_can_be_taken_out(sqlite: Cli, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("text", ["1" * 5000, "-" + "9" * 40, "[" * 3000 + "1" * 20 + "]" * 3000])
-def test_numbers_are_never_rounded_in_silence(text: str) -> None:
+def test_numbers_that_would_be_rounded_are_rejected(text: str) -> None:
     try:
         value = parse_json(text.encode())
     except BadItem:
@@ -394,7 +396,7 @@ def test_numbers_are_never_rounded_in_silence(text: str) -> None:
     assert value == int(text.strip("[]"))
 
 
-def test_an_input_that_breaks_off_tells_what_is_kept(
+def test_a_truncated_input_reports_what_was_imported(
     sqlite: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(stream: Any) -> Any:
@@ -408,7 +410,7 @@ def test_an_input_that_breaks_off_tells_what_is_kept(
     assert "Input/output error; nothing of this batch was imported, 6 documents" in message
 
 
-def test_what_expires_keeps_its_time(cli: Cli) -> None:
+def test_imported_documents_keep_their_expiry_time(cli: Cli) -> None:
     cli.done("put", "a", "1", "{}", "--ttl", "3600")
     cli.done("put", "a", "2", "[]")
     cli.done("put", "a", "3", "3", "--ttl", "0.001")
@@ -431,7 +433,7 @@ def test_what_expires_keeps_its_time(cli: Cli) -> None:
                 assert abs(times[1] - times[0]) < timedelta(seconds=30)
 
 
-def test_what_has_expired_is_not_imported(cli: Cli) -> None:
+def test_expired_documents_are_not_imported(cli: Cli) -> None:
     dead = {"id": "a", "body": 1, "expires_at": "2001-01-01T00:00:00Z"}
     result = cli("import", "t", input=lines(dead, {"id": "b", "body": 2, "expires_at": None}))
     assert result.stderr == "imported 1 document into t, left out 1 document that had expired\n"
@@ -445,7 +447,7 @@ def test_what_has_expired_is_not_imported(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("bad", ["expired", "no JSON", "not to be stored"])
-def test_a_batch_of_which_nothing_is_left_does_not_end_the_import(sqlite: Cli, bad: str) -> None:
+def test_an_empty_batch_does_not_stop_the_import(sqlite: Cli, bad: str) -> None:
     item = {
         "expired": lines({"id": "a", "body": 1, "expires_at": "2001-01-01T00:00:00Z"}),
         "no JSON": "no JSON\n",
@@ -456,7 +458,7 @@ def test_a_batch_of_which_nothing_is_left_does_not_end_the_import(sqlite: Cli, b
     assert sqlite.objects("t") == {"b": 2}
 
 
-def test_a_time_that_is_too_far_away_is_a_bad_line(sqlite: Cli) -> None:
+def test_an_expiry_time_out_of_range_is_a_bad_line(sqlite: Cli) -> None:
     far = lines(
         {"id": "a", "body": 1, "expires_at": "9999-01-01T00:00:00Z"}, {"id": "b", "body": 2}
     )
@@ -467,14 +469,14 @@ def test_a_time_that_is_too_far_away_is_a_bad_line(sqlite: Cli) -> None:
 
 
 @pytest.mark.parametrize("time", [5, "soon", "2030-01-31T12:00:00", True, ["x"]])
-def test_a_time_that_is_none_is_a_bad_line(sqlite: Cli, time: object) -> None:
+def test_an_invalid_expiry_time_is_a_bad_line(sqlite: Cli, time: object) -> None:
     bad = lines({"id": "b", "body": 2}, {"id": "a", "body": 1, "expires_at": time})
     message = sqlite.fails(3, "import", "t", input=bad)
     assert message.startswith("standard input, line 2: expires_at: expected a time with its zone")
     assert message.endswith("; nothing was imported")
 
 
-def test_expired_objects_are_purged(cli: Cli) -> None:
+def test_purge_of_expired_documents(cli: Cli) -> None:
     for collection in ("a", "b"):
         cli.done("put", collection, "1", "{}", "--ttl", "0.001")
         cli.done("put", collection, "2", "{}", "--ttl", "0.001")
@@ -494,7 +496,7 @@ def parsed(text: str) -> list[Any]:
 
 @pytest.mark.skipif(os.name != "posix", reason="only POSIX has modes")
 @pytest.mark.parametrize("mode", [None, 0o600, 0o644])
-def test_an_export_is_private_unless_its_file_was_not(
+def test_an_export_is_private_or_keeps_the_mode_of_its_file(
     sqlite: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int | None
 ) -> None:
     sqlite.done("put", "t", "a", "1")
@@ -517,7 +519,7 @@ def test_an_export_is_private_unless_its_file_was_not(
 
 @pytest.mark.skipif(os.name != "posix", reason="only POSIX has these signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_an_export_that_is_terminated_leaves_nothing_behind(tmp_path: Path, number: int) -> None:
+def test_a_terminated_export_leaves_no_file(tmp_path: Path, number: int) -> None:
     code = """
 import os, sys
 from collections_store.cli.files import writing
@@ -534,7 +536,7 @@ with writing(sys.argv[1]) as stream:
     assert file.read_text() == "what was there"
 
 
-def test_the_database_itself_is_no_file_to_export_to(sqlite: Cli, tmp_path: Path) -> None:
+def test_export_to_the_database_file_is_rejected(sqlite: Cli, tmp_path: Path) -> None:
     sqlite.done("put", "t", "a", "1")
     [database] = tmp_path.iterdir()
     link = tmp_path / "link"

@@ -103,7 +103,7 @@ def postgresql(module_postgres_backend: Any) -> Iterator[NewTarget]:
     ("name", "case"),
     [pytest.param(name, case, id=f"{name}-{case.id}") for name in NAMES for case in runnable(name)],
 )
-def test_a_case(name: str, case: Case, request: pytest.FixtureRequest) -> None:
+def test_cases(name: str, case: Case, request: pytest.FixtureRequest) -> None:
     new_target: NewTarget = request.getfixturevalue(name)
     problem = replay(new_target(), case)
     if case.id in EXPLAINED and name in ONLY_ON.get(case.id, NAMES):
@@ -172,7 +172,7 @@ def same_document(found: Any, expected: Any) -> bool:
 
 @pytest.mark.skipif(not IS_THERE, reason="../shared/conformance is not there: nothing to count")
 @pytest.mark.parametrize("name", NAMES)
-def test_no_case_vanishes(name: str) -> None:
+def test_every_case_is_counted(name: str) -> None:
     left_out = [case for case in CASES if case.needs & LACKING[name]]
     needs = Counter(need for case in left_out for need in case.needs & LACKING[name])
     print(f"{name}: left out are {len(left_out)} of {len(CASES)} cases, for {dict(needs)}")
@@ -190,7 +190,7 @@ def test_every_operation_has_a_function() -> None:
     assert EXPLAINED.keys() <= {case.id for name in NAMES for case in runnable(name)}
 
 
-def test_the_page_tells_the_figures_and_the_differences() -> None:
+def test_the_page_has_the_figures_and_the_differences() -> None:
     page = PAGE.read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([^`|]+::[^`|]+)` \| (.+) \|$", page, re.MULTILINE)
     assert dict(rows) == EXPLAINED

@@ -109,7 +109,7 @@ def test_pipelines(filled: Any) -> None:
     assert not wrong
 
 
-def test_everything_comes_out_of_no_stages(filled: Any) -> None:
+def test_an_empty_pipeline_returns_all_documents(filled: Any) -> None:
     assert filled.aggregate([]) == list(CITIES.values())
 
 
@@ -125,14 +125,14 @@ def test_everything_comes_out_of_no_stages(filled: Any) -> None:
     ],
     ids=str,
 )
-def test_nothing_comes_out_of_a_collection_that_is_absent(things: Any, pipeline: Any) -> None:
+def test_a_missing_collection_returns_no_rows(things: Any, pipeline: Any) -> None:
     assert things.aggregate(pipeline) == []
     things.put("a", 1)
     things.remove("a")
     assert things.aggregate(pipeline) == []
 
 
-def test_a_match_may_ask_anything(filled: Any) -> None:
+def test_match_takes_every_filter(filled: Any) -> None:
     one = [d.body for d in filled.find("in", "fr")]
     assert filled.aggregate([{"$match": F("in") == "fr"}]) == one
     assert filled.aggregate([{"$match": {"$expr": {"$eq": ["$in", "fr"]}}}]) == one
@@ -169,7 +169,7 @@ def test_lookup_by_id(store: Any, things: Any) -> None:
         assert [[each["n"] for each in one["o"]] for one in found] == expected, stage
 
 
-def test_objects_as_keys_of_groups_and_lookups(store: Any, things: Any) -> None:
+def test_objects_are_keys_of_groups_and_lookups(store: Any, things: Any) -> None:
     things.put_many(
         {"a": {"k": {"x": 1, "y": [1]}}, "b": {"k": {"x": 1.0, "y": [1]}}, "c": {"k": [2]}}
     )
@@ -185,7 +185,7 @@ def test_objects_as_keys_of_groups_and_lookups(store: Any, things: Any) -> None:
     ]
 
 
-def test_a_sort_orders_objects_alike_wherever_it_runs(things: Any) -> None:
+def test_sort_gives_the_same_order_in_the_database_and_in_python(things: Any) -> None:
     objects = [
         {"b": 1, "a": 2},
         {"a": 2, "b": 1},
@@ -200,7 +200,7 @@ def test_a_sort_orders_objects_alike_wherever_it_runs(things: Any) -> None:
     assert things.aggregate([{"$skip": 0}, {"$project": {"o": 1, "n": 1}}, by]) == in_database
 
 
-def test_sums_are_alike_wherever_they_run(things: Any) -> None:
+def test_sums_are_equal_in_the_database_and_in_python(things: Any) -> None:
     numbers = [1e308, -1e308, 1e308, 0.1, 0.1, 0.1, -1e308, 2**62, 2**62, 0.1, 1e308]
     things.put_many((str(n), {"n": each}) for n, each in enumerate(numbers))
     group = {"$group": {"_id": None, "sum": {"$sum": "$n"}, "avg": {"$avg": "$n"}}}
@@ -239,7 +239,7 @@ def test_errors(filled: Any) -> None:
     assert filled.aggregate([{"$count": "n"}]) == [{"n": 6}]
 
 
-def test_within_the_callers_transaction(shared_backend: Backend) -> None:
+def test_aggregate_within_a_transaction_of_the_caller(shared_backend: Backend) -> None:
     engine = sa.create_engine(shared_backend.url.replace("postgresql:", "postgresql+psycopg:"))
     look_up = {"from": "a", "localField": "n", "foreignField": "n", "as": "again"}
     absent = {"from": "b", "pipeline": [], "as": "b"}
@@ -254,7 +254,7 @@ def test_within_the_callers_transaction(shared_backend: Backend) -> None:
     engine.dispose()
 
 
-def test_a_collection_that_is_replaced_meanwhile_is_found_anew(open_store: Any) -> None:
+def test_a_collection_recreated_meanwhile_is_found_again(open_store: Any) -> None:
     if open_store.backend.is_private:
         pytest.skip("stores do not share it")
     one, other = open_store(), open_store()
@@ -291,7 +291,7 @@ def test_the_cases_of_mongodb_drivers(things: Any, script: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("stage", [{"$sort": {"n": 1}}, {"$group": {"_id": "$s"}}])
-def test_what_the_database_does_counts_too(things: Any, stage: Any) -> None:
+def test_memory_limit_includes_rows_grouped_by_the_database(things: Any, stage: Any) -> None:
     things.put_many((str(n), {"n": n, "s": f"{n} {'x' * 5000}"}) for n in range(40))
     pipeline = [stage, {"$limit": 50}]
     with pytest.raises(MemoryLimitExceeded, match=next(iter(stage)).replace("$", r"\$")):
@@ -299,7 +299,7 @@ def test_what_the_database_does_counts_too(things: Any, stage: Any) -> None:
     assert len(things.aggregate(pipeline)) == 40
 
 
-def test_the_result_counts(things: Any) -> None:
+def test_memory_limit_includes_the_result(things: Any) -> None:
     things.put_many((str(n), {"n": n, "a": [1, 2], "s": "x" * 1000}) for n in range(60))
     for pipeline in (
         [],
@@ -312,12 +312,12 @@ def test_the_result_counts(things: Any) -> None:
     assert len(things.aggregate([{"$project": {"n": 1}}], memory_limit=50_000)) == 60
 
 
-def test_what_results_share_counts_once(things: Any) -> None:
+def test_shared_values_count_once_towards_the_memory_limit(things: Any) -> None:
     things.put("1", {"a": list(range(500)), "shared": list(range(1000))})
     assert len(things.aggregate([{"$unwind": "$a"}], memory_limit=500_000)) == 500
 
 
-def test_a_sorted_window_is_read_no_further_than_the_limit(things: Any) -> None:
+def test_a_sorted_page_stops_reading_at_the_memory_limit(things: Any) -> None:
     things.put_many((str(n), {"n": -n, "s": f"{n}{'x' * 5000}"}) for n in range(600))
     pipeline = [{"$sort": {"n": 1}}, {"$skip": 10}, {"$limit": 580}, {"$project": {"n": 1}}]
     found = things.aggregate(pipeline)

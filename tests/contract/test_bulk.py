@@ -90,7 +90,7 @@ def test_if_version(things: Any) -> None:
     assert versions(things) == {"a": 2, "b": 1, "c": 1}
 
 
-def test_what_cannot_be_stored_is_refused(things: Any) -> None:
+def test_invalid_documents_are_rejected(things: Any) -> None:
     with pytest.raises(BulkWriteError, match=r"position 1 \(at 'x'.*and 1 more") as caught:
         things.put_many([("a", 1), ("b", {"x": {1}}), ("c", 2), ("\0", 1)])
     assert refused(caught.value) == [(1, "b", InvalidBody), (3, "\0", InvalidId)]
@@ -103,7 +103,7 @@ def test_what_cannot_be_stored_is_refused(things: Any) -> None:
     assert found(things) == {"a": 1, "c": 2}
 
 
-def test_what_a_unique_index_forbids_is_refused(things: Any) -> None:
+def test_duplicates_of_unique_indexes_are_rejected(things: Any) -> None:
     things.create_index("n", unique=True)
     things.put("there", {"n": 0})
     given = [(str(n), {"n": n // 2}) for n in range(20)]
@@ -114,7 +114,7 @@ def test_what_a_unique_index_forbids_is_refused(things: Any) -> None:
     assert list(found(things)) == ["there", *map(str, range(2, 20, 2))]
 
 
-def test_what_is_no_pair_is_refused(things: Any) -> None:
+def test_items_that_are_not_pairs_are_rejected(things: Any) -> None:
     mistakes: list[tuple[Any, Any]] = [
         ([("a",)], "replace"),
         (["ab"], "replace"),
@@ -146,7 +146,7 @@ def test_what_is_no_pair_is_refused(things: Any) -> None:
     assert caught.value.result.inserted_count == things.count() == 2501
 
 
-def test_mistakes_are_no_refusals(things: Any) -> None:
+def test_usage_errors_are_raised_not_reported(things: Any) -> None:
     for verb in (things.put_many, things.insert_many, things.bulk_write):
         for given in (5, None, "ab", InsertOne({})):
             with pytest.raises(InvalidOption, match="iterable"):
@@ -171,7 +171,7 @@ def test_insert_many(things: Any) -> None:
     assert things.count() == 6
 
 
-def test_the_ids_of_what_was_inserted_are_told_where_some_is_refused(things: Any) -> None:
+def test_inserted_ids_are_reported_when_some_documents_are_rejected(things: Any) -> None:
     things.create_index("n", unique=True)
     given: list[Any] = [{"n": n if n % 700 else 0} for n in range(2100)]
     given[1] = {"n": {1}}
@@ -193,7 +193,7 @@ def test_the_ids_of_what_was_inserted_are_told_where_some_is_refused(things: Any
 
 
 @pytest.mark.parametrize("atomic", [False, True])
-def test_batches_have_no_end(things: Any, atomic: bool) -> None:
+def test_any_number_of_documents_is_written_in_batches(things: Any, atomic: bool) -> None:
     ids = [f"id {n}" for n in range(3500)]
     result = things.put_many(((id, {"n": n}) for n, id in enumerate(ids)), atomic=atomic)
     assert result == PutManyResult(3500)
@@ -223,7 +223,7 @@ def test_all_or_nothing_over_many_batches(things: Any) -> None:
     assert found(things) == {"there": 1}
 
 
-def test_a_source_that_fails_fails_the_call(things: Any) -> None:
+def test_an_exception_of_the_source_is_raised(things: Any) -> None:
     def given() -> Iterator[tuple[str, Any]]:
         yield from ((str(n), n) for n in range(2500))
         raise ZeroDivisionError
@@ -236,7 +236,7 @@ def test_a_source_that_fails_fails_the_call(things: Any) -> None:
     assert things.count() in {1000, 2000}
 
 
-def test_what_was_written_before_a_source_failed_is_noted(things: Any) -> None:
+def test_an_exception_of_the_source_notes_what_was_written(things: Any) -> None:
     def given(count: int) -> Iterator[Any]:
         yield from range(count)
         raise ZeroDivisionError
@@ -273,7 +273,7 @@ def test_what_was_written_before_a_source_failed_is_noted(things: Any) -> None:
         assert was_committed(failed.value) is None
 
 
-def test_what_was_written_before_the_store_was_closed_is_noted(open_store: Any) -> None:
+def test_closing_the_store_notes_what_was_written(open_store: Any) -> None:
     if open_store.variant == "async":
         pytest.skip("the iterator would have to await")
     store = open_store()
@@ -348,7 +348,7 @@ ERRORS = [
 ]
 
 
-def test_an_ordered_bulk_ends_at_the_first_refusal(things: Any) -> None:
+def test_an_ordered_bulk_stops_at_the_first_rejected_request(things: Any) -> None:
     for start in range(2, 7):
         things.delete_many({})
         given = [*REQUESTS[:2], *REQUESTS[start:]]
@@ -359,7 +359,7 @@ def test_an_ordered_bulk_ends_at_the_first_refusal(things: Any) -> None:
         assert found(things) == {"a": {"n": 1}, "b": {"n": 2}}
 
 
-def test_an_unordered_bulk_goes_on(things: Any) -> None:
+def test_an_unordered_bulk_continues_after_a_rejected_request(things: Any) -> None:
     with pytest.raises(BulkWriteError) as caught:
         things.bulk_write(REQUESTS, ordered=False)
     assert refused(caught.value) == ERRORS
@@ -380,7 +380,7 @@ def test_an_atomic_bulk_is_all_or_nothing(things: Any, ordered: bool) -> None:
     assert result.inserted_count == things.count() == 1200
 
 
-def test_a_bulk_meets_a_unique_index(things: Any) -> None:
+def test_bulk_write_with_a_unique_index(things: Any) -> None:
     things.create_index("n", unique=True)
     requests = [
         InsertOne({"n": 1}, id="a"),
@@ -395,7 +395,7 @@ def test_a_bulk_meets_a_unique_index(things: Any) -> None:
     assert found(things) == {"a": {"n": 1}, "c": {"n": 3}}
 
 
-def test_what_is_no_request(things: Any) -> None:
+def test_objects_that_are_not_requests_are_rejected(things: Any) -> None:
     wrong: list[Any] = [["insert"], [{"insertOne": {}}], [InsertOne]]
     for given in wrong:
         with pytest.raises(BulkWriteError, match="requests") as caught:
@@ -414,7 +414,7 @@ def test_what_is_no_request(things: Any) -> None:
         assert list(found(things)) == expected
 
 
-def test_bulks_have_no_end(things: Any) -> None:
+def test_bulk_write_takes_any_number_of_requests(things: Any) -> None:
     requests = (InsertOne({"n": n}, id=str(n)) for n in range(1700))
     assert things.bulk_write(requests).inserted_count == 1700
     result = things.bulk_write(UpdateOne({"$id": str(n)}, {"$inc": {"n": 1}}) for n in range(600))
@@ -422,7 +422,7 @@ def test_bulks_have_no_end(things: Any) -> None:
     assert things.count({"n": 600}) == 2
 
 
-def test_what_is_given_may_come_from_the_same_store(open_store: Any) -> None:
+def test_source_may_read_from_the_same_store(open_store: Any) -> None:
     if open_store.variant == "async":
         pytest.skip("the iterator would have to await")
     store = open_store()
@@ -445,7 +445,7 @@ def test_what_is_given_may_come_from_the_same_store(open_store: Any) -> None:
     assert [info.count for info in store.collections()] == [2500] * 5
 
 
-def test_what_is_given_may_write_to_the_same_store(open_store: Any) -> None:
+def test_source_may_write_to_the_same_store(open_store: Any) -> None:
     store = open_store()
     if open_store.variant == "async":
         pytest.skip("the iterator would have to await")
@@ -462,9 +462,7 @@ def test_what_is_given_may_write_to_the_same_store(open_store: Any) -> None:
     assert store["counts"].get("read") == {"n": 10}
 
 
-def test_what_is_refused_is_told_by_an_error_only(
-    store: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_rejected_documents_are_not_logged(store: Any, caplog: pytest.LogCaptureFixture) -> None:
     """A driver's own remarks would be on the standard error of whoever has set no logging up."""
     things = store["things"]
     things.create_index("n", unique=True)
@@ -483,9 +481,7 @@ def test_what_is_refused_is_told_by_an_error_only(
     assert caplog.records == []
 
 
-def test_a_unique_index_sees_updates_in_their_order(
-    things: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unique_index_checks_updates_in_order(things: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each object makes room for the next one, whichever are written in one statement."""
     monkeypatch.setattr(writing, "REWRITE_CHARACTERS", 100)
     things.create_index("n", unique=True)
@@ -501,7 +497,7 @@ def test_a_unique_index_sees_updates_in_their_order(
         things.update_many({}, {"$inc": {"n": 1}})
 
 
-def test_an_update_leaves_the_times_and_places_of_objects(things: Any, clock: Any) -> None:
+def test_bulk_updates_keep_creation_time_and_natural_order(things: Any, clock: Any) -> None:
     things.put_many({"a": {"n": 1}, "b": {"n": 2}}, ttl=100)
     before = things.list()
     clock.advance(10)

@@ -122,7 +122,7 @@ def bodies(changes: list[Change]) -> list[Any]:
 # -- what is recorded ------------------------------------------------------------------------
 
 
-def test_each_verb_is_recorded(things: Any) -> None:
+def test_each_method_is_recorded(things: Any) -> None:
     things.put("a", 1)
     things.put("a", 2)
     things.put("a", 3, if_version=2)
@@ -161,7 +161,7 @@ def test_each_verb_is_recorded(things: Any) -> None:
     ]
 
 
-def test_writing_many_is_recorded(things: Any) -> None:
+def test_batch_writes_are_recorded(things: Any) -> None:
     things.put_many({"a": 1, "b": 2})
     things.put_many({"a": 3, "c": 4})
     things.put_many({"a": 5, "d": 6}, mode="ignore")
@@ -197,7 +197,7 @@ def test_deleting_by_a_filter_is_recorded(things: Any, filter: Any) -> None:
 
 
 @pytest.mark.parametrize("filter", [{"n": {"$lt": 90}}, {"$expr": {"$lt": ["$n", 90]}}])
-def test_deleting_many_is_recorded_in_batches(
+def test_large_deletes_are_recorded_in_batches(
     things: Any, monkeypatch: pytest.MonkeyPatch, filter: Any
 ) -> None:
     """And no more waits in memory than is allowed to."""
@@ -224,7 +224,7 @@ def test_deleting_many_is_recorded_in_batches(
     assert max(waiting) < 10
 
 
-def test_what_is_deleted_is_read_only_where_it_is_kept(store: Any) -> None:
+def test_deleted_bodies_are_read_only_if_they_are_recorded(store: Any) -> None:
     for changes, expected in ((True, None), ("after", None), ("both", "1")):
         things = recording(store, f"things_{changes}", changes=changes)
         things.put("a", 1)
@@ -257,7 +257,7 @@ def test_updates_are_recorded(things: Any) -> None:
     ]
 
 
-def test_what_expires_is_recorded_once_it_is_purged(things: Any, clock: Clock) -> None:
+def test_expired_documents_are_recorded_when_purged(things: Any, clock: Clock) -> None:
     things.put("a", 1, ttl=10)
     things.put_many({"b": 2, "c": 3}, ttl=10)
     clock.advance(11)
@@ -276,7 +276,7 @@ def test_what_expires_is_recorded_once_it_is_purged(things: Any, clock: Clock) -
     assert bodies(changes)[3:] == [(1, ...), (..., 4), (2, ...), (..., 5), (3, ...)]
 
 
-def test_what_failed_is_not_recorded(things: Any) -> None:
+def test_failed_writes_are_not_recorded(things: Any) -> None:
     things.put("a", 1)
     things.create_index("n", unique=True)
     things.put("b", {"n": 1})
@@ -295,7 +295,7 @@ def test_what_failed_is_not_recorded(things: Any) -> None:
     assert told(drain(things)) == [("insert", "a", 1), ("insert", "b", 1)]
 
 
-def test_touching_is_no_change(things: Any) -> None:
+def test_touch_is_not_recorded(things: Any) -> None:
     things.put("a", 1)
     assert things.touch("a", ttl=math.inf)
     assert len(drain(things)) == 1
@@ -319,7 +319,7 @@ def test_a_transaction_is_recorded_when_it_commits(store: Any, things: Any) -> N
     assert told(drain(other)) == [("insert", "x", 1)]
 
 
-def test_a_transaction_that_drops_the_collection_in_the_end(store: Any, things: Any) -> None:
+def test_changes_of_a_collection_dropped_in_the_same_transaction(store: Any, things: Any) -> None:
     with store.transaction() as tx:
         tx["things"].put("a", 1)
         tx.drop("things")
@@ -333,7 +333,7 @@ def test_a_transaction_that_drops_the_collection_in_the_end(store: Any, things: 
     assert told(drain(things)) == [("insert", "a", 1)]
 
 
-def test_a_transaction_that_renames_the_collection_in_the_end(store: Any, things: Any) -> None:
+def test_changes_of_a_collection_renamed_in_the_same_transaction(store: Any, things: Any) -> None:
     things.put("a", 0)
     with store.transaction() as tx:
         tx["things"].put("a", 1)
@@ -343,7 +343,7 @@ def test_a_transaction_that_renames_the_collection_in_the_end(store: Any, things
     assert told(drain(store["others"])) == expected
 
 
-def test_which_bodies_are_recorded(store: Any) -> None:
+def test_bodies_are_recorded_as_configured(store: Any) -> None:
     for changes, expected in (
         (True, [(..., ...), (..., ...), (..., ...)]),
         ("after", [(..., None), (..., [1]), (..., ...)]),
@@ -356,7 +356,7 @@ def test_which_bodies_are_recorded(store: Any) -> None:
         assert bodies(drain(things)) == expected
 
 
-def test_a_change_tells_when(store: Any, things: Any, clock: Clock) -> None:
+def test_a_change_has_its_time(store: Any, things: Any, clock: Clock) -> None:
     before = datetime.now(UTC)
     things.put("a", 1)
     clock.advance(3600)
@@ -366,7 +366,7 @@ def test_a_change_tells_when(store: Any, things: Any, clock: Clock) -> None:
     assert second.time - first.time >= timedelta(hours=1)
 
 
-def test_an_engine_of_the_callers_records_too(
+def test_changes_are_recorded_on_an_engine_of_the_caller(
     open_store: Opener,
 ) -> None:
     """A store on an engine tells of its commits, and `bind` records what its caller commits."""
@@ -423,7 +423,7 @@ VERBS = st.lists(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(verbs=VERBS)
-def test_replaying_the_feed_gives_the_collection(store: Any, clock: Clock, verbs: Any) -> None:
+def test_replaying_the_feed_rebuilds_the_collection(store: Any, clock: Clock, verbs: Any) -> None:
     store.drop("things")
     things = recording(store, changes="after")
     for verb, *arguments in verbs:
@@ -466,7 +466,7 @@ VERBS_DONE: dict[str, Callable[..., Any]] = {
 # -- what a stream gives ---------------------------------------------------------------------
 
 
-def test_a_stream_begins_now_unless_told_otherwise(things: Any) -> None:
+def test_a_stream_starts_at_the_present_by_default(things: Any) -> None:
     things.put("a", 1)
     stream = things.watch()
     assert stream.try_next() is None
@@ -477,7 +477,7 @@ def test_a_stream_begins_now_unless_told_otherwise(things: Any) -> None:
     assert stream.try_next() is None
 
 
-def test_a_token_goes_on_exactly_there(things: Any) -> None:
+def test_a_token_resumes_after_its_change(things: Any) -> None:
     things.put_many({str(n): n for n in range(120)})
     every = drain(things)
     assert [each.id for each in every] == [str(n) for n in range(120)]
@@ -489,7 +489,7 @@ def test_a_token_goes_on_exactly_there(things: Any) -> None:
         assert drain(things, after=stream.token) == every[every.index(change) + 1 :]
 
 
-def test_a_stream_goes_on_after_a_restart(open_store: Opener) -> None:
+def test_a_stream_resumes_after_a_restart(open_store: Opener) -> None:
     if open_store.backend.is_private:
         pytest.skip("nothing is left of it")
     first = open_store()
@@ -525,7 +525,7 @@ def test_a_stream_is_a_context_manager(things: Any) -> None:
     assert list(stream) == []
 
 
-def test_a_filter_is_asked_of_the_object_after_the_change_or_before_its_end(things: Any) -> None:
+def test_filters_apply_to_the_new_body_or_to_the_deleted_one(things: Any) -> None:
     things.put("a", {"n": 1})
     things.put("a", {"n": 2})
     things.put("b", {"n": 2})
@@ -543,13 +543,13 @@ def test_a_filter_is_asked_of_the_object_after_the_change_or_before_its_end(thin
     ]
 
 
-def test_objects_compare_as_the_database_does(things: Any) -> None:
+def test_feed_filters_compare_objects_like_the_database(things: Any) -> None:
     things.put("a", {"o": {"x": 1, "y": 2}})
     other = {"o": {"y": 2, "x": 1}}
     assert len(drain(things, filter=other)) == things.count(other)
 
 
-def test_a_token_moves_past_what_is_not_wanted(things: Any) -> None:
+def test_a_token_advances_past_filtered_changes(things: Any) -> None:
     stream = things.watch({"$id": "z"})
     things.put_many({str(n): n for n in range(130)})
     assert stream.try_next() is None
@@ -560,7 +560,7 @@ def test_a_token_moves_past_what_is_not_wanted(things: Any) -> None:
     assert drain(things, after=stream.token) == []
 
 
-def test_filters_that_nothing_recorded_can_answer(store: Any) -> None:
+def test_filters_that_need_unrecorded_bodies_are_rejected(store: Any) -> None:
     plain, after = recording(store, "plain", changes=True), recording(store, "a", changes="after")
     for asked in ({"n": 1}, {"$or": [{"$id": "a"}, {"n": 1}]}, {"$expr": {"$gt": ["$n", 1]}}):
         with pytest.raises(InvalidFilter, match='changes="both"'):
@@ -574,13 +574,13 @@ def test_filters_that_nothing_recorded_can_answer(store: Any) -> None:
     assert drain(plain, filter={"$id": "a", "$version": 1}) == []
 
 
-def test_the_body_before_is_not_the_one_that_change_changed_in_place(things: Any) -> None:
+def test_body_before_is_not_modified_by_change(things: Any) -> None:
     things.put("a", {"tags": ["x"]})
     things.change("a", lambda body: body["tags"].append("y"))
     assert bodies(drain(things))[-1] == ({"tags": ["x"]}, {"tags": ["x", "y"]})
 
 
-def test_changes_that_were_recorded_before_bodies_were(store: Any) -> None:
+def test_changes_recorded_before_bodies_were_enabled(store: Any) -> None:
     things = recording(store, changes=True)
     things.put("a", 1)
     things.put("b", 2)
@@ -596,7 +596,7 @@ def test_changes_that_were_recorded_before_bodies_were(store: Any) -> None:
 # -- what is no longer there -----------------------------------------------------------------
 
 
-def test_only_so_many_are_kept(store: Any) -> None:
+def test_retention_by_number(store: Any) -> None:
     things = recording(store, changes=True, changes_kept=5)
     things.put_many({str(n): n for n in range(20)})
     first = things.watch(after="oldest")
@@ -614,7 +614,7 @@ def test_only_so_many_are_kept(store: Any) -> None:
     assert [each.id for each in drain(things)] == kept
 
 
-def test_writing_prunes_now_and_then(store: Any) -> None:
+def test_writes_prune_periodically(store: Any) -> None:
     things = recording(store, changes=True, changes_kept=20)
     for n in range(60):
         things.put(str(n), n)
@@ -623,7 +623,7 @@ def test_writing_prunes_now_and_then(store: Any) -> None:
     assert 20 <= len(kept) <= 23
 
 
-def test_they_are_kept_for_so_long(store: Any, clock: Clock) -> None:
+def test_retention_by_age(store: Any, clock: Clock) -> None:
     things = recording(store, changes=True, changes_ttl=3600)
     things.put("a", 1)
     token = drain(things)[0].token
@@ -644,7 +644,7 @@ def test_they_are_kept_for_so_long(store: Any, clock: Clock) -> None:
         things.watch(after=token)
 
 
-def test_a_collection_that_records_nothing(store: Any) -> None:
+def test_watching_a_collection_without_a_feed_is_rejected(store: Any) -> None:
     store["plain"].put("a", 1)
     for name in ("plain", "absent"):
         with pytest.raises(InvalidOption, match=f"{name} records none: open it with changes=True"):
@@ -653,7 +653,7 @@ def test_a_collection_that_records_nothing(store: Any) -> None:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_what_was_dropped_or_turned_off_is_lost(store: Any, again: bool) -> None:
+def test_dropping_or_disabling_the_feed_deletes_it(store: Any, again: bool) -> None:
     ways: list[Callable[[], Any]] = [
         lambda: store.drop("things"),
         lambda: recording(store, changes=False),
@@ -684,7 +684,7 @@ def test_a_renamed_collection_keeps_its_changes(store: Any, things: Any) -> None
     assert [each.id for each in drain(store["others"], after=token)] == ["b"]
 
 
-def test_tokens_that_are_none(store: Any, things: Any) -> None:
+def test_invalid_tokens_are_rejected(store: Any, things: Any) -> None:
     things.put("a", 1)
     token = drain(things)[0].token
     other = recording(store, "other", changes=True)
@@ -696,7 +696,7 @@ def test_tokens_that_are_none(store: Any, things: Any) -> None:
         other.watch(after=token)
 
 
-def test_a_token_of_a_later_state(open_store: Opener) -> None:
+def test_a_token_ahead_of_the_feed_is_rejected(open_store: Opener) -> None:
     """A database that was restored from a backup knows nothing of the latest tokens."""
     store = open_store()
     things = recording(store, changes=True)
@@ -708,7 +708,7 @@ def test_a_token_of_a_later_state(open_store: Opener) -> None:
 
 
 @pytest.mark.parametrize("options", WRONG)
-def test_options_that_are_wrong(things: Any, options: Any) -> None:
+def test_invalid_options_are_rejected(things: Any, options: Any) -> None:
     with pytest.raises(InvalidOption, match=next(iter(options))):
         things.watch(**options)
 
@@ -729,7 +729,7 @@ def test_a_closed_store(store: Any, things: Any) -> None:
         next(waiting)
 
 
-def test_within_a_transaction_of_the_callers_an_operation_is_recorded_in_one_go(
+def test_operations_in_a_transaction_of_the_caller_record_their_changes_at_once(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever it writes: not a statement or two for each object."""

@@ -25,7 +25,7 @@ from collections_store.operations import catalogue
 from collections_store.sql.select import Statements
 
 
-def test_a_collection_comes_into_being_with_its_first_object(store: Any) -> None:
+def test_a_collection_is_created_by_its_first_document(store: Any) -> None:
     store["a"].get("x")
     assert store.collections() == []
     store["a"].put("x", 1)
@@ -35,7 +35,7 @@ def test_a_collection_comes_into_being_with_its_first_object(store: Any) -> None
     assert info.created_at.tzinfo is not None
 
 
-def test_names_differ_by_case_and_are_long(store: Any) -> None:
+def test_names_are_case_sensitive_and_may_be_long(store: Any) -> None:
     names = [
         "a",
         "A",
@@ -55,7 +55,7 @@ def test_names_differ_by_case_and_are_long(store: Any) -> None:
     assert all(info.count == 1 for info in store.collections())
 
 
-def test_drop_deletes_the_objects_too(store: Any) -> None:
+def test_drop_deletes_the_documents(store: Any) -> None:
     things = store["things"]
     things.put("a", 1)
     assert store.drop("things") is True
@@ -66,7 +66,7 @@ def test_drop_deletes_the_objects_too(store: Any) -> None:
     assert things.count() == 1
 
 
-def test_rename_moves_the_objects(store: Any) -> None:
+def test_rename_keeps_the_documents(store: Any) -> None:
     old = store["old"]
     old.put_many({"b": 1, "a": 2})
     created = store.collections()[0].created_at
@@ -89,7 +89,7 @@ def test_rename_back_and_forth(store: Any) -> None:
     assert store["a"].get("x") is None
 
 
-def test_rename_refuses(store: Any) -> None:
+def test_rename_rejects_invalid_and_existing_names(store: Any) -> None:
     store["a"].put("x", 1)
     store["b"].put("x", 2)
     with pytest.raises(CollectionNotFound, match="no collection 'nothing'"):
@@ -103,7 +103,7 @@ def test_rename_refuses(store: Any) -> None:
     assert (store["a"].get("x"), store["b"].get("x")) == (1, 2)
 
 
-def test_renames_to_one_name_at_once(shared_backend: Backend) -> None:
+def test_concurrent_renames_to_one_name(shared_backend: Backend) -> None:
     count = 6
     with ExitStack() as stack, ThreadPoolExecutor(count) as threads:
         stores = [
@@ -129,7 +129,7 @@ def test_renames_to_one_name_at_once(shared_backend: Backend) -> None:
         ]
 
 
-def test_drop_where_the_table_was_dropped_by_hand(shared_backend: Backend) -> None:
+def test_drop_after_the_table_was_dropped_manually(shared_backend: Backend) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
         store["things"].put("a", 1)
         engine = sa.create_engine(shared_backend.url.replace("postgresql:", "postgresql+psycopg:"))
@@ -159,7 +159,7 @@ def test_a_collection_takes_options(store: Any) -> None:
     assert [change.body for change in store["things"].watch(after="oldest", timeout=0)] == [1]
 
 
-def test_a_sync_handle_sees_the_same_objects(store: Any) -> None:
+def test_a_sync_handle_reads_the_same_documents(store: Any) -> None:
     store["things"].put("a", 1)
     sync = store.get_sync_collection("things")
     assert sync.get("a") == 1
@@ -167,7 +167,7 @@ def test_a_sync_handle_sees_the_same_objects(store: Any) -> None:
     assert store["things"].get("b") == 2
 
 
-def test_two_prefixes_are_two_stores(open_store: Any) -> None:
+def test_prefixes_separate_stores(open_store: Any) -> None:
     if open_store.backend.is_private:
         pytest.skip("in memory, each store is its own")
     one, two = open_store(prefix="one_"), open_store(prefix="two_")
@@ -179,7 +179,7 @@ def test_two_prefixes_are_two_stores(open_store: Any) -> None:
 
 
 @pytest.mark.parametrize("schema", ["Upper Case", 'quo"te', "apo'strophe", "$x", ":x", "-"])
-def test_a_schema_of_any_name(postgres_backend: Backend, schema: str) -> None:
+def test_schemas_may_have_any_name(postgres_backend: Backend, schema: str) -> None:
     schema = f"{schema} {postgres_backend.options['schema']}"
     with Store(postgres_backend.url, schema=schema) as store:
         store["things"].put("a", {"x": 1})
@@ -192,7 +192,7 @@ def test_a_schema_of_any_name(postgres_backend: Backend, schema: str) -> None:
         connection.execute(SQL("DROP SCHEMA {} CASCADE").format(Identifier(schema)))
 
 
-def test_a_stale_handle_in_another_store(open_store: Any) -> None:
+def test_a_handle_in_another_store_follows_a_rename(open_store: Any) -> None:
     if open_store.backend.is_private:
         pytest.skip("in memory, each store is its own")
     one, two = open_store(), open_store()
@@ -242,7 +242,7 @@ def body_indexes(backend: Backend) -> dict[str, int]:
     return dict(rows)
 
 
-def test_collections_that_come_and_go_leave_nothing_in_memory(backend: Backend) -> None:
+def test_created_and_dropped_collections_leave_no_cache_entries(backend: Backend) -> None:
     """Whether the store drops them, under another name too, or a transaction."""
     with Store(backend.url, **backend.options) as store:
 
@@ -274,7 +274,7 @@ def test_collections_that_come_and_go_leave_nothing_in_memory(backend: Backend) 
         assert compiled() == before + 3
 
 
-def test_no_more_statements_are_kept_than_for_so_many_collections(
+def test_statement_cache_is_bounded_by_collections(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(catalogue, "MOST_TABLES", 4)

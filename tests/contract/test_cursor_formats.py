@@ -130,7 +130,7 @@ def recorded(shared_backend: Backend) -> Any:
         yield store["things"]
 
 
-def test_cursors_of_version_0_1_go_on(recorded: Any) -> None:
+def test_cursors_of_version_0_1_remain_valid(recorded: Any) -> None:
     for name, (filter, sort, after, ids) in RECORDED.items():
         page = recorded.page(filter, sort=sort, after=after)
         assert "".join(each.id for each in page) == ids, name
@@ -140,7 +140,7 @@ def test_cursors_of_version_0_1_go_on(recorded: Any) -> None:
         assert "".join(each.id for each in page) == ids, name
 
 
-def test_a_cursor_of_version_0_1_is_good_for_its_own_question_only(recorded: Any) -> None:
+def test_a_cursor_of_version_0_1_is_valid_for_its_own_query_only(recorded: Any) -> None:
     for name, (filter, sort, after, _) in RECORDED.items():
         for other, (wrong, order, _, _) in RECORDED.items():
             if (filter, sort) != (wrong, order):
@@ -149,7 +149,7 @@ def test_a_cursor_of_version_0_1_is_good_for_its_own_question_only(recorded: Any
                     pytest.fail(f"{name} {other}")
 
 
-def test_a_format_that_is_not_known_is_refused(recorded: Any) -> None:
+def test_an_unknown_format_is_rejected(recorded: Any) -> None:
     with pytest.raises(InvalidCursor, match="no cursor of this version"):
         recorded.page(after="Aw" + RECORDED["everything"][2][2:])
 
@@ -193,7 +193,7 @@ DIFFERENT: list[Any] = [
 ]
 
 
-def test_different_questions_are_sealed_apart() -> None:
+def test_cursors_of_different_queries_have_different_signatures() -> None:
     orders = [None, "a", "a.b", [("a", -1)], Path("a.b"), "$id", "id", ["a", "b"], ["b", "a"]]
     asked = [Filter.parse(each) for each in DIFFERENT]
     sorts = [Sort.parse(each) for each in orders]

@@ -72,7 +72,9 @@ def in_memory(dialogues: list[Any]) -> dict[str, tuple[Any, ...]]:
 # -- many at once ---------------------------------------------------------------------------------
 
 
-def test_many_write_to_their_own_dialogues(open_store: Opener, again: Any, hasty: None) -> None:
+def test_concurrent_writes_to_separate_dialogues(
+    open_store: Opener, again: Any, hasty: None
+) -> None:
     ada = again(rules=RULES, cached=5)
     made = results(
         open_store.call_concurrently((ada, "create", f"b{n % 7}", "ask", n) for n in range(MANY))
@@ -90,7 +92,9 @@ def test_many_write_to_their_own_dialogues(open_store: Opener, again: Any, hasty
     assert as_restored(again, rules=RULES) == in_memory(dialogues)
 
 
-def test_many_write_to_the_same_dialogue(open_store: Opener, again: Any, hasty: None) -> None:
+def test_concurrent_writes_to_the_same_dialogue(
+    open_store: Opener, again: Any, hasty: None
+) -> None:
     for save in ("message", "teardown", 0.001):
         ada = again(save=save, component=f"c {save}")
         _, dialogue = ada.create("bob", "ask")
@@ -114,7 +118,7 @@ def test_the_same_message_many_times_is_accepted_once(open_store: Opener, again:
     assert dialogue.messages == (first,)
 
 
-def test_what_ends_ends_once_and_is_saved_removed_and_looked_at_meanwhile(
+def test_dialogues_end_once_under_concurrent_saves_removals_and_reads(
     open_store: Opener, again: Any, hasty: None
 ) -> None:
     ada = again(rules=RULES, cached=3)
@@ -139,7 +143,7 @@ def test_what_ends_ends_once_and_is_saved_removed_and_looked_at_meanwhile(
 # -- two who have the same dialogues --------------------------------------------------------------
 
 
-def test_two_of_the_same_namespace_meet_a_conflict_and_lose_nothing(strife: Any) -> None:
+def test_two_agents_of_one_namespace_conflict_and_lose_nothing(strife: Any) -> None:
     one, two = strife(), strife()
     message, dialogue = one.create("bob", "ask")
     two.setup()
@@ -164,7 +168,7 @@ def test_two_of_the_same_namespace_meet_a_conflict_and_lose_nothing(strife: Any)
     two.reply(found, "x", "two")
 
 
-def test_what_is_reloaded_is_as_it_is_on_the_disk(again: Any) -> None:
+def test_a_reloaded_dialogue_equals_the_stored_one(again: Any) -> None:
     one, two = again(), again()
     dialogue = begun(one)
     two.setup()
@@ -215,7 +219,7 @@ def test_a_conflict_does_not_stop_the_others_from_being_saved(strife: Any) -> No
 # -- what cannot be written ------------------------------------------------------------------------
 
 
-def test_a_refused_body_leaves_memory_and_disk_as_they_were(open_store: Opener) -> None:
+def test_a_rejected_body_leaves_memory_and_disk_unchanged(open_store: Opener) -> None:
     with open_store(max_body=2000) as store:
         ada = open_store.dialogues(store, rules=RULES)
         _, dialogue = ada.create("bob", "ask")
@@ -235,7 +239,7 @@ def test_a_refused_body_leaves_memory_and_disk_as_they_were(open_store: Opener) 
         assert ada.reply(dialogue, "decline", 1, target=1).message_id == 2
 
 
-def test_a_full_disk_leaves_memory_as_it_was(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_memory_unchanged(tmp_path: Path) -> None:
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'store.db'}", poolclass=sa.StaticPool)
     with Store(engine=engine) as store:
         ada = Dialogues(store, "ada", rules=RULES)
@@ -295,7 +299,7 @@ def test_metadata_that_is_not_json_does_not_stop_the_others_from_being_saved(
 # -- later, or in the end --------------------------------------------------------------------------
 
 
-def test_delayed_saving_saves_within_the_time(open_store: Opener, store: Any, again: Any) -> None:
+def test_delayed_saving_saves_within_its_delay(open_store: Opener, store: Any, again: Any) -> None:
     ada = again(save=0.05)
     dialogue = begun(ada)
     dialogue.metadata["a"] = 1
@@ -311,7 +315,7 @@ def test_delayed_saving_saves_within_the_time(open_store: Opener, store: Any, ag
     assert as_restored(again) == in_memory([dialogue, good])
 
 
-def test_the_thread_that_saves_ends_with_the_dialogues(
+def test_saving_thread_stops_at_teardown(
     open_store: Opener, store: Any, new_threads: NewThreads
 ) -> None:
     ada = open_store.dialogues(store, save=0.01)
@@ -442,7 +446,9 @@ def test_components_are_set_up_in_order_and_torn_down_in_reverse(open_store: Ope
     assert len(log) == 4
 
 
-def test_what_a_part_raises_is_raised_when_the_others_had_their_turn(open_store: Opener) -> None:
+def test_an_error_of_a_component_is_raised_after_the_others_are_torn_down(
+    open_store: Opener,
+) -> None:
     for failing, expected in (("b", LookupError), ("ab", ExceptionGroup)):
         log: list[str] = []
         store = open_store()
@@ -459,7 +465,7 @@ def test_what_a_part_raises_is_raised_when_the_others_had_their_turn(open_store:
             store["things"].get("a")
 
 
-def test_a_part_that_cannot_be_set_up_closes_the_store_and_what_was_set_up(
+def test_a_failed_setup_closes_the_store_and_its_components(
     open_store: Opener,
 ) -> None:
     log: list[str] = []
@@ -473,7 +479,7 @@ def test_a_part_that_cannot_be_set_up_closes_the_store_and_what_was_set_up(
         store["things"].get("a")
 
 
-def test_a_cancelled_close_tears_down_every_part(backend: Backend) -> None:
+def test_a_cancelled_close_tears_down_every_component(backend: Backend) -> None:
     log: list[str] = []
 
     class Slow(Part):
@@ -511,7 +517,7 @@ def test_close_reports_dialogues_that_cannot_be_saved(open_store: Opener) -> Non
         assert on_disk(open_store(), "active", type(ADA)("eve", "dialogues"))[0].version == 2
 
 
-def test_who_closes_a_store_while_it_is_torn_down_waits_for_the_end() -> None:
+def test_closing_during_a_teardown_waits_for_its_end() -> None:
     entered, go_on = threading.Event(), threading.Event()
     store = Store("sqlite://")
 
@@ -539,7 +545,7 @@ def test_who_closes_a_store_while_it_is_torn_down_waits_for_the_end() -> None:
         store["things"].get("a")
 
 
-def test_a_task_that_closes_a_store_while_it_is_torn_down_waits_for_the_end() -> None:
+def test_aclose_during_a_teardown_waits_for_its_end() -> None:
     async def main() -> None:
         entered, go_on = asyncio.Event(), asyncio.Event()
         store = AsyncStore("sqlite://")

@@ -45,7 +45,7 @@ WAYS = ["finished", "messages", "removed", "purged"]
 
 @pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("kept", [True, False], ids=["kept", "dropped"])
-def test_no_message_is_added_to_a_dialogue_that_another_ended(
+def test_a_dialogue_ended_elsewhere_takes_no_message(
     again: Any, store: Any, how: str, kept: bool
 ) -> None:
     one, dialogue, two, theirs = two_of(again, keep_terminal_state_dialogues=kept)
@@ -64,7 +64,7 @@ def test_no_message_is_added_to_a_dialogue_that_another_ended(
 
 
 @pytest.mark.parametrize("how", WAYS)
-def test_nothing_is_saved_of_a_dialogue_that_another_ended(open_store: Opener, how: str) -> None:
+def test_a_dialogue_ended_elsewhere_is_not_saved(open_store: Opener, how: str) -> None:
     with open_store() as store:
 
         def again(**options: Any) -> Any:
@@ -85,7 +85,7 @@ def test_nothing_is_saved_of_a_dialogue_that_another_ended(open_store: Opener, h
         assert on_disk(store, "messages") == there
 
 
-def test_what_the_other_purged_is_not_written_again(open_store: Opener) -> None:
+def test_a_dialogue_purged_elsewhere_is_not_written_again(open_store: Opener) -> None:
     with open_store() as store:
         one, two = open_store.dialogues(store, rules=RULES), open_store.dialogues(store)
         dialogue = ended(one)
@@ -99,7 +99,7 @@ def test_what_the_other_purged_is_not_written_again(open_store: Opener) -> None:
         assert on_disk(store, "messages") == []
 
 
-def test_who_ends_a_dialogue_without_a_message_has_seen_all_of_it(again: Any) -> None:
+def test_finish_conflicts_with_messages_added_elsewhere(again: Any) -> None:
     one, dialogue, two, theirs = two_of(again)
     two.reply(theirs, "x", "unseen")
     with pytest.raises(DialogueConflict):
@@ -123,7 +123,7 @@ def test_a_dialogue_store_adds_nothing_to_a_deleted_dialogue(
     assert on_disk(store, "messages") == []
 
 
-def test_two_who_talk_and_end_at_the_same_time_leave_no_message_without_a_dialogue(
+def test_concurrent_messages_and_ends_leave_no_orphaned_message(
     open_store: Opener, store: Any
 ) -> None:
     one, two = (
@@ -144,9 +144,7 @@ def test_two_who_talk_and_end_at_the_same_time_leave_no_message_without_a_dialog
 
 
 @pytest.mark.parametrize("says", [True, False], ids=["answered", "unanswered"])
-def test_who_began_the_same_dialogue_does_not_overwrite_it(
-    again: Any, store: Any, says: bool
-) -> None:
+def test_a_dialogue_created_twice_is_not_overwritten(again: Any, store: Any, says: bool) -> None:
     one, two = again(save="teardown"), again(save="teardown")
     for each in (one, two):
         each.setup()
@@ -164,7 +162,7 @@ def test_who_began_the_same_dialogue_does_not_overwrite_it(
     two.teardown()
 
 
-def test_stores_of_two_who_began_the_same_dialogue_do_not_mix_them(
+def test_a_dialogue_store_does_not_mix_dialogues_created_twice(
     open_store: Opener, store: Any
 ) -> None:
     one, two = (open_store.dialogue_store(store, "ada", codec=CallCodec()) for _ in range(2))
@@ -175,7 +173,7 @@ def test_stores_of_two_who_began_the_same_dialogue_do_not_mix_them(
     assert [each.lines for each in one.find()] == [["hello", "one", "more"]]
 
 
-def test_concurrent_purges_leave_the_number_kept(again: Any, store: Any) -> None:
+def test_concurrent_purges_leave_the_number_to_keep(again: Any, store: Any) -> None:
     one = again(rules=RULES)
     for _ in range(6):
         ended(one)
@@ -210,7 +208,7 @@ class Purging:
         return self._dialogues.purge(kept=0)
 
 
-def test_purges_at_the_same_time_count_each_dialogue_once(open_store: Opener, store: Any) -> None:
+def test_concurrent_purges_count_each_dialogue_once(open_store: Opener, store: Any) -> None:
     ada = open_store.dialogues(store, rules=RULES)
     for number in range(40):
         ended(ada, f"b{number}")

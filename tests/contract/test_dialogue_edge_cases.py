@@ -50,7 +50,7 @@ def test_a_repeated_message_is_compared_as_it_is_stored(again: Any) -> None:
     assert len(ada.dialogues_in_active_state) == 1
 
 
-def test_who_ends_or_removes_a_dialogue_deletes_no_message_that_it_never_saw(again: Any) -> None:
+def test_ends_and_removals_delete_no_unseen_message(again: Any) -> None:
     one, two = again(keep_terminal_state_dialogues=False), again()
     dialogue = begun(two)
     label = dialogue.dialogue_label
@@ -148,7 +148,7 @@ def test_a_dialogue_without_a_label_does_not_stop_the_others_from_being_saved(
     assert [each.role for each in kept.restore()] == ["a"]
 
 
-def test_what_is_read_again_is_saved_again(open_store: Opener, store: Any) -> None:
+def test_a_reloaded_dialogue_is_saved_again(open_store: Opener, store: Any) -> None:
     one = open_store.dialogue_store(store, "ada", codec=PlainCodec())
     two = open_store.dialogue_store(store, "ada", codec=PlainCodec())
     dialogue = made("a", "1")
@@ -165,7 +165,7 @@ def test_what_is_read_again_is_saved_again(open_store: Opener, store: Any) -> No
 
 
 @pytest.mark.parametrize("verb", ["find", "quarantined", "setup", "teardown"])
-def test_a_nested_method_is_rejected_and_never_waits_for_itself(store: Any, verb: str) -> None:
+def test_a_nested_call_is_rejected_instead_of_deadlocking(store: Any, verb: str) -> None:
     if not isinstance(store, Store):
         pytest.skip("a function that is called cannot await")
 

@@ -82,7 +82,7 @@ def test_4_one_bad_record_stops_the_agent(
     assert "foreign" in caplog.text
 
 
-def test_5_every_restored_dialogue_of_the_counterparty_is_dead(agent: Any) -> None:
+def test_5_restored_dialogues_of_the_counterparty_cannot_continue(agent: Any) -> None:
     ada = agent()
     ada.update(first_of_bob())
     second = agent()
@@ -173,7 +173,7 @@ def test_11_the_table_of_labels_grows_or_forgets(agent: Any, store: Any) -> None
     assert len(on_disk(store, "finished")) == 1  # of what the other side began only
 
 
-def test_12_what_is_created_before_setup_loses_its_label(agent: Any) -> None:
+def test_12_dialogues_created_before_setup_lose_their_labels(agent: Any) -> None:
     begun(agent(), "eve")
     for _ in range(2):
         ada = agent()
@@ -185,7 +185,7 @@ def test_12_what_is_created_before_setup_loses_its_label(agent: Any) -> None:
     assert agent().setup().active == 3
 
 
-def test_13_names_know_no_agent_and_are_ambiguous(agent: Any, store: Any) -> None:
+def test_13_names_lack_the_agent_and_are_ambiguous(agent: Any, store: Any) -> None:
     pairs = [("a", "b_c"), ("a_b", "c"), ("a", "X_terminal"), ("a", "X"), ("a", "my-dialogues")]
     names = [name for pair in pairs for name in DialogueNamespace(*pair).all]
     assert len(set(names)) == len(names)
@@ -195,7 +195,7 @@ def test_13_names_know_no_agent_and_are_ambiguous(agent: Any, store: Any) -> Non
         assert agent(address, component=component).setup().active == 1
 
 
-def test_14_an_inactive_skill_overwrites_what_is_there(agent: Any, store: Any) -> None:
+def test_14_an_inactive_skill_overwrites_stored_dialogues(agent: Any, store: Any) -> None:
     begun(agent())
     before = on_disk(store, "active")
     for save in ("message", "teardown", 60.0):
@@ -204,7 +204,7 @@ def test_14_an_inactive_skill_overwrites_what_is_there(agent: Any, store: Any) -
     assert agent().setup().active == 1
 
 
-def test_15_what_is_cleaned_up_returns_after_a_restart(agent: Any) -> None:
+def test_15_cleaned_up_dialogues_return_after_a_restart(agent: Any) -> None:
     ada = agent()
     some = [begun(ada), ended(ada)]
     for each in some:

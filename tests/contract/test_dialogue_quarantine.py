@@ -87,7 +87,7 @@ def test_a_dialogue_that_began_again_and_ended_is_not_restored(
     assert len(again.quarantined()) == 1
 
 
-def test_concurrent_quarantine_and_restore_lose_and_double_nothing(
+def test_concurrent_quarantine_and_restore_lose_and_duplicate_nothing(
     open_store: Opener, store: Any
 ) -> None:
     stores = [calls_of(open_store, store, CallCodec()) for _ in range(4)]
@@ -106,7 +106,7 @@ def test_concurrent_quarantine_and_restore_lose_and_double_nothing(
     ]
 
 
-def test_foreign_records_in_the_quarantine_stay_there(open_store: Opener, store: Any) -> None:
+def test_external_records_stay_in_the_quarantine(open_store: Opener, store: Any) -> None:
     old = calls_of(open_store, store, CallCodec())
     old.save(call_to("bob", "hello", notes="unreadable"))
     assert list(old.restore()) == []
@@ -128,7 +128,7 @@ def test_foreign_records_in_the_quarantine_stay_there(open_store: Opener, store:
     assert len(on_disk(store, "messages", CALLS)) == 1
 
 
-def test_dialogues_restore_what_can_be_read_by_now(open_store: Opener, store: Any) -> None:
+def test_setup_restores_records_that_have_become_readable(open_store: Opener, store: Any) -> None:
     ada = open_store.dialogues(store, rules=RULES)
     going, over = begun(ada), ended(ada, "eve")
     ada.teardown()
@@ -151,7 +151,7 @@ def test_dialogues_restore_what_can_be_read_by_now(open_store: Opener, store: An
 
 
 @pytest.mark.parametrize("error", [MemoryError, OSError, ImportError])
-def test_an_error_of_the_process_quarantines_nothing(
+def test_errors_of_the_process_quarantine_nothing(
     open_store: Opener, store: Any, error: type[Exception]
 ) -> None:
     calls_of(open_store, store, CallCodec()).save(call_to("bob", "hello"))
@@ -176,7 +176,7 @@ def test_a_wrong_complete_label_matches_no_dialogue(open_store: Opener, store: A
     assert calls.remove(incomplete)
 
 
-def test_messages_of_a_wrong_complete_label_are_none(open_store: Opener, store: Any) -> None:
+def test_messages_of_a_wrong_complete_label_are_not_found(open_store: Opener, store: Any) -> None:
     ada = open_store.dialogues(store, rules=RULES, cached=0)
     for dialogue in (begun(ada), ended(ada, "eve")):
         wrong = dialogue.dialogue_label.complete("another")
@@ -208,7 +208,7 @@ def test_messages_of_another_dialogue_are_quarantined(
     assert "message 1" in header.reason
 
 
-def test_true_is_not_one(open_store: Opener, store: Any) -> None:
+def test_true_is_not_the_number_one(open_store: Opener, store: Any) -> None:
     ada = open_store.dialogues(store)
     first = Message("ask", {"n": [1]}, 1, 0, ("r", ""), "eve", "ada")
     ada.update(first)

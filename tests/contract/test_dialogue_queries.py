@@ -327,7 +327,7 @@ PARTS = [
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
-def test_parts(part: Part, talks: Any, dialogues: list[Dialogue]) -> None:
+def test_projections(part: Part, talks: Any, dialogues: list[Dialogue]) -> None:
     filter, projection = Filter.parse(part.asked), Projection.parse(part.wanted)
     projection.check(filter)
     by_id = {each["dialogue_id"]: each for each in dialogues}
@@ -352,7 +352,7 @@ def sorted_ids(dialogues: list[Dialogue]) -> list[str]:
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
-def test_find_gives_parts(part: Part, talks: Any, dialogues: list[Dialogue]) -> None:
+def test_find_with_a_projection(part: Part, talks: Any, dialogues: list[Dialogue]) -> None:
     by_id = {each["dialogue_id"]: each for each in dialogues}
     found = talks.find(part.asked, projection=part.wanted)
     assert 0 < len(found) < len(dialogues)

@@ -119,7 +119,7 @@ def test_a_dialogue_that_cannot_be_converted_does_not_stop_the_others(
     assert calls.save(*good, bad, worse) == 2
 
 
-def test_a_header_never_hides_the_keys_of_the_library(calls: Any, again: Any) -> None:
+def test_a_header_cannot_overwrite_keys_of_the_library(calls: Any, again: Any) -> None:
     header: dict[str, Any] = {"is_terminal": False, "dialogue_label": None, "role": "r"}
     call = call_to("bob", "hello", is_over=True, header=header)
     calls.save(call)
@@ -135,7 +135,7 @@ def test_the_same_object_twice_is_saved_once(calls: Any, again: Any) -> None:
     assert list(again().restore()) == [call]
 
 
-def test_a_copy_that_knows_less_than_the_disk_is_a_conflict(calls: Any, again: Any) -> None:
+def test_an_outdated_copy_is_a_conflict(calls: Any, again: Any) -> None:
     calls.save(call_to("bob", "hello", "goodbye"))
     other = call_to("eve", "hello")
     with pytest.raises(DialoguesNotSaved) as caught:
@@ -145,7 +145,7 @@ def test_a_copy_that_knows_less_than_the_disk_is_a_conflict(calls: Any, again: A
     assert again().get(other.label) == other
 
 
-def test_two_who_write_to_the_same_dialogue_never_overwrite(calls: Any, again: Any) -> None:
+def test_concurrent_writers_never_overwrite_a_dialogue(calls: Any, again: Any) -> None:
     call = call_to("bob", "hello")
     calls.save(call)
     other = again()
@@ -168,7 +168,7 @@ def test_two_who_write_to_the_same_dialogue_never_overwrite(calls: Any, again: A
     assert list(again().restore(terminal=True)) == [theirs]
 
 
-def test_what_is_no_label_or_address_is_refused(calls: Any) -> None:
+def test_invalid_labels_and_addresses_are_rejected(calls: Any) -> None:
     for wrong in (None, "x", {"$gt": ""}):
         for verb in ("get", "remove", "is_known", "messages"):
             with pytest.raises(InvalidOption, match="dialogue_label"):
@@ -178,7 +178,7 @@ def test_what_is_no_label_or_address_is_refused(calls: Any) -> None:
             calls.get_dialogues_with_counterparty(address)
 
 
-def test_many_are_restored_some_at_a_time(calls: Any, again: Any) -> None:
+def test_many_dialogues_are_restored_in_batches(calls: Any, again: Any) -> None:
     many = [call_to(f"b{n}", n) for n in range(450)]
     calls.save(*many)
     assert sorted(each.lines[0] for each in again().restore()) == list(range(450))
@@ -215,7 +215,9 @@ def test_a_bad_record_is_quarantined_with_the_reason_and_the_rest_is_restored(
     assert len([each for each in calls.quarantined() if each.collection == CALLS.messages]) == 3
 
 
-def test_an_agent_starts_whatever_lies_in_its_collections(open_store: Opener, store: Any) -> None:
+def test_an_agent_starts_with_any_records_in_its_collections(
+    open_store: Opener, store: Any
+) -> None:
     ada = open_store.dialogues(store, rules=RULES)
     fine, rows = begun(ada), store[ADA.active]
 
@@ -277,9 +279,7 @@ def versions(store: Any, part: str) -> set[int]:
     return {each.version for each in on_disk(store, part)}
 
 
-def test_a_message_is_one_inserted_record_and_the_header_stays(
-    open_store: Opener, store: Any
-) -> None:
+def test_a_message_inserts_one_record_and_no_header(open_store: Opener, store: Any) -> None:
     ada = open_store.dialogues(store, rules=RULES)
     message, dialogue = ada.create("bob", "ask")
     assert versions(store, "active") == {1}

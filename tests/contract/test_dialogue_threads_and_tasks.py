@@ -132,7 +132,7 @@ def test_tasks_of_several_loops_write_to_the_same_dialogue(shared_backend: Backe
     asyncio.run(store.aclose())
 
 
-def test_a_lock_is_passed_on_to_threads_and_tasks_in_order() -> None:
+def test_a_lock_is_granted_to_threads_and_tasks_in_order() -> None:
     async def main() -> list[str]:
         lock, order = SharedLock(), list[str]()
 
@@ -160,7 +160,7 @@ def test_a_lock_is_passed_on_to_threads_and_tasks_in_order() -> None:
     assert asyncio.run(main()) == ["first", "thread", "last"]
 
 
-def test_a_cancelled_waiter_passes_the_lock_on() -> None:
+def test_a_cancelled_waiter_releases_the_lock() -> None:
     async def main() -> None:
         lock = SharedLock()
 
@@ -214,7 +214,7 @@ def test_background_saving_continues_after_a_failed_teardown(
     open_store.wait_for(lambda: len(on_disk(store, "active")) == 2)
 
 
-def test_no_thread_saves_after_the_store_is_closed(
+def test_the_saving_thread_stops_when_the_store_is_closed(
     open_store: Opener, new_threads: NewThreads
 ) -> None:
     store = open_store()
@@ -225,7 +225,7 @@ def test_no_thread_saves_after_the_store_is_closed(
     open_store.wait_for(lambda: not [e for e in new_threads() if e.name.endswith("-dialogues")])
 
 
-def test_nothing_is_accepted_after_an_end_that_could_not_save_all(open_store: Opener) -> None:
+def test_no_message_is_accepted_after_a_teardown_that_failed_to_save(open_store: Opener) -> None:
     store = open_store()
     ada = open_store.dialogues(store, save="teardown")
     begun(ada).metadata["x"] = object()
@@ -235,7 +235,7 @@ def test_nothing_is_accepted_after_an_end_that_could_not_save_all(open_store: Op
         ada.create("eve", "ask")
 
 
-def test_many_tear_down_at_once(open_store: Opener, store: Any) -> None:
+def test_concurrent_teardowns(open_store: Opener, store: Any) -> None:
     for number in range(5):
         ada = open_store.dialogues(store, save=HOUR, component=f"c{number}")
         begun(ada)
@@ -274,7 +274,7 @@ class Component:
         pass
 
 
-def test_the_others_are_torn_down_though_one_is_interrupted(shared_backend: Backend) -> None:
+def test_other_components_are_torn_down_after_an_interrupt(shared_backend: Backend) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 
@@ -291,7 +291,7 @@ def test_the_others_are_torn_down_though_one_is_interrupted(shared_backend: Back
     assert count_on(shared_backend, "active") == 1
 
 
-def test_the_others_are_torn_down_though_one_was_cancelled(shared_backend: Backend) -> None:
+def test_other_components_are_torn_down_after_a_cancellation(shared_backend: Backend) -> None:
     class Cancelled:
         async def setup(self) -> None: ...
 
@@ -309,7 +309,7 @@ def test_the_others_are_torn_down_though_one_was_cancelled(shared_backend: Backe
     assert count_on(shared_backend, "active") == 1
 
 
-def test_what_is_attached_while_the_store_ends_is_torn_down_too(open_store: Opener) -> None:
+def test_components_attached_during_a_close_are_torn_down(open_store: Opener) -> None:
     store, seen = open_store(), list[str]()
 
     def teardown() -> None:
@@ -333,13 +333,13 @@ def test_nothing_is_attached_to_a_store_that_is_closed(open_store: Opener) -> No
             open_store.dialogues(store)
 
 
-def test_what_cannot_be_set_up_and_torn_down_cannot_be_attached(store: Any) -> None:
+def test_objects_without_setup_and_teardown_cannot_be_attached(store: Any) -> None:
     for bad in (object(), None, Component, "text"):
         with pytest.raises(InvalidOption, match=r"option component: .*setup\(\) and teardown\(\)"):
             store.attach(bad)
 
 
-def test_what_is_asynchronous_cannot_be_attached_to_a_synchronous_store() -> None:
+def test_asynchronous_components_cannot_be_attached_to_a_synchronous_store() -> None:
     class Asynchronous:
         async def setup(self) -> None: ...
 
@@ -381,7 +381,7 @@ def test_a_search_does_not_fail_because_of_another_dialogue(
     bad.metadata.clear()
 
 
-def test_what_is_purged_beside_a_save_and_a_search_does_not_come_back(
+def test_a_dialogue_purged_during_a_save_and_a_search_stays_deleted(
     open_store: Opener, store: Any
 ) -> None:
     ada = open_store.dialogues(store, rules=RULES)
@@ -400,9 +400,7 @@ def test_what_is_purged_beside_a_save_and_a_search_does_not_come_back(
 
 
 @pytest.mark.parametrize("variant", ["sync", "async"])
-def test_what_is_removed_beside_a_save_leaves_no_message_behind(
-    variant: str, tmp_path: Path
-) -> None:
+def test_a_dialogue_removed_during_a_save_leaves_no_message(variant: str, tmp_path: Path) -> None:
     opener = Opener(Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}"), variant)
     store = opener()
     for number in range(20):

@@ -162,7 +162,7 @@ def test_borrowed_metadata_is_saved_at_teardown(ada: Any, again: Any) -> None:
     assert found.metadata == {"a": 1, "b": {"deep": [2]}}
 
 
-def test_what_is_not_json_is_refused_at_once(ada: Any, again: Any, store: Any) -> None:
+def test_values_that_are_not_json_are_rejected_at_once(ada: Any, again: Any, store: Any) -> None:
     for save in ("message", "teardown", 3600):
         dialogues = again(component=f"c {save}", save=save)
         with pytest.raises(InvalidBody, match="body"):
@@ -192,7 +192,7 @@ def test_the_error_of_metadata_names_its_path(ada: Any, store: Any) -> None:
 # -- what has ended --------------------------------------------------------------------------------
 
 
-def test_a_terminal_dialogue_leaves_memory_and_is_found_by_everything(
+def test_a_terminal_dialogue_leaves_memory_and_is_still_found(
     ada: Any, again: Any, store: Any
 ) -> None:
     dialogues = again(cached=0)
@@ -220,7 +220,7 @@ def test_a_terminal_dialogue_leaves_memory_and_is_found_by_everything(
         assert each.get_dialogue_from_label(wrong) is None
 
 
-def test_the_cache_is_bounded_even_if_all_metadata_was_looked_at(ada: Any, again: Any) -> None:
+def test_the_cache_is_bounded_even_if_all_metadata_was_read(ada: Any, again: Any) -> None:
     dialogues = again(cached=3)
     labels = [ended(dialogues, f"b{n}").dialogue_label for n in range(12)]
     for label in labels:
@@ -244,9 +244,7 @@ def test_a_dirty_terminal_dialogue_that_is_evicted_is_saved(ada: Any, again: Any
     assert found.metadata == {"note": 1}
 
 
-def test_without_keep_an_end_deletes_and_the_first_message_is_rejected(
-    again: Any, store: Any
-) -> None:
+def test_without_keep_a_dialogue_is_deleted_at_its_end(again: Any, store: Any) -> None:
     dialogues = again(keep_terminal_state_dialogues=False)
     first = Message("ask", None, 1, 0, ("b7", ""), "bob", "ada")
     dialogue = dialogues.update(first)
@@ -264,7 +262,7 @@ def test_without_keep_an_end_deletes_and_the_first_message_is_rejected(
     assert len(on_disk(store, "finished")) == 1
 
 
-def test_not_offloaded_means_in_memory_all_the_time(again: Any, store: Any) -> None:
+def test_dialogues_that_are_not_offloaded_stay_in_memory(again: Any, store: Any) -> None:
     dialogues = again(offload=False, cached=0)
     one = ended(dialogues)
     assert dialogues.get_dialogue_from_label(one.dialogue_label) is one
@@ -334,7 +332,7 @@ def test_a_purge_leaves_the_other_dialogues(again: Any) -> None:
     assert found.metadata == {"note": 1}
 
 
-def test_what_was_removed_or_purged_does_not_come_back(ada: Any, again: Any, store: Any) -> None:
+def test_removed_and_purged_dialogues_stay_deleted(ada: Any, again: Any, store: Any) -> None:
     one, two, three = ended(ada, "b1"), ended(ada, "b2"), begun(ada, "b3")
     assert ada.remove(one.dialogue_label)
     assert ada.remove(three.dialogue_label)
@@ -351,7 +349,7 @@ def test_what_was_removed_or_purged_does_not_come_back(ada: Any, again: Any, sto
     assert again().find() == []
 
 
-def test_another_agents_dialogue_is_none_of_ours(ada: Any, again: Any, store: Any) -> None:
+def test_dialogues_of_another_agent_are_rejected(ada: Any, again: Any, store: Any) -> None:
     bob = again("bob")
     of_bob = ended(bob, "ada")
     for given in (of_bob, begun(bob, "ada")):
@@ -368,7 +366,7 @@ def test_another_agents_dialogue_is_none_of_ours(ada: Any, again: Any, store: An
 # -- what is asked -------------------------------------------------------------------------------
 
 
-def test_get_dialogue_of_any_message_is_that_dialogue_or_none(ada: Any) -> None:
+def test_get_dialogue_returns_the_dialogue_of_a_message_or_none(ada: Any) -> None:
     message, dialogue = ada.create("bob", "ask")
     assert ada.get_dialogue(message) is dialogue
     assert ada.get_dialogue(offer_to(message)) is dialogue
@@ -384,7 +382,7 @@ def test_get_dialogue_of_any_message_is_that_dialogue_or_none(ada: Any) -> None:
     assert [ada.get_dialogue(each) for each in others] == [None] * len(others)
 
 
-def test_what_is_no_address_or_label_or_message_is_refused(ada: Any) -> None:
+def test_invalid_addresses_labels_and_messages_are_rejected(ada: Any) -> None:
     begun(ada)
     for wrong in (None, 1, {"$gt": ""}, ["bob"]):
         with pytest.raises(InvalidOption, match="counterparty"):
@@ -434,7 +432,7 @@ def test_find_and_messages(ada: Any) -> None:
     assert ada.messages(DialogueLabel(("no", ""), "bob", "ada")) == []
 
 
-def test_a_search_sees_what_is_not_saved_yet(again: Any) -> None:
+def test_a_search_includes_unsaved_metadata(again: Any) -> None:
     for save in ("teardown", 3600.0):
         dialogues = again(component=f"c {save}", save=save)
         dialogue = begun(dialogues, intent="buy")
@@ -447,7 +445,7 @@ def test_a_search_sees_what_is_not_saved_yet(again: Any) -> None:
 # -- what is refused -----------------------------------------------------------------------------
 
 
-def test_what_is_not_next_is_refused_and_changes_nothing(ada: Any, store: Any) -> None:
+def test_a_message_out_of_order_is_rejected_and_changes_nothing(ada: Any, store: Any) -> None:
     message, dialogue = ada.create("bob", "ask")
     offer = offer_to(message)
     ada.update(offer)
@@ -485,7 +483,7 @@ def test_what_is_not_next_is_refused_and_changes_nothing(ada: Any, store: Any) -
     assert [on_disk(store, part) for part in ("active", "terminal", "messages")] == before
 
 
-def test_options_that_make_no_sense_are_refused(again: Any) -> None:
+def test_invalid_options_are_rejected(again: Any) -> None:
     wrong: list[dict[str, Any]] = [
         {"save": "never"},
         {"save": 0},
@@ -525,7 +523,7 @@ def test_a_role_is_a_string(again: Any, store: Any) -> None:
 # -- whose they are ------------------------------------------------------------------------------
 
 
-def test_agents_and_components_never_see_each_others(again: Any, store: Any) -> None:
+def test_agents_and_components_are_isolated(again: Any, store: Any) -> None:
     pairs = [("a", "b_c"), ("a_b", "c"), ("a", "b__c"), ("A", "b_c"), ("a", "b"), ("a", "b-c")]
     pairs += [("a", "b_terminal"), ("a__b", "c"), ("a" * 300, "b"), ("a" * 299, "b"), ("ä", "☃")]
     for number, (agent, component) in enumerate(pairs):
@@ -540,7 +538,7 @@ def test_agents_and_components_never_see_each_others(again: Any, store: Any) -> 
 # -- with the store ------------------------------------------------------------------------------
 
 
-def test_the_store_sets_up_and_tears_down(open_store: Opener) -> None:
+def test_the_store_sets_up_and_tears_down_dialogues(open_store: Opener) -> None:
     if open_store.backend.is_private:
         pytest.skip("nothing outlives the store")
     with open_store() as store:

@@ -39,7 +39,7 @@ BODIES: list[Any] = [
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body)[:30])
-def test_any_json_value_is_a_body(things: Any, body: Any) -> None:
+def test_bodies_are_any_json_values(things: Any, body: Any) -> None:
     things.put("id", body)
     found = things.get("id")
     assert found == body
@@ -54,13 +54,13 @@ def test_numbers_keep_their_type(things: Any) -> None:
     assert things.get("id") == body
 
 
-def test_put_replaces_the_whole_body(things: Any) -> None:
+def test_put_replaces_the_body(things: Any) -> None:
     assert things.put("a", {"x": 1, "y": 2}) == 1
     assert things.put("a", {"x": 3}) == 2
     assert things.get("a") == {"x": 3}
 
 
-def test_get_of_nothing_is_the_default(things: Any) -> None:
+def test_get_returns_the_default_for_a_missing_document(things: Any) -> None:
     assert things.get("a") is None
     assert things.get("a", "default") == "default"
     things.put("b", None)
@@ -68,7 +68,7 @@ def test_get_of_nothing_is_the_default(things: Any) -> None:
     assert things.get("b", "default") is None
 
 
-def test_get_gives_a_fresh_object(things: Any) -> None:
+def test_get_returns_a_new_object(things: Any) -> None:
     body = {"list": [1]}
     things.put("a", body)
     body["list"].append(2)
@@ -77,7 +77,7 @@ def test_get_gives_a_fresh_object(things: Any) -> None:
     assert things.get("a") == {"list": [1]}
 
 
-def test_a_document_knows_version_and_times(things: Any) -> None:
+def test_a_document_has_version_and_times(things: Any) -> None:
     before = datetime.now(UTC) - timedelta(seconds=1)
     things.put("a", {"n": 1})
     first = things.document("a")
@@ -92,13 +92,13 @@ def test_a_document_knows_version_and_times(things: Any) -> None:
     assert (id, body) == ("a", {"n": 2})
 
 
-def test_exists_tells_null_from_nothing(things: Any) -> None:
+def test_exists_distinguishes_null_from_a_missing_document(things: Any) -> None:
     assert not things.exists("a")
     things.put("a", None)
     assert things.exists("a")
 
 
-def test_remove_tells_whether_it_was_there(things: Any) -> None:
+def test_remove_returns_whether_the_document_existed(things: Any) -> None:
     things.put("a", 1)
     assert things.remove("a") is True
     assert things.remove("a") is False
@@ -106,7 +106,7 @@ def test_remove_tells_whether_it_was_there(things: Any) -> None:
     assert things.put("a", 2) == 1
 
 
-def test_natural_order_is_that_of_coming_into_being(things: Any) -> None:
+def test_natural_order_is_the_order_of_creation(things: Any) -> None:
     for id in ("c", "a", "b"):
         things.put(id, id)
     things.put("c", "again")
@@ -118,7 +118,7 @@ def test_natural_order_is_that_of_coming_into_being(things: Any) -> None:
     assert things.list(limit=0) == []
 
 
-def test_put_many_is_one_write(things: Any) -> None:
+def test_put_many_counts_inserted_and_replaced_documents(things: Any) -> None:
     things.put("b", 0)
     assert things.put_many({"a": 1, "b": 2, "c": None}) == PutManyResult(2, 1)
     assert things.put_many([("d", 1), ("d", 2)]) == PutManyResult(1, 1)
@@ -131,7 +131,7 @@ def test_put_many_is_one_write(things: Any) -> None:
     ]
 
 
-def test_a_bad_one_among_many_writes_nothing(things: Any) -> None:
+def test_an_invalid_document_among_many_writes_nothing(things: Any) -> None:
     with pytest.raises(InvalidBody, match="nan is not JSON"):
         things.put_many({"a": 1, "b": {"x": float("nan")}}, atomic=True)
     with pytest.raises(InvalidId):
@@ -139,20 +139,20 @@ def test_a_bad_one_among_many_writes_nothing(things: Any) -> None:
     assert things.count() == 0
 
 
-def test_get_many_gives_those_that_are_there_in_the_order_asked(things: Any) -> None:
+def test_get_many_returns_existing_documents_in_the_given_order(things: Any) -> None:
     things.put_many({"a": 1, "b": None, "c'\"\\": 3})
     assert list(things.get_many(["c'\"\\", "x", "b", "b"]).items()) == [("c'\"\\", 3), ("b", None)]
     assert things.get_many([]) == {}
 
 
-def test_remove_many_counts(things: Any) -> None:
+def test_remove_many_returns_the_count(things: Any) -> None:
     things.put_many({"a": 1, "b": 2, "c": 3})
     assert things.remove_many(["a", "c", "x", "a"]) == 2
     assert things.remove_many([]) == 0
     assert [document.id for document in things.list()] == ["b"]
 
 
-def test_thousands_at_once(things: Any) -> None:
+def test_thousands_of_documents(things: Any) -> None:
     ids = [f"id {number}" for number in range(5000)]
     result = things.put_many((id, {"n": number}) for number, id in enumerate(ids))
     assert result == PutManyResult(inserted_count=5000)
@@ -162,7 +162,7 @@ def test_thousands_at_once(things: Any) -> None:
     assert things.count() == 10
 
 
-def test_a_stream_goes_on_while_the_collection_is_written(things: Any) -> None:
+def test_a_stream_continues_during_writes(things: Any) -> None:
     things.put_many((str(number), number) for number in range(200))
     seen = []
     for document in things.stream():
@@ -173,12 +173,12 @@ def test_a_stream_goes_on_while_the_collection_is_written(things: Any) -> None:
     assert things.count() in {0, 1}
 
 
-def test_a_stream_of_large_bodies_reads_few_at_a_time(things: Any) -> None:
+def test_a_stream_of_large_bodies(things: Any) -> None:
     things.put_many((str(number), "x" * 200_000) for number in range(60))
     assert sum(len(document.body) for document in things.stream()) == 60 * 200_000
 
 
-def test_what_is_read_before_anything_was_written(store: Any) -> None:
+def test_reads_of_a_missing_collection(store: Any) -> None:
     things = store["nothing"]
     assert (things.get("a"), things.document("a"), things.exists("a")) == (None, None, False)
     assert (things.list(), things.find("a", 1), things.count(), things.get_many(["a"])) == (

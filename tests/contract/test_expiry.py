@@ -18,7 +18,7 @@ def ids(things: Any, **options: Any) -> list[str]:
     return [each.id for each in things.find({}, **options)]
 
 
-def test_what_has_expired_is_gone_for_every_verb(things: Any, clock: Clock) -> None:
+def test_expired_documents_are_absent_for_every_method(things: Any, clock: Clock) -> None:
     things.create_index("n")
     things.create_index("list", arrays=True)
     things.put("gone", {"n": 1, "list": [1]}, ttl=10)
@@ -79,7 +79,7 @@ COUNTED: list[Any] = [
 
 @pytest.mark.parametrize("indexed", [False, True])
 @pytest.mark.parametrize("array", [False, True])
-def test_what_has_expired_is_not_counted(
+def test_expired_documents_are_not_counted(
     things: Any, clock: Clock, indexed: bool, array: bool
 ) -> None:
     if indexed:
@@ -101,14 +101,14 @@ def test_what_has_expired_is_not_counted(
     assert things.count() == 6 + array
 
 
-def test_a_store_counts_what_is_there(store: Any, clock: Clock) -> None:
+def test_store_counts_unexpired_documents(store: Any, clock: Clock) -> None:
     store["things"].put("a", 1, ttl=1)
     store["things"].put("b", 1)
     clock.advance(1)
     assert [info.count for info in store.collections()] == [1]
 
 
-def test_what_comes_after_is_a_new_object(things: Any, clock: Clock) -> None:
+def test_an_expired_id_is_written_as_a_new_document(things: Any, clock: Clock) -> None:
     things.put("a", 1, ttl=1)
     things.put("b", 1)
     things.put("a", 2, ttl=1)
@@ -122,7 +122,7 @@ def test_what_comes_after_is_a_new_object(things: Any, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("way", ["if_absent", "insert_one", "insert", "ignore", "upsert", "update"])
-def test_what_has_expired_is_absent(things: Any, clock: Clock, way: str) -> None:
+def test_expired_documents_are_inserted_again(things: Any, clock: Clock, way: str) -> None:
     things.put("a", {"n": 1}, ttl=1)
     clock.advance(1)
     match way:
@@ -140,7 +140,7 @@ def test_what_has_expired_is_absent(things: Any, clock: Clock, way: str) -> None
     assert [(each.id, each.body, each.version) for each in things.list()] == [("a", {"n": 2}, 1)]
 
 
-def test_what_has_expired_has_no_version(things: Any, clock: Clock) -> None:
+def test_expired_documents_have_no_version(things: Any, clock: Clock) -> None:
     things.put("a", 1, ttl=1)
     clock.advance(1)
     writes: list[Any] = [
@@ -156,7 +156,7 @@ def test_what_has_expired_has_no_version(things: Any, clock: Clock) -> None:
     assert things.change("b", lambda count: count + 1, default=0) == 1
 
 
-def test_what_has_expired_is_in_nobodys_way(store: Any, clock: Clock) -> None:
+def test_expired_documents_cause_no_duplicates(store: Any, clock: Clock) -> None:
     things = store["things"]
     things.create_index("n", unique=True)
     things.put("old", {"n": 1}, ttl=1)
@@ -178,9 +178,7 @@ def test_what_has_expired_is_in_nobodys_way(store: Any, clock: Clock) -> None:
     assert things.count({"n": 5}) == 1
 
 
-def test_what_has_expired_does_not_keep_a_unique_index_from_being_made(
-    things: Any, clock: Clock
-) -> None:
+def test_expired_documents_do_not_prevent_a_unique_index(things: Any, clock: Clock) -> None:
     things.put("a", {"n": 1}, ttl=1)
     things.put("b", {"n": 1})
     with pytest.raises(DuplicateKey):
@@ -189,7 +187,7 @@ def test_what_has_expired_does_not_keep_a_unique_index_from_being_made(
     assert things.create_index("n", unique=True) == "n_1"
 
 
-def test_when_it_expires_is_told(things: Any, clock: Clock) -> None:
+def test_expiry_time_is_reported(things: Any, clock: Clock) -> None:
     things.put("a", 1, ttl=timedelta(hours=1))
     document = things.document("a")
     assert document.expires_us == clock.now + 3600 * SECOND
@@ -201,7 +199,7 @@ def test_when_it_expires_is_told(things: Any, clock: Clock) -> None:
     assert things.find_one({"$id": "a"}).expires_at == document.expires_at
 
 
-def test_a_put_begins_a_life_and_an_update_goes_on_with_it(things: Any, clock: Clock) -> None:
+def test_put_resets_the_ttl_and_update_keeps_it(things: Any, clock: Clock) -> None:
     things.put("a", {"n": 1}, ttl=10)
     until = clock.now + 10 * SECOND
     clock.advance(5)
@@ -239,7 +237,7 @@ def test_touch(things: Any, clock: Clock) -> None:
     assert things.touch("nothing", ttl=1) is False
 
 
-def test_a_collection_has_a_default(store: Any, clock: Clock) -> None:
+def test_default_ttl_of_a_collection(store: Any, clock: Clock) -> None:
     store.create_collection("things", ttl=60)
     things = store["things"]
     things.put("default", 1)
@@ -257,7 +255,7 @@ def test_a_collection_has_a_default(store: Any, clock: Clock) -> None:
     assert ids(things) == ["never"]
 
 
-def test_options_change_what_is_written_from_then_on(open_store: Any, clock: Clock) -> None:
+def test_changed_options_apply_to_later_writes(open_store: Any, clock: Clock) -> None:
     store = open_store()
     others = store if open_store.backend.is_private else open_store()
     store["things"].put("before", 1)
@@ -272,7 +270,7 @@ def test_options_change_what_is_written_from_then_on(open_store: Any, clock: Clo
     assert store["things"].document("later").expires_at is None
 
 
-def test_sliding(store: Any, clock: Clock) -> None:
+def test_sliding_expiry(store: Any, clock: Clock) -> None:
     store.create_collection("things", ttl=10, sliding=True)
     things = store["things"]
     things.put("a", {"n": 1})
@@ -298,7 +296,7 @@ def test_sliding(store: Any, clock: Clock) -> None:
     [0, -1, math.nan, -math.inf, True, "5", 1e-9, 1e18, timedelta(0), timedelta(days=-1), [1]],
     ids=repr,
 )
-def test_a_time_that_cannot_be_honoured(store: Any, ttl: Any) -> None:
+def test_invalid_ttls_are_rejected(store: Any, ttl: Any) -> None:
     things = store["things"]
     things.put("a", 1)
     calls: list[Any] = [
@@ -315,7 +313,7 @@ def test_a_time_that_cannot_be_honoured(store: Any, ttl: Any) -> None:
     assert [info.name for info in store.collections()] == ["things"]
 
 
-def test_thousands_are_purged(things: Any, clock: Clock) -> None:
+def test_purge_of_thousands(things: Any, clock: Clock) -> None:
     things.put_many(((str(n), n) for n in range(2500)), ttl=1)
     things.put("stays", 1)
     clock.advance(1)

@@ -101,14 +101,14 @@ def test_all_conditions_must_hold(filled: Any) -> None:
     assert len(filled.find()) == len(BODIES) + 1
 
 
-def test_eq_spells_equality_out(filled: Any) -> None:
+def test_eq_is_equality(filled: Any) -> None:
     filled.put("operator", {"a": {"$eq": 1}})
     assert filled.find({"a": {"$eq": 1}}) == filled.find("a", 1)[:-1] + filled.find({"a": 1})[-1:]
     assert [d.id for d in filled.find({"a": {"$eq": {"$eq": 1}}})] == ["operator"]
     assert [d.id for d in filled.find(F("a") == {"$eq": 1})] == ["operator"]
 
 
-def test_operators_are_no_value_for_a_field_to_equal(things: Any, store: Any) -> None:
+def test_operators_are_not_values_to_equal(things: Any, store: Any) -> None:
     """They would be compared as a document, and nothing be found."""
     calls = [things.find, things.find_one, things.count, things.delete_many, things.page]
     for call in [*calls, things.explain, store.memory("bot").find]:
@@ -134,7 +134,7 @@ def test_residual_conditions_respect_skip_and_limit(things: Any) -> None:
     assert sum(1 for _ in things.stream({'quo"te': 1})) == 250
 
 
-def test_times_are_asked_for_as_times(things: Any) -> None:
+def test_metadata_times_are_compared_as_times(things: Any) -> None:
     things.put("a", 1)
     created = things.document("a").created_at
     microseconds = (created - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
@@ -155,7 +155,7 @@ def test_deep_paths(things: Any) -> None:
     assert [d.id for d in things.find(".".join(["k"] * 8), None)] == ["b"]
 
 
-def test_key_order_of_objects(open_store: Any, things: Any) -> None:
+def test_key_order_of_objects_matters(open_store: Any, things: Any) -> None:
     things.put("ab", {"o": {"a": 1, "b": 2}})
     same = [d.id for d in things.find("o", {"a": 1, "b": 2})]
     other = [d.id for d in things.find("o", {"b": 2, "a": 1})]
@@ -186,14 +186,14 @@ def test_key_order_of_objects(open_store: Any, things: Any) -> None:
     ],
     ids=repr,
 )
-def test_what_makes_no_sense_is_refused_by_name(things: Any, arguments: Any, where: str) -> None:
+def test_invalid_arguments_are_named(things: Any, arguments: Any, where: str) -> None:
     for verb in (things.find, things.count, lambda *given: list(things.stream(*given))):
         with pytest.raises(InvalidFilter, match=where):
             verb(*arguments)
 
 
 @pytest.mark.parametrize("window", [{"skip": -1}, {"limit": -1}, {"limit": 1.5}, {"skip": True}])
-def test_a_window_is_whole_numbers(things: Any, window: Any) -> None:
+def test_skip_and_limit_are_integers(things: Any, window: Any) -> None:
     with pytest.raises(InvalidFilter, match=next(iter(window))):
         things.find(**window)
     with pytest.raises(InvalidFilter, match=next(iter(window))):
@@ -236,7 +236,7 @@ def test_ids_are_found_in_their_order(store: Any, filter: Any) -> None:
 
 
 @pytest.mark.parametrize("field", ["tags", "deep.tags", "one", "$version"])
-def test_distinct_holds_no_more_than_there_is_to_tell(
+def test_distinct_holds_only_distinct_values(
     things: Any, monkeypatch: pytest.MonkeyPatch, field: str
 ) -> None:
     monkeypatch.setattr(reading, "BATCH_CHARACTERS", 2**16)

@@ -18,7 +18,7 @@ def opened(backend: Backend) -> Any:
     return lambda: AsyncStore(backend.url, **backend.options)
 
 
-def test_only_neighbours_with_different_ids_are_put_together() -> None:
+def test_adjacent_puts_of_different_ids_are_merged() -> None:
     put = Put("a", "1", "{}")
     others = [Put("a", "2", "{}"), Put("a", "1", "{}"), Put("b", "1", "{}"), Put("b", "2", "{}", 5)]
     asked = [put, *others, RemoveById("a", "1"), Get("a", "1"), Put("a", "1", "{}")]
@@ -26,7 +26,7 @@ def test_only_neighbours_with_different_ids_are_put_together() -> None:
     assert list(puts_together([])) == []
 
 
-def test_puts_at_once_do_what_they_do_one_by_one(opened: Any) -> None:
+def test_concurrent_puts_equal_sequential_puts(opened: Any) -> None:
     async def work() -> None:
         async with opened() as store:
             things = store["things"]
@@ -44,7 +44,7 @@ def test_puts_at_once_do_what_they_do_one_by_one(opened: Any) -> None:
     asyncio.run(work())
 
 
-def test_what_has_expired_is_put_anew(opened: Any) -> None:
+def test_expired_documents_are_put_as_new_ones(opened: Any) -> None:
     async def work() -> None:
         async with opened() as store:
             things = store["things"]
@@ -60,7 +60,7 @@ def test_what_has_expired_is_put_anew(opened: Any) -> None:
     asyncio.run(work())
 
 
-def test_one_that_is_refused_harms_no_other(opened: Any) -> None:
+def test_a_rejected_put_does_not_affect_the_others(opened: Any) -> None:
     async def work() -> None:
         async with opened() as store:
             things = store["things"]
@@ -74,7 +74,7 @@ def test_one_that_is_refused_harms_no_other(opened: Any) -> None:
     asyncio.run(work())
 
 
-def test_changes_are_recorded_one_by_one(opened: Any) -> None:
+def test_changes_are_recorded_in_order(opened: Any) -> None:
     async def work() -> None:
         async with opened() as store:
             await store.create_collection("things", changes=True)

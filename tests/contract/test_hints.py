@@ -12,7 +12,7 @@ from collections_store.options import read_url
     ("name", "ours"),
     [("count_documents", r"count\("), ("save", r"put\("), ("find_one_by_id", r"document\(")],
 )
-def test_a_method_of_another_library_is_answered_with_ours(name: str, ours: str) -> None:
+def test_methods_of_other_libraries_name_ours(name: str, ours: str) -> None:
     with Store("sqlite://") as store, pytest.raises(AttributeError, match=ours):
         getattr(store["things"], name)
     with pytest.raises(AttributeError, match=ours):
@@ -34,7 +34,7 @@ def test_a_document_is_not_its_body() -> None:
     assert (id, body["name"]) == ("1", "Ada")
 
 
-def test_a_session_is_bound_by_its_connection() -> None:
+def test_binding_a_session_names_its_connection() -> None:
     engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
     with Store(engine=engine) as store, Session(engine) as session:
         with pytest.raises(InvalidOption, match=r"session\.connection\(\)"):

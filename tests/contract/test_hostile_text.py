@@ -109,7 +109,7 @@ def test_hostile_values_and_ids_work(things: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", UNSTORABLE, ids=ascii)
-def test_what_no_database_can_store_is_refused(things: Any, text: str) -> None:
+def test_unstorable_text_is_rejected(things: Any, text: str) -> None:
     things.put("a", 1)
     for body in ({text: 1}, {"v": text}, text, [[text]]):
         with pytest.raises(InvalidBody):
@@ -143,7 +143,7 @@ BAD_NAMES = [*HOSTILE, *UNSTORABLE, "a b", "a-b", "x" * 201, "٣", "abc\n"]
 @pytest.mark.parametrize(
     "name", [n for n in BAD_NAMES if n not in FINE_NAMES], ids=lambda n: ascii(n)[:20]
 )
-def test_hostile_names_are_refused(store: Any, name: str) -> None:
+def test_hostile_names_are_rejected(store: Any, name: str) -> None:
     for verb in (store.get_sync_collection, store.drop, lambda name: store[name], store.model):
         with pytest.raises(InvalidName, match="cannot name a collection"):
             verb(name)

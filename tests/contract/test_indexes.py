@@ -13,7 +13,7 @@ from conftest import Backend, Clock
 from collections_store import DuplicateKey, F, IndexExists, InvalidFilter, InvalidIndex, Store
 
 
-def test_an_index_is_made_once_and_listed(things: Any) -> None:
+def test_create_index_is_idempotent(things: Any) -> None:
     assert things.indexes() == []
     assert things.create_index("a.b") == "a.b_1"
     assert things.create_index("a.b") == "a.b_1"
@@ -27,7 +27,7 @@ def test_an_index_is_made_once_and_listed(things: Any) -> None:
     assert [index.name for index in things.indexes()] == ["a.b_1"]
 
 
-def test_another_index_of_the_same_name_or_fields_is_refused(things: Any) -> None:
+def test_a_different_index_of_the_same_name_or_fields_is_rejected(things: Any) -> None:
     things.create_index("a", name="one")
     with pytest.raises(IndexExists, match="'one'"):
         things.create_index("b", name="one")
@@ -60,7 +60,7 @@ def test_another_index_of_the_same_name_or_fields_is_refused(things: Any) -> Non
         (5, {}, "must be a field, pairs of field and direction"),
     ],
 )
-def test_what_cannot_be_an_index_is_refused(
+def test_invalid_indexes_are_rejected(
     things: Any, keys: Any, options: dict[str, Any], culprit: str
 ) -> None:
     with pytest.raises(InvalidIndex, match=culprit):
@@ -68,7 +68,7 @@ def test_what_cannot_be_an_index_is_refused(
     assert things.indexes() == []
 
 
-def test_unique_keeps_types_apart(things: Any) -> None:
+def test_unique_distinguishes_types(things: Any) -> None:
     things.create_index("a", unique=True)
     values: list[Any] = [1, True, "1", False, 0, "", [1], "[1]", {"b": 1}, '{"b":1}', "true"]
     for number, value in enumerate(values):
@@ -83,7 +83,7 @@ def test_unique_keeps_types_apart(things: Any) -> None:
     things.put("0", {"a": 1, "b": 2})  # itself is no other
 
 
-def test_unique_takes_missing_for_null(things: Any) -> None:
+def test_unique_treats_missing_as_null(things: Any) -> None:
     things.create_index([("a", 1), ("b", 1)], unique=True)
     things.put("1", {"a": 1})
     with pytest.raises(DuplicateKey, match="'b': None"):
@@ -94,7 +94,7 @@ def test_unique_takes_missing_for_null(things: Any) -> None:
         things.put("4", {"b": 1, "a": None})
 
 
-def test_unique_tells_long_texts_apart(things: Any) -> None:
+def test_unique_distinguishes_long_strings(things: Any) -> None:
     things.create_index("a", unique=True)
     long = "é" * 5000
     things.put("1", {"a": long})
@@ -103,7 +103,7 @@ def test_unique_tells_long_texts_apart(things: Any) -> None:
         things.put("3", {"a": long})
 
 
-def test_many_are_written_all_or_none(things: Any) -> None:
+def test_an_atomic_put_many_with_a_duplicate_writes_nothing(things: Any) -> None:
     things.create_index("a", unique=True)
     things.put("there", {"a": 1})
     with pytest.raises(DuplicateKey) as caught:
@@ -115,7 +115,7 @@ def test_many_are_written_all_or_none(things: Any) -> None:
     assert [thing.id for thing in things.list()] == ["there"]
 
 
-def test_a_unique_index_over_duplicates_is_refused(things: Any) -> None:
+def test_a_unique_index_over_duplicates_is_rejected(things: Any) -> None:
     things.put_many({"x": {"a": 1}, "y": {"a": 1.0}, "z": {"a": 2}})
     with pytest.raises(DuplicateKey) as caught:
         things.create_index("a", unique=True)
@@ -124,7 +124,7 @@ def test_a_unique_index_over_duplicates_is_refused(things: Any) -> None:
     assert things.create_index("a") == "a_1"
 
 
-def test_a_partial_index_is_about_some_only(things: Any) -> None:
+def test_a_partial_unique_index_ignores_other_documents(things: Any) -> None:
     where = {"live": True, "n": {"$gte": 2, "$lt": 9}, "s": {"$in": ["it's", 5, None]}}
     things.create_index("a", unique=True, where=where)
     things.put("1", {"a": 1, "live": True, "n": 2, "s": "it's"})
@@ -140,7 +140,7 @@ def test_a_partial_index_is_about_some_only(things: Any) -> None:
     assert things.count((F("a") == 1) & F("live").exists()) == 6
 
 
-def test_indexes_are_kept_when_a_collection_is_renamed(store: Any) -> None:
+def test_rename_keeps_the_indexes(store: Any) -> None:
     store["old"].put("x", {"a": {"b": 1}})
     store["old"].create_index("a.b", unique=True)
     store.rename("old", "new")
@@ -158,7 +158,7 @@ def test_indexes_are_kept_when_a_collection_is_renamed(store: Any) -> None:
     assert new.indexes() == []
 
 
-def test_answers_do_not_depend_on_indexes(things: Any) -> None:
+def test_results_do_not_depend_on_indexes(things: Any) -> None:
     scalars: list[Any] = [None, 0, 1, 1.5, "", "x", "y" * 300, True, False, [], {}, {"b": 1}]
     bodies: list[Any] = [{"a": value} for value in scalars]
     bodies += [{}, {"a": [1, "x"]}, {"a": [[1]]}, {"a": {"b": [1, 2]}}, {"a": [{"b": 1}]}]
@@ -191,7 +191,7 @@ def test_answers_do_not_depend_on_indexes(things: Any) -> None:
         assert things.drop_index("a.b_-1_a_1")
 
 
-def test_an_index_of_arrays_sees_into_them(things: Any) -> None:
+def test_an_array_index_contains_the_elements(things: Any) -> None:
     things.put("before", {"a": [{"b": 1}, {"b": [2, "x"]}], "t": ["x", "y"]})
     things.create_index("a.b", arrays=True)
     things.create_index("t", arrays=True)
@@ -216,7 +216,7 @@ def test_an_index_of_arrays_sees_into_them(things: Any) -> None:
     assert things.count({"t": True}) == 1
 
 
-def test_an_index_of_arrays_goes_with_its_collection(store: Any) -> None:
+def test_an_array_index_follows_its_collection(store: Any) -> None:
     for name in ("one", "two"):
         store["one"].create_index("t", arrays=True)
         store["one"].put("x", {"t": ["y"]})
@@ -228,7 +228,7 @@ def test_an_index_of_arrays_goes_with_its_collection(store: Any) -> None:
     assert store["two"].count({"t": "y"}) == 0
 
 
-def test_two_fields_cannot_be_one_index_of_arrays(things: Any) -> None:
+def test_an_array_index_has_one_field(things: Any) -> None:
     with pytest.raises(InvalidIndex, match="'b'"):
         things.create_index(["a", "b"], arrays=True)
     with pytest.raises(InvalidIndex, match="unique"):
@@ -237,7 +237,7 @@ def test_two_fields_cannot_be_one_index_of_arrays(things: Any) -> None:
         things.create_index("a", arrays=True, where={"b": 1})
 
 
-def test_a_unique_index_is_held_to_object_by_object(things: Any) -> None:
+def test_a_unique_index_is_checked_per_document(things: Any) -> None:
     things.create_index("k", unique=True)
     things.put_many({"x": {"k": 1}, "y": {"k": 2}})
     with pytest.raises(DuplicateKey) as caught:
@@ -247,12 +247,12 @@ def test_a_unique_index_is_held_to_object_by_object(things: Any) -> None:
     assert things.put_many({"y": {"k": 3}, "x": {"k": 2}}).replaced_count == 2
 
 
-def test_a_partial_index_of_nothing_but_all_is_a_whole_one(things: Any) -> None:
+def test_a_partial_index_with_an_empty_filter_is_a_full_index(things: Any) -> None:
     things.create_index("a", where={})
     assert str(things.indexes()[0]) == "a_1: {'a': 1}"
 
 
-def test_what_only_deletes_brings_no_collection_into_being(store: Any) -> None:
+def test_deletes_create_no_collection(store: Any) -> None:
     nothing = store["nothing"]
     assert nothing.remove("x") is False
     assert nothing.remove_many(["x"]) == 0
@@ -263,7 +263,7 @@ def test_what_only_deletes_brings_no_collection_into_being(store: Any) -> None:
     assert store.collections() == []
 
 
-def test_deleting_everything_must_be_said(things: Any) -> None:
+def test_delete_without_a_filter_is_rejected(things: Any) -> None:
     things.put("x", 1)
     for verb in (things.delete_one, things.delete_many):
         with pytest.raises(InvalidFilter, match="{} matches all documents"):
@@ -271,7 +271,7 @@ def test_deleting_everything_must_be_said(things: Any) -> None:
     assert things.count() == 1
 
 
-def test_the_look_for_arrays_takes_no_partial_index(things: Any) -> None:
+def test_the_array_guard_uses_no_partial_index(things: Any) -> None:
     things.put_many((str(n), {"a": n}) for n in range(300))
     things.create_index("a")
     things.create_index("c", where={"a": {"$gt": 0}}, name="partial")
@@ -292,9 +292,7 @@ def test_the_look_for_arrays_takes_no_partial_index(things: Any) -> None:
         ({"$id": "x"}, "t"),
     ],
 )
-def test_what_is_advised_can_be_done_and_is_advised_once(
-    things: Any, asked: Any, sort: Any
-) -> None:
+def test_advice_of_explain_can_be_followed(things: Any, asked: Any, sort: Any) -> None:
     deep = [{"b": {"c": [{"d": 7}]}}, {"b": 7}]
     things.put_many((str(n), {"a": deep, "n": n, "t": n}) for n in range(10))
     said = things.explain(asked, sort=sort).advice
@@ -303,14 +301,14 @@ def test_what_is_advised_can_be_done_and_is_advised_once(
         assert things.explain(asked, sort=sort).advice in {None, said[:-1] + ", arrays=True)"}
 
 
-def test_an_index_serves_both_ways(things: Any) -> None:
+def test_an_index_serves_both_directions(things: Any) -> None:
     things.put_many((str(n), {"n": n, "m": -n}) for n in range(10))
     things.create_index([("n", 1), ("m", -1)])
     assert things.explain(sort=[("n", -1), ("m", 1)]).advice is None
     assert things.explain(sort=[("n", -1)]).advice is None
 
 
-def test_a_unique_partial_index_leaves_arrays_alone(things: Any) -> None:
+def test_a_unique_partial_index_may_exclude_arrays(things: Any) -> None:
     things.create_index("a", unique=True, where={"live": True})
     for number, live in enumerate([[], [], [True], [True], {"x": 1}]):
         things.put(str(number), {"a": 1, "live": live})
@@ -323,7 +321,7 @@ def test_a_unique_partial_index_leaves_arrays_alone(things: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["same", None])
-def test_indexes_made_at_once(shared_backend: Backend, name: str | None) -> None:
+def test_concurrent_index_creation(shared_backend: Backend, name: str | None) -> None:
     """By four stores, of one index or of four."""
     barrier = threading.Barrier(4)
     with ExitStack() as stack:
@@ -343,7 +341,7 @@ def test_indexes_made_at_once(shared_backend: Backend, name: str | None) -> None
         assert sorted(i.name for i in stores[0]["c"].indexes()) == sorted(set(made))
 
 
-def test_writes_race_with_a_unique_index_that_comes_and_goes(shared_backend: Backend) -> None:
+def test_writes_race_with_creating_and_dropping_a_unique_index(shared_backend: Backend) -> None:
     problems: list[Exception] = []
     end = threading.Event()
     with ExitStack() as stack:

@@ -272,7 +272,7 @@ def test_hostile_values_in_every_operator_and_index(
 
 
 @pytest.mark.parametrize("text", [*KEYS, *UNSTORABLE], ids=name_of)
-def test_what_is_no_operand_is_refused_in_our_words(lasting: Store, text: str) -> None:
+def test_invalid_operands_raise_errors_of_the_library(lasting: Store, text: str) -> None:
     things = lasting["things"]
     things.put("1", {"v": 1})
     for operator in ("$size", "$mod", "$type", "$bitsAllSet", "$elemMatch", "$in", "$all"):
@@ -309,7 +309,7 @@ def test_an_index_named_after_an_unprintable_field_can_be_dropped(lasting: Store
 
 
 @pytest.mark.parametrize("text", UNSTORABLE, ids=ascii)
-def test_what_no_database_can_store_is_refused_everywhere(lasting: Store, text: str) -> None:
+def test_unstorable_text_is_rejected_everywhere(lasting: Store, text: str) -> None:
     things = lasting["things"]
     things.put("1", {"v": 1})
     calls: list[Any] = [
@@ -350,7 +350,7 @@ def refuse(things: Any, cursor: Any, **question: Any) -> None:
         things.page(**{**QUESTION, **question}, after=cursor)
 
 
-def test_a_changed_cursor_is_refused(paged: Any) -> None:
+def test_a_changed_cursor_is_rejected(paged: Any) -> None:
     cursor = paged.page(**QUESTION).cursor
     for position, character in enumerate(cursor):
         for other in {"A", "_", "-", "9", "z", "=", "!", " ", chr(ord(character) ^ 1)} - {
@@ -365,7 +365,7 @@ def test_a_changed_cursor_is_refused(paged: Any) -> None:
     assert len(paged.page(**QUESTION, after=cursor)) == 5
 
 
-def test_a_cursor_that_is_cut_or_longer_is_refused(paged: Any) -> None:
+def test_a_truncated_or_extended_cursor_is_rejected(paged: Any) -> None:
     cursor = paged.page(**QUESTION).cursor
     for length in range(len(cursor)):
         refuse(paged, cursor[:length])
@@ -379,16 +379,16 @@ def test_a_cursor_that_is_cut_or_longer_is_refused(paged: Any) -> None:
     ["", "None", "null", "0", "é", "🙂", "\ud800", "\0", "A" * 100_000, *HOSTILE[:12]],
     ids=name_of,
 )
-def test_what_is_no_cursor_is_refused(paged: Any, cursor: str) -> None:
+def test_invalid_cursors_are_rejected(paged: Any, cursor: str) -> None:
     refuse(paged, cursor)
 
 
 @pytest.mark.parametrize("cursor", [0, 1, False, b"AQ", 1.5, [], {}, ("x",)], ids=repr)
-def test_a_cursor_is_a_text(paged: Any, cursor: Any) -> None:
+def test_a_cursor_is_a_string(paged: Any, cursor: Any) -> None:
     refuse(paged, cursor)
 
 
-def test_a_cursor_of_another_question_is_refused(paged: Any, lasting: Store) -> None:
+def test_a_cursor_of_another_query_is_rejected(paged: Any, lasting: Store) -> None:
     cursor = paged.page(**QUESTION).cursor
     refuse(paged, cursor, sort=[("n", 1)])
     refuse(paged, cursor, sort=None)

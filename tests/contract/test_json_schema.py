@@ -219,12 +219,12 @@ def test_a_deep_schema() -> None:
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_what_makes_no_sense_is_refused_by_place(schema: Any, where: str) -> None:
+def test_invalid_schemas_name_the_path(schema: Any, where: str) -> None:
     with pytest.raises(InvalidFilter, match=where):
         Filter.parse({"$jsonSchema": schema})
 
 
-def test_places_within_a_filter() -> None:
+def test_errors_name_the_path_within_a_filter() -> None:
     with pytest.raises(InvalidFilter, match=r"'\$or\.0\.\$jsonSchema\.type'"):
         Filter.parse({"$or": [{"$jsonSchema": {"type": "integer"}}]})
     with pytest.raises(InvalidFilter, match=r"a\.\$elemMatch\.\$jsonSchema'"):
@@ -238,7 +238,7 @@ def test_types_are_those_of_the_operator() -> None:
         READERS["$type"]("$type", name, "")
 
 
-def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_without_the_jsonschema_package(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def absent(name: str, *arguments: Any, **options: Any) -> Any:

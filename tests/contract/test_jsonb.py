@@ -58,7 +58,7 @@ def newer() -> dict[str, str]:
 
 
 @pytest.mark.skipif(not OLD, reason="this SQLite has JSONB")
-def test_an_old_sqlite_has_none(store: Any, backend: Backend) -> None:
+def test_old_versions_of_sqlite_have_no_jsonb(store: Any, backend: Backend) -> None:
 
     if backend.is_postgresql:
         store.create_collection("things", jsonb=True)
@@ -71,7 +71,7 @@ def test_an_old_sqlite_has_none(store: Any, backend: Backend) -> None:
 
 
 @pytest.mark.skipif("COLLECTIONS_STORE_TEST_JSONB" not in os.environ, reason="see conftest.py")
-def test_all_collections_are_kept_so(tmp_path: Path) -> None:
+def test_every_collection_is_stored_as_jsonb(tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path / 'store.db'}") as store:
         store["things"].put("a", {"n": 1})
     with sqlite3.connect(tmp_path / "store.db") as connection:
@@ -80,12 +80,12 @@ def test_all_collections_are_kept_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jsonb", [1, None, "yes"])
-def test_it_is_a_flag(store: Any, jsonb: Any) -> None:
+def test_jsonb_is_a_boolean(store: Any, jsonb: Any) -> None:
     with pytest.raises(InvalidOption, match="jsonb"):
         store.create_collection("things", jsonb=jsonb)
 
 
-def test_bodies_are_kept_as_jsonb(tmp_path: Path) -> None:
+def test_bodies_are_stored_as_jsonb(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     url = f"sqlite:///{path}"
     subprocess.run([sys.executable, "-c", MAKES, url], env=newer(), check=True)
@@ -99,7 +99,7 @@ def test_bodies_are_kept_as_jsonb(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not OLD, reason="this SQLite has JSONB")
-def test_an_old_sqlite_refuses_to_open_it(tmp_path: Path) -> None:
+def test_an_old_sqlite_cannot_open_a_jsonb_collection(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     subprocess.run([sys.executable, "-c", MAKES, url], env=newer(), check=True)
     with Store(url) as store:
@@ -124,7 +124,7 @@ def test_an_old_sqlite_refuses_to_open_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not OLD, reason="this SQLite has JSONB")
-def test_an_old_sqlite_purges_the_others(tmp_path: Path) -> None:
+def test_an_old_sqlite_purges_other_collections(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}"
     subprocess.run([sys.executable, "-c", EXPIRES, url], env=newer(), check=True)
     with (
@@ -141,7 +141,7 @@ def test_an_old_sqlite_purges_the_others(tmp_path: Path) -> None:
     connection.close()
 
 
-def test_the_answers_are_the_same(tmp_path: Path) -> None:
+def test_results_are_the_same_with_jsonb(tmp_path: Path) -> None:
     """Tests of this folder and the next, with all collections in JSONB; `nox -s sqlite` runs many more."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider"]
     chosen = ["-k", "(sqlite or kept_so) and not async and not memory and not same", *SAME]

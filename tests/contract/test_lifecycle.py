@@ -50,7 +50,7 @@ def test_a_context_manager_closes(open_store: Any) -> None:
         store["a"].get("x")
 
 
-def test_objects_survive_their_store(open_store: Any) -> None:
+def test_documents_survive_their_store(open_store: Any) -> None:
     if open_store.backend.is_private:
         pytest.skip("in memory, they do not")
     for durability in ("full", "normal"):
@@ -115,13 +115,13 @@ def test_a_small_pool_serves_many_threads(open_store: Any) -> None:
         "",
     ],
 )
-def test_wrong_urls_are_refused_at_once(variant: Any, url: str) -> None:
+def test_invalid_urls_are_rejected_at_once(variant: Any, url: str) -> None:
     with pytest.raises(InvalidUrl, match=r"sqlite:///|postgresql://"):
         variant(url)
 
 
 @pytest.mark.parametrize("variant", [Store, AsyncStore])
-def test_a_password_is_never_shown(variant: Any) -> None:
+def test_passwords_are_never_shown(variant: Any) -> None:
     store = variant("postgresql://me:secret@127.0.0.1:1/db")
     assert "secret" not in repr(store)
     for option in ("password", "sslpassword", "PASSWD"):
@@ -137,7 +137,7 @@ def test_a_password_is_never_shown(variant: Any) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_either_a_url_or_an_engine() -> None:
+def test_a_store_takes_either_a_url_or_an_engine() -> None:
     with pytest.raises(InvalidOption, match="either a URL or an engine"):
         Store()
     with pytest.raises(InvalidOption, match="engine"):
@@ -146,7 +146,7 @@ def test_either_a_url_or_an_engine() -> None:
         Store("sqlite://", schema="x")
 
 
-def test_a_server_that_is_not_there(postgres_url: str) -> None:
+def test_an_unreachable_server(postgres_url: str) -> None:
     with (
         Store("postgresql://me:secret@127.0.0.1:1/db") as store,
         pytest.raises(DatabaseUnavailable) as caught,
@@ -183,7 +183,7 @@ def test_the_first_use_waits_for_a_connection(postgres_backend: Backend) -> None
     engine.dispose()
 
 
-def test_the_first_use_waits_for_a_server_that_comes_up(postgres_backend: Backend) -> None:
+def test_the_first_use_waits_for_a_starting_server(postgres_backend: Backend) -> None:
     there = sa.make_url(postgres_backend.url)
     refusals = [b"", *[b"SFATAL\0C57P03\0Mthe database system is starting up\0\0"] * 5]
 
@@ -214,7 +214,7 @@ def test_the_first_use_waits_for_a_server_that_comes_up(postgres_backend: Backen
     asyncio.run(main())
 
 
-def test_a_session_that_reads_only_writes_nothing(postgres_backend: Backend) -> None:
+def test_a_read_only_session_of_postgresql(postgres_backend: Backend) -> None:
     with Store(postgres_backend.url, **postgres_backend.options) as store:
         store.get_sync_collection("recorded", changes=True).put("x", 1)
         store["a"].put("x", 1)
@@ -247,7 +247,7 @@ def test_a_session_that_reads_only_writes_nothing(postgres_backend: Backend) -> 
     asyncio.run(main())
 
 
-def test_a_file_that_cannot_be(tmp_path: Any) -> None:
+def test_a_file_that_cannot_be_created(tmp_path: Any) -> None:
     (tmp_path / "text.db").write_text(
         "This is no database, but it is long enough to be looked at." * 20
     )
@@ -267,7 +267,7 @@ def test_a_file_that_cannot_be(tmp_path: Any) -> None:
             store["a"].put("x", 1)
 
 
-def test_a_file_that_may_only_be_read_is_named(tmp_path: Any) -> None:
+def test_errors_name_a_read_only_file(tmp_path: Any) -> None:
     file = tmp_path / "store.db"
     with Store(f"sqlite:///{file}") as store:
         store["a"].put("x", {})
@@ -279,7 +279,7 @@ def test_a_file_that_may_only_be_read_is_named(tmp_path: Any) -> None:
             store["a"].update_many({}, {"$set": {"y": 1}})
 
 
-def test_a_file_is_named_within_a_transaction(tmp_path: Any) -> None:
+def test_errors_within_a_transaction_name_the_file(tmp_path: Any) -> None:
     """A page beyond the limit is what a full disk is: SQLite refuses it within any transaction."""
     file = tmp_path / "store.db"
     engine = sa.create_engine(f"sqlite:///{file}")
@@ -308,7 +308,7 @@ def test_the_uri_of_aea_is_a_relative_file(tmp_path: Any, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-def test_a_database_of_another_encoding_is_refused(postgres_url: str, encoding: str) -> None:
+def test_a_database_of_another_encoding_is_rejected(postgres_url: str, encoding: str) -> None:
     name = f"{encoding.lower()}_{os.getpid()}"
     url = sa.make_url(postgres_url).set(database=name).render_as_string(hide_password=False)
     with psycopg.connect(postgres_url, autocommit=True) as server:
@@ -330,7 +330,7 @@ def test_a_database_of_another_encoding_is_refused(postgres_url: str, encoding: 
             server.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-def test_a_session_of_another_encoding_is_ours(
+def test_a_session_of_another_encoding_uses_utf8(
     postgres_backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")

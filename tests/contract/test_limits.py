@@ -86,7 +86,7 @@ def database(request: pytest.FixtureRequest) -> Store:
 
 @pytest.mark.parametrize("name", ["plain", "indexed"])
 @pytest.mark.parametrize("large", LARGE)
-def test_a_large_question_is_answered_rightly(database: Store, name: str, large: str) -> None:
+def test_a_large_filter_finds_the_right_documents(database: Store, name: str, large: str) -> None:
     things, asked = database[name], LARGE[large]()
     parsed = Filter.parse(asked)
     right = [document for document in things.list() if matches(parsed, document)]
@@ -113,7 +113,7 @@ def test_a_list_of_100_000_values(database: Store, name: str, field: str) -> Non
 
 @pytest.mark.parametrize("name", ["plain", "indexed"])
 @pytest.mark.parametrize("large", TOO_LARGE)
-def test_what_is_too_large_is_refused(database: Store, name: str, large: str) -> None:
+def test_filters_that_are_too_large_are_rejected(database: Store, name: str, large: str) -> None:
     things, asked = database[name], TOO_LARGE[large]()
     with pytest.raises(InvalidFilter):
         things.find(asked)
@@ -124,7 +124,7 @@ def test_what_is_too_large_is_refused(database: Store, name: str, large: str) ->
     assert things.count() == OBJECTS + 1
 
 
-def test_a_filter_within_itself_is_refused() -> None:
+def test_a_recursive_filter_is_rejected() -> None:
     asked: dict[str, Any] = {}
     asked["$and"] = [asked]
     with pytest.raises(InvalidFilter, match="100 levels"):
@@ -144,7 +144,7 @@ def test_a_sort_has_up_to_32_fields(database: Store, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["plain", "indexed"])
-def test_a_sort_goes_down_200_keys(database: Store, name: str) -> None:
+def test_a_sort_path_has_up_to_200_keys(database: Store, name: str) -> None:
     things, path = database[name], Path(*("a" * 200))
     everything = ids(things.list())
     assert ids(things.find(sort=path)) == everything

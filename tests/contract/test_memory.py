@@ -54,7 +54,7 @@ def memory(store: Any) -> Any:
 
 
 @pytest.mark.parametrize("value", [0, "", None, False, [], {}, 0.0, (), set(), b""])
-def test_the_default_counts_only_where_there_is_no_value(memory: Any, value: Any) -> None:
+def test_defaults_apply_only_to_missing_values(memory: Any, value: Any) -> None:
     assert memory.get("k", "default") == "default"
     assert (memory.get("k"), memory.fetch("k")) == (None, (False, None))
     assert memory.put("k", value) == 1
@@ -67,7 +67,7 @@ def test_the_default_counts_only_where_there_is_no_value(memory: Any, value: Any
     assert memory.delete("k") is None
 
 
-def test_put_tells_the_version_and_minds_it(memory: Any) -> None:
+def test_put_returns_and_checks_the_version(memory: Any) -> None:
     assert [memory.put("k", n) for n in range(3)] == [1, 2, 3]
     with pytest.raises(VersionConflict):
         memory.put("k", 9, if_absent=True)
@@ -79,7 +79,7 @@ def test_put_tells_the_version_and_minds_it(memory: Any) -> None:
     assert [(each.key, each.version) for each in memory.items()] == [("k", 4), ("new", 1)]
 
 
-def test_to_ask_for_what_is_not_there_makes_nothing(memory: Any, store: Any) -> None:
+def test_reads_and_deletes_create_no_collection(memory: Any, store: Any) -> None:
     assert memory.delete("k", 7) == memory.get("k", 7) == 7
     assert (memory.keys(), memory.items(), memory.count(), memory.find()) == ([], [], 0, [])
     assert (memory.get_many(["k"]), memory.delete_many(["k"]), memory.clear(), memory.end()) == (
@@ -94,7 +94,7 @@ def test_to_ask_for_what_is_not_there_makes_nothing(memory: Any, store: Any) -> 
     assert list(store.collections()) == []
 
 
-def test_pop_raises_where_there_is_nothing(memory: Any) -> None:
+def test_pop_raises_for_a_missing_key(memory: Any) -> None:
     memory.put("k", None)
     assert memory.pop("k") is None
     with pytest.raises(KeyError) as caught:
@@ -103,7 +103,7 @@ def test_pop_raises_where_there_is_nothing(memory: Any) -> None:
 
 
 @pytest.mark.parametrize("names", [(), ("room", "42"), ("", "1:a/")])
-def test_errors_name_the_key_not_the_object(memory: Any, names: tuple[str, ...]) -> None:
+def test_errors_name_the_key_not_the_id(memory: Any, names: tuple[str, ...]) -> None:
     scope = memory.namespace(*names) if names else memory
     scope.put("there", 1)
     where = f"in the memory {'/'.join(('memory__bot', *names))!r}"
@@ -130,7 +130,7 @@ def test_errors_name_the_key_not_the_object(memory: Any, names: tuple[str, ...])
     assert not hasattr(missing.value, "__notes__")
 
 
-def test_numbers_are_added_to(memory: Any) -> None:
+def test_increment_adds_to_a_number(memory: Any) -> None:
     assert memory.increment("n") == 1
     assert memory.increment("n", 5) == 6
     assert memory.increment("n", -6) == 0
@@ -150,7 +150,7 @@ def test_numbers_are_added_to(memory: Any) -> None:
 
 
 @pytest.mark.parametrize("value", ["1", None, True, [], Decimal(1), {"n": 1}])
-def test_what_is_no_number_is_not_added_to(memory: Any, value: Any) -> None:
+def test_increment_rejects_other_values(memory: Any, value: Any) -> None:
     memory.put("k", value)
     with pytest.raises(InvalidOption, match="number"):
         memory.increment("k")
@@ -161,7 +161,7 @@ def test_what_is_no_number_is_not_added_to(memory: Any, value: Any) -> None:
     assert (memory.get("k"), memory.fetch("n")) == (value, (False, None))
 
 
-def test_a_value_is_changed_by_a_function(memory: Any) -> None:
+def test_change_applies_a_function(memory: Any) -> None:
     at = datetime(2026, 1, 1, tzinfo=UTC)
     assert memory.change("names", lambda names: names | {"ada"}, default=set()) == {"ada"}
     assert memory.change("names", lambda names: names | {at}) == {"ada", at}
@@ -188,7 +188,7 @@ def raising(_: Any) -> Any:
     raise Boom
 
 
-def test_a_value_is_changed_by_an_asynchronous_function(backend: Backend) -> None:
+def test_change_applies_an_asynchronous_function(backend: Backend) -> None:
     async def befriend(found: Any) -> Any:
         await asyncio.sleep(0)
         return {"$date": "no date", "friends": {*found["friends"], "bob"}}
@@ -210,7 +210,7 @@ def test_a_value_is_changed_by_an_asynchronous_function(backend: Backend) -> Non
     asyncio.run(main())
 
 
-def test_many_are_written_read_and_deleted_at_once(memory: Any) -> None:
+def test_batches_of_values(memory: Any) -> None:
     assert memory.put_many({}) == 0
     assert memory.put_many({"a": 1, "b": {2}, "": None}) == 3
     assert memory.get_many(["b", "nobody", "", "b"]) == {"b": {2}, "": None}
@@ -227,7 +227,7 @@ def test_many_are_written_read_and_deleted_at_once(memory: Any) -> None:
 
 @pytest.mark.parametrize("verb", ["get_many", "delete_many"])
 @pytest.mark.parametrize("keys", ["ab", b"ab", None, 7])
-def test_one_text_is_not_many_keys(memory: Any, verb: str, keys: Any) -> None:
+def test_a_string_is_not_a_list_of_keys(memory: Any, verb: str, keys: Any) -> None:
     memory.put_many({"a": 1, "b": 2, "ab": 3})
     with pytest.raises(InvalidOption, match="keys"):
         getattr(memory, verb)(keys)
@@ -235,12 +235,12 @@ def test_one_text_is_not_many_keys(memory: Any, verb: str, keys: Any) -> None:
 
 
 @pytest.mark.parametrize("values", [[("a", 1)], "ab", None, 7])
-def test_put_many_wants_a_mapping(memory: Any, values: Any) -> None:
+def test_put_many_takes_a_mapping(memory: Any, values: Any) -> None:
     with pytest.raises(InvalidOption, match="values"):
         memory.put_many(values)
 
 
-def test_entries_tell_all_and_unpack_as_pairs(memory: Any, clock: Clock) -> None:
+def test_entries_have_all_fields_and_unpack_as_pairs(memory: Any, clock: Clock) -> None:
     memory.put("a", {1}, ttl=60)
     memory.put("b", 2)
     first, second = memory.items()
@@ -249,7 +249,7 @@ def test_entries_tell_all_and_unpack_as_pairs(memory: Any, clock: Clock) -> None
     assert dict(memory.items()) == {"a": {1}, "b": 2}
 
 
-def test_thousands_of_keys_by_the_page(memory: Any) -> None:
+def test_thousands_of_keys_in_pages(memory: Any) -> None:
     keys = [f"user/{number}" for number in range(2500)]
     memory.put_many({key: number for number, key in enumerate(keys)})
     memory.put_many({"user": 1, "user0": 2, "usez": 3})
@@ -269,27 +269,27 @@ def test_thousands_of_keys_by_the_page(memory: Any) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, "1", True])
-def test_a_limit_is_a_number_of_entries(memory: Any, limit: Any) -> None:
+def test_limits_are_integers(memory: Any, limit: Any) -> None:
     for verb in (memory.keys, memory.items):
         with pytest.raises(InvalidOption, match="limit"):
             verb(limit=limit)
 
 
-def test_keys_are_told_without_their_values(memory: Any, store: Any) -> None:
+def test_keys_are_listed_without_values(memory: Any, store: Any) -> None:
     memory.put_many({"a": 1, "c": 3})
     store["memory__bot"].put("/b", {"$decimal": "no number"})
     assert memory.keys() == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("after", [None, "", "user", "user/", "user/5", "user/􏿿", "v"])
-def test_a_page_has_one_bound_on_each_side(after: str | None) -> None:
+def test_a_page_has_one_bound_per_side(after: str | None) -> None:
     """Of two on a side SQLite takes any, and reads all from there on: each page would take longer than the last."""
     bounds = Space().within("room").keys("user/", after)["$id"]
     assert len(bounds) == 2
     assert "$lt" in bounds
 
 
-def test_pages_go_on_after_keys_that_are_gone(memory: Any) -> None:
+def test_pages_continue_after_deleted_keys(memory: Any) -> None:
     memory.put_many(dict.fromkeys("abcd", 1))
     page = memory.keys(limit=2)
     memory.delete_many(page)
@@ -298,7 +298,7 @@ def test_pages_go_on_after_keys_that_are_gone(memory: Any) -> None:
     assert memory.keys("c", after="x") == []
 
 
-def test_entries_are_found_by_a_filter(memory: Any) -> None:
+def test_find_takes_a_filter(memory: Any) -> None:
     memory.put_many({"ada": {"city": "Berlin", "age": 36}, "bob": {"city": "Bonn"}, "n": 3})
     memory.put("when", {"at": date(2026, 11, 21), "$x": 1, "id": UUID(int=7)})
     memory.namespace("x").put("eve", {"city": "Berlin"})
@@ -318,7 +318,7 @@ def test_entries_are_found_by_a_filter(memory: Any) -> None:
 # -- keys ----------------------------------------------------------------------------------------
 
 
-def test_any_text_is_a_key(memory: Any) -> None:
+def test_keys_are_any_strings(memory: Any) -> None:
     memory.put_many({key: key for key in HOSTILE})
     assert memory.count() == len(HOSTILE)
     assert memory.keys(limit=1000) == sorted(HOSTILE)
@@ -333,7 +333,7 @@ def test_any_text_is_a_key(memory: Any) -> None:
     assert memory.count() == 0
 
 
-def test_any_text_is_a_name(memory: Any) -> None:
+def test_names_of_namespaces_and_sessions_are_any_strings(memory: Any) -> None:
     names = [name for name in HOSTILE if len(name) < 1000]
     for name in names:
         memory.namespace(name).put("k", ["namespace", name])
@@ -345,7 +345,7 @@ def test_any_text_is_a_name(memory: Any) -> None:
     assert memory.end() == 0
 
 
-def test_any_text_names_a_memory(store: Any) -> None:
+def test_names_of_memories_are_any_strings(store: Any) -> None:
     names = [*filter(None, HOSTILE), "\0", "\ud800", "bot", "Bot", "x" * 2000, "x" * 2001]
     for number, name in enumerate(names):
         store.memory(name).put("k", number)
@@ -367,7 +367,7 @@ class Text(str):
 
 
 @pytest.mark.parametrize("room", [Name.ROOM, Text("room")])
-def test_a_kind_of_text_is_the_text_that_it_is(memory: Any, room: Any) -> None:
+def test_subclasses_of_str_are_strings(memory: Any, room: Any) -> None:
     memory.namespace(room).put(room, 1)
     memory.session(room).put(room, 2)
     assert memory.namespace("room").items() == [Entry("room", 1)]
@@ -399,7 +399,7 @@ VERBS: list[Callable[[Any, Any], Any]] = [
 @pytest.mark.parametrize(
     "key", [7, None, b"a", ("a",), "a\0b", "\ud800", "x" * 2000, "é" * 1000, LARGE]
 )
-def test_what_is_no_key_is_refused(memory: Any, key: Any) -> None:
+def test_invalid_keys_are_rejected(memory: Any, key: Any) -> None:
     memory.put("kept", 1)
     for verb in VERBS:
         with pytest.raises(InvalidOption, match="key|prefix|after"):
@@ -408,7 +408,7 @@ def test_what_is_no_key_is_refused(memory: Any, key: Any) -> None:
 
 
 @pytest.mark.parametrize("name", [7, None, b"a", ("a",), "a\0b", "\ud800"])
-def test_what_is_no_name_is_refused(memory: Any, store: Any, name: Any) -> None:
+def test_invalid_names_are_rejected(memory: Any, store: Any, name: Any) -> None:
     for kind in ("namespace", "session"):
         with pytest.raises(InvalidOption, match=f"option {kind}: "):
             getattr(memory, kind)(name)
@@ -422,7 +422,7 @@ def test_what_is_no_name_is_refused(memory: Any, store: Any, name: Any) -> None:
 # -- namespaces and sessions ---------------------------------------------------------------------
 
 
-def test_namespaces_that_look_alike_are_strangers(store: Any) -> None:
+def test_similar_namespaces_are_isolated(store: Any) -> None:
     memory = store.memory("bot")
     scopes = [
         memory,
@@ -457,13 +457,13 @@ def test_namespaces_that_look_alike_are_strangers(store: Any) -> None:
     assert [scope.count() for scope in scopes] == [0] * len(scopes)
 
 
-def test_namespace_nests_one_by_one_or_at_once(memory: Any) -> None:
+def test_nested_namespaces(memory: Any) -> None:
     memory.namespace("room", "42").put("topic", "tea")
     assert memory.namespace("room").namespace("42").get("topic") == "tea"
     assert repr(memory.namespace("room", "42")) == "Memory('memory__bot/room/42')"
 
 
-def test_clear_leaves_what_is_within_and_end_does_not(memory: Any) -> None:
+def test_clear_keeps_nested_namespaces_and_end_deletes_them(memory: Any) -> None:
     def fill() -> list[Any]:
         room = memory.namespace("room")
         scopes = [memory, room, room.namespace("42"), room.session("42"), memory.namespace("rooms")]
@@ -483,7 +483,7 @@ def test_clear_leaves_what_is_within_and_end_does_not(memory: Any) -> None:
     assert [scope.count() for scope in scopes] == [0] * 5
 
 
-def test_a_session_is_cleared_at_its_end(memory: Any) -> None:
+def test_a_session_is_cleared_when_its_context_exits(memory: Any) -> None:
     memory.put("kept", 1)
     memory.session("b").put("kept", 2)
     with memory.session("a") as session:
@@ -497,7 +497,7 @@ def test_a_session_is_cleared_at_its_end(memory: Any) -> None:
     assert (memory.keys(), memory.session("b").keys()) == (["kept"], ["kept"])
 
 
-def test_each_request_is_a_memory_of_its_own(memory: Any) -> None:
+def test_requests_are_isolated(memory: Any) -> None:
     with memory.request() as first, memory.request() as second:
         first.put("step", 1)
         assert second.fetch("step") == (False, None)
@@ -550,7 +550,7 @@ def test_a_request_that_is_cancelled_at_its_end_is_cleared(backend: Backend) -> 
     asyncio.run(main())
 
 
-def test_what_ends_a_block_goes_on_though_its_end_fails(open_store: Opener) -> None:
+def test_an_exception_is_raised_although_clearing_fails(open_store: Opener) -> None:
     store = open_store()
     with pytest.raises(Boom) as caught, store.memory("bot").request() as request:
         request.put("step", 1)
@@ -582,7 +582,7 @@ def test_a_cancelled_transaction_with_a_request_is_cancelled(backend: Backend) -
     asyncio.run(main())
 
 
-def test_only_what_ends_is_used_with_with(store: Any, memory: Any) -> None:
+def test_only_sessions_and_requests_are_context_managers(store: Any, memory: Any) -> None:
     """Or who takes `with` for a file's or a store's would lose all that there is."""
     memory.put("kept", 1)
     for scope in (memory, memory.namespace("room"), memory.session("a").namespace("room")):
@@ -637,7 +637,7 @@ def test_touch_and_expire(memory: Any, clock: Clock) -> None:
     assert memory.items() == [Entry("k", 1)]
 
 
-def test_what_is_put_anew_lives_as_the_memory_says(memory: Any, clock: Clock) -> None:
+def test_put_resets_the_ttl(memory: Any, clock: Clock) -> None:
     memory.put("k", 1, ttl=10)
     memory.put("k", 2)
     assert memory.ttl("k") == math.inf
@@ -650,7 +650,7 @@ def test_what_is_put_anew_lives_as_the_memory_says(memory: Any, clock: Clock) ->
     assert session.ttl("k") == math.inf
 
 
-def test_changes_leave_a_value_s_time(memory: Any, clock: Clock) -> None:
+def test_changes_keep_the_expiry_time(memory: Any, clock: Clock) -> None:
     session = memory.session("a", ttl=10)
     session.increment("n")
     clock.advance(6)
@@ -674,9 +674,7 @@ READS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("verb", READS)
-def test_with_sliding_a_value_lives_anew_when_it_is_read_or_written(
-    memory: Any, clock: Clock, verb: str
-) -> None:
+def test_sliding_ttl_restarts_on_reads_and_writes(memory: Any, clock: Clock, verb: str) -> None:
     session = memory.session("a", ttl=10, sliding=True)
     session.put_many({"k": 1, "other": 2})
     for _ in range(3):
@@ -688,7 +686,7 @@ def test_with_sliding_a_value_lives_anew_when_it_is_read_or_written(
 
 
 @pytest.mark.parametrize("verb", ["count", "keys", "items", "ttl", "find"])
-def test_to_ask_what_there_is_keeps_nothing_alive(memory: Any, clock: Clock, verb: str) -> None:
+def test_metadata_reads_do_not_restart_a_sliding_ttl(memory: Any, clock: Clock, verb: str) -> None:
     session = memory.session("a", ttl=10, sliding=True)
     session.put("k", 1)
     clock.advance(6)
@@ -697,7 +695,7 @@ def test_to_ask_what_there_is_keeps_nothing_alive(memory: Any, clock: Clock, ver
     assert session.fetch("k") == (False, None)
 
 
-def test_a_ttl_of_its_own_is_not_begun_anew(memory: Any, clock: Clock) -> None:
+def test_a_ttl_of_a_value_is_not_restarted(memory: Any, clock: Clock) -> None:
     session = memory.session("a", ttl=1800, sliding=True)
     session.put("k", 1, ttl=60)
     session.put_many({"ever": 2}, ttl=math.inf)
@@ -711,9 +709,7 @@ def test_a_ttl_of_its_own_is_not_begun_anew(memory: Any, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("verb", ["put", "put_many"])
-def test_a_longer_ttl_ends_with_its_session_or_by_itself(
-    memory: Any, clock: Clock, verb: str
-) -> None:
+def test_a_longer_ttl_is_bounded_by_its_session(memory: Any, clock: Clock, verb: str) -> None:
     def begin(name: str) -> Any:
         session = memory.session(name, ttl=1000, sliding=True)
         session.put("k", 1, ttl=2500) if verb == "put" else session.put_many({"k": 1}, ttl=2500)
@@ -731,7 +727,7 @@ def test_a_longer_ttl_ends_with_its_session_or_by_itself(
 
 
 @pytest.mark.parametrize("verb", ["touch", "expire"])
-def test_a_read_does_not_end_what_was_touched(memory: Any, clock: Clock, verb: str) -> None:
+def test_a_read_does_not_shorten_a_touched_value(memory: Any, clock: Clock, verb: str) -> None:
     session = memory.session("a", ttl=10, sliding=True)
     session.put("k", 1, ttl=20)
     for _ in range(2):
@@ -747,7 +743,7 @@ def test_a_read_does_not_end_what_was_touched(memory: Any, clock: Clock, verb: s
     assert session.fetch("k") == (False, None)
 
 
-def test_a_value_that_is_read_comes_though_its_time_cannot_be_begun_anew(
+def test_reads_succeed_although_the_sliding_ttl_cannot_be_written(
     open_store: Opener, caplog: pytest.LogCaptureFixture
 ) -> None:
     backend = open_store.backend
@@ -773,7 +769,7 @@ def test_errors_of_a_value_name_its_key(open_store: Opener, value: Any) -> None:
         assert caught.value.path.startswith("city")
 
 
-def test_what_is_within_a_session_lives_as_it_does(memory: Any, clock: Clock) -> None:
+def test_nested_scopes_inherit_the_ttl_of_their_session(memory: Any, clock: Clock) -> None:
     session = memory.session("a", ttl=10, sliding=True)
     for scope in (session.namespace("x", "y"), session.session("b")):
         scope.put("k", 1)
@@ -786,7 +782,7 @@ def test_what_is_within_a_session_lives_as_it_does(memory: Any, clock: Clock) ->
     assert session.end() == 1
 
 
-def test_a_session_s_time_is_its_memory_s_not_the_value_s(memory: Any, clock: Clock) -> None:
+def test_reopening_a_session_without_a_ttl_keeps_expiry_times(memory: Any, clock: Clock) -> None:
     """Who opens it without says nothing: what is there keeps its time, what is written lives for ever."""
     memory.session("a", ttl=10).put("k", 1)
     plain = memory.session("a")
@@ -796,7 +792,7 @@ def test_a_session_s_time_is_its_memory_s_not_the_value_s(memory: Any, clock: Cl
 
 
 @pytest.mark.parametrize("ttl", [0, -1, math.nan, "1", True, 10**12, timedelta(0)])
-def test_a_time_that_cannot_be_honoured_is_refused(memory: Any, ttl: Any) -> None:
+def test_invalid_ttls_are_rejected(memory: Any, ttl: Any) -> None:
     verbs: list[Callable[[], Any]] = [
         lambda: memory.put("k", 1, ttl=ttl),
         lambda: memory.put_many({"k": 1}, ttl=ttl),
@@ -848,7 +844,7 @@ TYPES: list[Any] = [
 
 
 @pytest.mark.parametrize("value", TYPES, ids=lambda value: type(value).__name__)
-def test_python_s_types_come_back(memory: Any, value: Any) -> None:
+def test_python_types_are_restored(memory: Any, value: Any) -> None:
     for each in (value, [value], {"in": value}, (value,), {7: value}):
         memory.put("k", each)
         found = memory.get("k")
@@ -858,7 +854,7 @@ def test_python_s_types_come_back(memory: Any, value: Any) -> None:
         assert (found, type(found)) == (each, type(each))
 
 
-def test_a_dict_or_a_list_of_another_kind_is_what_it_holds(memory: Any) -> None:
+def test_subclasses_of_dict_and_list_are_plain_containers(memory: Any) -> None:
     tagged = {"$date": "no date"}
     for value in (OrderedDict(tagged), defaultdict(str, tagged), [OrderedDict(tagged)]):
         memory.put("k", value)
@@ -878,7 +874,7 @@ class Count(int):
 
 
 @pytest.mark.parametrize("value", [Length(1.5), Length("inf"), Count(7), Count(2**70), Text("a")])
-def test_a_kind_of_number_or_text_is_what_it_holds(memory: Any, value: Any) -> None:
+def test_subclasses_of_numbers_and_strings_are_plain_values(memory: Any, value: Any) -> None:
     plain = next(kind for kind in (int, float, str) if isinstance(value, kind))
     for each in (value, [value], {1: value}, (value,)):
         memory.put("k", each)
@@ -904,7 +900,7 @@ class Elsewhere(tzinfo):
         return None
 
 
-def test_a_zone_comes_back_as_its_offset_or_is_refused(memory: Any) -> None:
+def test_time_zones_are_restored_as_offsets_or_rejected(memory: Any) -> None:
     at = datetime(2026, 11, 21, 12, tzinfo=Elsewhere())
     memory.put("k", at)
     assert (memory.get("k"), memory.get("k").tzinfo) == (at, timezone(timedelta(hours=2)))
@@ -925,21 +921,21 @@ class Colour(IntEnum):
 @pytest.mark.parametrize(
     "value", [object(), Colour.RED, Name.ROOM, 1j, bytearray(b"a"), Pair(1), range(3)]
 )  # fmt: skip
-def test_what_would_come_back_as_something_else_is_refused(memory: Any, value: Any) -> None:
+def test_values_that_would_change_are_rejected(memory: Any, value: Any) -> None:
     for each in (value, [value], {"a": {"b": value}}, (value,)):
         with pytest.raises(InvalidBody, match=type(value).__name__):
             memory.put("k", each)
     assert memory.count() == 0
 
 
-def test_what_is_too_deep_or_holds_itself_is_refused(memory: Any) -> None:
+def test_deep_and_recursive_values_are_rejected(memory: Any) -> None:
     endless: list[Any] = []
     endless.append((endless, {"a": endless}))
     with pytest.raises(InvalidBody, match="200 levels"):
         memory.put("k", endless)
 
 
-def test_the_default_of_a_store_makes_values_not_tags(open_store: Opener) -> None:
+def test_default_of_the_store_returns_values_not_tags(open_store: Opener) -> None:
     def default(value: Any) -> Any:
         if isinstance(value, complex):
             return {"$date": [value.real, value.imag], "at": date(2026, 1, 1)}
@@ -964,7 +960,7 @@ class Card(NamedTuple):
     rank: int
 
 
-def test_what_the_default_makes_stays_an_element_and_a_key(open_store: Opener) -> None:
+def test_default_of_the_store_returns_hashable_elements_and_keys(open_store: Opener) -> None:
     """Else a set that could be written could never be read."""
 
     def default(value: Any) -> Any:
@@ -1014,7 +1010,7 @@ READERS: list[Callable[[Any], Any]] = [
         {"$tuple": 5},
     ],
 )
-def test_what_cannot_be_read_here_says_so_and_stays(store: Any, memory: Any, json: Any) -> None:
+def test_unreadable_values_are_errors_and_are_kept(store: Any, memory: Any, json: Any) -> None:
     """It was written where there is another database of zones, or by hand."""
     memory.configure(changes="both")
     memory.put("good", 1)
@@ -1042,7 +1038,7 @@ def test_values_are_copies(memory: Any) -> None:
 # -- several at once -----------------------------------------------------------------------------
 
 
-def test_eight_threads_increment_and_lose_nothing(backend: Backend) -> None:
+def test_eight_threads_lose_no_increment(backend: Backend) -> None:
     with Store(backend.url, **backend.options) as store, ThreadPoolExecutor(8) as threads:
         session = store.memory("bot").session("a", ttl=60, sliding=True)
         numbers = list(threads.map(lambda _: session.increment("n"), range(80)))
@@ -1050,7 +1046,7 @@ def test_eight_threads_increment_and_lose_nothing(backend: Backend) -> None:
         assert session.get("n") == 80
 
 
-def test_sixty_four_tasks_increment_and_lose_nothing(backend: Backend) -> None:
+def test_sixty_four_tasks_lose_no_increment(backend: Backend) -> None:
     async def main() -> list[int]:
         async with AsyncStore(backend.url, **backend.options) as store:
             memory = store.memory("bot").namespace("counts")
@@ -1059,7 +1055,7 @@ def test_sixty_four_tasks_increment_and_lose_nothing(backend: Backend) -> None:
     assert sorted(asyncio.run(main())) == list(range(1, 65))
 
 
-def test_two_processes_increment_and_lose_nothing(shared_backend: Backend) -> None:
+def test_two_processes_lose_no_increment(shared_backend: Backend) -> None:
     finish(*(start("remember", shared_backend, 60) for _ in range(2)))
     with Store(shared_backend.url, **shared_backend.options) as store:
         memory = store.memory("bot").namespace("counts")
@@ -1069,7 +1065,7 @@ def test_two_processes_increment_and_lose_nothing(shared_backend: Backend) -> No
         assert memory.count("won/") == 1
 
 
-def test_one_of_many_is_the_first(backend: Backend) -> None:
+def test_if_absent_has_one_winner(backend: Backend) -> None:
     with Store(backend.url, **backend.options) as store, ThreadPoolExecutor(8) as threads:
 
         def put(number: int) -> int | None:
@@ -1125,7 +1121,7 @@ def test_memories_and_collections_share_a_transaction(store: Any) -> None:
     assert (store["things"].count(), store.memory("bot").count()) == (0, 0)
 
 
-def test_memories_share_the_caller_s_transaction(shared_backend: Backend) -> None:
+def test_memories_share_a_transaction_of_the_caller(shared_backend: Backend) -> None:
     url = shared_backend.url.replace("postgresql:", "postgresql+psycopg:")
     engine = sa.create_engine(url)
     with Store(engine=engine, **shared_backend.options) as store:
@@ -1146,7 +1142,7 @@ def told(changes: Iterator[Any]) -> list[Any]:
     return [(each.kind, each.id, each.before, each.body) for each in changes]
 
 
-def test_a_prefix_of_a_namespace_is_watched(memory: Any) -> None:
+def test_watching_a_prefix_of_a_namespace(memory: Any) -> None:
     memory.configure(changes="both")
     room = memory.namespace("room", "42")
     room.put("user/ada", {1})
@@ -1173,13 +1169,13 @@ def test_a_prefix_of_a_namespace_is_watched(memory: Any) -> None:
     assert [each.id for each in room.watch("user/", after=rest.token, timeout=0)] == ["user/bob"]
 
 
-def test_a_memory_that_records_nothing_is_not_watched(memory: Any) -> None:
+def test_watching_a_memory_without_a_feed_is_rejected(memory: Any) -> None:
     memory.put("a", 1)
     with pytest.raises(InvalidOption, match="changes"):
         list(memory.watch(timeout=0))
 
 
-def test_the_rest_of_a_process_is_seen_at_once(open_store: Opener) -> None:
+def test_changes_in_the_same_process_are_notified_at_once(open_store: Opener) -> None:
     store = open_store()
     store.memory("bot").configure(changes="after")
     with store.memory("bot").watch("a", timeout=30) as stream:

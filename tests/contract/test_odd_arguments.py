@@ -357,7 +357,7 @@ def test_sync(part: str) -> None:
 
 
 @pytest.mark.parametrize("part", ["collection", "memory"])
-def test_on_postgresql(postgres_backend: Backend, part: str) -> None:
+def test_postgresql(postgres_backend: Backend, part: str) -> None:
     sync(postgres_backend, part, SENT)
 
 

@@ -107,7 +107,7 @@ def touched(shared_backend: Backend) -> Iterator[Touched]:
 
 
 @pytest.mark.parametrize("sort", SORTS, ids=str)
-def test_page_400_costs_what_page_2_costs(touched: Touched, sort: Any) -> None:
+def test_page_400_reads_as_many_rows_as_page_2(touched: Touched, sort: Any) -> None:
     things = touched.store["things"]
     cursors = [things.page(sort=sort, limit=10).cursor]
     while len(cursors) < 399:
@@ -117,13 +117,13 @@ def test_page_400_costs_what_page_2_costs(touched: Touched, sort: Any) -> None:
     assert max(costs) <= 4 * touched.by(sort=sort)
 
 
-def test_skipping_costs_more_the_further_it_goes(touched: Touched) -> None:
+def test_skip_reads_more_rows_the_further_it_goes(touched: Touched) -> None:
     """What pages are better than; and that the counting above would notice."""
     assert touched.by_skipping(3990) > 5 * touched.by_skipping(10)
 
 
 @pytest.mark.parametrize("sort", ["n", [("n", -1)]], ids=str)
-def test_a_page_of_a_filter_costs_the_same_anywhere(touched: Touched, sort: Any) -> None:
+def test_pages_of_a_filter_read_equally_many_rows(touched: Touched, sort: Any) -> None:
     things, asked = touched.store["things"], {"kind": {"$ne": 3}}
     cursors = [things.page(asked, sort=sort, limit=10).cursor]
     while len(cursors) < 399:
@@ -189,7 +189,7 @@ def written(shared_backend: Backend) -> Iterator[Written]:
 
 @pytest.mark.parametrize("sort", SORTS, ids=str)
 @pytest.mark.parametrize("asked", [{}, {"kind": {"$ne": 3}}], ids=str)
-def test_what_nobody_touches_comes_exactly_once(written: Written, sort: Any, asked: Any) -> None:
+def test_unchanged_documents_appear_exactly_once(written: Written, sort: Any, asked: Any) -> None:
     still = [str(n) for n in range(300) if not asked or n % 7 != 3]
     expected = sorted(still, key=ORDERS[str(sort)])
     for found in written.walks(asked, sort=sort, limit=7):
@@ -198,7 +198,7 @@ def test_what_nobody_touches_comes_exactly_once(written: Written, sort: Any, ask
         assert len(lasting) == len(set(lasting))
 
 
-def test_in_natural_order_what_is_overwritten_comes_once_too(written: Written) -> None:
+def test_overwritten_documents_appear_once_in_natural_order(written: Written) -> None:
     for found in written.walks(limit=7):
         movers = [each for each in found if each.startswith("mover")]
         assert movers == [f"mover {n}" for n in range(100)]
@@ -217,7 +217,7 @@ with Store(url, **options) as store:
 """
 
 
-def test_a_cursor_is_good_in_another_store_and_another_process(shared_backend: Backend) -> None:
+def test_cursors_are_valid_in_other_stores_and_processes(shared_backend: Backend) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
         things = store["things"]
         things.put_many((str(n), body(n)) for n in range(200))
@@ -237,7 +237,7 @@ def test_a_cursor_is_good_in_another_store_and_another_process(shared_backend: B
         assert third.cursor is None
 
 
-def test_a_cursor_outlives_indexes_renaming_and_the_object_it_stands_at(store: Any) -> None:
+def test_cursors_survive_new_indexes_renames_and_deletes(store: Any) -> None:
     things = store["things"]
     things.put_many((str(n), {"n": n}) for n in range(20))
     page = things.page(sort="n", limit=5)
@@ -248,7 +248,7 @@ def test_a_cursor_outlives_indexes_renaming_and_the_object_it_stands_at(store: A
     assert [document.id for document in following] == ["5", "6", "7", "8", "9"]
 
 
-def test_a_cursor_of_a_collection_that_was_dropped_is_refused(store: Any) -> None:
+def test_a_cursor_of_a_dropped_collection_is_rejected(store: Any) -> None:
     things = store["things"]
     things.put_many((str(n), {"n": n}) for n in range(20))
     cursor = things.page(sort="n", limit=5).cursor
@@ -266,7 +266,7 @@ def test_a_cursor_has_one_spelling(things: Any) -> None:
             things.page(limit=5, after=other)
 
 
-def test_a_page_knows_whether_there_is_another(things: Any) -> None:
+def test_a_page_reports_whether_another_follows(things: Any) -> None:
     assert things.page().documents == ()
     things.put_many((str(n), n) for n in range(10))
     page = things.page(limit=10)
@@ -280,12 +280,12 @@ def test_a_page_knows_whether_there_is_another(things: Any) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, -1, 1.0, True, None, "5", 2**63])
-def test_a_page_has_an_object_at_least(things: Any, limit: Any) -> None:
+def test_page_limits_are_positive(things: Any, limit: Any) -> None:
     with pytest.raises(InvalidFilter, match="limit"):
         things.page(limit=limit)
 
 
-def test_pages_go_on_where_arrays_long_texts_and_objects_are(things: Any) -> None:
+def test_pages_continue_at_arrays_long_strings_and_objects(things: Any) -> None:
     long = "x" * 100
     values: list[Any] = [[3, 1], long + "b", {"b": 1}, long + "a", 2, None, [], {"a": 2}, True]
     things.put_many((str(n), {"v": value}) for n, value in enumerate(values))

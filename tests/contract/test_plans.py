@@ -82,7 +82,7 @@ def kind_of(explained: Explanation, indexes: list[Index]) -> str:
 
 
 @pytest.mark.parametrize(("asked", "said"), QUESTIONS, ids=[asked for asked, _ in QUESTIONS])
-def test_sqlite_does_what_the_table_says(
+def test_sqlite_plans_match_the_table(
     on_sqlite: Collection, asked: str, said: dict[str, str]
 ) -> None:
     if asked == PART_OF_AN_ORDER and sqlite3.sqlite_version_info >= (3, 45):
@@ -91,13 +91,13 @@ def test_sqlite_does_what_the_table_says(
 
 
 @pytest.mark.parametrize(("asked", "said"), QUESTIONS, ids=[asked for asked, _ in QUESTIONS])
-def test_postgresql_does_what_the_table_says(
+def test_postgresql_plans_match_the_table(
     on_postgresql: Collection, asked: str, said: dict[str, str]
 ) -> None:
     assert strategy(on_postgresql, asked) == said["postgresql"]
 
 
-def test_no_operator_is_left_out() -> None:
+def test_every_operator_has_a_plan() -> None:
     tables = re.findall(
         r"^\| (`.+?) \|", (DOCS / "filters.md").read_text(encoding="utf-8"), re.MULTILINE
     )
@@ -135,7 +135,7 @@ def steps_of(connection: sa.Connection, things: Collection, asked: Any) -> tuple
 
 
 @pytest.mark.parametrize("asked", COUNTED.values(), ids=COUNTED)
-def test_sqlite_counts_in_an_index_without_reading_rows(tmp_path: Path, asked: Any) -> None:
+def test_sqlite_counts_with_a_covering_index(tmp_path: Path, asked: Any) -> None:
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'store.db'}")
     with Store(engine=engine) as store, engine.connect() as connection:
         store["things"].put_many((str(n), {"n": int(n**0.5) // 4}) for n in range(1600))

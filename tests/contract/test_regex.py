@@ -47,7 +47,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("pattern", "options", "expected"), ANSWERS)
-def test_the_answers(things: Any, pattern: str, options: str, expected: str) -> None:
+def test_matches(things: Any, pattern: str, options: str, expected: str) -> None:
     things.put_many({id: {"s": text, "t": [text], "n": 5} for id, text in TEXTS.items()})
     said = {"$regex": pattern, "$options": options}
     in_formula = {"input": "$s", "regex": pattern, "options": options}
@@ -66,7 +66,7 @@ def test_the_answers(things: Any, pattern: str, options: str, expected: str) -> 
         assert "".join(sorted(d.id for d in things.find({"$jsonSchema": schema}))) == expected
 
 
-def test_the_names_that_patterns_of_a_schema_take(things: Any) -> None:
+def test_patterns_of_property_names_in_a_schema(things: Any) -> None:
     things.put("1", {"éa": 1})
     for pattern, expected in {r"\W": 0, "[[:alpha:]]": 0, r"^\w": 1, "b": 1}.items():
         assert (
@@ -81,7 +81,7 @@ LONG = "a" * 3000 + "!"
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$", "(.*)*x", "(a?){30}a{30}$"])
-def test_what_backtracks_ends(things: Any, pattern: str) -> None:
+def test_catastrophic_patterns_finish(things: Any, pattern: str) -> None:
     things.put_many({"1": {"s": LONG, LONG[:1000]: 1}, "2": {"s": LONG[:40]}})
     things.update_one({"_": None}, {"$set": {"t": [LONG, "b"]}})
     there = {"$regex": pattern}
@@ -97,7 +97,9 @@ def test_what_backtracks_ends(things: Any, pattern: str) -> None:
 LIMITED = {"$regex": r"(\w+)+\1$"}
 
 
-def test_what_no_automaton_finds_is_an_error(things: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patterns_without_an_automaton_have_a_step_limit(
+    things: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(matchers, "LIMIT", 20_000)
     things.put("1", {"s": "a" * 60 + "!", "n": 0})
     schema = {"properties": {"s": {"pattern": LIMITED["$regex"]}}}
@@ -116,7 +118,7 @@ def test_what_no_automaton_finds_is_an_error(things: Any, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("lent", [False, True], ids=["own", "borrowed"])
-def test_a_transaction_ends_with_the_error(
+def test_the_error_ends_the_transaction(
     shared_backend: Backend, lent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(matchers, "LIMIT", 20_000)
@@ -131,7 +133,7 @@ def test_a_transaction_ends_with_the_error(
     engine.dispose()
 
 
-def test_the_event_loop_goes_on_while_a_pattern_is_looked_for(backend: Backend) -> None:
+def test_the_event_loop_runs_during_a_search(backend: Backend) -> None:
     async def main() -> int:
         ticks = 0
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from collections_store import AsyncStore, F, Filter, Path, Store
 
 
-def test_a_filter_is_shown_in_the_filter_language() -> None:
+def test_repr_of_a_filter() -> None:
     assert repr(F("age") > 3) == "Filter({'age': {'$gt': 3}})"
     assert repr(Filter()) == "Filter({})"
     assert repr(Filter.parse({"a": re.compile("^x", re.IGNORECASE)})) == (
@@ -18,7 +18,7 @@ def test_a_filter_is_shown_in_the_filter_language() -> None:
     assert repr(~(F(Path("a.b")) == 1)) == "Filter({Path('a.b'): {'$ne': 1}})"
 
 
-def test_an_explanation_is_shown_without_its_sql() -> None:
+def test_repr_of_an_explanation_has_no_sql() -> None:
     with Store("sqlite://") as store:
         store["things"].create_index("a")
         told = store["things"].explain({"a": 1})
@@ -28,7 +28,7 @@ def test_an_explanation_is_shown_without_its_sql() -> None:
     )
 
 
-def test_a_transaction_is_shown_with_how_it_ended() -> None:
+def test_repr_of_a_transaction_has_its_state() -> None:
     with Store("sqlite://") as store:
         with store.transaction() as committed:
             assert repr(committed) == "<Transaction open>"
@@ -41,7 +41,7 @@ def test_a_transaction_is_shown_with_how_it_ended() -> None:
         assert repr(undone) == "<Transaction rolled back>"
 
 
-def test_an_async_transaction_is_shown_with_how_it_ended() -> None:
+def test_repr_of_an_async_transaction_has_its_state() -> None:
     async def main() -> list[str]:
         async with AsyncStore("sqlite://") as store:
             async with store.transaction() as committed:
@@ -55,7 +55,7 @@ def test_an_async_transaction_is_shown_with_how_it_ended() -> None:
     assert asyncio.run(main()) == [f"<AsyncTransaction {state}>" for state in states]
 
 
-def test_a_transaction_of_a_connection_is_shown_as_bound() -> None:
+def test_repr_of_a_bound_transaction() -> None:
     engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
     with Store(engine=engine) as store, engine.connect() as connection:
         assert repr(store.bind(connection)) == "<Transaction bound to a connection>"

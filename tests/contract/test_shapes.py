@@ -21,7 +21,7 @@ def test_filters_that_differ_in_values_share_a_statement() -> None:
         assert (told.currsize, told.misses, told.hits) == (1, 1, 39)
 
 
-def test_there_are_not_more_of_them_than_are_kept() -> None:
+def test_the_cache_of_statements_is_bounded() -> None:
     with Store("sqlite://") as store:
         store["things"].put("a", {"n": 1})
         statements = store.run(FindTable("things"))
@@ -30,14 +30,14 @@ def test_there_are_not_more_of_them_than_are_kept() -> None:
         assert statements._select.cache_info().currsize == SHAPES_CACHED
 
 
-def test_a_shape_holds_no_value() -> None:
+def test_shapes_contain_no_values() -> None:
     asked = Filter.parse(ASKED)
     assert SECRET in repr(asked)
     assert SECRET not in repr(asked.shape)
     assert re.findall(r"\d+", repr(asked.shape)) == []
 
 
-def test_a_statement_holds_no_value() -> None:
+def test_statements_contain_no_values() -> None:
     with Store("sqlite://") as store:
         store["things"].put("a", {"n": 1})
         query = store.run(FindTable("things")).select(Filter.parse(ASKED))

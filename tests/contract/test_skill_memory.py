@@ -51,7 +51,7 @@ def skills(store: Any) -> Any:
 # -- what is shown -------------------------------------------------------------------------------
 
 
-def test_a_skill_sees_what_is_private_to_it_and_all_that_is_public(skills: Any) -> None:
+def test_a_skill_loads_its_private_and_all_public_memories(skills: Any) -> None:
     assert skills.load(S, "a") == []
     skills.save(S, "a", [private("x", 1), public("y", 2)])
     skills.save(S, "b", [private("x", 3), public("z", 4)])
@@ -60,20 +60,20 @@ def test_a_skill_sees_what_is_private_to_it_and_all_that_is_public(skills: Any) 
     assert skills.load(S, "c") == [public("y", 2), public("z", 4)]
 
 
-def test_the_default_of_a_store_makes_values_not_tags(open_store: Opener) -> None:
+def test_default_of_the_store_returns_values_not_tags(open_store: Opener) -> None:
     skills = open_store(default=lambda value: {"$date": str(value)}).skill_memory()
     skills.save(S, "a", [private("x", 1j)])
     assert skills.load(S, "a") == [private("x", {"$date": "1j"})]
 
 
-def test_without_a_scope_it_is_private(skills: Any) -> None:
+def test_memories_are_private_by_default(skills: Any) -> None:
     assert skills.save(S, "a", [memory("x", 1), {"name": "y", "value": 2}]) == 2
     assert skills.load(S, "a") == [private("x", 1), private("y", 2)]
     assert skills.load(S, "b") == []
     assert skills.save(S, "a", [private("x", 1), private("y", 2)]) == 0  # the same ones
 
 
-def test_name_session_id_and_scope_tell_which_it_is(skills: Any) -> None:
+def test_name_session_id_and_scope_identify_a_memory(skills: Any) -> None:
     several = [
         make(name, index, session_id)
         for index, (make, name, session_id) in enumerate(
@@ -88,7 +88,7 @@ def test_name_session_id_and_scope_tell_which_it_is(skills: Any) -> None:
     assert skills.save(S, "a", several) == 0
 
 
-def test_the_last_of_those_that_are_the_same_counts(skills: Any) -> None:
+def test_the_last_of_equal_memories_wins(skills: Any) -> None:
     given = [private("x", 1), public("y", 1), memory("x", 2), public("y", 2)]
     assert skills.save(S, "a", given) == 2
     assert skills.load(S, "a") == [private("x", 2), public("y", 2)]
@@ -97,7 +97,7 @@ def test_the_last_of_those_that_are_the_same_counts(skills: Any) -> None:
 # -- what stays ----------------------------------------------------------------------------------
 
 
-def test_what_is_private_is_deleted_if_it_is_left_out(skills: Any) -> None:
+def test_omitted_private_memories_are_deleted(skills: Any) -> None:
     skills.save(S, "a", [private("x", 1), private("y", 2)])
     skills.save(S, "b", [private("x", 3)])
     assert skills.save(S, "a", [private("y", 2)]) == 1
@@ -107,7 +107,7 @@ def test_what_is_private_is_deleted_if_it_is_left_out(skills: Any) -> None:
     assert skills.load(S, "b") == [private("x", 3)]
 
 
-def test_what_is_public_stays_if_it_is_left_out(skills: Any) -> None:
+def test_omitted_public_memories_are_kept(skills: Any) -> None:
     skills.save(S, "a", [public("x", 1), public("y", 2)])
     for skill in ("a", "b"):
         assert skills.save(S, skill, []) == 0
@@ -132,7 +132,7 @@ def test_a_memory_may_change_its_scope(skills: Any) -> None:
     assert skills.load(S, "a") == [public("x", 1), private("x", 2)]
 
 
-def test_values_come_back_as_they_were(skills: Any) -> None:
+def test_values_are_restored(skills: Any) -> None:
     value = {
         "when": datetime(2026, 11, 21, 9, 30, tzinfo=UTC),
         "day": date(2026, 11, 21),
@@ -150,7 +150,7 @@ def test_values_come_back_as_they_were(skills: Any) -> None:
 # -- only the creator changes ----------------------------------------------------------------------
 
 
-def test_only_the_creator_changes_what_is_public(skills: Any) -> None:
+def test_only_the_creator_changes_public_memories(skills: Any) -> None:
     skills.save(S, "a", [public("x", 1)])
     assert skills.save(S, "b", [public("x", 2), public("own", 1)]) == 1
     assert skills.load(S, "a") == [public("x", 1), public("own", 1)]
@@ -158,7 +158,7 @@ def test_only_the_creator_changes_what_is_public(skills: Any) -> None:
     assert skills.load(S, "b") == [public("x", 3), public("own", 1)]
 
 
-def test_an_echo_makes_nobody_the_creator(skills: Any) -> None:
+def test_saving_an_unchanged_memory_does_not_change_its_creator(skills: Any) -> None:
     skills.save(S, "a", [public("x", 1)])
     assert skills.save(S, "b", skills.load(S, "b")) == 0
     skills.save(S, "b", [public("x", 2)])
@@ -167,7 +167,7 @@ def test_an_echo_makes_nobody_the_creator(skills: Any) -> None:
     assert skills.load(S, "b") == [public("x", 2)]
 
 
-def test_anyone_may_change_where_the_policy_says_so(store: Any) -> None:
+def test_policy_lets_every_skill_change_public_memories(store: Any) -> None:
     skills = store.skill_memory(policy="anyone")
     skills.save(S, "a", [public("x", 1)])
     assert skills.save(S, "b", [public("x", None)]) == 1
@@ -177,7 +177,7 @@ def test_anyone_may_change_where_the_policy_says_so(store: Any) -> None:
     assert strict.save(S, "a", [public("x", 4)]) == 1
 
 
-def test_a_change_of_anothers_is_an_error_where_the_policy_says_so(store: Any) -> None:
+def test_policy_raises_for_changes_by_others(store: Any) -> None:
     skills = store.skill_memory(policy="raise")
     skills.save(S, "a", [public("x", 1)])
     skills.save(S, "b", [private("mine", 1)])
@@ -192,7 +192,7 @@ def test_a_change_of_anothers_is_an_error_where_the_policy_says_so(store: Any) -
 @pytest.mark.parametrize(
     "value", [*FALSY, 1.0, -0.0, 1e300, {"b": 1, "a": [1.0, {"d": 1, "c": 2}]}, {1, 2}], ids=repr
 )
-def test_an_unchanged_echo_is_no_error(store: Any, value: Any) -> None:
+def test_saving_an_unchanged_memory_is_no_error(store: Any, value: Any) -> None:
     skills = store.skill_memory(policy="raise")
     skills.save(S, "a", [public("x", value)])
     assert skills.save(S, "b", skills.load(S, "b")) == 0
@@ -200,7 +200,7 @@ def test_an_unchanged_echo_is_no_error(store: Any, value: Any) -> None:
 
 
 @pytest.mark.parametrize(("policy", "left"), [("creator", 2), ("anyone", 1), ("raise", 2)])
-def test_an_echo_of_what_was_changed_meanwhile(store: Any, policy: Any, left: int) -> None:
+def test_saving_an_outdated_memory(store: Any, policy: Any, left: int) -> None:
     """Nothing tells it from a change, as a memory has no version. To leave it out is always safe."""
     skills = store.skill_memory(policy=policy)
     skills.save(S, "a", [public("x", 1)])
@@ -213,7 +213,7 @@ def test_an_echo_of_what_was_changed_meanwhile(store: Any, policy: Any, left: in
     assert skills.load(S, "a") == [public("x", left)]
 
 
-def test_an_echo_through_javascript_is_none_either(store: Any) -> None:
+def test_numbers_that_javascript_changes_are_unchanged(store: Any) -> None:
     skills = store.skill_memory(policy="raise")
     skills.save(S, "a", [public("x", {"n": 1.0})])
     assert skills.save(S, "b", [public("x", {"n": 1})]) == 0
@@ -263,7 +263,7 @@ class Rules:
 
 
 @pytest.mark.parametrize("policy", ["creator", "anyone", "raise"])
-def test_it_does_what_the_rules_say(store: Any, policy: Any) -> None:
+def test_random_saves_follow_the_rules(store: Any, policy: Any) -> None:
     seed = random.SystemRandom().randrange(2**32)
     print("seed", seed)
     draw = random.Random(seed)
@@ -317,7 +317,7 @@ SESSIONS = [
 ]
 
 
-def test_sessions_know_nothing_of_each_other(skills: Any) -> None:
+def test_sessions_are_isolated(skills: Any) -> None:
     for session in SESSIONS:
         skills.save(session, "a", [private("x", session), public("y", session)])
     for session in SESSIONS:
@@ -325,7 +325,7 @@ def test_sessions_know_nothing_of_each_other(skills: Any) -> None:
         assert skills.load(session, "b") == [public("y", session)]
 
 
-def test_the_end_of_a_session_is_its_own(skills: Any) -> None:
+def test_ending_a_session_keeps_the_others(skills: Any) -> None:
     for session in SESSIONS:
         skills.save(session, "a", [private("x", session), public("y", session)])
         skills.save(session, "b", [private("x", session)])
@@ -338,7 +338,7 @@ def test_the_end_of_a_session_is_its_own(skills: Any) -> None:
         assert all(len(skills.load(other, "a")) == 2 for other in left)
 
 
-def test_nothing_is_left_of_sessions_that_ended(store: Any) -> None:
+def test_ended_sessions_leave_no_documents(store: Any) -> None:
     skills = store.skill_memory()
     skills.save(S, "a", [public("x", 1)])
     skills.end_session(S)
@@ -348,14 +348,14 @@ def test_nothing_is_left_of_sessions_that_ended(store: Any) -> None:
     assert skills.save(S, "a", [public("x", 3)]) == 0
 
 
-def test_skills_with_odd_names_are_strangers(skills: Any) -> None:
+def test_skills_with_unusual_names_are_isolated(skills: Any) -> None:
     for skill in SESSIONS:
         skills.save(S, skill, [private("x", skill)])
     for skill in SESSIONS:
         assert skills.load(S, skill) == [private("x", skill)]
 
 
-def test_collections_are_strangers(store: Any) -> None:
+def test_collections_are_isolated(store: Any) -> None:
     one, other = store.skill_memory(), store.skill_memory(collection="others")
     one.save(S, "a", [public("x", 1)])
     assert other.load(S, "a") == []
@@ -365,7 +365,7 @@ def test_collections_are_strangers(store: Any) -> None:
     assert repr(other) == "SkillMemory('others', policy='creator')"
 
 
-def test_a_session_lives_as_long_as_it_is_saved_to(store: Any, clock: Clock) -> None:
+def test_saving_restarts_the_ttl_of_a_session(store: Any, clock: Clock) -> None:
     skills = store.skill_memory(ttl=timedelta(minutes=30))
     skills.save(S, "a", [private("x", 1), public("y", 1)])
     clock.advance(1500)
@@ -401,7 +401,7 @@ def test_a_save_that_changes_nothing_is_one_write_at_most(
     engine.dispose()
 
 
-def test_what_lies_in_the_collection_can_be_asked_for(store: Any) -> None:
+def test_stored_memories_can_be_queried(store: Any) -> None:
     skills = store.skill_memory()
     skills.save(S, "a", [public("x", 1), private("y", 2)])
     skills.save("session 2", "b", [public("x", 3)])
@@ -428,7 +428,7 @@ class Model:
     scope: Any = None
 
 
-def test_objects_of_a_class_are_taken_and_given(store: Any) -> None:
+def test_objects_of_a_model_class(store: Any) -> None:
     skills = store.skill_memory(model=Model)
     skills.save(S, "a", [Model("x", 1), Model("y", 2, "s", Scope.PUBLIC), private("z", 3)])
     expected = [
@@ -444,7 +444,7 @@ def test_objects_of_a_class_are_taken_and_given(store: Any) -> None:
 # -- what is refused -----------------------------------------------------------------------------
 
 
-def test_a_list_must_be_given(skills: Any) -> None:
+def test_save_takes_a_list(skills: Any) -> None:
     skills.save(S, "a", [private("x", 1)])
     with pytest.raises(InvalidOption, match="must be a list of all .* got None: .* deletes all"):
         skills.save(S, "a", None)
@@ -475,7 +475,7 @@ def test_a_list_must_be_given(skills: Any) -> None:
         (memory("x", "\ud800"), r"memories\.1\.value'?: a lone surrogate"),
     ],
 )
-def test_what_is_no_memory_changes_nothing(skills: Any, bad: Any, message: str) -> None:
+def test_invalid_memories_change_nothing(skills: Any, bad: Any, message: str) -> None:
     skills.save(S, "a", [private("x", 1)])
     with pytest.raises((InvalidOption, InvalidBody), match=message):
         skills.save(S, "a", [private("new", 1), bad])
@@ -483,7 +483,7 @@ def test_what_is_no_memory_changes_nothing(skills: Any, bad: Any, message: str) 
 
 
 @pytest.mark.parametrize("id", [None, 5, b"a", "a\0", "\ud800", "x" * 2001], ids=repr)
-def test_what_names_no_session_and_no_skill(skills: Any, id: Any) -> None:
+def test_invalid_sessions_and_skills_are_rejected(skills: Any, id: Any) -> None:
     for call in (skills.load, lambda *who: skills.save(*who, [])):
         with pytest.raises(InvalidOption, match="session"):
             call(id, "a")
@@ -493,7 +493,7 @@ def test_what_names_no_session_and_no_skill(skills: Any, id: Any) -> None:
         skills.end_session(id)
 
 
-def test_a_name_is_the_one_that_is_stored(open_store: Opener) -> None:
+def test_names_are_returned_as_stored(open_store: Opener) -> None:
     skills = open_store(nul="replace").skill_memory()
     assert skills.save(S, "a", [private("x\0", "\0"), private("x\ufffd", "2")]) == 1
     assert skills.load(S, "a") == [private("x\ufffd", "2")]
@@ -505,13 +505,13 @@ class Who(str, Enum):  # noqa: UP042 - whose str() and format() are not its text
     SKILL = "a"
 
 
-def test_a_kind_of_text_is_the_text_that_it_is(skills: Any) -> None:
+def test_subclasses_of_str_are_strings(skills: Any) -> None:
     assert skills.save(Who.SESSION, Who.SKILL, [private("x", 1)]) == 1
     assert skills.load(S, "a") == skills.load(Who.SESSION, Who.SKILL) == [private("x", 1)]
     assert skills.end_session(Who.SESSION) == 1
 
 
-def test_what_cannot_be_read_here_names_its_memory(store: Any) -> None:
+def test_errors_of_unreadable_values_name_the_memory(store: Any) -> None:
     skills = store.skill_memory()
     skills.save(S, "a", [private("x", 1)])
     zone = {"$datetime": ["2026-01-01T00:00:00+00:00", "Mars/Olympus", 0]}
@@ -540,7 +540,7 @@ def test_options_are_checked(store: Any) -> None:
 # -- at once -------------------------------------------------------------------------------------
 
 
-def test_it_takes_part_in_transactions(store: Any) -> None:
+def test_skill_memory_in_a_transaction(store: Any) -> None:
     store.skill_memory().save(S, "a", [public("x", 1)])
     with pytest.raises(LookupError), store.transaction() as tx:
         skills = tx.skill_memory(policy="raise")
@@ -556,7 +556,7 @@ def test_it_takes_part_in_transactions(store: Any) -> None:
     assert store.skill_memory().load(S, "a") == []
 
 
-def test_skills_that_save_at_once_lose_nothing(open_store: Opener, backend: Backend) -> None:
+def test_concurrent_saves_of_skills_lose_nothing(open_store: Opener, backend: Backend) -> None:
     """Each makes a memory after the other, and all want to be the creator of the same public ones."""
     names, turns = [f"skill {number}" for number in range(6)], 8
 
@@ -607,7 +607,7 @@ def _all_at_once(opener: Opener, backend: Backend, names: list[str], turns: int,
     return stores[0]
 
 
-def test_requests_of_one_skill_at_once_come_to_one_of_them(shared_backend: Backend) -> None:
+def test_concurrent_saves_of_one_skill_have_one_winner(shared_backend: Backend) -> None:
     """What is PRIVATE is all of one response, never some of this one and some of that."""
     with Store(shared_backend.url, **shared_backend.options) as store:
         skills = store.skill_memory()
@@ -624,7 +624,7 @@ def test_requests_of_one_skill_at_once_come_to_one_of_them(shared_backend: Backe
             skills.end_session(S)
 
 
-def test_a_session_that_ends_as_it_is_saved_to_is_whole_or_gone(shared_backend: Backend) -> None:
+def test_a_session_that_ends_during_a_save_is_complete_or_deleted(shared_backend: Backend) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
         skills = store.skill_memory()
         for number in range(20):
@@ -642,7 +642,7 @@ def test_a_session_that_ends_as_it_is_saved_to_is_whole_or_gone(shared_backend: 
             skills.end_session(S)
 
 
-def test_a_cancelled_save_writes_all_or_nothing(shared_backend: Backend) -> None:
+def test_a_cancelled_save_is_atomic(shared_backend: Backend) -> None:
     async def main() -> None:
         async with AsyncStore(shared_backend.url, **shared_backend.options) as store:
             skills = store.skill_memory()
@@ -658,7 +658,9 @@ def test_a_cancelled_save_writes_all_or_nothing(shared_backend: Backend) -> None
     asyncio.run(main())
 
 
-def test_in_a_transaction_of_ones_own_a_lost_race_is_a_conflict(postgres_backend: Backend) -> None:
+def test_a_lost_race_in_a_transaction_of_the_caller_is_a_conflict(
+    postgres_backend: Backend,
+) -> None:
     """There, with "read committed", nothing else would tell; who owns the transaction runs it again."""
     with Store(postgres_backend.url, **postgres_backend.options) as store:
         skills = store.skill_memory()

@@ -84,13 +84,13 @@ def test_all_types_at_once(indexed: Any) -> None:
     assert in_order(indexed, [("v", -1)]) == upwards[::-1]
 
 
-def test_null_and_missing_are_one(indexed: Any) -> None:
+def test_null_and_missing_are_equal(indexed: Any) -> None:
     fill(indexed, {"v": 1}, {"v": None}, {}, 5, "text", None, {"v": None})
     assert in_order(indexed, "v") == ["1", "2", "3", "4", "5", "6", "0"]
     assert in_order(indexed, [("v", -1)]) == ["0", "1", "2", "3", "4", "5", "6"]
 
 
-def test_numbers_go_by_value_and_texts_by_code_point(indexed: Any) -> None:
+def test_numbers_sort_by_value_and_strings_by_code_point(indexed: Any) -> None:
     numbers: list[Any] = [2**63 - 1, 1.0, -(2**63), 1, 1e300, -1e300, 5e-324, 0, -0.0]
     fill(indexed, *({"v": number} for number in numbers))
     assert in_order(indexed, "v") == ["5", "2", "7", "8", "6", "1", "3", "0", "4"]
@@ -99,13 +99,13 @@ def test_numbers_go_by_value_and_texts_by_code_point(indexed: Any) -> None:
     assert in_order(indexed, "v") == ["4", "1", "0", "5", "3", "2", "6", "7"]
 
 
-def test_texts_that_begin_alike_are_told_apart(indexed: Any) -> None:
+def test_strings_with_a_common_prefix_are_distinguished(indexed: Any) -> None:
     fill(indexed, *({"v": LONG + end} for end in ("b", "a", "", "ab")))
     assert in_order(indexed, "v") == ["2", "1", "3", "0"]
     assert in_order(indexed, [("v", -1)]) == ["0", "3", "1", "2"]
 
 
-def test_objects_go_field_by_field_type_then_key_then_value(indexed: Any) -> None:
+def test_objects_compare_by_type_key_and_value_of_each_field(indexed: Any) -> None:
     values: list[Any] = [
         {"b": 1},
         {"a": "x"},
@@ -122,18 +122,18 @@ def test_objects_go_field_by_field_type_then_key_then_value(indexed: Any) -> Non
 # -- 2. arrays -------------------------------------------------------------------------------
 
 
-def test_an_array_stands_for_its_smallest_or_largest_element(indexed: Any) -> None:
+def test_arrays_sort_by_their_smallest_or_largest_element(indexed: Any) -> None:
     fill(indexed, {"v": [5, 1]}, {"v": 2}, {"v": [3]}, {"v": [4, "x"]}, {"v": []}, {"v": None})
     assert in_order(indexed, "v") == ["4", "5", "0", "1", "2", "3"]
     assert in_order(indexed, [("v", -1)]) == ["3", "0", "2", "1", "5", "4"]
 
 
-def test_an_array_in_an_array_is_one_value(indexed: Any) -> None:
+def test_a_nested_array_is_one_value(indexed: Any) -> None:
     fill(indexed, {"v": [[1]]}, {"v": [{"a": 1}]}, {"v": [True]}, {"v": [[]]}, {"v": "x"})
     assert in_order(indexed, "v") == ["4", "1", "3", "0", "2"]
 
 
-def test_an_array_on_the_way(indexed: Any) -> None:
+def test_an_array_within_the_path(indexed: Any) -> None:
     fill(
         indexed,
         {"a": [{"x": 5}, {"x": 1}]},
@@ -147,7 +147,7 @@ def test_an_array_on_the_way(indexed: Any) -> None:
     assert in_order(indexed, [("a.x", -1)]) == ["2", "3", "0", "1", "4", "5"]
 
 
-def test_a_number_leads_into_that_one_element(indexed: Any) -> None:
+def test_an_index_in_the_path_selects_one_element(indexed: Any) -> None:
     fill(indexed, {"v": [3, 9]}, {"v": [1, 2]}, {"v": {"0": 2}}, {"v": []}, {"v": [[7, 0]]})
     assert in_order(indexed, "v.0") == ["3", "4", "1", "2", "0"]
     assert in_order(indexed, [("v.0", -1)]) == ["4", "0", "2", "1", "3"]
@@ -172,7 +172,7 @@ def test_fields_through_one_array_are_taken_from_one_element(indexed: Any) -> No
     assert in_order(indexed, [("a.y", 1), ("a.x", 1)]) == ["2", "0", "3", "1"]
 
 
-def test_what_an_element_lacks_is_missing_in_the_pair(indexed: Any) -> None:
+def test_fields_missing_in_an_element_are_null(indexed: Any) -> None:
     fill(
         indexed,
         {"a": [{"x": 1}, {"y": 0}]},
@@ -185,7 +185,7 @@ def test_what_an_element_lacks_is_missing_in_the_pair(indexed: Any) -> None:
     assert in_order(indexed, [("a.x", -1), ("a.y", 1)]) == ["0", "1", "3", "2"]
 
 
-def test_the_array_and_what_is_in_it(indexed: Any) -> None:
+def test_sort_by_an_array_and_its_elements(indexed: Any) -> None:
     fill(
         indexed,
         {"a": [{"x": 2, "y": 0}, {"x": 3, "y": 5}]},
@@ -196,7 +196,7 @@ def test_the_array_and_what_is_in_it(indexed: Any) -> None:
     assert in_order(indexed, [("a.x", 1), ("a.y", -1)]) == ["2", "1", "0"]
 
 
-def test_different_arrays_are_opened_each_by_itself(indexed: Any) -> None:
+def test_different_arrays_are_traversed_independently(indexed: Any) -> None:
     fill(indexed, {"v": [1, 4], "w": [9, 2]}, {"v": [1], "w": [3]}, {"v": [1, 0], "w": [5]})
     assert in_order(indexed, [("v", 1), ("w", 1)]) == ["2", "0", "1"]
     assert in_order(indexed, [("v", -1), ("w", 1)]) == ["0", "1", "2"]
@@ -206,7 +206,7 @@ def test_different_arrays_are_opened_each_by_itself(indexed: Any) -> None:
 
 
 @pytest.mark.parametrize("direction", [1, -1])
-def test_what_is_equal_keeps_its_natural_order(indexed: Any, direction: int) -> None:
+def test_equal_keys_keep_natural_order(indexed: Any, direction: int) -> None:
     fill(indexed, *({"v": value} for value in (1, 1.0, 1, [1], 1, True, 1)))
     indexed.put("2", {"v": 1, "changed": True})  # keeps its place
     ones = ["0", "1", "2", "3", "4", "6"]
@@ -219,7 +219,7 @@ def test_what_is_equal_keeps_its_natural_order(indexed: Any, direction: int) -> 
 # -- which fields ----------------------------------------------------------------------------
 
 
-def test_what_the_store_knows_sorts_too(things: Any) -> None:
+def test_sort_by_metadata(things: Any) -> None:
     for id in ("b", "c", "a"):
         things.put(id, {"v": id == "c"})
     things.put("b", {"v": True})
@@ -231,13 +231,13 @@ def test_what_the_store_knows_sorts_too(things: Any) -> None:
     assert in_order(things, [("$expires_at", -1), ("v", -1)]) == ["b", "c", "a"]
 
 
-def test_whole_bodies_sort(things: Any) -> None:
+def test_sort_by_the_body(things: Any) -> None:
     fill(things, "x", 2, [7, 1], None, {"b": 1}, {"a": 1}, True, [])
     assert in_order(things, "$body") == ["7", "3", "2", "1", "0", "5", "4", "6"]
     assert in_order(things, "$body.a")[-1] == "5"
 
 
-def test_a_path_takes_keys_as_they_are(things: Any) -> None:
+def test_keys_of_a_path_are_literal(things: Any) -> None:
     fill(things, {"a.b": 2, "a": {"b": 1}}, {"a.b": 1, "a": {"b": 2}}, {"$id": 5})
     assert in_order(things, "a.b") == ["2", "0", "1"]
     assert in_order(things, Path("a.b")) == ["2", "1", "0"]
@@ -249,7 +249,7 @@ def test_a_path_takes_keys_as_they_are(things: Any) -> None:
     ["v", ["v"], ("v",), [("v", 1)], [["v", 1.0]], {"v": 1}, Path("v"), [Path("v")]],
     ids=str,
 )
-def test_every_spelling_of_a_sort(things: Any, sort: Any) -> None:
+def test_every_form_of_a_sort(things: Any, sort: Any) -> None:
     fill(things, {"v": 2}, {"v": 1})
     assert in_order(things, sort) == ["1", "0"]
 
@@ -259,7 +259,7 @@ def test_every_spelling_of_a_sort(things: Any, sort: Any) -> None:
     [5, [5], {"v": 2}, {"v": True}, {"v": "asc"}, [("v", 1, 1)], ["v", "v"], "$size", {"$id.x": 1}],
     ids=str,
 )
-def test_what_is_no_sort_is_refused(things: Any, sort: Any) -> None:
+def test_invalid_sorts_are_rejected(things: Any, sort: Any) -> None:
     for verb in (things.find, things.page, things.find_one):
         with pytest.raises(InvalidSort):
             verb(sort=sort)
@@ -270,7 +270,7 @@ def test_what_is_no_sort_is_refused(things: Any, sort: Any) -> None:
 
 @pytest.mark.parametrize("index", [None, "n", "list"])
 @pytest.mark.parametrize("sort", ["n", [("n", -1)], {"list": 1, "n": -1}, "$id", "text"])
-def test_a_stream_comes_in_the_order_of_find(
+def test_stream_has_the_order_of_find(
     things: Any, monkeypatch: pytest.MonkeyPatch, sort: Any, index: str | None
 ) -> None:
     monkeypatch.setattr(streaming, "FIRST_BATCH", 2)
@@ -288,7 +288,7 @@ def test_a_stream_comes_in_the_order_of_find(
     assert list(things.stream({"n": 99}, sort=sort)) == []
 
 
-def test_what_is_written_while_a_stream_runs(things: Any) -> None:
+def test_writes_during_a_sorted_stream(things: Any) -> None:
     things.put_many((str(n), {"n": n}) for n in range(200))
     stream = iter(things.stream({"n": {"$gte": 0}}, sort=[("n", -1)]))
     assert [next(stream).id for _ in range(3)] == ["199", "198", "197"]
@@ -298,7 +298,7 @@ def test_what_is_written_while_a_stream_runs(things: Any) -> None:
     assert [each.id for each in stream] == [str(n) for n in range(196, 1, -1)]
 
 
-def test_a_stream_of_a_wrong_order(things: Any) -> None:
+def test_an_invalid_sort_of_a_stream_is_rejected(things: Any) -> None:
     with pytest.raises(InvalidSort):
         list(things.stream(sort={"n": 2}))
     assert list(things.stream(sort="n")) == []

@@ -60,7 +60,7 @@ def test_a_store_on_the_callers_engine(store: Store, engine: sa.Engine) -> None:
         assert numbers(connection) == []
 
 
-def test_the_engine_stays_the_callers(store: Store, engine: sa.Engine) -> None:
+def test_closing_the_store_keeps_the_callers_engine(store: Store, engine: sa.Engine) -> None:
     store["things"].put("a", 1)
     checked_out = engine.pool.checkedout()  # type: ignore[attr-defined]
     assert checked_out == 0
@@ -92,7 +92,7 @@ def test_an_exhausted_pool_is_a_clear_error(engine: sa.Engine, shared_backend: B
     small.dispose()
 
 
-def test_objects_commit_with_the_callers_tables(store: Store, engine: sa.Engine) -> None:
+def test_documents_commit_with_the_callers_tables(store: Store, engine: sa.Engine) -> None:
     with engine.begin() as connection:
         connection.execute(sa.insert(invoices).values(number=1))
         objects = store.bind(connection)
@@ -104,7 +104,7 @@ def test_objects_commit_with_the_callers_tables(store: Store, engine: sa.Engine)
     assert store["orders"].get("1") == {"total": 12}
 
 
-def test_objects_roll_back_with_the_callers_tables(store: Store, engine: sa.Engine) -> None:
+def test_documents_roll_back_with_the_callers_tables(store: Store, engine: sa.Engine) -> None:
     store["orders"].put("0", 0)
     with pytest.raises(ZeroDivisionError), engine.begin() as connection:
         connection.execute(sa.insert(invoices).values(number=1))
@@ -121,7 +121,7 @@ def test_objects_roll_back_with_the_callers_tables(store: Store, engine: sa.Engi
     assert store["new"].count() == 1
 
 
-def test_a_fresh_database_is_made_ready_in_the_callers_transaction(
+def test_tables_are_created_in_the_callers_transaction(
     engine: sa.Engine, shared_backend: Backend
 ) -> None:
     with (
@@ -165,7 +165,7 @@ def test_savepoints_of_the_caller(store: Store, engine: sa.Engine) -> None:
     assert [d.id for d in store["things"].list()] == ["kept"]
 
 
-def test_bind_wants_the_stores_database(store: Store) -> None:
+def test_bind_takes_a_connection_of_the_same_database(store: Store) -> None:
     other = "postgresql+psycopg://x/y" if store._database.name == "sqlite" else "sqlite://"
     dialect = sa.create_engine(other).dialect
 
@@ -178,7 +178,7 @@ def test_bind_wants_the_stores_database(store: Store) -> None:
         store.bind(stranger)
 
 
-def test_an_engine_in_memory_is_shared_or_refused() -> None:
+def test_an_engine_in_memory_is_shared_or_rejected() -> None:
     with pytest.raises(InvalidOption, match="StaticPool"):
         Store(engine=sa.create_engine("sqlite://"))
     shared = {"check_same_thread": False}
@@ -191,12 +191,12 @@ def test_an_engine_in_memory_is_shared_or_refused() -> None:
     engine.dispose()
 
 
-def test_an_engine_has_settings_of_its_own(engine: sa.Engine) -> None:
+def test_an_engine_keeps_its_own_settings(engine: sa.Engine) -> None:
     with pytest.raises(InvalidOption, match="durability"):
         Store(engine=engine, durability="normal")
 
 
-def test_a_driver_that_is_not_ours_is_refused_by_name() -> None:
+def test_unsupported_drivers_are_named() -> None:
     pytest.importorskip("psycopg")
     engine = sa.create_engine("postgresql+psycopg://x/y")
     engine.dialect.driver = "another"
@@ -233,7 +233,7 @@ def async_engine(engine: sa.Engine) -> AsyncEngine:
     return create_async_engine(engine.url.set(drivername=driver))
 
 
-def test_an_async_transaction_of_the_callers(
+def test_bind_within_an_async_transaction(
     async_engine: AsyncEngine, engine: sa.Engine, shared_backend: Backend
 ) -> None:
     async def main() -> None:

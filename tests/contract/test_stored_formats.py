@@ -58,7 +58,7 @@ def only(dialogues: Any) -> Any:
 # -- dialogues ---------------------------------------------------------------------------------
 
 
-def test_a_dialogue_without_a_format_goes_on(store: Any, again: Any) -> None:
+def test_a_dialogue_without_a_format_continues(store: Any, again: Any) -> None:
     stored(store)
     dialogues = again()
     found = only(dialogues)
@@ -68,7 +68,7 @@ def test_a_dialogue_without_a_format_goes_on(store: Any, again: Any) -> None:
     assert only(again()).message_count == 2
 
 
-def test_what_is_written_has_a_format(store: Any, again: Any) -> None:
+def test_written_records_have_a_format(store: Any, again: Any) -> None:
     again().create("bob", "ask")
     [header] = on_disk(store, "active")
     assert header.body["record_format"] == 1
@@ -98,7 +98,7 @@ def test_keys_of_a_newer_version_are_kept(store: Any, again: Any) -> None:
     assert on_disk(store, "messages")[0].body == {**MESSAGE, "trace": {"id": "x"}}
 
 
-def test_a_header_is_not_written_again_for_its_format(store: Any, again: Any) -> None:
+def test_a_header_is_not_rewritten_to_add_a_format(store: Any, again: Any) -> None:
     stored(store, {**HEADER, "priority": 1})
     dialogues = again()
     dialogues.reply(only(dialogues), "offer", {"price": 3})
@@ -111,7 +111,7 @@ def test_a_header_is_not_written_again_for_its_format(store: Any, again: Any) ->
     [({**HEADER, "record_format": 2}, MESSAGE), (HEADER, {**MESSAGE, "record_format": 2})],
     ids=["header", "message"],
 )
-def test_a_dialogue_of_a_newer_format_is_refused_and_left_alone(
+def test_a_dialogue_of_a_newer_format_is_rejected_and_unchanged(
     store: Any, again: Any, header: Any, message: Any
 ) -> None:
     stored(store, header, message)
@@ -124,7 +124,7 @@ def test_a_dialogue_of_a_newer_format_is_refused_and_left_alone(
 
 
 @pytest.mark.parametrize("lacking", [*MESSAGE])
-def test_a_message_that_lacks_a_key_is_none(lacking: str) -> None:
+def test_an_incomplete_message_is_invalid(lacking: str) -> None:
     with pytest.raises(ValueError, match="keys of a message"):
         Message.from_json({key: value for key, value in MESSAGE.items() if key != lacking})
 
@@ -132,7 +132,7 @@ def test_a_message_that_lacks_a_key_is_none(lacking: str) -> None:
 # -- memories ----------------------------------------------------------------------------------
 
 
-def test_a_value_of_a_type_that_only_a_newer_version_knows_is_refused(store: Any) -> None:
+def test_values_of_unknown_types_are_rejected(store: Any) -> None:
     memory = store.memory("bot")
     memory.put("k", 1)
     [name] = [each.name for each in store.collections()]
@@ -173,7 +173,7 @@ NEWER: dict[str, Any] = {
 }
 
 
-def test_an_entry_of_the_catalogue_is_kept_with_all_that_is_in_it() -> None:
+def test_unknown_keys_of_a_catalogue_entry_are_kept() -> None:
     read = CollectionOptions.from_text(json.dumps(OPTIONS))
     assert json.loads(read.to_text()) == {**OPTIONS, "format": 1}
     assert json.loads(CollectionOptions.from_text(json.dumps(NEWER)).to_text()) == NEWER
@@ -194,7 +194,7 @@ def changed_entry(backend: Backend, **changes: Any) -> dict[str, Any]:
     return found
 
 
-def test_what_a_newer_version_keeps_of_a_collection_stays(shared_backend: Backend) -> None:
+def test_unknown_settings_of_a_collection_are_kept(shared_backend: Backend) -> None:
     options = shared_backend.options
     with Store(shared_backend.url, **options) as store:
         store["things"].create_index("n")
@@ -207,7 +207,7 @@ def test_what_a_newer_version_keeps_of_a_collection_stays(shared_backend: Backen
     assert changed_entry(shared_backend)["encryption"] == {"key": 1}
 
 
-def test_a_collection_of_a_newer_format_is_refused(shared_backend: Backend) -> None:
+def test_a_collection_of_a_newer_format_is_rejected(shared_backend: Backend) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
         store["things"].put("a", 1)
     before = changed_entry(shared_backend, format=2)

@@ -53,7 +53,7 @@ def ids(collection: Any) -> list[str]:
     return [document.id for document in collection.list()]
 
 
-def test_a_block_commits_at_its_end(store: Any) -> None:
+def test_a_transaction_commits_when_its_context_exits(store: Any) -> None:
     store["a"].put("old", 0)
     with store.transaction() as tx:
         assert tx["a"].put("x", {"n": 1}) == 1
@@ -63,7 +63,7 @@ def test_a_block_commits_at_its_end(store: Any) -> None:
     assert ids(store["b"]) == ["y", "z"]
 
 
-def test_an_exception_rolls_all_back_and_goes_on(store: Any) -> None:
+def test_an_exception_rolls_back_and_is_raised(store: Any) -> None:
     store["a"].put("x", 1)
     boom = Boom()
     with pytest.raises(Boom) as caught, store.transaction() as tx:
@@ -77,7 +77,7 @@ def test_an_exception_rolls_all_back_and_goes_on(store: Any) -> None:
     assert [info.name for info in store.collections()] == ["a"]
 
 
-def test_its_own_writes_are_read(store: Any) -> None:
+def test_a_transaction_reads_its_own_writes(store: Any) -> None:
     store["a"].put_many({str(n): {"n": n} for n in range(120)})
     store["other"].put("5", {"name": "five"})
     with store.transaction() as tx:
@@ -101,7 +101,7 @@ def test_its_own_writes_are_read(store: Any) -> None:
     assert store["a"].count() == 21
 
 
-def test_nested_blocks_are_savepoints(store: Any) -> None:
+def test_nested_transactions_are_savepoints(store: Any) -> None:
     with store.transaction() as tx:
         tx["a"].put("1", 1)
         with tx.transaction() as inner:
@@ -124,7 +124,7 @@ def test_nested_blocks_are_savepoints(store: Any) -> None:
     assert ids(store["lost"]) == ["5"]
 
 
-def test_the_outer_handle_works_within_the_nested_block(store: Any) -> None:
+def test_the_outer_handle_works_in_a_nested_transaction(store: Any) -> None:
     with store.transaction() as tx:
         things = tx["a"]
         things.put("1", 1)
@@ -136,7 +136,7 @@ def test_the_outer_handle_works_within_the_nested_block(store: Any) -> None:
     assert ids(store["a"]) == ["1", "3"]
 
 
-def test_a_whole_block_rolls_back_what_its_nested_ones_kept(store: Any) -> None:
+def test_rollback_includes_nested_transactions(store: Any) -> None:
     with pytest.raises(Boom), store.transaction() as tx:
         with tx.transaction() as inner:
             inner["a"].put("1", 1)
@@ -144,7 +144,7 @@ def test_a_whole_block_rolls_back_what_its_nested_ones_kept(store: Any) -> None:
     assert store["a"].count() == 0
 
 
-def test_an_operation_that_fails_leaves_the_transaction(store: Any) -> None:
+def test_a_failed_operation_keeps_the_transaction_usable(store: Any) -> None:
     store["a"].create_index("n", unique=True)
     store["a"].put("there", {"n": 1})
     with store.transaction() as tx:
@@ -169,7 +169,7 @@ def test_an_operation_that_fails_leaves_the_transaction(store: Any) -> None:
     assert ids(store["b"]) == ["1", "2"]
 
 
-def test_collections_come_and_go_in_a_transaction(store: Any) -> None:
+def test_collections_are_created_and_dropped_in_a_transaction(store: Any) -> None:
     store["kept"].put("x", 1)
     store["doomed"].put("x", 1)
     with store.transaction() as tx:
@@ -190,7 +190,7 @@ def test_collections_come_and_go_in_a_transaction(store: Any) -> None:
     assert [index.name for index in store["made"].indexes()] == ["n_1"]
 
 
-def test_collections_that_came_and_went_are_as_before_after_a_rollback(store: Any) -> None:
+def test_a_rollback_restores_collections(store: Any) -> None:
     store["kept"].put("x", 1)
     for _ in range(3):
         with pytest.raises(Boom), store.transaction() as tx:
@@ -210,7 +210,7 @@ def test_collections_that_came_and_went_are_as_before_after_a_rollback(store: An
     assert ids(store["made"]) == ["a", "b"]
 
 
-def test_an_index_made_in_a_transaction_is_used_at_once(store: Any) -> None:
+def test_an_index_created_in_a_transaction_is_used_at_once(store: Any) -> None:
     store["a"].put_many({str(n): {"n": n} for n in range(50)})
     scanning = store["a"].explain({"n": 8}).sql
     with store.transaction() as tx:
@@ -220,7 +220,7 @@ def test_an_index_made_in_a_transaction_is_used_at_once(store: Any) -> None:
     assert store["a"].explain({"n": 8}).sql != scanning
 
 
-def test_after_its_end_a_transaction_says_so(store: Any) -> None:
+def test_a_finished_transaction_raises_an_error(store: Any) -> None:
     with store.transaction() as tx:
         things = tx["a"]
         things.put("1", 1)
@@ -246,7 +246,7 @@ def test_after_its_end_a_transaction_says_so(store: Any) -> None:
     assert caught.value.__cause__ is boom
 
 
-def test_blocks_that_end_in_another_order_are_undone(store: Any) -> None:
+def test_nested_transactions_that_end_out_of_order_are_rolled_back(store: Any) -> None:
     with store.transaction() as tx:
         tx["a"].put("1", 1)
         first, second = tx.transaction(), tx.transaction()
@@ -266,7 +266,7 @@ def test_blocks_that_end_in_another_order_are_undone(store: Any) -> None:
     assert ids(store["a"]) == ["1", "4"]
 
 
-def test_plain_operations_go_on_after_any_block(store: Any) -> None:
+def test_operations_work_after_every_transaction(store: Any) -> None:
     for number in range(30):
         try:
             with store.transaction() as tx:
@@ -280,7 +280,7 @@ def test_plain_operations_go_on_after_any_block(store: Any) -> None:
     assert store["a"].document("plain").version == 30
 
 
-def test_a_function_runs_in_a_transaction(store: Any) -> None:
+def test_run_transaction_returns_the_result(store: Any) -> None:
     def move(tx: Any) -> str:
         tx["from"].put("x", -1)
         tx["to"].put("x", 1)
@@ -298,7 +298,7 @@ def test_a_function_runs_in_a_transaction(store: Any) -> None:
     assert store["to"].document("x").version == 1
 
 
-def test_a_function_is_called_again_after_a_conflict_only(store: Any) -> None:
+def test_run_transaction_retries_conflicts_only(store: Any) -> None:
     calls: list[str] = []
 
     def met(tx: Any) -> int:
@@ -326,7 +326,7 @@ def test_a_function_is_called_again_after_a_conflict_only(store: Any) -> None:
 
 
 @pytest.mark.parametrize("attempts", [0, -1, 1.5, True, "2", None])
-def test_wrong_options_are_refused_at_once(open_store: Opener, attempts: Any) -> None:
+def test_invalid_options_are_rejected_at_once(open_store: Opener, attempts: Any) -> None:
     store = open_store()
     with pytest.raises(InvalidOption, match="attempts"):
         store.run_transaction(lambda tx: tx["a"].put("x", 1), attempts=attempts)
@@ -338,7 +338,7 @@ def test_wrong_options_are_refused_at_once(open_store: Opener, attempts: Any) ->
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
-def test_each_level_of_isolation_commits(store: Any, isolation: str) -> None:
+def test_every_isolation_level_commits(store: Any, isolation: str) -> None:
     with store.transaction(isolation=isolation) as tx:
         tx["a"].put("x", tx["a"].count())
     assert store.run_transaction(lambda tx: tx["a"].get("x"), isolation=isolation) == 0
@@ -354,7 +354,7 @@ def test_a_closed_store_begins_nothing(open_store: Opener) -> None:
         store.run_transaction(lambda tx: tx["a"].get("x"))
 
 
-def test_a_store_that_closes_rolls_back_what_is_left_open(open_store: Opener) -> None:
+def test_close_rolls_back_open_transactions(open_store: Opener) -> None:
     store = open_store(busy_timeout=0.3)
     store["a"].put("x", 1)
     context = store.transaction()
@@ -369,7 +369,7 @@ def test_a_store_that_closes_rolls_back_what_is_left_open(open_store: Opener) ->
         assert open_store()["a"].get("x") == 1
 
 
-def test_errors_of_the_library_go_on_unchanged(store: Any) -> None:
+def test_errors_of_the_library_are_raised_unchanged(store: Any) -> None:
     with pytest.raises(CollectionsStoreError, match="missing") as caught, store.transaction() as tx:
         tx["a"].put("x", 1)
         tx.rename("missing", "b")
@@ -377,7 +377,7 @@ def test_errors_of_the_library_go_on_unchanged(store: Any) -> None:
     assert store["a"].count() == 0
 
 
-def test_blocks_within_a_transaction_of_the_callers(shared_backend: Backend) -> None:
+def test_nested_transactions_in_a_transaction_of_the_caller(shared_backend: Backend) -> None:
     engine = sa.create_engine(shared_backend.url.replace("postgresql:", "postgresql+psycopg:"))
     with Store(engine=engine, **shared_backend.options) as store:
         store["a"].create_index("n", unique=True)
@@ -403,7 +403,7 @@ def test_blocks_within_a_transaction_of_the_callers(shared_backend: Backend) -> 
     engine.dispose()
 
 
-def test_blocks_within_an_awaited_transaction_of_the_callers(shared_backend: Backend) -> None:
+def test_nested_transactions_in_an_async_transaction_of_the_caller(shared_backend: Backend) -> None:
     from sqlalchemy.ext.asyncio import create_async_engine
 
     drivers = {"sqlite:": "sqlite+aiosqlite:", "postgresql:": "postgresql+psycopg:"}

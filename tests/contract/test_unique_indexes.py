@@ -72,7 +72,7 @@ HARMLESS = {
 """Writes of which no unique index can refuse any."""
 
 
-def test_every_method_is_thought_of() -> None:
+def test_every_writing_method_is_tested() -> None:
     public = {n for n, v in vars(Collection).items() if not n.startswith("_") and callable(v)}
     assert public == {*WRITES, *READS, *HARMLESS}
 
@@ -84,7 +84,7 @@ def refusals(error: CollectionsStoreError) -> list[CollectionsStoreError]:
 
 @pytest.mark.parametrize("method", WRITES)
 @pytest.mark.parametrize("within", ["nothing", "a transaction"])
-def test_values_in_arrays_are_refused_as_null(store: Any, method: str, within: str) -> None:
+def test_values_in_arrays_count_as_null(store: Any, method: str, within: str) -> None:
     things = store["things"]
     things.create_index("items.sku", unique=True)
     things.put("first", {"items": [{"sku": 1}], "shared": [{"value": 1}]})
@@ -106,7 +106,7 @@ def test_values_in_arrays_are_refused_as_null(store: Any, method: str, within: s
     assert things.get("other") == {"items": {"sku": 5}, "shared": [{"value": 2}]}
 
 
-def test_what_has_no_value_is_alike(things: Any) -> None:
+def test_missing_values_are_duplicates(things: Any) -> None:
     things.create_index("items.sku", unique=True)
     firsts = [[1], 5, None, {}, {"items": [7]}, {"items": []}, "x"]
     seconds = [[1], {}, {"items": [{"sku": 1}]}, {"items": {"sku": None}}]

@@ -71,7 +71,7 @@ def test_update_by_id_upserts(people: Any) -> None:
     assert people.insert_one(1, id="é").inserted_id == "é"
 
 
-def test_update_one_takes_the_first(people: Any) -> None:
+def test_update_one_updates_the_first_match(people: Any) -> None:
     assert people.update_one({"in.city": "Paris"}, {"$set": {"age": 0}}).modified_count == 1
     assert people.get("bob")["age"] == 0
     people.update_one({}, {"$set": {"oldest": True}}, sort=[("age", -1)])
@@ -81,7 +81,7 @@ def test_update_one_takes_the_first(people: Any) -> None:
     assert people.update_one({"age": 99}, {"$set": {"x": 1}}) == UpdateResult(0, 0, None)
 
 
-def test_update_one_knows_the_element_that_matched(people: Any) -> None:
+def test_update_one_updates_the_matched_element(people: Any) -> None:
     people.update_one({"likes": "chess"}, {"$set": {"likes.$": "go"}})
     assert people.get("ada")["likes"] == ["tea", "go"]
     with pytest.raises(UpdateRefused) as caught:
@@ -90,7 +90,7 @@ def test_update_one_knows_the_element_that_matched(people: Any) -> None:
 
 
 @pytest.mark.parametrize("wanted", [re.compile("^b"), [1], {"k": 1}])
-def test_the_element_that_a_list_of_one_met(things: Any, wanted: Any) -> None:
+def test_the_matched_element_of_an_in_with_one_value(things: Any, wanted: Any) -> None:
     element = "bb" if isinstance(wanted, re.Pattern) else wanted
     things.put("1", {"a": ["x", element, "y"]})
     assert things.find({"a": {"$in": [wanted]}}, projection={"a.$": 1})[0].body == {"a": [element]}
@@ -189,7 +189,7 @@ def test_find_one_and_update_of_a_version(people: Any) -> None:
             people.find_one_and_update({"name": "Ada"}, change, **wrong)
 
 
-def test_an_update_gives_the_new_version(people: Any) -> None:
+def test_update_returns_the_new_version(people: Any) -> None:
     add = {"$inc": {"age": 1}}
     assert people.update("ada", add).version == 2
     assert people.update("ada", {"$set": {"name": "Ada"}}).version == 2
@@ -203,7 +203,7 @@ def test_an_update_gives_the_new_version(people: Any) -> None:
     assert people.document("ada").version == 6
 
 
-def test_branches_about_one_field_tell_the_element(people: Any) -> None:
+def test_branches_of_or_on_one_field_select_the_element(people: Any) -> None:
     either = {"$or": [{"likes": "chess"}, {"likes": "go"}]}
     assert people.update_one(either, {"$set": {"likes.$": "x"}}).modified_count == 1
     assert people.get("ada")["likes"] == ["tea", "x"]
@@ -262,7 +262,7 @@ MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any], type[Exception]]] = [
 
 
 @pytest.mark.parametrize(("verb", "given", "options", "error"), MISTAKES, ids=str)
-def test_a_mistake_changes_nothing(
+def test_an_invalid_update_changes_nothing(
     people: Any, verb: str, given: Any, options: Any, error: type[Exception]
 ) -> None:
     before = people.list()
@@ -271,7 +271,7 @@ def test_a_mistake_changes_nothing(
     assert people.list() == before
 
 
-def test_a_body_that_is_no_object(things: Any) -> None:
+def test_updates_of_bodies_that_are_not_objects(things: Any) -> None:
     for id, body in (("list", [1]), ("text", "x"), ("null", None)):
         things.put(id, body)
         with pytest.raises(UpdateRefused, match="replace it"):
@@ -280,7 +280,7 @@ def test_a_body_that_is_no_object(things: Any) -> None:
         assert things.replace_one({"$id": id}, {"a": 1}).modified_count == 1
 
 
-def test_an_update_can_be_made_before(people: Any) -> None:
+def test_a_parsed_update_is_reusable(people: Any) -> None:
     older = Update.parse({"$inc": {"age": 1}, "$set": {Path("a.b"): 1}})
     for verb in (people.update_many, people.update_one):
         verb({}, older)
@@ -288,7 +288,7 @@ def test_an_update_can_be_made_before(people: Any) -> None:
     assert [body["age"] for body in bodies(people).values()] == [38, 21, 31]
 
 
-def test_unique_indexes_hold_for_updates(people: Any) -> None:
+def test_updates_respect_unique_indexes(people: Any) -> None:
     people.create_index("name", unique=True)
     before = people.list()
     writes: list[Any] = [
@@ -319,7 +319,7 @@ def test_unique_indexes_hold_for_updates(people: Any) -> None:
     assert people.list() == before
 
 
-def test_what_many_updates_may_not_write_is_named(
+def test_errors_of_update_many_name_the_document(
     store: Any, things: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whichever batch the other was in; the texts of all are not kept for that."""
@@ -348,7 +348,7 @@ def test_what_many_updates_may_not_write_is_named(
     assert operation._written == {}
 
 
-def test_within_a_transaction(store: Any) -> None:
+def test_updates_within_a_transaction(store: Any) -> None:
     store["things"].put_many(PEOPLE)
     with store.transaction() as tx:
         tx["things"].update("ada", {"$inc": {"age": 1}})

@@ -78,7 +78,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("value", REFUSED, ids=lambda value: ascii(value).split(" at 0x")[0][:30])
-def test_what_is_not_json_is_refused_with_its_place(things: Any, value: Any) -> None:
+def test_invalid_values_are_rejected_with_their_path(things: Any, value: Any) -> None:
     things.put("a", "before")
     for body, path in (
         (value, "the body itself|at "),
@@ -119,7 +119,7 @@ class Listed(list[Any]):
 
 
 @pytest.mark.parametrize("kind", [list, Listed])
-def test_a_body_is_measured_before_it_is_spelled(open_store: Any, kind: Any) -> None:
+def test_size_is_checked_before_encoding(open_store: Any, kind: Any) -> None:
     things = open_store(max_body=2**16)["things"]
     shared: Any = ["x"]
     for _ in range(60):
@@ -146,14 +146,14 @@ def test_a_body_is_measured_before_it_is_spelled(open_store: Any, kind: Any) -> 
         lambda inner: st.lists(inner) | st.dictionaries(st.text("ab"), inner),
     )
 )
-def test_no_body_is_refused_for_more_bytes_than_it_has(body: Any) -> None:
+def test_the_size_check_counts_exact_bytes(body: Any) -> None:
     size = len(Codec(nul="replace").encode(body).encode())
     assert Codec(max_bytes=size, nul="replace").encode(body)
     with pytest.raises(InvalidBody, match="are more than the limit of"):
         Codec(max_bytes=size - 1, nul="replace").encode(body)
 
 
-def test_subclasses_of_json_types_are_these_types(things: Any) -> None:
+def test_subclasses_of_json_types_are_stored_as_their_base(things: Any) -> None:
     class Special(str):
         __slots__ = ()
 
@@ -178,13 +178,13 @@ def test_a_default_encodes_what_is_not_json(open_store: Any) -> None:
         things.put("a", {"x": Decimal(1)})
 
 
-def test_a_default_that_never_ends_is_refused(open_store: Any) -> None:
+def test_an_endless_default_is_rejected(open_store: Any) -> None:
     things = open_store(default=lambda value: [value])["things"]
     with pytest.raises(InvalidBody, match="deeper"):
         things.put("a", Decimal(1))
 
 
-def test_the_message_says_what_to_do(things: Any) -> None:
+def test_errors_of_invalid_values_say_what_to_do(things: Any) -> None:
     with pytest.raises(InvalidBody, match="convert it first, or give the store a `default`"):
         things.put("a", {"d": Decimal(1)})
     with pytest.raises(InvalidBody, match="store null or a string"):
@@ -228,19 +228,19 @@ def test_the_message_says_what_to_do(things: Any) -> None:
     ],
     ids=repr,
 )
-def test_wrong_options_are_refused_by_name(open_store: Any, options: Any) -> None:
+def test_invalid_options_are_named(open_store: Any, options: Any) -> None:
     with pytest.raises(InvalidOption, match=f"option {next(iter(options))}:"):
         open_store(**options)
 
 
-def test_numbers_that_a_prefix_may_hold(open_store: Any) -> None:
+def test_prefixes_may_contain_digits(open_store: Any) -> None:
     for prefix in ("v2_", "a_b_", "a_1b_", "a1_b2"):
         store = open_store(prefix=prefix)
         store["things"].put(prefix, 1)
         assert [(each.name, each.count) for each in store.collections()] == [("things", 1)]
 
 
-def test_prefixes_have_no_table_in_common(open_store: Any) -> None:
+def test_prefixes_never_share_a_table(open_store: Any) -> None:
     if open_store.backend.is_private:
         pytest.skip("stores in memory have nothing in common")
     stores = [open_store(prefix=prefix) for prefix in ("zz", "zz1", "zz_", "zz1_")]
@@ -258,7 +258,7 @@ def test_prefixes_have_no_table_in_common(open_store: Any) -> None:
         assert [each.kind for each in store["other"].watch(after="oldest", timeout=0)] == ["insert"]
 
 
-def test_tables_of_an_earlier_version_keep_their_names(
+def test_tables_of_earlier_versions_keep_their_names(
     shared_backend: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as earlier:

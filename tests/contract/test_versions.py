@@ -26,7 +26,7 @@ def version(things: Any, id: str = "a") -> int:
     return int(things.document(id).version)
 
 
-def test_each_change_counts_one(things: Any) -> None:
+def test_each_change_increments_the_version(things: Any) -> None:
     writes: list[Callable[[], Any]] = [
         lambda: things.put("a", {"n": 1}),
         lambda: things.put("a", {"n": 1}),
@@ -46,7 +46,7 @@ def test_each_change_counts_one(things: Any) -> None:
         assert version(things) == count
 
 
-def test_what_changes_nothing_counts_nothing(things: Any) -> None:
+def test_writes_without_a_change_keep_the_version(things: Any) -> None:
     things.put("a", {"n": 1, "tags": ["x"]})
     before = things.document("a")
     assert things.update("a", {"$set": {"n": 1}}).modified_count == 0
@@ -100,7 +100,7 @@ def test_remove_and_update_if_version(things: Any) -> None:
     assert things.count() == 0
 
 
-def test_a_collection_that_is_not_there_has_no_versions(store: Any) -> None:
+def test_conditional_writes_to_a_missing_collection(store: Any) -> None:
     nothing = store["nothing"]
     with pytest.raises(VersionConflict):
         nothing.put("a", 1, if_version=1)
@@ -111,7 +111,7 @@ def test_a_collection_that_is_not_there_has_no_versions(store: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.0, "1", 2**63])
-def test_what_is_no_version(things: Any, wrong: Any) -> None:
+def test_invalid_versions_are_rejected(things: Any, wrong: Any) -> None:
     things.put("a", 1)
     with pytest.raises(InvalidOption, match="if_version"):
         things.put("a", 2, if_version=wrong)
@@ -183,7 +183,7 @@ def test_change_in_place_within_a_transaction(store: Any) -> None:
     assert store["things"].get("a") == [1, 2]
 
 
-def test_change_in_place_begins_with_a_body_that_was_read_again(shared_backend: Backend) -> None:
+def test_change_in_place_rereads_the_body_for_each_attempt(shared_backend: Backend) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
         things = store["things"]
         things.put("a", ["old"])
@@ -197,13 +197,13 @@ def test_change_in_place_begins_with_a_body_that_was_read_again(shared_backend: 
         assert things.change("a", add) == things.get("a") == ["rival", "mine"]
 
 
-def test_change_tells_what_is_stored(open_store: Any) -> None:
+def test_change_returns_the_stored_body(open_store: Any) -> None:
     things = open_store(nul="replace", default=str)["things"]
     assert things.change("a", lambda _: {"a\0": 1 + 2j}, default=0) == {"a\ufffd": "(1+2j)"}
     assert things.get("a") == {"a\ufffd": "(1+2j)"}
 
 
-def test_change_begins_anew_when_another_was_faster(shared_backend: Backend) -> None:
+def test_change_retries_after_a_concurrent_write(shared_backend: Backend) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
         things = store["things"]
         things.put("a", 0)
@@ -223,7 +223,7 @@ def test_change_begins_anew_when_another_was_faster(shared_backend: Backend) -> 
         assert things.get("a") == 601
 
 
-def test_awaited_functions_are_awaited(shared_backend: Backend) -> None:
+def test_change_awaits_asynchronous_functions(shared_backend: Backend) -> None:
     async def main() -> Any:
         async def double(body: int) -> int:
             await asyncio.sleep(0)
@@ -289,7 +289,7 @@ def test_increment(things: Any, body: Any, path: str, by: float, becomes: Any) -
     assert found == value
 
 
-def test_increment_begins_with_initial(things: Any) -> None:
+def test_increment_starts_from_initial(things: Any) -> None:
     assert things.increment("a", "n.m", 2, initial=10) == 12
     assert things.get("a") == {"n": {"m": 12}}
     assert things.increment("a", "k", initial=-1) == 0
@@ -297,7 +297,7 @@ def test_increment_begins_with_initial(things: Any) -> None:
     assert things.increment("b", "n", 0.5, initial=1) == 1.5
 
 
-def test_an_initial_value_counts_where_there_is_none_only(things: Any) -> None:
+def test_initial_applies_only_to_missing_values(things: Any) -> None:
     things.put("a", {"n": 1})
     assert things.increment("a", "n", initial=2**63 - 1) == 2
     assert things.increment("a", "n", initial=0.5) == 3
@@ -307,7 +307,7 @@ def test_an_initial_value_counts_where_there_is_none_only(things: Any) -> None:
     assert things.list() == [things.document("a")]
 
 
-def test_no_cache_is_filled_with_what_is_added(store: Any) -> None:
+def test_increment_fills_no_statement_cache(store: Any) -> None:
     def entries() -> int:
         caches = [each for each in gc.get_objects() if isinstance(each, _lru_cache_wrapper)]
         ours = [each for each in caches if each.__module__.startswith("collections_store")]
@@ -323,7 +323,7 @@ def test_no_cache_is_filled_with_what_is_added(store: Any) -> None:
     assert entries() <= before
 
 
-def test_a_number_does_not_grow_beyond_the_size_of_a_body(open_store: Any) -> None:
+def test_increment_respects_the_size_limit(open_store: Any) -> None:
     things = open_store(max_body=38)["things"]
     things.put("a", {"n": 9, "text": "x" * 20})
     things.put("b", {"n": 9, "text": "ä" * 10})
@@ -342,14 +342,14 @@ def test_a_number_does_not_grow_beyond_the_size_of_a_body(open_store: Any) -> No
 
 
 @pytest.mark.parametrize("body", [{"n": "1"}, {"n": None}, {"n": True}, {"n": []}, [1], 5, None])
-def test_what_is_no_number_is_not_incremented(things: Any, body: Any) -> None:
+def test_increment_rejects_other_values(things: Any, body: Any) -> None:
     things.put("a", body)
     with pytest.raises(UpdateRefused):
         things.increment("a", "n")
     assert (things.get("a"), version(things)) == (body, 1)
 
 
-def test_an_integer_does_not_overflow(things: Any) -> None:
+def test_increment_does_not_overflow(things: Any) -> None:
     things.put("a", {"n": 2**63 - 2})
     assert things.increment("a", "n") == 2**63 - 1
     with pytest.raises(UpdateRefused):

@@ -8,7 +8,7 @@ import pytest
 from collections_store import BulkWriteError, DuplicateKey, InsertOne, ReplaceOne, VersionConflict
 
 
-def test_all_or_none_is_so_where_one_of_a_few_is_refused(things: Any) -> None:
+def test_an_atomic_batch_with_a_rejected_document_writes_nothing(things: Any) -> None:
     things.put("there", 1)
     with pytest.raises(VersionConflict):
         things.put_many([("a", 1, 7), ("b", 1, None)], mode="if_version", atomic=True)
@@ -21,7 +21,7 @@ def test_all_or_none_is_so_where_one_of_a_few_is_refused(things: Any) -> None:
     assert [tuple(each) for each in things.list()] == [("there", 1)]
 
 
-def test_all_or_none_of_what_can_be_read_once_is_written_to_a_collection_that_is_not_there(
+def test_an_atomic_batch_from_an_iterator_creates_the_collection(
     store: Any,
 ) -> None:
     assert len(store["a"].insert_many(iter([1, 2]), atomic=True).inserted_ids) == 2
@@ -33,7 +33,7 @@ def test_all_or_none_of_what_can_be_read_once_is_written_to_a_collection_that_is
     assert [store[name].count() for name in "abc"] == [2, 2500, 1200]
 
 
-def test_what_is_refused_stands_in_nobody_s_way(things: Any) -> None:
+def test_rejected_documents_do_not_block_later_ones(things: Any) -> None:
     things.create_index("k", unique=True)
     things.put_many({"a": {"k": 1}, "c": {"k": 2}})
     given = [("a", {}, None), ("b", {}, None), ("d", {}, None), ("c", {"k": 3}, 1)]
@@ -47,7 +47,7 @@ def test_what_is_refused_stands_in_nobody_s_way(things: Any) -> None:
     assert [each.id for each in things.list()] == ["a", "c", "b", "e"]
 
 
-def test_what_is_replaced_by_the_same_is_not_modified(things: Any) -> None:
+def test_replacing_by_an_equal_body_is_not_a_modification(things: Any) -> None:
     body = {"long": 1, "b": {"y": [{"zz": 1, "a": 2}], "x": 1.0}, "a": None}
     things.put("a", body)
     assert things.replace_one({"$id": "a"}, body).modified_count == 0
@@ -58,7 +58,7 @@ def test_what_is_replaced_by_the_same_is_not_modified(things: Any) -> None:
     assert things.replace_one({}, {**body, "long": 1.0}).modified_count == 1
 
 
-def test_touching_changes_nothing_but_the_time_to_live(things: Any) -> None:
+def test_touch_changes_only_the_ttl(things: Any) -> None:
     things.put("a", 1, ttl=60)
     before = things.document("a")
     assert not things.touch("b")

@@ -23,7 +23,7 @@ ALL = pytest.param(4000, id="all", marks=[pytest.mark.soak, pytest.mark.timeout(
 
 @pytest.mark.parametrize(("shared_backend", "variant"), VARIANTS, indirect=["shared_backend"])
 @pytest.mark.parametrize("count", [FEW, ALL])
-def test_two_agents_that_are_killed_again_and_again(
+def test_two_agents_that_are_killed_repeatedly(
     shared_backend: Backend, tmp_path: Path, count: int, variant: str
 ) -> None:
     """On SQLite each has its own file, on PostgreSQL they share the database."""

@@ -60,7 +60,7 @@ def run(backend: Backend, main: Callable[[AsyncStore], Awaitable[None]], **optio
     asyncio.run(whole())
 
 
-def test_a_put_cancelled_at_any_moment_is_nothing_or_everything(backend: Backend) -> None:
+def test_a_put_cancelled_at_any_moment_is_atomic(backend: Backend) -> None:
     outcomes: set[bool | None] = set()
 
     async def main(store: AsyncStore) -> None:
@@ -103,7 +103,7 @@ def test_a_cancelled_read_modify_write_is_rolled_back(backend: Backend) -> None:
     run(backend, main)
 
 
-def test_a_timeout_tells_too(backend: Backend) -> None:
+def test_a_timeout_reports_the_outcome(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         await store.run(Increment("things", "n"))
         with pytest.raises(TimeoutError) as caught:
@@ -130,7 +130,7 @@ def test_a_long_statement_is_interrupted(backend: Backend) -> None:
     run(backend, main, pool_size=1)
 
 
-def test_an_impatient_caller_cancels_twice(backend: Backend) -> None:
+def test_a_repeated_cancellation(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         await store.run(Increment("things", "n"))
         task = asyncio.create_task(store.run(Increment("things", "n", pause=0.3)))
@@ -144,7 +144,7 @@ def test_an_impatient_caller_cancels_twice(backend: Backend) -> None:
     run(backend, main)
 
 
-def test_a_job_that_has_not_begun_is_dropped(backend: Backend) -> None:
+def test_a_queued_job_is_dropped(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         await store["things"].put("a", 1)
         busy = [
@@ -188,7 +188,7 @@ def test_a_wait_for_another_process_can_be_cancelled(tmp_path: Path) -> None:
     holder.close()
 
 
-def test_a_group_that_waits_too_long_fails_as_one(tmp_path: Path) -> None:
+def test_a_group_that_times_out_fails_together(tmp_path: Path) -> None:
     backend = Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
     holder = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
 
@@ -207,7 +207,7 @@ def test_a_group_that_waits_too_long_fails_as_one(tmp_path: Path) -> None:
     holder.close()
 
 
-def test_the_event_loop_goes_on_while_a_lock_is_awaited(backend: Backend) -> None:
+def test_the_event_loop_runs_while_a_write_waits_for_a_lock(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         await store["things"].put("a", 1)
         slow = asyncio.create_task(store.run(Increment("things", "n", pause=0.4)))
@@ -223,7 +223,7 @@ def test_the_event_loop_goes_on_while_a_lock_is_awaited(backend: Backend) -> Non
     run(backend, main)
 
 
-def test_a_connection_that_broke_under_a_cancelled_write_leaves_doubt() -> None:
+def test_a_lost_connection_leaves_a_cancelled_write_in_doubt() -> None:
     job = Job(Increment("things", "n"))
     job.finish(error=DatabaseUnavailable("the connection broke", in_doubt=True))
     cancelled = asyncio.CancelledError()
@@ -233,7 +233,7 @@ def test_a_connection_that_broke_under_a_cancelled_write_leaves_doubt() -> None:
     assert "does not know" in "".join(cancelled.__notes__)
 
 
-def test_an_error_that_is_no_cancellation_tells_nothing() -> None:
+def test_an_error_that_is_not_a_cancellation_has_no_outcome() -> None:
     assert was_committed(ValueError()) is None
     assert was_committed(asyncio.CancelledError()) is None
 
@@ -246,7 +246,7 @@ MANY: dict[str, Callable[[Any, Any], Any]] = {
 
 
 @pytest.mark.parametrize("verb", MANY.values(), ids=MANY)
-def test_a_call_of_several_batches_that_is_cancelled_tells_what_a_part_is(
+def test_a_cancelled_call_of_several_batches_reports_a_partial_outcome(
     backend: Backend, verb: Callable[[Any, Any], Any]
 ) -> None:
     async def main(store: AsyncStore) -> None:
@@ -274,7 +274,7 @@ def test_a_call_of_several_batches_that_is_cancelled_tells_what_a_part_is(
 
 @pytest.mark.parametrize("count", [300, 1400], ids=["one batch", "batches"])
 @pytest.mark.parametrize("verb", MANY.values(), ids=MANY)
-def test_many_writes_cancelled_at_any_moment_tell_the_truth(
+def test_many_writes_cancelled_at_any_moment_report_their_outcome(
     backend: Backend, verb: Callable[[Any, Any], Any], count: int
 ) -> None:
     async def main(store: AsyncStore) -> None:
@@ -364,7 +364,7 @@ ENDLESS = {
 """A formula that computes for hours."""
 
 
-def test_what_python_computes_stops_when_it_is_cancelled(backend: Backend) -> None:
+def test_a_cancellation_stops_computations_in_python(backend: Backend) -> None:
     async def main() -> None:
         async with AsyncStore(backend.url, **backend.options, busy_timeout=0.5) as store:
             things = store["things"]
@@ -391,7 +391,7 @@ def test_what_python_computes_stops_when_it_is_cancelled(backend: Backend) -> No
     asyncio.run(main())
 
 
-def test_what_python_sorts_and_joins_stops_when_it_is_told_to() -> None:
+def test_sorts_and_joins_in_python_can_be_stopped() -> None:
     def stop() -> None:
         raise Abandoned("cancelled")
 
@@ -408,7 +408,7 @@ def test_what_python_sorts_and_joins_stops_when_it_is_told_to() -> None:
                 call()
 
 
-def test_waiting_behind_what_computes_ends_with_busy_timeout(tmp_path: Path) -> None:
+def test_waiting_for_a_computation_ends_with_busy_timeout(tmp_path: Path) -> None:
     async def main() -> None:
         url = f"sqlite:///{tmp_path / 'store.db'}"
         async with AsyncStore(url, busy_timeout=0.4) as store:
@@ -431,7 +431,7 @@ def test_waiting_behind_what_computes_ends_with_busy_timeout(tmp_path: Path) -> 
     asyncio.run(main())
 
 
-def test_threads_behind_what_writes_for_long_give_up(tmp_path: Path) -> None:
+def test_threads_that_wait_for_a_long_write_time_out(tmp_path: Path) -> None:
     begun, end = threading.Event(), threading.Event()
 
     def slow(run: Any) -> None:

@@ -82,7 +82,7 @@ def told(changes: list[Change]) -> list[Any]:
 # -- the order -------------------------------------------------------------------------------
 
 
-def test_who_writes_first_and_commits_last_is_not_skipped(postgres_backend: Backend) -> None:
+def test_a_transaction_that_commits_out_of_order_is_not_skipped(postgres_backend: Backend) -> None:
     with Store(postgres_backend.url, **postgres_backend.options) as store:
         things = store.get_sync_collection("things", changes=True)
         seen = []
@@ -106,7 +106,7 @@ def test_who_writes_first_and_commits_last_is_not_skipped(postgres_backend: Back
         assert seen == ["fast", "slow"]
 
 
-def test_who_has_a_place_keeps_others_from_one_until_the_commit(postgres_backend: Backend) -> None:
+def test_positions_are_assigned_in_commit_order(postgres_backend: Backend) -> None:
     """Else a look between the two commits would see the later place, and skip the earlier."""
     with (
         Store(postgres_backend.url, **postgres_backend.options) as store,
@@ -145,7 +145,7 @@ def wait_for_a_lock(backend: Backend) -> None:
     raise AssertionError
 
 
-def test_bound_transactions_hold_their_place_too(postgres_backend: Backend) -> None:
+def test_bound_transactions_keep_the_commit_order(postgres_backend: Backend) -> None:
     engine = sa.create_engine(postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"))
     with Store(postgres_backend.url, **postgres_backend.options) as store:
         things = store.get_sync_collection("things", changes=True)
@@ -160,7 +160,7 @@ def test_bound_transactions_hold_their_place_too(postgres_backend: Backend) -> N
     engine.dispose()
 
 
-def test_processes_that_write_and_two_that_watch(shared_backend: Backend, store: Store) -> None:
+def test_several_processes_write_and_two_watch(shared_backend: Backend, store: Store) -> None:
     things = store["things"]
     elsewhere = start("watch_and_tell", shared_backend, "last")
     here = InThread(lambda: until_last(things))
@@ -208,7 +208,7 @@ def replayed(changes: list[Change]) -> dict[str, Any]:
     return found
 
 
-def test_a_writer_that_is_killed_leaves_feed_and_objects_alike(
+def test_a_killed_writer_leaves_feed_and_documents_consistent(
     shared_backend: Backend, store: Store
 ) -> None:
     for _ in range(3):
@@ -230,7 +230,7 @@ def test_a_writer_that_is_killed_leaves_feed_and_objects_alike(
 
 
 @pytest.mark.usefixtures("never_looking")
-def test_a_commit_of_this_process_wakes_at_once(shared_backend: Backend, store: Store) -> None:
+def test_a_commit_in_this_process_notifies_at_once(shared_backend: Backend, store: Store) -> None:
     for writer in (store, Store(shared_backend.url, **shared_backend.options)):
         waiting = InThread(store["things"].watch().__next__)
         listens()
@@ -242,7 +242,7 @@ def test_a_commit_of_this_process_wakes_at_once(shared_backend: Backend, store: 
 
 
 @pytest.mark.usefixtures("never_looking")
-def test_a_commit_wakes_the_tasks_that_wait(shared_backend: Backend) -> None:
+def test_a_commit_notifies_waiting_tasks(shared_backend: Backend) -> None:
     async def main() -> list[str]:
         async with AsyncStore(shared_backend.url, **shared_backend.options) as store:
             things = await store.get_collection("things", changes=True)
@@ -258,14 +258,14 @@ def test_a_commit_wakes_the_tasks_that_wait(shared_backend: Backend) -> None:
     assert asyncio.run(main()) == ["a"] * 100
 
 
-def test_a_commit_of_another_process_wakes(shared_backend: Backend, store: Store) -> None:
+def test_a_commit_in_another_process_notifies(shared_backend: Backend, store: Store) -> None:
     waiting = InThread(store["things"].watch().__next__)
     listens()
     finish(start("open_and_put", shared_backend, "x", 0))
     assert waiting.result().id == "x"
 
 
-def test_a_commit_of_the_callers_own_wakes(postgres_backend: Backend) -> None:
+def test_a_commit_of_a_bound_connection_notifies(postgres_backend: Backend) -> None:
     engine = sa.create_engine(postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"))
     with Store(postgres_backend.url, **postgres_backend.options) as store:
         waiting = InThread(store.get_sync_collection("things", changes=True).watch().__next__)
@@ -276,7 +276,7 @@ def test_a_commit_of_the_callers_own_wakes(postgres_backend: Backend) -> None:
     engine.dispose()
 
 
-def test_closing_a_stream_ends_who_waits_for_it(store: Store) -> None:
+def test_closing_a_stream_ends_its_iteration(store: Store) -> None:
     stream = store["things"].watch()
     waiting = InThread(lambda: list(stream))
     listens()
@@ -285,7 +285,9 @@ def test_closing_a_stream_ends_who_waits_for_it(store: Store) -> None:
 
 
 @pytest.mark.usefixtures("never_looking")
-def test_closing_the_store_ends_who_waits(shared_backend: Backend, new_threads: NewThreads) -> None:
+def test_closing_the_store_ends_waiting_streams(
+    shared_backend: Backend, new_threads: NewThreads
+) -> None:
     store = Store(shared_backend.url, **shared_backend.options)
     stream = store.get_sync_collection("things", changes=True).watch()
     waiting = InThread(stream.__next__)
@@ -297,7 +299,7 @@ def test_closing_the_store_ends_who_waits(shared_backend: Backend, new_threads: 
 
 
 @pytest.mark.usefixtures("never_looking")
-def test_closing_an_asynchronous_store_ends_who_waits(
+def test_closing_an_async_store_ends_waiting_streams(
     shared_backend: Backend, new_threads: NewThreads
 ) -> None:
     async def main() -> None:
@@ -318,7 +320,7 @@ def test_closing_an_asynchronous_store_ends_who_waits(
     assert not new_threads()
 
 
-def test_a_task_that_is_cancelled_loses_no_change(shared_backend: Backend) -> None:
+def test_a_cancelled_task_loses_no_change(shared_backend: Backend) -> None:
     async def main() -> list[str]:
         async with AsyncStore(shared_backend.url, **shared_backend.options) as store:
             things = await store.get_collection("things", changes=True)
@@ -339,7 +341,7 @@ def test_a_task_that_is_cancelled_loses_no_change(shared_backend: Backend) -> No
 
 
 @pytest.mark.parametrize("variant", ["sync", "async"])
-def test_the_sweeper_purges_what_has_expired(
+def test_the_sweeper_purges_expired_documents(
     shared_backend: Backend, variant: str, new_threads: NewThreads
 ) -> None:
     """A stream tells when it has: what expired is recorded then."""
@@ -365,7 +367,7 @@ def test_the_sweeper_purges_what_has_expired(
     assert not new_threads()
 
 
-def test_the_sweeper_goes_on_after_an_error(
+def test_the_sweeper_continues_after_an_error(
     shared_backend: Backend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     failing, failed = [True], threading.Semaphore(0)
@@ -389,7 +391,7 @@ def test_the_sweeper_goes_on_after_an_error(
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_threads_neither_survive_a_fork_nor_keep_the_interpreter(shared_backend: Backend) -> None:
+def test_threads_do_not_survive_a_fork_nor_block_the_exit(shared_backend: Backend) -> None:
     [output] = finish(start("forget_a_sweeper", shared_backend))
     assert output == "1 child\nparent\n"
 
@@ -398,7 +400,7 @@ def test_threads_neither_survive_a_fork_nor_keep_the_interpreter(shared_backend:
 
 
 @pytest.mark.parametrize("kind", ["own", "engine"])
-def test_transactions_that_record_more_than_is_kept_are_in_no_conflict(
+def test_transactions_that_exceed_the_retention_do_not_conflict(
     postgres_backend: Backend, kind: str
 ) -> None:
     """What one deletes of the feed, the other deletes too: that must not be in their transactions."""
@@ -419,7 +421,7 @@ def test_transactions_that_record_more_than_is_kept_are_in_no_conflict(
     own.close()
 
 
-def test_in_a_callers_transaction_nothing_is_deleted_of_the_feed(postgres_backend: Backend) -> None:
+def test_a_transaction_of_the_caller_prunes_nothing(postgres_backend: Backend) -> None:
     engine = sa.create_engine(
         postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"),
         isolation_level="REPEATABLE READ",
@@ -440,7 +442,7 @@ def test_in_a_callers_transaction_nothing_is_deleted_of_the_feed(postgres_backen
     engine.dispose()
 
 
-def test_what_was_committed_is_answered_also_if_the_feed_cannot_be_pruned(
+def test_a_commit_succeeds_although_pruning_fails(
     shared_backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is tried again, and the connection is as good as before."""
@@ -461,7 +463,7 @@ def test_what_was_committed_is_answered_also_if_the_feed_cannot_be_pruned(
         assert [each.version for each in things.watch(after="oldest", timeout=0)] == [4]
 
 
-def test_a_feed_that_was_renamed_or_dropped_since_is_not_pruned(shared_backend: Backend) -> None:
+def test_renamed_and_dropped_feeds_are_not_pruned(shared_backend: Backend) -> None:
     changes: list[Callable[[Any], Any]] = [
         lambda tx: tx.rename("things", "others"),
         lambda tx: tx.drop("things"),
@@ -480,7 +482,7 @@ def test_a_feed_that_was_renamed_or_dropped_since_is_not_pruned(shared_backend: 
         assert len(list(others.watch(after="oldest", timeout=0))) == 1
 
 
-def test_threads_that_record_more_than_is_kept(shared_backend: Backend) -> None:
+def test_threads_that_exceed_the_retention(shared_backend: Backend) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
         things = store.get_sync_collection("things", changes="after", changes_kept=5)
         threads = [
@@ -492,7 +494,7 @@ def test_threads_that_record_more_than_is_kept(shared_backend: Backend) -> None:
         assert len(list(things.watch(after="oldest", timeout=0))) == 5
 
 
-def test_many_who_prune_never_wait_for_each_other(postgres_backend: Backend) -> None:
+def test_concurrent_pruners_never_wait_for_each_other(postgres_backend: Backend) -> None:
     """What one deletes another would mark: PostgreSQL calls that a deadlock, and takes a second to."""
     engine = sa.create_engine(postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"))
     deadlocks = sa.text("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")

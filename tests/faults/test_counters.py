@@ -45,7 +45,7 @@ def counted(backend: Backend, id: str) -> tuple[int, int]:
 
 @pytest.mark.parametrize("changes", [False, True])
 @pytest.mark.parametrize("way", AWAITED)
-def test_fifty_tasks_lose_nothing(shared_backend: Backend, way: str, changes: bool) -> None:
+def test_fifty_tasks_lose_no_increment(shared_backend: Backend, way: str, changes: bool) -> None:
     prepare(shared_backend, changes)
 
     async def main() -> None:
@@ -58,7 +58,7 @@ def test_fifty_tasks_lose_nothing(shared_backend: Backend, way: str, changes: bo
 
 @pytest.mark.parametrize("changes", [False, True])
 @pytest.mark.parametrize("way", WAYS)
-def test_eight_threads_lose_nothing(shared_backend: Backend, way: str, changes: bool) -> None:
+def test_eight_threads_lose_no_increment(shared_backend: Backend, way: str, changes: bool) -> None:
     prepare(shared_backend, changes)
     options = shared_backend.options
     with Store(shared_backend.url, **options) as store, ThreadPoolExecutor(8) as threads:
@@ -67,7 +67,7 @@ def test_eight_threads_lose_nothing(shared_backend: Backend, way: str, changes: 
 
 
 @pytest.mark.parametrize("changes", [False, True])
-def test_four_processes_of_three_threads_lose_nothing(
+def test_four_processes_of_three_threads_lose_no_increment(
     shared_backend: Backend, changes: bool
 ) -> None:
     prepare(shared_backend, changes)
@@ -102,7 +102,7 @@ def test_overlapping_batches_of_four_processes(shared_backend: Backend, changes:
         assert (found, store["counters"].count()) == ({(4, 4)}, 60)
 
 
-def test_an_id_that_many_processes_insert_is_one_s(shared_backend: Backend) -> None:
+def test_one_process_inserts_a_contested_id(shared_backend: Backend) -> None:
     running = [start("insert_the_same", shared_backend) for _ in range(4)]
     outputs = [*map(json.loads, finish(*running))]
     for way in outputs[0]:
@@ -110,7 +110,7 @@ def test_an_id_that_many_processes_insert_is_one_s(shared_backend: Backend) -> N
         assert sorted(won, key=int) == list(map(str, range(30)))
 
 
-def test_an_id_that_many_threads_insert_is_one_s(backend: Backend) -> None:
+def test_one_thread_inserts_a_contested_id(backend: Backend) -> None:
     with Store(backend.url, **backend.options) as store, ThreadPoolExecutor(8) as threads:
 
         def insert(number: int) -> tuple[bool, bool]:
@@ -131,7 +131,7 @@ def test_an_id_that_many_threads_insert_is_one_s(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("changes", [False, True])
-def test_upserts_that_race_make_one_object(shared_backend: Backend, changes: bool) -> None:
+def test_concurrent_upserts_create_one_document(shared_backend: Backend, changes: bool) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
         unique = store.create_collection("unique", changes=changes)
         unique.create_index("k", unique=True)
@@ -141,7 +141,7 @@ def test_upserts_that_race_make_one_object(shared_backend: Backend, changes: boo
         assert sorted(found) == [(number, 4, 4) for number in range(30)]
 
 
-def test_an_upsert_that_lost_a_race_changes_what_won(shared_backend: Backend) -> None:
+def test_an_upsert_that_lost_a_race_updates_the_winner(shared_backend: Backend) -> None:
     stores = [Store(shared_backend.url, **shared_backend.options) for _ in range(2)]
     stores[0]["unique"].create_index("k", unique=True)
     barrier = threading.Barrier(2)

@@ -130,7 +130,7 @@ def first_words(steps: int) -> list[Said]:
     ("way", "kept"),
     [*((way, "kept") for way in WAYS), ("SIGKILL", "in memory"), ("SIGKILL", "not kept")],
 )
-def test_an_end_after_each_step(
+def test_crash_after_each_step(
     shared_backend: Backend, store: Store, variant: str, way: str, kept: str
 ) -> None:
     how = KEPT[kept]
@@ -154,7 +154,7 @@ def forget_all(store: Store) -> None:
 
 @pytest.mark.parametrize("times", [8, pytest.param(300, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_an_end_at_any_moment(
+def test_crash_at_any_moment(
     shared_backend: Backend, store: Store, variant: str, how: signal.Signals, times: int
 ) -> None:
     seed = random.randrange(2**32)

@@ -57,7 +57,7 @@ def play(folder: Path, rounds: int, seed: int) -> str:
     return done.stdout + done.stderr
 
 
-def test_no_write_is_lost_whoever_closes_first(tmp_path: Path) -> None:
+def test_no_write_is_lost_in_any_order_of_closing(tmp_path: Path) -> None:
     assert play(tmp_path, 6, 1) == "acknowledged True, lost 0, failed 0\n"
 
 
@@ -80,7 +80,7 @@ def test_a_child_opens_the_file_of_its_parent_with_locks_of_its_own(url: str) ->
         }
 
 
-def test_what_is_open_at_the_fork_is_refused_in_the_child(url: str, tmp_path: Path) -> None:
+def test_a_store_open_at_the_fork_is_rejected_in_the_child(url: str, tmp_path: Path) -> None:
     with Store(url) as store, store.transaction() as tx:
         tx["things"].put("a", 1)
         answer = in_child(lambda: put(url, "b"))
@@ -94,7 +94,7 @@ def test_what_is_open_at_the_fork_is_refused_in_the_child(url: str, tmp_path: Pa
     assert in_child(lambda: put(url, "b")) == "1"
 
 
-def test_a_file_that_other_code_has_open_is_refused_too(url: str, tmp_path: Path) -> None:
+def test_a_file_opened_by_other_code_is_rejected_in_the_child(url: str, tmp_path: Path) -> None:
     put(url, "a")
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
         connection.execute("SELECT * FROM sqlite_master").fetchall()
@@ -129,9 +129,7 @@ def test_a_fork_waits_for_no_transaction_of_its_event_loop(
     assert "spawn" in asyncio.run(main())
 
 
-def test_a_fork_gives_up_waiting_for_another_thread(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fork_stops_waiting_for_another_thread(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "FORK_TIMEOUT", 0.01)
     entered, leave = threading.Event(), threading.Event()
     with Store(url) as store:
@@ -151,7 +149,7 @@ def test_a_fork_gives_up_waiting_for_another_thread(
         assert in_child(lambda: put(url, "b")) == "1"
 
 
-def test_a_fork_that_is_followed_by_exec_harms_nobody(url: str) -> None:
+def test_a_fork_followed_by_exec_is_harmless(url: str) -> None:
     with Store(url) as store:
         for number in range(3):
             store["things"].put(str(number), number)
@@ -162,7 +160,7 @@ def test_a_fork_that_is_followed_by_exec_harms_nobody(url: str) -> None:
         assert store["things"].count() == 4
 
 
-def test_the_end_of_a_child_leaves_the_log_alone(url: str, tmp_path: Path) -> None:
+def test_the_exit_of_a_child_keeps_the_write_ahead_log(url: str, tmp_path: Path) -> None:
     script = f"""
 import os, sys
 from collections_store import Store
@@ -221,7 +219,7 @@ sys.exit(1)
 """
 
 
-def test_a_fork_waits_for_the_import_of_a_database(tmp_path: Path) -> None:
+def test_a_fork_waits_for_the_import_of_a_dialect(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-c", IMPORTING]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

@@ -53,7 +53,7 @@ def commits_of(store: Store) -> list[str]:
     return words
 
 
-def test_awaited_puts_share_commits(tmp_path: Path) -> None:
+def test_concurrent_puts_of_tasks_share_commits(tmp_path: Path) -> None:
     async def main() -> None:
         async with AsyncStore(f"sqlite:///{tmp_path / 'store.db'}") as store:
             await store["things"].put("warm", 0)
@@ -69,7 +69,7 @@ def test_awaited_puts_share_commits(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_threads_share_commits(tmp_path: Path) -> None:
+def test_concurrent_puts_of_threads_share_commits(tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path / 'store.db'}") as store:
         things = store["things"]
         things.put("warm", 0)
@@ -88,7 +88,7 @@ def test_threads_share_commits(tmp_path: Path) -> None:
         assert words.count("COMMIT") < 320
 
 
-def test_awaited_puts_share_commits_on_postgresql(postgres_backend: Backend) -> None:
+def test_concurrent_puts_of_tasks_share_commits_on_postgresql(postgres_backend: Backend) -> None:
     engine = sa.create_engine(postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"))
     count = sa.text(
         "SELECT count(DISTINCT xmin::text) FROM "
@@ -107,7 +107,7 @@ def test_awaited_puts_share_commits_on_postgresql(postgres_backend: Backend) -> 
     engine.dispose()
 
 
-def test_a_neighbour_that_fails_hurts_nobody(backend: Backend) -> None:
+def test_a_failed_write_does_not_affect_its_group(backend: Backend) -> None:
     async def main() -> None:
         async with AsyncStore(backend.url, **backend.options) as store:
             await store["things"].put("warm", 0)
@@ -147,7 +147,7 @@ def test_a_row_that_is_locked_does_not_hold_up_the_others(postgres_backend: Back
     engine.dispose()
 
 
-def test_connections_that_were_lost(postgres_backend: Backend) -> None:
+def test_lost_connections(postgres_backend: Backend) -> None:
     engine = sa.create_engine(postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"))
 
     def end_all(name: str) -> None:

@@ -30,7 +30,7 @@ def check_file(backend: Backend) -> None:
 
 
 @pytest.mark.parametrize("lines", [2, 9])
-def test_batches_are_whole(shared_backend: Backend, lines: int) -> None:
+def test_killed_batches_are_complete_or_absent(shared_backend: Backend, lines: int) -> None:
     kill_in_the_middle(shared_backend, "put_batches", lines)
     with Store(shared_backend.url, **shared_backend.options) as store:
         count = store["things"].count()
@@ -43,7 +43,9 @@ def test_batches_are_whole(shared_backend: Backend, lines: int) -> None:
 
 @pytest.mark.parametrize("program", ["put_at_once", "bulk_at_once"])
 @pytest.mark.parametrize("lines", [1, 6])
-def test_all_or_none_is_none(shared_backend: Backend, program: str, lines: int) -> None:
+def test_killed_atomic_writes_leave_nothing(
+    shared_backend: Backend, program: str, lines: int
+) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
         store["things"].put("there", 1)
         kill_in_the_middle(shared_backend, program, lines)
@@ -53,7 +55,7 @@ def test_all_or_none_is_none(shared_backend: Backend, program: str, lines: int) 
 
 
 @pytest.mark.parametrize("lines", [1, 4])
-def test_an_update_of_many_is_of_all_or_none(shared_backend: Backend, lines: int) -> None:
+def test_a_killed_update_many_is_atomic(shared_backend: Backend, lines: int) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
         store["things"].put_many((str(number), {"n": 0}) for number in range(5000))
         kill_in_the_middle(shared_backend, "update_for_ever", lines)

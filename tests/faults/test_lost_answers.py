@@ -59,7 +59,7 @@ def check(opener: Opener, *expected: list[str]) -> None:
         assert dialogues.quarantined() == []
 
 
-def test_a_reply_is_said_again(case: tuple[Opener, Losing]) -> None:
+def test_a_reply_is_repeated(case: tuple[Opener, Losing]) -> None:
     opener, losing = case
     with opener() as store:
         ada = opener.dialogues(store, rules=RULES)
@@ -72,7 +72,7 @@ def test_a_reply_is_said_again(case: tuple[Opener, Losing]) -> None:
     check(opener, ["ask", "tell", "other", "bye"])
 
 
-def test_a_message_of_the_other_side_is_taken_when_it_comes_again(
+def test_a_repeated_message_of_the_counterparty_is_accepted(
     case: tuple[Opener, Losing],
 ) -> None:
     opener, losing = case
@@ -87,7 +87,7 @@ def test_a_message_of_the_other_side_is_taken_when_it_comes_again(
     check(opener, ["hello"], ["ask", "tell", "bye"])
 
 
-def test_what_began_or_ended_in_doubt(case: tuple[Opener, Losing]) -> None:
+def test_dialogues_created_or_ended_in_doubt(case: tuple[Opener, Losing]) -> None:
     opener, losing = case
     with opener() as store:
         ada = opener.dialogues(store, rules=RULES)
@@ -100,7 +100,7 @@ def test_what_began_or_ended_in_doubt(case: tuple[Opener, Losing]) -> None:
     check(opener, ["ask", "it goes on"])
 
 
-def test_an_end_that_is_not_kept(case: tuple[Opener, Losing]) -> None:
+def test_ends_in_doubt_of_dialogues_that_are_not_kept(case: tuple[Opener, Losing]) -> None:
     opener, losing = case
     with opener() as store:
         ada = opener.dialogues(store, rules=RULES, keep_terminal_state_dialogues=False)
@@ -113,7 +113,7 @@ def test_an_end_that_is_not_kept(case: tuple[Opener, Losing]) -> None:
     check(opener, ["ask", "it goes on"])
 
 
-def test_reading_it_again_takes_what_is_on_the_disk(case: tuple[Opener, Losing]) -> None:
+def test_reload_returns_the_stored_dialogue(case: tuple[Opener, Losing]) -> None:
     opener, losing = case
     with opener() as store:
         ada = opener.dialogues(store, rules=RULES)
@@ -125,7 +125,7 @@ def test_reading_it_again_takes_what_is_on_the_disk(case: tuple[Opener, Losing])
     check(opener, ["ask", "tell", "more"])
 
 
-def test_what_another_process_wrote_is_not_undone(case: tuple[Opener, Losing]) -> None:
+def test_writes_of_another_process_are_kept(case: tuple[Opener, Losing]) -> None:
     opener, losing = case
     with opener() as store, Store(opener.backend.url, **opener.backend.options) as elsewhere:
         ada = opener.dialogues(store, rules=RULES)
@@ -145,7 +145,7 @@ def test_what_another_process_wrote_is_not_undone(case: tuple[Opener, Losing]) -
     check(opener, ["ask", "tell", "theirs"])
 
 
-def test_a_store_of_dialogues(case: tuple[Opener, Losing]) -> None:
+def test_dialogue_store(case: tuple[Opener, Losing]) -> None:
     opener, losing = case
     with opener() as store:
         calls = opener.dialogue_store(store, codec=PlainCodec(RULES, "ada"))

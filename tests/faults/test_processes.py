@@ -62,7 +62,7 @@ def test_read_modify_writes_of_threads_lose_nothing(shared_backend: Backend) -> 
         assert store["counters"].get("n") == 150
 
 
-def test_processes_that_open_a_fresh_database_at_once(shared_backend: Backend) -> None:
+def test_processes_that_open_an_empty_database_at_once(shared_backend: Backend) -> None:
     at = time.time() + 1.5
     finish(*(start("open_and_put", shared_backend, id, at) for id in "abcdef"))
     with Store(shared_backend.url, **shared_backend.options) as store:
@@ -72,7 +72,7 @@ def test_processes_that_open_a_fresh_database_at_once(shared_backend: Backend) -
 
 @pytest.mark.parametrize("variant", ["put_and_tell", "put_and_tell_async"])
 @pytest.mark.parametrize("durability", ["full", "normal"])
-def test_what_was_acknowledged_survives_sigkill(
+def test_acknowledged_writes_survive_sigkill(
     shared_backend: Backend, variant: str, durability: str
 ) -> None:
     process = start(variant, shared_backend, durability=durability)
@@ -88,7 +88,7 @@ def test_what_was_acknowledged_survives_sigkill(
         store["things"].put("after", 1)
 
 
-def test_a_lock_that_is_held_too_long_is_a_clear_error(shared_backend: Backend) -> None:
+def test_a_lock_that_is_held_too_long_is_an_error(shared_backend: Backend) -> None:
     process = start("hold_the_lock", shared_backend, 3)
     assert process.stdout is not None
     process.stdout.readline()
@@ -103,7 +103,7 @@ def test_a_lock_that_is_held_too_long_is_a_clear_error(shared_backend: Backend) 
         assert store["things"].get("held") == 1
 
 
-def test_a_forgotten_store_never_hangs_the_interpreter(shared_backend: Backend) -> None:
+def test_a_store_that_is_not_closed_does_not_block_the_exit(shared_backend: Backend) -> None:
     [output] = finish(start("forget_it", shared_backend))
     assert "AsyncStore" in output
     with Store(shared_backend.url, **shared_backend.options) as store:
@@ -111,7 +111,7 @@ def test_a_forgotten_store_never_hangs_the_interpreter(shared_backend: Backend) 
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_fork_of_an_async_store_meets_an_error_too(shared_backend: Backend) -> None:
+def test_a_fork_of_an_async_store_is_an_error(shared_backend: Backend) -> None:
     [output] = finish(start("fork_async", shared_backend))
     assert "StoreClosed the store belongs to the process this one was forked from" in output
     assert output.endswith("10\n")
@@ -126,7 +126,7 @@ def test_a_fork_of_an_async_store_whose_first_use_failed(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_fork_meets_an_error_not_corruption(shared_backend: Backend) -> None:
+def test_a_fork_of_a_store_is_an_error(shared_backend: Backend) -> None:
     [output] = finish(start("fork_it", shared_backend))
     assert "StoreClosed the store belongs to the process this one was forked from" in output
     assert "['a', 'b', 'child']" in output

@@ -96,7 +96,7 @@ REMOVALS = [delete, delete_all, move, move_folder]
 
 @pytest.mark.parametrize("puts", [5, 300])
 @pytest.mark.parametrize("restore", RESTORES)
-def test_a_backup_that_is_restored_beneath_a_store_stays_whole(
+def test_a_backup_restored_under_an_open_store_stays_intact(
     file: Path, restore: Callable[[Path], None], puts: int
 ) -> None:
     with Store(f"sqlite:///{file}") as store:
@@ -115,7 +115,7 @@ def test_a_backup_that_is_restored_beneath_a_store_stays_whole(
     assert look_into(file) == ["ok", "backed up"]
 
 
-def test_a_backup_is_whole_while_the_store_is_still_open(file: Path) -> None:
+def test_a_backup_is_intact_while_the_store_is_open(file: Path) -> None:
     with Store(f"sqlite:///{file}") as store:
         for number in range(300):
             store["things"].put(str(number), number)
@@ -154,7 +154,7 @@ def test_a_transaction_is_not_committed_to_a_file_that_was_replaced(file: Path) 
         assert [document.id for document in store["things"].list()] == ["backed up"]
 
 
-def test_what_was_moved_keeps_what_was_acknowledged(file: Path) -> None:
+def test_a_moved_file_keeps_acknowledged_writes(file: Path) -> None:
     with Store(f"sqlite:///{file}") as store:
         for number in range(20):
             store["things"].put(str(number), number)
@@ -164,7 +164,7 @@ def test_what_was_moved_keeps_what_was_acknowledged(file: Path) -> None:
     assert len(look_into(file.with_name("moved.db"))) == 2 + 20
 
 
-def test_awaited_writes_are_refused_too(file: Path) -> None:
+def test_async_writes_to_a_replaced_file_are_rejected(file: Path) -> None:
     async def main() -> None:
         async with AsyncStore(f"sqlite:///{file}") as store:
             await asyncio.gather(*(store["things"].put(str(n), n) for n in range(20)))
@@ -176,7 +176,7 @@ def test_awaited_writes_are_refused_too(file: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_log_that_was_lost_is_copied_over_no_file(file: Path) -> None:
+def test_a_lost_log_does_not_overwrite_another_file(file: Path) -> None:
     store = Store(f"sqlite:///{file}")
     store["things"].put("a", 1)
     copy_in_place_and_remove_log(file)
@@ -187,7 +187,7 @@ def test_a_log_that_was_lost_is_copied_over_no_file(file: Path) -> None:
         other["things"].put("b", 1)
 
 
-def test_a_link_that_leads_elsewhere_is_noticed(file: Path, tmp_path: Path) -> None:
+def test_a_changed_symbolic_link_is_detected(file: Path, tmp_path: Path) -> None:
     link = tmp_path / "link.db"
     link.symlink_to(file)
     with Store(f"sqlite:///{link}") as store:
@@ -199,7 +199,7 @@ def test_a_link_that_leads_elsewhere_is_noticed(file: Path, tmp_path: Path) -> N
             store["things"].put("b", 1)
 
 
-def test_who_reads_a_file_as_it_is_minds_no_log(file: Path) -> None:
+def test_immutable_files_are_read_without_a_log(file: Path) -> None:
     with Store(f"sqlite:///{file}?immutable=1") as store:
         assert store["things"].count() == 1
         for _ in range(2):
@@ -211,7 +211,7 @@ def test_who_reads_a_file_as_it_is_minds_no_log(file: Path) -> None:
             assert store["things"].count() == 1
 
 
-def test_others_who_open_and_close_the_file_are_no_replacement(file: Path) -> None:
+def test_other_users_of_the_file_are_not_a_replacement(file: Path) -> None:
     with Store(f"sqlite:///{file}") as store:
         for number in range(3):
             store["things"].put(str(number), 1)

@@ -20,9 +20,7 @@ def engine_of(backend: Backend) -> sa.Engine:
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["url", "engine"])
-def test_a_rename_keeps_what_another_configures_just_then(
-    postgres_backend: Backend, own: bool
-) -> None:
+def test_a_rename_keeps_concurrently_set_options(postgres_backend: Backend, own: bool) -> None:
     engine = engine_of(postgres_backend)
     where: Any = {"url": postgres_backend.url} if own else {"engine": engine}
     with Store(**where, **postgres_backend.options) as store:
@@ -49,9 +47,7 @@ CHANGES: dict[str, Callable[[Store], Any]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_who_writes_and_who_changes_the_schema_do_not_wait_for_each_other(
-    postgres_backend: Backend, change: str
-) -> None:
+def test_writes_and_schema_changes_do_not_deadlock(postgres_backend: Backend, change: str) -> None:
     backend = postgres_backend
     with (
         Store(backend.url, **backend.options) as store,
@@ -67,7 +63,7 @@ def test_who_writes_and_who_changes_the_schema_do_not_wait_for_each_other(
         assert [info.name for info in store.collections()] == left
 
 
-def test_an_index_is_made_while_others_read(postgres_backend: Backend) -> None:
+def test_an_index_is_created_during_reads(postgres_backend: Backend) -> None:
     backend = postgres_backend
     with (
         Store(backend.url, **backend.options) as store,
@@ -82,7 +78,7 @@ def test_an_index_is_made_while_others_read(postgres_backend: Backend) -> None:
                 assert store["things"].count({"n": 1}) == 1
 
 
-def test_what_changes_nothing_waits_for_nobody(postgres_backend: Backend) -> None:
+def test_a_schema_change_without_effect_does_not_wait(postgres_backend: Backend) -> None:
     backend = postgres_backend
     with (
         Store(backend.url, **backend.options) as store,
@@ -97,7 +93,7 @@ def test_what_changes_nothing_waits_for_nobody(postgres_backend: Backend) -> Non
             assert other.get_sync_collection("things", ttl=1000).count() == 0
 
 
-def test_tables_that_were_dropped_by_hand(shared_backend: Backend) -> None:
+def test_tables_that_were_dropped_manually(shared_backend: Backend) -> None:
     backend, name = shared_backend, "Things"
     with Store(backend.url, **backend.options) as store:
         table = sa.inspect(store.model(name)).local_table
@@ -111,7 +107,7 @@ def test_tables_that_were_dropped_by_hand(shared_backend: Backend) -> None:
         assert [info.name for info in store.collections()] == ["new"]
 
 
-def test_who_watches_a_name_hears_nothing_of_the_collection_that_had_it(
+def test_a_stream_ignores_a_former_collection_of_the_same_name(
     shared_backend: Backend,
 ) -> None:
     backend = shared_backend
@@ -133,7 +129,7 @@ def test_who_watches_a_name_hears_nothing_of_the_collection_that_had_it(
         assert [each.id for each in drained(store["old"])] == ["a", "of the old one", "b"]
 
 
-def test_a_rename_that_is_undone_keeps_what_was_to_be_recorded(shared_backend: Backend) -> None:
+def test_a_rolled_back_rename_keeps_pending_changes(shared_backend: Backend) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
         store.get_sync_collection("things", changes=True)
         with store.transaction() as tx:
@@ -187,7 +183,7 @@ class Changing:
         return self._connection.rows(sql, *parameters)
 
 
-def test_collections_are_listed_while_others_come_and_go(
+def test_collections_are_listed_during_creates_and_drops(
     postgres_backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(execution, "ATTEMPTS", 3)

@@ -57,7 +57,7 @@ def interrupted(call: Any, longest: float) -> bool:
 
 @pytest.mark.soak  # random moments; the known ones are in test_pool.py and below
 @pytest.mark.parametrize("many", [False, True], ids=["put", "put_many"])
-def test_writes_go_on_after_interrupts(shared_backend: Backend, many: bool) -> None:
+def test_writes_work_after_interrupts(shared_backend: Backend, many: bool) -> None:
     longest = 0.002 if shared_backend.is_postgresql else 0.0004
     with Store(shared_backend.url, busy_timeout=2, **shared_backend.options) as store:
         things = store["things"]
@@ -96,9 +96,7 @@ def test_an_interrupted_wait_for_a_lock_leaves_no_transaction(tmp_path: Path) ->
 
 @pytest.mark.parametrize("writes", [True, False])
 @pytest.mark.parametrize("within", [True, False], ids=["savepoint", "transaction"])
-def test_an_interrupt_is_not_answered_by_another_attempt(
-    postgres_backend: Backend, writes: bool, within: bool
-) -> None:
+def test_an_interrupt_is_not_retried(postgres_backend: Backend, writes: bool, within: bool) -> None:
     attempts = []
 
     def sending(connection: Any) -> None:
@@ -145,7 +143,7 @@ def test_interrupts_of_the_main_thread_do_not_reach_the_others(tmp_path: Path) -
         assert hits
 
 
-def test_an_interrupt_within_a_function_of_ours_is_raised_as_itself(tmp_path: Path) -> None:
+def test_an_interrupt_in_a_function_of_the_caller_is_raised_unchanged(tmp_path: Path) -> None:
     """SQLite makes an error of what a function raises, or a signal's handler before its first instruction."""
     wanted = [
         {"s": {"$regex": "9 some.*z"}},
@@ -171,7 +169,7 @@ def test_an_interrupt_within_a_function_of_ours_is_raised_as_itself(tmp_path: Pa
 
 
 @pytest.mark.parametrize("lent", [False, True], ids=["own", "borrowed"])
-def test_ctrl_c_during_a_search_is_a_keyboard_interrupt(
+def test_ctrl_c_during_a_search_raises_keyboard_interrupt(
     tmp_path: Path, lent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(matchers, "LIMIT", 10**12)
@@ -198,7 +196,7 @@ ENGINE = "collections_store/(engine|operations|store)"
 
 @pytest.mark.parametrize("memory", [True, False])
 @pytest.mark.parametrize("verb", ["get", "put", "put_many"])
-def test_an_interrupt_at_any_place_loses_neither_the_writer_nor_a_connection(
+def test_an_interrupt_at_any_position_loses_neither_writer_nor_connection(
     tmp_path: Path, memory: bool, verb: str
 ) -> None:
     """Also while its traceback is kept, and by that all frames below."""
@@ -222,7 +220,7 @@ def test_an_interrupt_at_any_place_loses_neither_the_writer_nor_a_connection(
 
 
 @pytest.mark.parametrize("memory", [True, False])
-def test_an_interrupt_at_any_place_of_a_transaction_ends_it(tmp_path: Path, memory: bool) -> None:
+def test_an_interrupt_at_any_position_ends_a_transaction(tmp_path: Path, memory: bool) -> None:
     """At once, when the traceback is dropped: not when cycles are collected."""
     url = "sqlite://" if memory else f"sqlite:///{tmp_path / 'store.db'}"
     with Store(url, busy_timeout=1) as store:
@@ -248,7 +246,7 @@ def test_an_interrupt_at_any_place_of_a_transaction_ends_it(tmp_path: Path, memo
 
 
 @pytest.mark.parametrize("memory", [True, False])
-def test_an_interrupt_at_any_place_of_a_stream_of_changes_leaves_no_lock(
+def test_an_interrupt_at_any_position_of_a_change_stream_leaves_no_lock(
     tmp_path: Path, memory: bool
 ) -> None:
     url = "sqlite://" if memory else f"sqlite:///{tmp_path / 'store.db'}"

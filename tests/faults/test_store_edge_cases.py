@@ -37,7 +37,7 @@ class Loud(str):
         return "LOUD"
 
 
-def test_names_and_ids_are_plain_text(things: Any, store: Any) -> None:
+def test_names_and_ids_are_plain_strings(things: Any, store: Any) -> None:
     store[Text.PEOPLE].put(Text.PEOPLE, 1)
     assert [info.name for info in store.collections()] == ["people"]
     assert store["people"].get("people") == 1
@@ -48,7 +48,7 @@ def test_names_and_ids_are_plain_text(things: Any, store: Any) -> None:
     assert things.get("a") == {"key": "value"}
 
 
-def test_a_text_is_no_list_of_ids(things: Any) -> None:
+def test_a_string_is_not_a_list_of_ids(things: Any) -> None:
     things.put("a", 1)
     calls: list[tuple[Any, Any]] = [
         (things.remove_many, "abc"),
@@ -63,7 +63,7 @@ def test_a_text_is_no_list_of_ids(things: Any) -> None:
     assert things.count() == 1
 
 
-def test_a_handle_keeps_its_store(tmp_path: Path) -> None:
+def test_a_handle_keeps_its_store_alive(tmp_path: Path) -> None:
     things = AsyncStore(f"sqlite:///{tmp_path / 'store.db'}").get_sync_collection("things")
     gc.collect()
     assert things.put("a", 1) == 1
@@ -76,7 +76,7 @@ def test_many_conditions(things: Any) -> None:
     assert things.count({"$or": [{f"k{n}": n} for n in range(1500)]}) == 1
 
 
-def test_paths_of_numbers_stay_cheap(things: Any) -> None:
+def test_numeric_paths_are_fast(things: Any) -> None:
     body: Any = 1
     for _ in range(60):
         body = [{"0": body}]
@@ -87,7 +87,7 @@ def test_paths_of_numbers_stay_cheap(things: Any) -> None:
     assert time.monotonic() - begun < 20
 
 
-def test_waiting_behind_others_counts(tmp_path: Path) -> None:
+def test_waiting_for_other_writes_counts_towards_busy_timeout(tmp_path: Path) -> None:
     import sqlite3
 
     holder = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
@@ -113,7 +113,7 @@ def test_waiting_behind_others_counts(tmp_path: Path) -> None:
     holder.close()
 
 
-def test_what_was_submitted_before_aclose_is_done(backend: Backend) -> None:
+def test_aclose_finishes_submitted_calls(backend: Backend) -> None:
     async def main() -> None:
         store = AsyncStore(backend.url, **backend.options)
         await store["warm"].put("a", 1)
@@ -125,7 +125,7 @@ def test_what_was_submitted_before_aclose_is_done(backend: Backend) -> None:
     asyncio.run(main())
 
 
-def test_connections_lost_at_rest_cost_nobody_a_write(postgres_backend: Backend) -> None:
+def test_lost_idle_connections_fail_no_write(postgres_backend: Backend) -> None:
     engine = sa.create_engine(postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"))
     name = postgres_backend.options["schema"]
     end = sa.text(
@@ -147,7 +147,7 @@ def test_connections_lost_at_rest_cost_nobody_a_write(postgres_backend: Backend)
     engine.dispose()
 
 
-def test_a_statement_timeout_is_not_tried_again(postgres_backend: Backend) -> None:
+def test_a_statement_timeout_is_not_retried(postgres_backend: Backend) -> None:
     from faults.test_cancellation import Slow
 
     url = f"{postgres_backend.url}?options=-cstatement_timeout%3D200"
@@ -159,7 +159,7 @@ def test_a_statement_timeout_is_not_tried_again(postgres_backend: Backend) -> No
         assert time.monotonic() - begun < 5
 
 
-def test_collections_are_listed_while_others_come_and_go(shared_backend: Backend) -> None:
+def test_collections_are_listed_during_creates_and_drops(shared_backend: Backend) -> None:
     backend = shared_backend
     with (
         Store(backend.url, **backend.options) as store,
@@ -182,7 +182,7 @@ def test_collections_are_listed_while_others_come_and_go(shared_backend: Backend
             thread.join(30)
 
 
-def test_a_bound_store_looks_again_after_a_rollback(shared_backend: Backend) -> None:
+def test_a_bound_store_reloads_the_catalogue_after_a_rollback(shared_backend: Backend) -> None:
     engine = sa.create_engine(shared_backend.url.replace("postgresql:", "postgresql+psycopg:"))
     with (
         Store(shared_backend.url, **shared_backend.options) as store,
@@ -213,7 +213,7 @@ def test_a_bound_store_looks_again_after_a_rollback(shared_backend: Backend) -> 
     engine.dispose()
 
 
-def test_a_filter_is_made_by_parse() -> None:
+def test_filters_are_created_by_parse() -> None:
     with pytest.raises(InvalidFilter, match=r"Filter\.parse"):
         Filter({"a": 1})  # type: ignore[arg-type]
 

@@ -57,7 +57,7 @@ async def increment_awaited(tx: AsyncTransaction) -> int:
 # -- isolation -------------------------------------------------------------------------------
 
 
-def test_nobody_reads_what_is_not_committed(shared_backend: Backend) -> None:
+def test_uncommitted_writes_are_invisible(shared_backend: Backend) -> None:
     with store_on(shared_backend) as store, store_on(shared_backend) as other:
         store["a"].put("x", 1)
         with store.transaction() as tx:
@@ -72,7 +72,7 @@ def test_nobody_reads_what_is_not_committed(shared_backend: Backend) -> None:
             assert reader["new"].get("z") == 2
 
 
-def test_a_transaction_sees_one_moment(postgres_backend: Backend) -> None:
+def test_a_transaction_reads_one_snapshot(postgres_backend: Backend) -> None:
     with store_on(postgres_backend) as store:
         store["a"].put_many({"x": 1, "y": 1})
         with store.transaction() as tx:
@@ -153,7 +153,7 @@ def test_write_skew_happens_as_documented(shared_backend: Backend) -> None:
                 assert (len(left), problems) == (1, [])
 
 
-def test_serializable_transactions_are_run_again_until_no_skew_is_left(
+def test_serializable_transactions_are_retried_without_write_skew(
     postgres_backend: Backend,
 ) -> None:
     with store_on(postgres_backend) as store, ThreadPoolExecutor(8) as threads:
@@ -186,7 +186,7 @@ def test_a_transaction_on_a_file_never_blocks_reads(tmp_path: Path) -> None:
         assert store["a"].count({"$body": -1}) == 200
 
 
-def test_transactions_of_many_tasks_starve_nobody(backend: Backend) -> None:
+def test_transactions_of_many_tasks_all_finish(backend: Backend) -> None:
     async def main() -> None:
         async with awaited_on(backend, pool_size=2) as store:
             await store["counters"].put("n", 0)
@@ -213,7 +213,7 @@ def test_transactions_of_many_tasks_starve_nobody(backend: Backend) -> None:
     asyncio.run(main())
 
 
-def test_writers_of_a_locked_row_do_not_keep_the_transaction_from_its_commit(
+def test_writers_waiting_for_a_row_do_not_block_the_commit(
     postgres_backend: Backend,
 ) -> None:
     async def main() -> None:
@@ -237,7 +237,7 @@ def test_writers_of_a_locked_row_do_not_keep_the_transaction_from_its_commit(
     asyncio.run(main())
 
 
-def test_plain_writes_wait_for_the_end_of_a_transaction(tmp_path: Path) -> None:
+def test_other_writes_wait_for_the_end_of_a_transaction(tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path / 'store.db'}") as store, ThreadPoolExecutor(4) as threads:
         with store.transaction() as tx:
             tx["a"].put("x", 1)
@@ -254,7 +254,7 @@ def test_plain_writes_wait_for_the_end_of_a_transaction(tmp_path: Path) -> None:
 # -- patience ends ---------------------------------------------------------------------------
 
 
-def test_who_waits_too_long_for_a_transaction_hears_why(shared_backend: Backend) -> None:
+def test_waiting_too_long_for_a_transaction_is_a_clear_error(shared_backend: Backend) -> None:
     with store_on(shared_backend, busy_timeout=0.4, pool_size=2) as store:
         with store.transaction() as tx, ThreadPoolExecutor(1) as threads:
             tx["a"].put("x", 1)
@@ -264,7 +264,7 @@ def test_who_waits_too_long_for_a_transaction_hears_why(shared_backend: Backend)
         assert store.run_transaction(increment) == 1
 
 
-def test_plain_writes_behind_a_transaction_hear_why(tmp_path: Path) -> None:
+def test_writes_that_wait_for_a_transaction_time_out_with_a_clear_error(tmp_path: Path) -> None:
     with Store(f"sqlite:///{tmp_path / 'store.db'}", busy_timeout=0.4) as store:
         store["a"].put("x", 1)
         with store.transaction() as tx, ThreadPoolExecutor(6) as threads:
@@ -280,7 +280,9 @@ def test_plain_writes_behind_a_transaction_hear_why(tmp_path: Path) -> None:
         assert store["a"].count() == 1
 
 
-def test_awaited_writes_behind_a_transaction_hear_why(tmp_path: Path) -> None:
+def test_async_writes_that_wait_for_a_transaction_time_out_with_a_clear_error(
+    tmp_path: Path,
+) -> None:
     async def main() -> None:
         url = f"sqlite:///{tmp_path / 'store.db'}"
         async with AsyncStore(url, busy_timeout=0.4) as store:
@@ -300,7 +302,7 @@ def test_awaited_writes_behind_a_transaction_hear_why(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_in_memory_all_others_wait() -> None:
+def test_in_memory_all_other_calls_wait() -> None:
     with Store("sqlite://", busy_timeout=0.4) as store:
         store["a"].put("x", 1)
         with store.transaction() as tx:
@@ -315,7 +317,7 @@ OWN = "^this task or thread has a transaction open itself"
 
 
 @pytest.mark.parametrize("kind", ["own", "engine", "memory"])
-def test_who_would_wait_for_a_transaction_of_its_own_hears_so_at_once(
+def test_waiting_for_a_transaction_of_the_same_thread_is_an_error_at_once(
     tmp_path: Path, kind: str
 ) -> None:
     url = "sqlite://" if kind == "memory" else f"sqlite:///{tmp_path / 'store.db'}"
@@ -343,7 +345,7 @@ def test_who_would_wait_for_a_transaction_of_its_own_hears_so_at_once(
 
 
 @pytest.mark.parametrize("memory", [False, True])
-def test_a_task_that_would_wait_for_its_own_transaction_hears_so_at_once(
+def test_waiting_for_a_transaction_of_the_same_task_is_an_error_at_once(
     tmp_path: Path, memory: bool
 ) -> None:
     async def main() -> None:
@@ -367,7 +369,7 @@ def test_a_task_that_would_wait_for_its_own_transaction_hears_so_at_once(
     asyncio.run(main())
 
 
-def test_transactions_of_its_own_that_take_all_places_are_not_waited_for(
+def test_exhausting_the_pool_with_own_transactions_is_an_error_at_once(
     postgres_backend: Backend,
 ) -> None:
     with store_on(postgres_backend, pool_size=3) as store:
@@ -381,7 +383,9 @@ def test_transactions_of_its_own_that_take_all_places_are_not_waited_for(
         assert store["a"].count() == 4
 
 
-def test_a_write_beside_a_transaction_of_the_callers_own_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_write_beside_a_bound_transaction_of_the_same_thread_is_an_error_at_once(
+    tmp_path: Path,
+) -> None:
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'store.db'}")
     with Store(f"sqlite:///{tmp_path / 'store.db'}") as store:
         store["a"].put("x", 1)
@@ -405,7 +409,7 @@ def test_a_write_beside_a_transaction_of_the_callers_own_is_refused_at_once(tmp_
     engine.dispose()
 
 
-def test_a_transaction_behind_another_process_gives_up(tmp_path: Path) -> None:
+def test_a_transaction_that_waits_for_another_process_times_out(tmp_path: Path) -> None:
     holder = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
     with Store(f"sqlite:///{tmp_path / 'store.db'}", busy_timeout=0.5) as store:
         store["a"].put("x", 1)
@@ -417,7 +421,7 @@ def test_a_transaction_behind_another_process_gives_up(tmp_path: Path) -> None:
     holder.close()
 
 
-def test_tasks_give_up_and_make_room(backend: Backend) -> None:
+def test_tasks_that_give_up_release_their_permits(backend: Backend) -> None:
     async def main() -> None:
         async with awaited_on(backend, pool_size=2, busy_timeout=0.5) as store:
             await store["a"].put("x", 0)
@@ -439,7 +443,7 @@ def test_tasks_give_up_and_make_room(backend: Backend) -> None:
 # -- conflicts -------------------------------------------------------------------------------
 
 
-def test_deadlocks_are_run_again(postgres_backend: Backend) -> None:
+def test_deadlocks_are_retried(postgres_backend: Backend) -> None:
     with store_on(postgres_backend) as store, ThreadPoolExecutor(2) as threads:
         store["a"].put_many({"A": 0, "B": 0})
         both_hold_one = threading.Barrier(2)
@@ -466,7 +470,7 @@ def test_deadlocks_are_run_again(postgres_backend: Backend) -> None:
         assert bodies["A"] == bodies["B"]
 
 
-def test_a_collection_that_another_dropped_is_a_conflict(postgres_backend: Backend) -> None:
+def test_a_collection_dropped_elsewhere_is_a_conflict(postgres_backend: Backend) -> None:
     with store_on(postgres_backend) as store:
         store["a"].put("x", 1)
         store["b"].put("x", 1)
@@ -481,7 +485,7 @@ def test_a_collection_that_another_dropped_is_a_conflict(postgres_backend: Backe
             tx["b"].put("z", {"n": 1})
 
 
-def test_a_collection_that_is_dropped_and_made_again_is_found(shared_backend: Backend) -> None:
+def test_a_recreated_collection_is_found(shared_backend: Backend) -> None:
     with store_on(shared_backend) as store, store_on(shared_backend) as other:
         store["a"].put("x", 1)
         assert store["a"].get("x") == 1
@@ -522,7 +526,7 @@ def test_a_cancelled_operation_ends_its_transaction(backend: Backend) -> None:
     run(backend, main)
 
 
-def test_a_cancelled_block_writes_nothing(backend: Backend) -> None:
+def test_a_cancelled_transaction_writes_nothing(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         await store["a"].put("x", 1)
 
@@ -543,7 +547,7 @@ def test_a_cancelled_block_writes_nothing(backend: Backend) -> None:
     run(backend, main)
 
 
-def test_a_block_cancelled_at_any_moment_is_nothing_or_everything(backend: Backend) -> None:
+def test_a_transaction_cancelled_at_any_moment_is_atomic(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         outcomes: set[bool | None] = set()
         await store["a"].put("warm", 0)
@@ -571,7 +575,7 @@ def test_a_block_cancelled_at_any_moment_is_nothing_or_everything(backend: Backe
     run(backend, main, busy_timeout=20)
 
 
-def test_tasks_that_share_a_transaction_take_turns(backend: Backend) -> None:
+def test_tasks_that_share_a_transaction_are_serialized(backend: Backend) -> None:
     async def main(store: AsyncStore) -> None:
         async with store.transaction() as tx:
             await asyncio.gather(*(tx["a"].put(str(n), n) for n in range(50)))
@@ -581,7 +585,7 @@ def test_tasks_that_share_a_transaction_take_turns(backend: Backend) -> None:
     run(backend, main)
 
 
-def test_threads_that_share_a_transaction_take_turns(backend: Backend) -> None:
+def test_threads_that_share_a_transaction_are_serialized(backend: Backend) -> None:
     with store_on(backend) as store:
         with store.transaction() as tx, ThreadPoolExecutor(8) as threads:
             list(threads.map(lambda n: tx["a"].put(str(n), n), range(100)))
@@ -617,7 +621,7 @@ def test_a_lost_connection_ends_the_transaction(postgres_backend: Backend) -> No
 
 
 @pytest.mark.parametrize("own", [True, False], ids=["url", "engine"])
-def test_a_transaction_that_the_server_ended_for_idling_is_run_again(
+def test_a_transaction_ended_by_an_idle_timeout_is_retried(
     postgres_backend: Backend, own: bool
 ) -> None:
     """Whether it finds out at a statement or at its COMMIT: nothing of it was written."""
@@ -677,7 +681,7 @@ def test_closing_waits_for_a_transaction(shared_backend: Backend) -> None:
         assert other["a"].count() == 2
 
 
-def test_an_awaited_close_waits_for_a_transaction(shared_backend: Backend) -> None:
+def test_aclose_waits_for_a_transaction(shared_backend: Backend) -> None:
     async def main() -> None:
         store = awaited_on(shared_backend, busy_timeout=20)
         async with store.transaction() as tx:
@@ -696,7 +700,7 @@ def test_an_awaited_close_waits_for_a_transaction(shared_backend: Backend) -> No
         assert other["a"].count() == 2
 
 
-def test_a_process_that_is_killed_loses_its_open_block_only(shared_backend: Backend) -> None:
+def test_a_killed_process_loses_only_its_open_transaction(shared_backend: Backend) -> None:
     process = start("stay_within", shared_backend)
     assert process.stdout is not None
     assert process.stdout.readline() == "within\n"
@@ -710,7 +714,7 @@ def test_a_process_that_is_killed_loses_its_open_block_only(shared_backend: Back
 
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork here")
-def test_a_fork_within_a_block(shared_backend: Backend) -> None:
+def test_a_fork_within_a_transaction(shared_backend: Backend) -> None:
     [output] = finish(start("fork_within", shared_backend))
     lines = output.splitlines()
     assert lines[0].startswith("StoreClosed the transaction belongs to the process")
@@ -718,7 +722,7 @@ def test_a_fork_within_a_block(shared_backend: Backend) -> None:
 
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork here")
-def test_a_fork_within_an_awaited_block(shared_backend: Backend) -> None:
+def test_a_fork_within_an_async_transaction(shared_backend: Backend) -> None:
     process = start("fork_within_async", shared_backend)
     output, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors
@@ -755,7 +759,7 @@ def test_a_keyboard_interrupt_rolls_back(backend: Backend) -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
-def test_a_block_interrupted_at_any_moment_is_nothing_or_everything(
+def test_a_transaction_interrupted_at_any_moment_is_atomic(
     shared_backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)

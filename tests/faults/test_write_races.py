@@ -29,7 +29,7 @@ def ticking(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.mark.parametrize("moments", range(1, 9))
-def test_a_batch_is_written_by_one_moment(store: Any, ticking: Any, moments: int) -> None:
+def test_a_batch_has_one_time(store: Any, ticking: Any, moments: int) -> None:
     store.create_collection("things", changes=True)
     things = store["things"]
     things.put_many({str(n): n for n in range(20)}, ttl=1)
@@ -120,7 +120,7 @@ def test_delete_one_deletes_what_matches(two_stores: Any) -> None:
         taker["jobs"].remove(str(number))
 
 
-def test_an_object_that_is_made_anew_is_another(two_stores: Any) -> None:
+def test_a_recreated_document_is_another_document(two_stores: Any) -> None:
     one, other = (store["things"] for store in two_stores)
     one.put("a", {"n": 1})
     seen: list[Any] = []
@@ -136,7 +136,7 @@ def test_an_object_that_is_made_anew_is_another(two_stores: Any) -> None:
     assert seen == [1, 100]
 
 
-def test_a_queue_that_is_emptied_loses_nothing(two_stores: Any) -> None:
+def test_concurrent_consumers_lose_no_document(two_stores: Any) -> None:
     adder, taker = two_stores
     adder["inbox"].put("warm", [])
     got: list[int] = []
@@ -160,7 +160,7 @@ def test_a_queue_that_is_emptied_loses_nothing(two_stores: Any) -> None:
     assert sorted(got) == list(range(200))
 
 
-def test_a_projection_that_fails_writes_nothing(store: Any) -> None:
+def test_a_failed_projection_writes_nothing(store: Any) -> None:
     things = store["things"]
     things.put("x", {"a": [1]})
     wrong: Any = {"projection": {"a.$": 1}, "return_document": True}
@@ -175,7 +175,7 @@ def test_a_projection_that_fails_writes_nothing(store: Any) -> None:
     assert (things.get("x"), things.document("x").version) == ({"a": [1]}, 1)
 
 
-def test_any_number_of_expired_objects_is_in_nobodys_way(
+def test_any_number_of_expired_documents_causes_no_duplicates(
     store: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "PURGE_BATCH", 1)
@@ -188,7 +188,7 @@ def test_any_number_of_expired_objects_is_in_nobodys_way(
     assert things.count() == 1
 
 
-def test_update_many_goes_on_beside_a_writer(two_stores: Any) -> None:
+def test_update_many_continues_beside_a_writer(two_stores: Any) -> None:
     changer, writer = two_stores
     changer["things"].put_many((str(n), {"n": 0, "m": 0}) for n in range(3000))
     done = threading.Event()
@@ -211,7 +211,7 @@ def test_update_many_goes_on_beside_a_writer(two_stores: Any) -> None:
 
 
 @pytest.mark.parametrize("changes", [False, "both"])
-def test_delete_many_by_the_matcher_leaves_what_no_longer_matches(
+def test_delete_many_by_the_matcher_keeps_documents_that_no_longer_match(
     postgres_backend: Backend, monkeypatch: pytest.MonkeyPatch, changes: Any
 ) -> None:
     """In a caller's READ COMMITTED transaction others change objects between our reading and deleting."""

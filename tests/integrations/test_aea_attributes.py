@@ -164,7 +164,9 @@ def test_attributes_are_saved_when_the_agent_stops(store: Store, tmp_path: Path)
     [(1,), {1}, b"x", object(), Level.LOW, {1: 1}, [(1,)], "x" * 200_000, Deal],
     ids=lambda value: type(value).__name__,
 )
-def test_attributes_that_are_not_json_are_set_by_the_class(tmp_path: Path, value: Any) -> None:
+def test_attributes_that_are_not_json_are_converted_by_the_class(
+    tmp_path: Path, value: Any
+) -> None:
     with Store("sqlite://") as store:
         deal, _ = begun(started(store, tmp_path, Deal))
         deal.terms, deal.friend = value, "Eve"
@@ -174,7 +176,7 @@ def test_attributes_that_are_not_json_are_set_by_the_class(tmp_path: Path, value
         assert (again.terms, again.friend) == (None, "Eve")
 
 
-def test_a_loop_of_lists_does_no_harm(tmp_path: Path) -> None:
+def test_recursive_attributes_are_harmless(tmp_path: Path) -> None:
     loop: list[Any] = []
     loop.append(loop)
     with Store("sqlite://") as store:
@@ -202,7 +204,7 @@ def test_only_attached_dialogues_have_a_storage_here(tmp_path: Path) -> None:
         dialogues_storage(deals_of(dealing(tmp_path, Deal)))
 
 
-def test_a_class_may_decide_what_is_stored(store: Store, tmp_path: Path) -> None:
+def test_a_class_may_choose_what_is_stored(store: Store, tmp_path: Path) -> None:
     deal, _ = begun(started(store, tmp_path, OwnDeal))
     deal.paid, deal.note = frozenset({3, 10**20}), "old"
     deal.reply(TELL, text="this")
@@ -210,7 +212,7 @@ def test_a_class_may_decide_what_is_stored(store: Store, tmp_path: Path) -> None
     assert (again.paid, again.note) == (deal.paid, "new")
 
 
-def test_what_aea_stored_of_a_class_is_taken_over(tmp_path: Path) -> None:
+def test_attributes_stored_by_aea_are_migrated(tmp_path: Path) -> None:
     register()
     uri = f"collections+sqlite:///{tmp_path / 'agent.db'}"
     aea = dealing(tmp_path, OwnDeal, uri)
@@ -222,7 +224,7 @@ def test_what_aea_stored_of_a_class_is_taken_over(tmp_path: Path) -> None:
         assert [each.paid for each in active(dialogues)] == [frozenset({7})]
 
 
-def test_a_class_that_has_changed_reads_what_it_can(store: Store, tmp_path: Path) -> None:
+def test_a_changed_class_restores_known_attributes(store: Store, tmp_path: Path) -> None:
     deal, _ = begun(started(store, tmp_path, Deal))
     deal.terms, deal.friend = {"a": 1}, "Eve"
     deal.reply(TELL, text="this")
@@ -231,7 +233,7 @@ def test_a_class_that_has_changed_reads_what_it_can(store: Store, tmp_path: Path
     assert old.reply(TELL, text="and that") is old.last_outgoing_message
 
 
-def test_no_record_replaces_what_is_aeas(store: Store, tmp_path: Path) -> None:
+def test_no_record_replaces_attributes_of_aea(store: Store, tmp_path: Path) -> None:
     deal, _ = begun(started(store, tmp_path, Deal))
     (collection,) = [
         each.name for each in store.collections() if each.count and "active" in each.name
@@ -271,7 +273,7 @@ def test_statistics_belong_to_agent_and_component(store: Store, tmp_path: Path) 
     assert numbers(dialogues_of(aea)) == (0, 0)
 
 
-def test_what_is_counted_before_the_setup_counts(store: Store, tmp_path: Path) -> None:
+def test_statistics_before_the_setup_are_included(store: Store, tmp_path: Path) -> None:
     started(store, tmp_path, Deal).dialogue_stats.add_dialogue_endstate(DONE, True)
     aea = dealing(tmp_path, Deal)
     attach(aea, store)
@@ -281,7 +283,7 @@ def test_what_is_counted_before_the_setup_counts(store: Store, tmp_path: Path) -
     assert numbers(dialogues) == (2, 0)
 
 
-def test_what_cannot_be_written_is_not_counted(store: Store, tmp_path: Path) -> None:
+def test_rejected_messages_are_not_counted(store: Store, tmp_path: Path) -> None:
     dialogues = started(store, tmp_path, Deal)
     with pytest.raises(AEAEnforceError):
         dialogues.dialogue_stats.add_dialogue_endstate("nonsense", True)
@@ -291,7 +293,7 @@ def test_what_cannot_be_written_is_not_counted(store: Store, tmp_path: Path) -> 
     assert numbers(dialogues) == (0, 0)
 
 
-def test_a_record_that_is_none_counts_nothing(store: Store, tmp_path: Path) -> None:
+def test_an_invalid_statistics_record_is_ignored(store: Store, tmp_path: Path) -> None:
     started(store, tmp_path, Deal).dialogue_stats.add_dialogue_endstate(DONE, True)
     (record,) = store["dialogues__stats"].list()
     for bad in ([1], {"self_initiated": {"SUCCESSFUL": "x"}}, {"self_initiated": 5}):

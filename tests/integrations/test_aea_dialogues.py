@@ -83,7 +83,7 @@ def talk(dialogues: Any, other: Any) -> tuple[Any, Any]:
     return own, theirs
 
 
-def test_killed_after_each_message_nothing_is_lost(store: Store, tmp_path: Path) -> None:
+def test_a_kill_after_each_message_loses_nothing(store: Store, tmp_path: Path) -> None:
     bob = peer()
     own, theirs = talk(Killed(tmp_path, store).dialogues, bob)
     for number in range(3):
@@ -103,7 +103,7 @@ def test_killed_after_each_message_nothing_is_lost(store: Store, tmp_path: Path)
             assert bob.update(sent(mine.reply(TELL, text=f"re {number}"))) is other
 
 
-def test_nothing_of_sqlalchemys_runs_in_the_main_thread(store: Store, tmp_path: Path) -> None:
+def test_sqlalchemy_does_not_run_in_the_main_thread(store: Store, tmp_path: Path) -> None:
     ada = Killed(tmp_path, store)
     with of_sqlalchemy_here() as seen:
         own, theirs = talk(ada.dialogues, peer())
@@ -114,7 +114,7 @@ def test_nothing_of_sqlalchemys_runs_in_the_main_thread(store: Store, tmp_path: 
     assert not seen
 
 
-def test_a_real_runtime_restores_too(store: Store, tmp_path: Path) -> None:
+def test_a_real_runtime_restores_dialogues(store: Store, tmp_path: Path) -> None:
     aea = agent(tmp_path)
     attach(aea, store)
     with running(aea) as dialogues:
@@ -153,7 +153,7 @@ def test_a_label_completed_by_a_refused_message_loses_nothing(store: Store, tmp_
     assert again == mine
 
 
-def test_a_failed_write_takes_the_message_back(store: Store, tmp_path: Path) -> None:
+def test_a_failed_write_removes_the_message(store: Store, tmp_path: Path) -> None:
     bob, ada = peer(), Killed(tmp_path, store)
     own, theirs = talk(ada.dialogues, bob)
     before = theirs.json()
@@ -189,7 +189,7 @@ def collections_of(store: Store) -> dict[str, int]:
 
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("said", [ASK, BYE])
-def test_a_message_without_a_sender_stops_no_agent(
+def test_a_message_without_a_sender_does_not_stop_the_agent(
     store: Store, tmp_path: Path, keep: bool, said: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ShopDialogue._rules, "_initial_performatives", frozenset({ASK, BYE}))
@@ -206,14 +206,16 @@ def test_a_message_without_a_sender_stops_no_agent(
     assert not any(collections_of(store).values())
 
 
-def test_a_refused_first_message_leaves_nothing(store: Store, tmp_path: Path) -> None:
+def test_a_rejected_first_message_leaves_nothing(store: Store, tmp_path: Path) -> None:
     ada = Killed(tmp_path, store)
     question, _ = peer("bob\0").create(ADDRESS, ASK, text="x")
     assert ada.dialogues.update(sent(question)) is None
     assert not any(collections_of(store).values())
 
 
-def test_a_reference_that_cannot_be_stored_spoils_no_dialogue(store: Store, tmp_path: Path) -> None:
+def test_a_reference_that_cannot_be_stored_does_not_affect_other_dialogues(
+    store: Store, tmp_path: Path
+) -> None:
     ada, bob = Killed(tmp_path, store), peer()
     message, mine = ada.dialogues.create(PEER, ASK, text="hello")
     answer = bob.update(sent(message)).reply(TELL, text="hi")
@@ -224,7 +226,7 @@ def test_a_reference_that_cannot_be_stored_spoils_no_dialogue(store: Store, tmp_
     assert Killed(tmp_path, store).active == [mine]
 
 
-def test_a_purge_that_fails_takes_no_message_back(
+def test_a_failed_purge_removes_no_message(
     store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     ada, bob = Killed(tmp_path, store, terminal_kept=0), peer()
@@ -327,7 +329,7 @@ def test_stopping_writes_nothing(store: Store, tmp_path: Path) -> None:
     assert after == before
 
 
-def test_dialogues_that_ended_are_offloaded_and_found(store: Store, tmp_path: Path) -> None:
+def test_ended_dialogues_are_offloaded_and_found(store: Store, tmp_path: Path) -> None:
     ada, bob = Killed(tmp_path, store), peer()
     own, theirs = talk(ada.dialogues, bob)
     for each in (own, theirs):
@@ -369,7 +371,7 @@ def test_a_finished_dialogue_is_not_replayed(store: Store, tmp_path: Path, keep:
         assert len(each.ended) == keep
 
 
-def test_no_message_of_another_stops_an_agent(store: Store, tmp_path: Path) -> None:
+def test_no_message_of_a_counterparty_stops_an_agent(store: Store, tmp_path: Path) -> None:
     """AEA's `update` raises where a first message comes again, or the starter's part of a reference is missing."""
     ada, bob = Killed(tmp_path, store), peer()
     question, _ = bob.create(ADDRESS, ASK, text="what?")
@@ -457,7 +459,7 @@ def test_removing_an_ended_dialogue_removes_it(store: Store, tmp_path: Path) -> 
     assert Killed(tmp_path, store).ended == Killed(tmp_path, store).active == []
 
 
-def test_a_dialogue_begun_before_the_restored_ones_is_there(store: Store, tmp_path: Path) -> None:
+def test_a_dialogue_created_before_the_restore_is_kept(store: Store, tmp_path: Path) -> None:
     bob = peer()
     for _ in range(2):
         aea = agent(tmp_path)
@@ -473,7 +475,7 @@ def test_a_dialogue_begun_before_the_restored_ones_is_there(store: Store, tmp_pa
     assert len(Killed(tmp_path, store).active) == 2
 
 
-def test_agents_and_components_have_their_own_dialogues(store: Store, tmp_path: Path) -> None:
+def test_agents_and_components_have_separate_dialogues(store: Store, tmp_path: Path) -> None:
     talk(Killed(tmp_path, store).dialogues, peer())
     assert Killed(tmp_path, store, address="eve_address").active == []
     assert Killed(tmp_path, store, name="my-dialogues").active == []
@@ -488,7 +490,7 @@ def test_an_inactive_skill_overwrites_nothing(store: Store, tmp_path: Path) -> N
     assert len(Killed(tmp_path, store).active) == 2
 
 
-def test_cleaning_up_cleans_the_disk(store: Store, tmp_path: Path) -> None:
+def test_cleanup_deletes_stored_dialogues(store: Store, tmp_path: Path) -> None:
     ada, bob = Killed(tmp_path, store), peer()
     own, theirs = talk(ada.dialogues, bob)
     own.reply(BYE)
@@ -546,7 +548,7 @@ def test_messages_are_found_by_their_content(store: Store, tmp_path: Path) -> No
     assert kept.find({"messages.performative": "bye"}) == []
 
 
-def test_two_processes_with_one_agent_conflict(store: Store, tmp_path: Path) -> None:
+def test_two_processes_of_one_agent_conflict(store: Store, tmp_path: Path) -> None:
     ada = Killed(tmp_path, store)
     own, _ = talk(ada.dialogues, peer())
     twin = Killed(tmp_path, store)
@@ -557,7 +559,7 @@ def test_two_processes_with_one_agent_conflict(store: Store, tmp_path: Path) -> 
     assert same.last_outgoing_message.get("text") == "hello"
 
 
-def test_aeas_own_records_are_taken_over(shared_backend: Any, tmp_path: Path) -> None:
+def test_records_of_aea_are_migrated(shared_backend: Any, tmp_path: Path) -> None:
     register()
     file = tmp_path / "agent.db"
     aea = agent(tmp_path, storage_uri=f"collections+sqlite:///{file}")
@@ -577,7 +579,7 @@ def test_aeas_own_records_are_taken_over(shared_backend: Any, tmp_path: Path) ->
         assert left.count == 0
 
 
-def test_what_aea_knew_to_have_ended_is_not_replayed(store: Store, tmp_path: Path) -> None:
+def test_dialogues_that_ended_in_aea_are_not_replayed(store: Store, tmp_path: Path) -> None:
     """Fetch.ai's keeps the labels of dialogues that are gone, so that they do not begin again."""
     bob = peer()
     gone, _ = bob.create(ADDRESS, ASK, text="pay me")
@@ -626,7 +628,7 @@ def test_aeas_own_persistence_works_unchanged(tmp_path: Path) -> None:
         assert {each.id for each in found} >= {str(own.dialogue_label), str(theirs.dialogue_label)}
 
 
-def test_attach_rejects_what_is_no_store(tmp_path: Path) -> None:
+def test_attach_rejects_objects_that_are_not_stores(tmp_path: Path) -> None:
     with pytest.raises(InvalidOption, match="store"):
         attach(agent(tmp_path))
     with pytest.raises(InvalidOption, match="store"):
@@ -643,7 +645,7 @@ def test_a_restored_message_equals_the_original(tmp_path: Path) -> None:
         assert json.loads(again.last_outgoing_message.encode())["wei"] == 10**40
 
 
-def test_an_agent_that_is_started_again_continues(tmp_path: Path) -> None:
+def test_a_restarted_agent_continues(tmp_path: Path) -> None:
     register()
     aea = agent(tmp_path, storage_uri=f"collections+sqlite:///{tmp_path / 'a.db'}?attach=dialogues")
     bob, storage, dialogues = peer(), aea.runtime.storage, dialogues_of(aea)

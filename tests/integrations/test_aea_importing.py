@@ -47,7 +47,7 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def test_all_that_aea_wrote_is_there(file: Path, shared_backend: Any) -> None:
+def test_everything_that_aea_wrote_is_imported(file: Path, shared_backend: Any) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
         assert import_aea(store, file) == {"Others": 8, "things": 8}
         assert import_aea(store, file) == {"Others": 8, "things": 8}
@@ -58,7 +58,7 @@ def test_all_that_aea_wrote_is_there(file: Path, shared_backend: Any) -> None:
         assert type(found["true"]) is bool
 
 
-def test_aeas_own_backend_wrote_it_so(tmp_path: Path) -> None:
+def test_the_test_file_equals_that_of_aeas_backend(tmp_path: Path) -> None:
     pytest.importorskip("aea", reason="the extra `aea` is not installed")
     from aea.helpers.storage.backends.sqlite import SqliteStorageBackend
 
@@ -77,7 +77,7 @@ def test_aeas_own_backend_wrote_it_so(tmp_path: Path) -> None:
         assert {id: decoded(body) for id, body in store["things"].list()} == BODIES
 
 
-def test_what_is_no_file_of_aeas_is_refused(tmp_path: Path, file: Path) -> None:
+def test_other_files_are_rejected(tmp_path: Path, file: Path) -> None:
     with Store("sqlite://") as store:
         with pytest.raises(DatabaseUnavailable):
             import_aea(store, tmp_path / "none.db")
@@ -94,7 +94,7 @@ def test_what_is_no_file_of_aeas_is_refused(tmp_path: Path, file: Path) -> None:
         assert store.collections() == []
 
 
-def test_numbers_are_those_that_sqlite_has(tmp_path: Path) -> None:
+def test_numbers_are_imported_as_stored_in_sqlite(tmp_path: Path) -> None:
     """AEA's column takes bodies that look like numbers for numbers; it is not told any more what they were."""
     given: dict[str, Any] = {
         "whole": 12.0,
@@ -133,7 +133,7 @@ os._exit(1)
 """
 
 
-def test_a_file_whose_agent_was_killed_is_read_and_left_as_it_is(file: Path) -> None:
+def test_a_file_of_a_killed_agent_is_read_and_unchanged(file: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED, str(file)], check=False)
     journal = file.with_name(f"{file.name}-journal")
     before = file.read_bytes(), journal.read_bytes()
@@ -144,7 +144,7 @@ def test_a_file_whose_agent_was_killed_is_read_and_left_as_it_is(file: Path) -> 
     assert (file.read_bytes(), journal.read_bytes()) == before
 
 
-def test_a_damaged_file_brings_nothing(file: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_imports_nothing(file: Path, tmp_path: Path) -> None:
     connection = sqlite3.connect(file)
     rows = [(f"more {number}", json.dumps("x" * 500)) for number in range(500)]
     connection.executemany("INSERT INTO things VALUES (?, ?)", rows)
@@ -164,7 +164,7 @@ def test_a_damaged_file_brings_nothing(file: Path, tmp_path: Path) -> None:
         assert import_aea(store, file) == {"Others": 8, "things": 508}  # and no other's table
 
 
-def test_on_error_skips_what_cannot_be_stored(file: Path, tmp_path: Path) -> None:
+def test_on_error_skips_documents_that_cannot_be_stored(file: Path, tmp_path: Path) -> None:
     connection = sqlite3.connect(file)
     connection.execute("INSERT INTO things VALUES ('bad', 'no JSON')")
     connection.commit()
@@ -176,7 +176,7 @@ def test_on_error_skips_what_cannot_be_stored(file: Path, tmp_path: Path) -> Non
     assert done.output.endswith(f"imported 16 documents of 2 collections from {file}, skipped 1\n")
 
 
-def test_one_command_imports_it(file: Path, tmp_path: Path) -> None:
+def test_import_by_one_command(file: Path, tmp_path: Path) -> None:
     done = Cli()("import-aea", str(file), "--url", f"sqlite:///{tmp_path / 'new.db'}")
     assert done.exit_code == 0, done.output
     assert "imported 16 documents of 2 collections" in done.output
@@ -184,7 +184,7 @@ def test_one_command_imports_it(file: Path, tmp_path: Path) -> None:
         assert store["things"].get("number") == 12
 
 
-def test_the_command_of_the_page_imports_it(
+def test_the_command_of_the_page_imports_the_file(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = DOCS / "how-to" / "aea.md"

@@ -265,7 +265,7 @@ def test_the_program_of_the_page_loses_no_dialogue(project: Path, url: str) -> N
     assert not (project / "unused.db").exists()
 
 
-def test_the_error_handler_of_the_page_is_all_that_a_configuration_needs(project: Path) -> None:
+def test_the_error_handler_of_the_page_suffices(project: Path) -> None:
     """A program that loads a project from its configuration, and neither registers nor is AEA's command line."""
     pages = [block.text for block in blocks(PAGE) if block.language == "yaml"]
     [uri] = [text for text in pages if text.startswith("storage_uri") and "attach" not in text]
@@ -282,12 +282,12 @@ def test_the_error_handler_of_the_page_is_all_that_a_configuration_needs(project
         assert store["ticks"].get("number") >= 1
 
 
-def test_installing_the_package_is_enough() -> None:
+def test_the_package_registers_a_command_of_aea() -> None:
     (found,) = {each.value for each in entry_points(group="aea.cli")}
     assert found == "collections_store.cli.aea:command"
 
 
-def test_the_error_handler_registers_too(tmp_path: Path) -> None:
+def test_the_error_handler_registers_the_storage(tmp_path: Path) -> None:
     script = (
         "from collections_store.integrations.aea.error_handler import ErrorHandler\n"
         "from aea.helpers.storage.generic_storage import BACKENDS\n"

@@ -82,7 +82,7 @@ def test_every_body_that_aea_accepts_is_restored(things: Any, body: Any) -> None
     assert [tuple(each) for each in things.list()] == [("id", body)]
 
 
-def test_bodies_are_what_json_makes_of_them(things: Any) -> None:
+def test_bodies_are_converted_as_by_json(things: Any) -> None:
     things.put("1", {1: (1, 2), None: float("nan")})
     body = things.get("1")
     assert body["1"] == [1, 2]
@@ -95,9 +95,7 @@ def test_bodies_are_what_json_makes_of_them(things: Any) -> None:
     [5, [], ["int"], ["int", "x"], ["bad", 1], ["object", 5], {"a": 1}, "ab", None],
     ids=repr,
 )
-def test_what_others_write_under_our_key_blocks_nothing(
-    storage: Storage, things: Any, body: Any
-) -> None:
+def test_invalid_records_of_others_block_nothing(storage: Storage, things: Any, body: Any) -> None:
     things.put("1", 1)
     storage.store["things"].put("2", {MARK: body})
     assert things.list() == [("1", 1), ("2", {MARK: body})]
@@ -105,7 +103,7 @@ def test_what_others_write_under_our_key_blocks_nothing(
 
 
 @pytest.mark.parametrize("body", [{1, 2}, b"bytes", object()], ids=lambda body: type(body).__name__)
-def test_what_is_no_json_is_refused_and_changes_nothing(things: Any, body: Any) -> None:
+def test_invalid_json_is_rejected_and_changes_nothing(things: Any, body: Any) -> None:
     things.put("1", "old")
     with pytest.raises(TypeError):
         things.put("1", body)
@@ -127,7 +125,7 @@ def test_put_get_remove_and_list(things: Any) -> None:
     assert fresh is not None
 
 
-def test_what_is_returned_is_the_callers_own(things: Any) -> None:
+def test_returned_objects_are_copies(things: Any) -> None:
     body = {"list": [1]}
     things.put("1", body)
     body["list"].append(2)
@@ -145,19 +143,19 @@ def test_ids_are_strings_as_in_aea(things: Any) -> None:
             things.put(bad, 1)
 
 
-def test_equal_strings_are_one_object(things: Any) -> None:
+def test_equal_strings_are_one_id(things: Any) -> None:
     things.put("1", {"opponent": "agent one", "starter": "agent one"})
     found = things.get("1")
     assert found["opponent"] is found["starter"]
 
 
 @pytest.mark.parametrize("name", ["1abc", "123", "order", "table", "select", "sqlite_x", "x" * 300])
-def test_names_that_are_words_of_sql_are_names(storage: Storage, name: str) -> None:
+def test_names_may_be_sql_keywords(storage: Storage, name: str) -> None:
     storage.get_sync_collection(name).put("1", name)
     assert storage.get_sync_collection(name).get("1") == name
 
 
-def test_names_keep_their_case(storage: Storage) -> None:
+def test_names_are_case_sensitive(storage: Storage) -> None:
     storage.get_sync_collection("Foo").put("1", "Foo")
     storage.get_sync_collection("foo").put("1", "foo")
     assert storage.get_sync_collection("Foo").get("1") == "Foo"
@@ -169,7 +167,7 @@ def test_a_bad_name_raises_aeas_error(storage: Storage, name: str) -> None:
         storage.get_sync_collection(name)
 
 
-def test_collections_and_storage_are_true(storage: Storage, things: Any) -> None:
+def test_collections_and_storage_are_truthy(storage: Storage, things: Any) -> None:
     assert things
     assert bool(storage)
 
@@ -229,14 +227,14 @@ def test_find_distinguishes_types(things: Any) -> None:
     assert [id for id, _ in things.find("x", '{"b":1}')] == ["5"]
 
 
-def test_a_nan_disturbs_no_find(things: Any) -> None:
+def test_a_nan_does_not_disturb_find(things: Any) -> None:
     things.put("nan", {"x": float("nan")})
     things.put("one", {"x": 1})
     assert things.find("x", 1) == [("one", {"x": 1})]
 
 
 @pytest.mark.parametrize("field", ["", "a..b", "a.", ".a", "a[", "a[-1]", "a[*]", None, 5])
-def test_a_field_that_is_none_is_refused(things: Any, field: Any) -> None:
+def test_invalid_fields_are_rejected(things: Any, field: Any) -> None:
     with pytest.raises(InvalidFilter):
         things.find(field, 1)
 
@@ -244,7 +242,7 @@ def test_a_field_that_is_none_is_refused(things: Any, field: Any) -> None:
 # -- start and stop --------------------------------------------------------------------------
 
 
-def test_nothing_races_at_start(tmp_path: Path) -> None:
+def test_no_race_at_start(tmp_path: Path) -> None:
     storage = Storage(f"collections+sqlite:///{tmp_path / 'a.db'}", threaded=True)
     with pytest.raises(ValueError, match="not started"):
         storage.get_sync_collection("things")
@@ -257,7 +255,7 @@ def test_nothing_races_at_start(tmp_path: Path) -> None:
     end(storage)
 
 
-def test_nothing_races_at_start_in_aeas_own_storage(tmp_path: Path) -> None:
+def test_no_race_at_start_of_aeas_own_storage(tmp_path: Path) -> None:
     register()
     uri = f"collections+sqlite:///{tmp_path / 'a.db'}"
     storage = generic_storage.Storage(uri, threaded=True)
@@ -318,7 +316,7 @@ def test_no_caller_in_another_loop_hangs_at_stop(url: str) -> None:
                 each.result(15)
 
 
-def test_a_call_that_its_loop_forgot_keeps_nothing_from_stopping(tmp_path: Path) -> None:
+def test_a_call_of_a_closed_loop_does_not_prevent_stopping(tmp_path: Path) -> None:
     storage = Storage(f"collections+sqlite:///{tmp_path / 'a.db'}", threaded=True)
     storage.start()
     loop = asyncio.new_event_loop()
@@ -338,7 +336,7 @@ def test_a_call_that_its_loop_forgot_keeps_nothing_from_stopping(tmp_path: Path)
     loop.close()
 
 
-def test_what_is_done_before_it_connects_may_fail(tmp_path: Path) -> None:
+def test_calls_before_connecting_may_fail(tmp_path: Path) -> None:
     storage = Storage(f"collections+sqlite:///{tmp_path / 'a.db'}", threaded=True)
     failing = [True]
     storage.before_connected(lambda: 1 / (0 if failing[0] else 1))
@@ -353,7 +351,7 @@ def test_what_is_done_before_it_connects_may_fail(tmp_path: Path) -> None:
     end(storage)
 
 
-def test_a_collection_outlives_a_restart(storage: Storage, things: Any) -> None:
+def test_a_collection_survives_a_restart(storage: Storage, things: Any) -> None:
     things.put("1", 1)
     end(storage)
     with pytest.raises(StoreClosed):
@@ -408,7 +406,7 @@ def test_the_async_side_works_from_any_loop(url: str) -> None:
     asyncio.run(_async_side(f"collections+{url}"))
 
 
-def test_storage_that_is_not_threaded_does_not_lock_itself(url: str) -> None:
+def test_unthreaded_storage_does_not_deadlock(url: str) -> None:
     async def main() -> Any:
         storage = Storage(f"collections+{url}", loop=asyncio.get_running_loop())
         storage.start()
@@ -423,7 +421,7 @@ def test_storage_that_is_not_threaded_does_not_lock_itself(url: str) -> None:
     assert asyncio.run(main()) == 1
 
 
-def test_a_wait_that_is_cancelled_ends_no_other(tmp_path: Path) -> None:
+def test_a_cancelled_wait_does_not_end_others(tmp_path: Path) -> None:
     """AEA's runtime cancels one when it is stopped, and then waits for the storage to disconnect."""
     url = f"sqlite:///{tmp_path / 'a.db'}"
     storage: Any = Storage(f"collections+{url}", threaded=True)
@@ -446,7 +444,7 @@ def test_a_wait_that_is_cancelled_ends_no_other(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_nothing_of_sqlalchemys_runs_in_the_main_thread(tmp_path: Path) -> None:
+def test_sqlalchemy_does_not_run_in_the_main_thread(tmp_path: Path) -> None:
     """A KeyboardInterrupt that is raised in one of its callbacks of weak references is lost."""
     storage = Storage(f"collections+sqlite:///{tmp_path / 'a.db'}", threaded=True)
     storage.start()
@@ -536,13 +534,13 @@ def test_the_uri_names_the_store(tmp_path: Path, uri: str) -> None:
         "collections+sqlite:///x.db?attach=dialogues&attach=dialogues",
     ],
 )
-def test_a_bad_uri_is_refused_when_the_agent_is_built(uri: str) -> None:
+def test_an_invalid_uri_is_rejected_when_the_agent_is_built(uri: str) -> None:
     with pytest.raises(InvalidUrl):
         Storage(uri)
 
 
 @pytest.mark.parametrize("option", ["atach=dialogues", "attach_=1", "busytimeout=3"])
-def test_an_unknown_option_of_the_uri_is_refused(option: str) -> None:
+def test_an_unknown_option_of_the_uri_is_rejected(option: str) -> None:
     with pytest.raises(InvalidUrl, match="also takes attach, busy_timeout, durability, max_body"):
         Storage(f"collections+sqlite:///x.db?{option}")
 
@@ -550,12 +548,12 @@ def test_an_unknown_option_of_the_uri_is_refused(option: str) -> None:
 @pytest.mark.parametrize(
     "option", ["busy_timeout=soon", "pool_size=1.5", "durability=some", "max_body=-1"]
 )
-def test_a_bad_option_of_the_uri_is_refused(option: str) -> None:
+def test_an_invalid_option_of_the_uri_is_rejected(option: str) -> None:
     with pytest.raises((InvalidUrl, InvalidOption), match=option.partition("=")[0]):
         Storage(f"collections+sqlite:///x.db?{option}")
 
 
-def test_the_uri_may_give_the_stores_options(tmp_path: Path) -> None:
+def test_the_uri_may_contain_options_of_the_store(tmp_path: Path) -> None:
     file = tmp_path / "a.db"
     storage = Storage(f"collections+sqlite:///{file}?max_body=100&prefix=mine_&attach=dialogues")
     with pytest.raises(InvalidBody):

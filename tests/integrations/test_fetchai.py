@@ -67,7 +67,7 @@ def _pip(program: str, *arguments: str) -> None:
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="aea 1.2.5 goes as far as Python 3.11")
 @pytest.mark.timeout(900)
-def test_with_fetchais_aea(python: str, postgres_url: str, tmp_path: Path) -> None:
+def test_fetchais_aea(python: str, postgres_url: str, tmp_path: Path) -> None:
     tests = tmp_path / "tests"
     shutil.copytree(ROOT / "tests", tests, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("collections_store", "migrations", "docs", "README.md"):

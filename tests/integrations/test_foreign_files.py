@@ -105,7 +105,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("wal", [False, True], ids=["journal", "wal"])
-def test_a_file_that_was_closed_leaves_nothing_beside_it(
+def test_reading_a_closed_file_leaves_no_other_file(
     program: Program, file: Path, *, wal: bool
 ) -> None:
     program.write(file, {"a": [1]}, wal=wal).close()
@@ -114,7 +114,9 @@ def test_a_file_that_was_closed_leaves_nothing_beside_it(
     assert contents(file.parent) == before
 
 
-def test_what_is_in_the_log_only_is_read(program: Program, file: Path, tmp_path: Path) -> None:
+def test_content_of_the_write_ahead_log_is_read(
+    program: Program, file: Path, tmp_path: Path
+) -> None:
     connection = program.write(file, {"a": [1]}, wal=True)
     connection.execute("PRAGMA wal_checkpoint")
     program.add(connection, {"b": [2]})
@@ -126,7 +128,7 @@ def test_what_is_in_the_log_only_is_read(program: Program, file: Path, tmp_path:
     assert program.found(copy) == {"a": [1], "b": [2]}
 
 
-def test_who_writes_meanwhile_is_not_waited_for_in_wal_mode(program: Program, file: Path) -> None:
+def test_a_writer_does_not_block_in_wal_mode(program: Program, file: Path) -> None:
     connection = program.write(file, {"a": [1]}, wal=True)
     connection.execute("BEGIN IMMEDIATE")
     program.add(connection, {"b": [2]})
@@ -157,9 +159,7 @@ os._exit(9)
 """
 
 
-def test_what_a_program_wrote_that_was_killed_is_read_from_a_copy(
-    program: Program, file: Path
-) -> None:
+def test_a_file_of_a_killed_program_is_read_from_a_copy(program: Program, file: Path) -> None:
     program.write(file, {"a": [1]}).close()
     subprocess.run([sys.executable, "-c", KILLED, str(file), program.table], check=False)
     before = contents(file.parent)
@@ -178,14 +178,14 @@ def test_a_damaged_file_is_an_error(program: Program, file: Path, damage: str) -
     program.refused(file, DatabaseError, "malformed: the file is damaged")
 
 
-def test_what_is_no_file_of_sqlites_is_an_error(program: Program, file: Path) -> None:
+def test_a_file_that_is_not_of_sqlite_is_an_error(program: Program, file: Path) -> None:
     program.refused(file, DatabaseUnavailable, "there is no SQLite file")
     program.refused(file.parent, DatabaseUnavailable, "there is no SQLite file")
     file.write_bytes(b"\0" * 16 + b"\xed\xda\x0c\xed" + b"\0" * 8000)  # as bbolt's begin
     program.refused(file, DatabaseUnavailable, "the file is no SQLite database")
 
 
-def test_all_that_is_read_is_of_one_moment(program: Program, file: Path) -> None:
+def test_a_file_is_read_in_one_snapshot(program: Program, file: Path) -> None:
     connection = program.write(file, {"a": [1]}, wal=True)
 
     def reader(foreign: Foreign) -> list[Any]:
@@ -201,7 +201,7 @@ def test_all_that_is_read_is_of_one_moment(program: Program, file: Path) -> None
     connection.close()
 
 
-def test_a_file_that_somebody_opens_meanwhile_is_read_again(program: Program, file: Path) -> None:
+def test_a_file_opened_meanwhile_is_read_again(program: Program, file: Path) -> None:
     """Where nothing lies beside a file in WAL mode, SQLite is told that nobody writes to it."""
     program.write(file, {"a": [1]}, wal=True).close()
     opened: list[sqlite3.Connection] = []
@@ -244,7 +244,7 @@ def writing(program: Program, file: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("writing")
-def test_nothing_half_written_is_read(program: Program, file: Path) -> None:
+def test_uncommitted_writes_are_not_read(program: Program, file: Path) -> None:
     with Store("sqlite://") as store:
         for _ in range(30):
             found = program.imported(store, file)
@@ -252,7 +252,7 @@ def test_nothing_half_written_is_read(program: Program, file: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_cannot_be_written_to_will_do(program: Program, file: Path) -> None:
+def test_a_read_only_folder_suffices(program: Program, file: Path) -> None:
     program.write(file, {"a": [1]}, wal=True).close()
     file.parent.chmod(0o500)
     try:
@@ -262,7 +262,7 @@ def test_a_folder_that_cannot_be_written_to_will_do(program: Program, file: Path
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everywhere")
-def test_a_file_that_may_not_be_read_is_an_error(program: Program, file: Path) -> None:
+def test_an_unreadable_file_is_an_error(program: Program, file: Path) -> None:
     program.write(file, {"a": [1]}, wal=True).close()
     file.chmod(0)
     program.refused(file, DatabaseUnavailable, "unable to open database file")
@@ -280,7 +280,9 @@ except sqlite3.OperationalError as error:
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_a_file_that_is_open_here_keeps_its_locks(program: Program, file: Path, own: bool) -> None:
+def test_a_file_open_in_this_process_keeps_its_locks(
+    program: Program, file: Path, own: bool
+) -> None:
     program.write(file, {"a": 1}, wal=True).close()
     url = sa.URL.create("sqlite", database=str(file))
     with Store(url) as store:

@@ -20,14 +20,14 @@ def test_every_host_has_a_page() -> None:
 
 
 @pytest.mark.parametrize("page", sorted(PAGES))
-def test_its_page_runs_and_tells_what_is_different(page: str) -> None:
+def test_its_page_runs_and_lists_the_differences(page: str) -> None:
     text = PAGES[page].read_text(encoding="utf-8")
     assert any(map(runs, blocks(PAGES[page])))
     assert re.search(r"^## What (is different|differs)", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", sorted(EXTRAS))
-def test_its_extra_is_asked_for_by_name_only(page: str) -> None:
+def test_its_extra_is_optional(page: str) -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
@@ -38,7 +38,7 @@ def test_its_extra_is_asked_for_by_name_only(page: str) -> None:
     assert shown in PAGES[page].read_text(encoding="utf-8")
 
 
-def test_each_has_a_session_whose_tests_there_are() -> None:
+def test_every_host_has_a_nox_session_with_existing_tests() -> None:
     noxfile = (ROOT / "noxfile.py").read_text()
     assert set(re.findall(r'name="(hosts-[\w-]+)"', noxfile)) == SESSIONS
     named = set(re.findall(r'"(tests/integrations/\w+\.py)"', noxfile))

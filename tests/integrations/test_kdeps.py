@@ -46,7 +46,7 @@ def memory(store: Any) -> Any:
 # -- up to version 0.6 -----------------------------------------------------------------------
 
 
-def test_items_answer_as_the_documentation_says(kdeps: Any, memory: Any) -> None:
+def test_items_behave_as_documented(kdeps: Any, memory: Any) -> None:
     items = kdeps.Items(memory)
     assert items.getItem("name") == ""
     assert items.setItem("name", "Ada") == "Ada"
@@ -57,7 +57,7 @@ def test_items_answer_as_the_documentation_says(kdeps: Any, memory: Any) -> None
     assert items.getItem("city") == ""
 
 
-def test_records_are_items_by_another_name(kdeps: Any, memory: Any) -> None:
+def test_records_behave_like_items(kdeps: Any, memory: Any) -> None:
     records = kdeps.Records(memory)
     assert [records.getRecord("name"), records.setRecord("name", "Ada")] == ["", "Ada"]
     assert [kdeps.Items(memory).getItem("name"), records.getRecord("name")] == ["Ada", "Ada"]
@@ -66,7 +66,7 @@ def test_records_are_items_by_another_name(kdeps: Any, memory: Any) -> None:
     assert records.clear() == "Cleared 1 records"
 
 
-def test_ids_are_taken_as_they_are(kdeps: Any, memory: Any) -> None:
+def test_ids_are_literal(kdeps: Any, memory: Any) -> None:
     records = kdeps.Records(memory)
     for id in ODD:
         records.setRecord(id, f"value of {id}")
@@ -74,7 +74,7 @@ def test_ids_are_taken_as_they_are(kdeps: Any, memory: Any) -> None:
     assert records.clear() == f"Cleared {len(ODD)} records"
 
 
-def test_what_is_empty_or_no_text_is_refused(kdeps: Any, memory: Any) -> None:
+def test_empty_and_non_string_arguments_are_rejected(kdeps: Any, memory: Any) -> None:
     items, records, nothing = kdeps.Items(memory), kdeps.Records(memory), ""
     for call in (items.getItem, items.deleteItem, records.getRecord, records.deleteRecord):
         with pytest.raises(InvalidOption, match="id: must be a non-empty string, got "):
@@ -90,7 +90,7 @@ def test_what_is_empty_or_no_text_is_refused(kdeps: Any, memory: Any) -> None:
     assert memory.count() == 0
 
 
-def test_a_session_is_one_request_long(kdeps: Any, memory: Any) -> None:
+def test_a_session_lasts_one_request(kdeps: Any, memory: Any) -> None:
     kdeps.Records(memory).setRecord("name", "Ada")
     with kdeps.Records(memory.request()) as one, kdeps.Records(memory.request()) as two:
         one.setRecord("step", "1")
@@ -100,7 +100,7 @@ def test_a_session_is_one_request_long(kdeps: Any, memory: Any) -> None:
     assert kdeps.Records(memory).getRecord("name") == "Ada"
 
 
-def test_a_memory_that_is_there_to_stay_is_not_ended_by_a_block(kdeps: Any, memory: Any) -> None:
+def test_a_permanent_memory_is_not_cleared_by_its_context(kdeps: Any, memory: Any) -> None:
     records = kdeps.Records(memory)
     records.setRecord("name", "Ada")
     for each in (records, kdeps.Items(memory), kdeps.Items(memory.namespace("a"))):
@@ -110,7 +110,7 @@ def test_a_memory_that_is_there_to_stay_is_not_ended_by_a_block(kdeps: Any, memo
 
 
 @pytest.mark.parametrize("error", [None, ZeroDivisionError], ids=repr)
-def test_a_session_is_cleared_however_it_ends(
+def test_a_session_is_always_cleared(
     kdeps: Any, memory: Any, error: type[Exception] | None
 ) -> None:
     request = memory.request()
@@ -138,7 +138,7 @@ def test_a_session_is_cleared_however_it_ends(
     ],
     ids=repr,
 )
-def test_what_a_storage_wrote_is_read_as_its_json(
+def test_values_of_a_storage_are_read_as_json(
     kdeps: Any, memory: Any, value: Any, text: str
 ) -> None:
     storage, records = kdeps.MemoryStorage(memory), kdeps.Records(memory)
@@ -146,7 +146,7 @@ def test_what_a_storage_wrote_is_read_as_its_json(
     assert [records.getRecord("key"), records.deleteRecord("key")] == [text, text]
 
 
-def test_where_there_is_nothing_each_function_says_so(kdeps: Any, memory: Any) -> None:
+def test_functions_report_missing_values(kdeps: Any, memory: Any) -> None:
     items, records = kdeps.Items(memory), kdeps.Records(memory)
     assert [items.getItem("a"), records.getRecord("a")] == ["", ""]
     assert [items.deleteItem("a"), records.deleteRecord("a")] == ["", ""]
@@ -156,7 +156,7 @@ def test_where_there_is_nothing_each_function_says_so(kdeps: Any, memory: Any) -
 # -- from version 1.9 on ---------------------------------------------------------------------
 
 
-def test_a_memory_keeps_json(kdeps: Any, memory: Any) -> None:
+def test_memory_stores_json(kdeps: Any, memory: Any) -> None:
     storage = kdeps.MemoryStorage(memory)
     values: dict[str, Any] = {"a": None, "b": 0, "c": "", "d": [1, 2.5, {"e": True}], "f": {}}
     for key, value in values.items():
@@ -171,7 +171,7 @@ def test_a_memory_keeps_json(kdeps: Any, memory: Any) -> None:
         storage.set("", 1)
 
 
-def test_where_there_is_nothing_each_verb_says_so(kdeps: Any, memory: Any) -> None:
+def test_methods_report_missing_values(kdeps: Any, memory: Any) -> None:
     session = kdeps.SessionStorage(memory, "ada")
     for storage in (kdeps.MemoryStorage(memory), session):
         assert [storage.get("a"), storage.get("a", 7), storage.fetch("a")] == [
@@ -184,7 +184,7 @@ def test_where_there_is_nothing_each_verb_says_so(kdeps: Any, memory: Any) -> No
     assert [session.get_all(), session.clear()] == [{}, 0]
 
 
-def test_a_value_of_a_memory_may_expire(clock: Clock, kdeps: Any, memory: Any) -> None:
+def test_values_of_a_memory_may_expire(clock: Clock, kdeps: Any, memory: Any) -> None:
     storage = kdeps.MemoryStorage(memory)
     storage.set("short", 1, ttl=10)
     storage.set("long", 2)
@@ -192,7 +192,7 @@ def test_a_value_of_a_memory_may_expire(clock: Clock, kdeps: Any, memory: Any) -
     assert [storage.get("short"), storage.get("long")] == [None, 2]
 
 
-def test_a_session_slides_by_half_an_hour(clock: Clock, kdeps: Any, memory: Any) -> None:
+def test_a_session_has_a_sliding_ttl_of_30_minutes(clock: Clock, kdeps: Any, memory: Any) -> None:
     session = kdeps.SessionStorage(memory, "ada")
     session.set("cart", ["tea"])
     for _ in range(3):
@@ -204,7 +204,7 @@ def test_a_session_slides_by_half_an_hour(clock: Clock, kdeps: Any, memory: Any)
     assert session.fetch("cart") == (None, False)
 
 
-def test_a_ttl_of_its_own_ends_in_spite_of_reads(clock: Clock, kdeps: Any, memory: Any) -> None:
+def test_a_ttl_of_a_value_is_not_extended_by_reads(clock: Clock, kdeps: Any, memory: Any) -> None:
     session = kdeps.SessionStorage(memory, "ada")
     session.set("short", 1, ttl=timedelta(seconds=10))
     session.set("never", 2, ttl=0)
@@ -236,7 +236,7 @@ def test_a_ttl_of_its_own_ends_in_spite_of_reads(clock: Clock, kdeps: Any, memor
         ("4000000µs1000000000ns", 5),
     ],
 )
-def test_durations_are_those_of_a_workflow(
+def test_durations_have_the_syntax_of_workflows(
     clock: Clock, kdeps: Any, memory: Any, text: str, seconds: float
 ) -> None:
     session = kdeps.SessionStorage(memory, "ada", ttl=text)
@@ -247,7 +247,7 @@ def test_durations_are_those_of_a_workflow(
     assert session.is_expired("key")
 
 
-def test_a_session_may_live_for_ever(clock: Clock, kdeps: Any, memory: Any) -> None:
+def test_a_session_may_never_expire(clock: Clock, kdeps: Any, memory: Any) -> None:
     for ttl in (0, -1.5, "0", "-0", "0s", "-1h", timedelta(0)):
         session = kdeps.SessionStorage(memory, "ada", ttl=ttl)
         session.set("key", ttl == 0)
@@ -258,7 +258,7 @@ def test_a_session_may_live_for_ever(clock: Clock, kdeps: Any, memory: Any) -> N
 @pytest.mark.parametrize(
     "ttl", ["", "7", "7x", "soon", "1h 30m", "h", "-", ".s", "٣s", "1m\n", "9" * 400 + "s"]
 )
-def test_what_is_no_duration_is_an_error(kdeps: Any, memory: Any, ttl: str) -> None:
+def test_invalid_durations_are_rejected(kdeps: Any, memory: Any, ttl: str) -> None:
     with pytest.raises(InvalidOption, match="must be a duration such as 90s, 1h30m or 7d"):
         kdeps.SessionStorage(memory, "ada", ttl=ttl)
     with pytest.raises(InvalidOption, match="must be a duration"):
@@ -266,7 +266,7 @@ def test_what_is_no_duration_is_an_error(kdeps: Any, memory: Any, ttl: str) -> N
 
 
 @pytest.mark.parametrize("ttl", [True, float("nan"), [1]], ids=repr)
-def test_what_is_no_number_is_an_error(kdeps: Any, memory: Any, ttl: Any) -> None:
+def test_invalid_numbers_are_rejected(kdeps: Any, memory: Any, ttl: Any) -> None:
     with pytest.raises(InvalidOption, match="ttl"):
         kdeps.MemoryStorage(memory).set("key", 1, ttl=ttl)
     with pytest.raises(InvalidOption, match="ttl"):
@@ -274,7 +274,7 @@ def test_what_is_no_number_is_an_error(kdeps: Any, memory: Any, ttl: Any) -> Non
     assert memory.count() == 0
 
 
-def test_sessions_are_strangers(kdeps: Any, memory: Any) -> None:
+def test_sessions_are_isolated(kdeps: Any, memory: Any) -> None:
     sessions = {id: kdeps.SessionStorage(memory, id) for id in ODD}
     for id, session in sessions.items():
         session.set("b:key", id)
@@ -289,7 +289,7 @@ def test_sessions_are_strangers(kdeps: Any, memory: Any) -> None:
         kdeps.SessionStorage(memory, "")
 
 
-def test_a_session_without_a_ttl_lives_as_its_memory_says(
+def test_a_session_without_a_ttl_has_that_of_its_memory(
     clock: Clock, kdeps: Any, memory: Any
 ) -> None:
     within = memory.session("an hour", ttl=3600)
@@ -301,7 +301,7 @@ def test_a_session_without_a_ttl_lives_as_its_memory_says(
 
 
 @pytest.mark.parametrize("name", ["Items", "Records", "MemoryStorage", "SessionStorage"])
-def test_a_memory_of_the_other_colour_is_refused(name: str) -> None:
+def test_sync_and_async_memories_cannot_be_mixed(name: str) -> None:
     sync, twin = getattr(classes, name), getattr(classes, f"Async{name}")
     rest = ("ada",) * (name == "SessionStorage")
     with Store("sqlite://") as store:
@@ -318,7 +318,7 @@ def test_a_memory_of_the_other_colour_is_refused(name: str) -> None:
             sync({}, *rest)
 
 
-def test_a_session_gives_all_of_many_values(kdeps: Any, memory: Any) -> None:
+def test_a_session_lists_many_values(kdeps: Any, memory: Any) -> None:
     session = kdeps.SessionStorage(memory, "ada")
     for number in range(150):
         session.set(f"key {number}", number)
@@ -376,7 +376,7 @@ def test_a_file_from_1_9_on_is_imported(plain: Memory, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["items", "records", "memory"])
-def test_what_is_no_text_changes_nothing(plain: Memory, tmp_path: Path, table: str) -> None:
+def test_invalid_values_change_nothing(plain: Memory, tmp_path: Path, table: str) -> None:
     """Where a program writes bytes they are text; nothing else is taken for what it looks like in Python."""
     file = kdeps_file(tmp_path, **{table: {"bytes": '"é"'.encode(), "text": '"é"'}})
     assert import_kdeps(plain, file) == 2
@@ -388,13 +388,13 @@ def test_what_is_no_text_changes_nothing(plain: Memory, tmp_path: Path, table: s
     assert (plain.get("text") != "new", plain.count()) == (True, 2)
 
 
-def test_of_several_tables_the_newest_counts(plain: Memory, tmp_path: Path) -> None:
+def test_the_newest_of_several_tables_is_read(plain: Memory, tmp_path: Path) -> None:
     old, new = {"a": "old", "b": "old"}, {"b": "new"}
     assert import_kdeps(plain, kdeps_file(tmp_path, items=old, records=new)) == 2
     assert [Records(plain).getRecord(id) for id in "ab"] == ["old", "new"]
 
 
-def test_a_file_of_something_else_changes_nothing(plain: Memory, tmp_path: Path) -> None:
+def test_a_file_of_another_program_changes_nothing(plain: Memory, tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "other.db")
     connection.execute("CREATE TABLE memory (user TEXT, data TEXT)")
     connection.close()
@@ -413,7 +413,7 @@ def test_a_file_is_imported_from_the_command_line(shared_backend: Backend, tmp_p
         assert Records(store.memory("agent")).getRecord("name") == "Ada"
 
 
-def test_files_of_several_agents_are_kept_apart(plain: Memory, tmp_path: Path) -> None:
+def test_files_of_several_agents_are_imported_separately(plain: Memory, tmp_path: Path) -> None:
     for agent in ("one", "my_memory"):
         file = kdeps_file(tmp_path, records={"name": agent}).rename(tmp_path / f"{agent}_memory.db")
         assert import_kdeps(plain, file) == 1
@@ -422,7 +422,7 @@ def test_files_of_several_agents_are_kept_apart(plain: Memory, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("table", ["records", "memory"])
-def test_bad_values_are_skipped_or_mended_if_asked(
+def test_invalid_values_are_skipped_or_repaired_on_request(
     shared_backend: Backend, tmp_path: Path, table: str
 ) -> None:
     rows = {"good": "1", "bad": b"\xff", "nul": "a\0b", "": "no key", "last": "2"}
@@ -438,7 +438,7 @@ def test_bad_values_are_skipped_or_mended_if_asked(
         assert store.memory("kdeps").get("nul") == "a\ufffdb"
 
 
-def test_the_command_of_the_page_brings_along_what_kdeps_has(
+def test_the_command_of_the_page_imports_data_of_kdeps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From where kdeps writes, to where the page's program looks."""
@@ -454,7 +454,7 @@ def test_the_command_of_the_page_brings_along_what_kdeps_has(
 
 
 @pytest.mark.parametrize("load", [import_kdeps, import_opsdroid])
-def test_a_file_is_imported_into_a_synchronous_memory_only(tmp_path: Path, load: Any) -> None:
+def test_import_needs_a_synchronous_memory(tmp_path: Path, load: Any) -> None:
     file = kdeps_file(tmp_path, memory={"a": "1"})
     with pytest.raises(
         InvalidOption, match=r"memory: must be a Memory, from Store\.memory\(\), got AsyncMemory"

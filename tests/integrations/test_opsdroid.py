@@ -90,7 +90,7 @@ def run(
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_a_value_comes_back_as_it_was(config: dict[str, Any], value: Any) -> None:
+def test_values_are_restored(config: dict[str, Any], value: Any) -> None:
     async def keep(database: DatabaseCollectionsStore) -> None:
         assert await database.put("key", value) is True
 
@@ -114,7 +114,7 @@ def test_a_datetime_keeps_its_zone(config: dict[str, Any]) -> None:
     assert found.utcoffset() == timedelta(hours=1)
 
 
-def test_it_may_be_made_on_another_loop_than_it_is_used_on(config: dict[str, Any]) -> None:
+def test_creation_and_use_in_different_loops(config: dict[str, Any]) -> None:
     async def make() -> DatabaseCollectionsStore:
         return DatabaseCollectionsStore(config)
 
@@ -125,7 +125,7 @@ def test_it_may_be_made_on_another_loop_than_it_is_used_on(config: dict[str, Any
     asyncio.run(database.disconnect())
 
 
-def test_before_it_is_connected_it_says_so(config: dict[str, Any]) -> None:
+def test_use_before_connect_is_an_error(config: dict[str, Any]) -> None:
     database = DatabaseCollectionsStore(config)
     for call in (database.put("a", 1), database.get("a"), database.delete("a")):
         with pytest.raises(StoreClosed, match="the database 'memory' is not connected"):
@@ -134,7 +134,7 @@ def test_before_it_is_connected_it_says_so(config: dict[str, Any]) -> None:
         pass
 
 
-def test_connecting_and_disconnecting_again_does_nothing(config: dict[str, Any]) -> None:
+def test_repeated_connect_and_disconnect_do_nothing(config: dict[str, Any]) -> None:
     async def main() -> None:
         database = DatabaseCollectionsStore(config)
         await database.disconnect()
@@ -151,14 +151,14 @@ def test_connecting_and_disconnecting_again_does_nothing(config: dict[str, Any])
     asyncio.run(main())
 
 
-def test_a_database_that_does_not_answer_is_an_error_at_once(tmp_path: Path) -> None:
+def test_an_unreachable_database_is_an_error_at_connect(tmp_path: Path) -> None:
     database = DatabaseCollectionsStore({"url": f"sqlite:///{tmp_path}/nowhere/bot.db"})
     with pytest.raises(DatabaseUnavailable):
         asyncio.run(database.connect())
     assert database.client is None
 
 
-def test_an_empty_url_is_no_file_of_opsdroids(tmp_path: Path) -> None:
+def test_an_empty_url_is_an_error(tmp_path: Path) -> None:
     """As `url: $DATABASE_URL` gives, where that is empty: the bot would remember things in another place."""
     database = DatabaseCollectionsStore({"name": "bots", "url": ""})
     with pytest.raises(InvalidUrl) as failed:
@@ -168,7 +168,7 @@ def test_an_empty_url_is_no_file_of_opsdroids(tmp_path: Path) -> None:
     assert database.database is None
 
 
-def test_connecting_twice_at_once_opens_one_store(config: dict[str, Any]) -> None:
+def test_concurrent_connects_open_one_store(config: dict[str, Any]) -> None:
     async def main() -> None:
         database = DatabaseCollectionsStore(config)
         first = asyncio.create_task(database.connect())
@@ -183,7 +183,7 @@ def test_connecting_twice_at_once_opens_one_store(config: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize("key", [None, 1, 1.5, True, b"a", ("a",), "a\0b", "\ud800", "k" * 2000])
-def test_what_cannot_be_a_key_is_refused(config: dict[str, Any], key: Any) -> None:
+def test_invalid_keys_are_rejected(config: dict[str, Any], key: Any) -> None:
     async def main(database: DatabaseCollectionsStore) -> None:
         for call in (lambda: database.put(key, 1), lambda: database.get(key)):
             with pytest.raises(InvalidOption, match="key"):
@@ -196,7 +196,7 @@ def test_what_cannot_be_a_key_is_refused(config: dict[str, Any], key: Any) -> No
 
 
 @pytest.mark.parametrize("key", ["", " ", "a/b", "$id", "'; --", "ä", "\U0010ffff", "k" * 1999])
-def test_any_other_text_is_a_key(config: dict[str, Any], key: str) -> None:
+def test_keys_are_any_other_strings(config: dict[str, Any], key: str) -> None:
     async def main(database: DatabaseCollectionsStore) -> None:
         assert await database.put(key, key) is True
         assert [await database.get(key), await database.delete(key)] == [key, key]
@@ -208,9 +208,7 @@ def test_any_other_text_is_a_key(config: dict[str, Any], key: str) -> None:
 @pytest.mark.parametrize(
     "value", [object(), "a\0b", [{"a": "\ud800"}]], ids=["object", "nul", "odd"]
 )
-def test_a_value_that_cannot_be_kept_leaves_the_old_one(
-    config: dict[str, Any], value: object
-) -> None:
+def test_a_rejected_value_keeps_the_old_one(config: dict[str, Any], value: object) -> None:
     async def main(database: DatabaseCollectionsStore) -> None:
         await database.put("key", "old")
         with pytest.raises(InvalidBody):
@@ -220,7 +218,7 @@ def test_a_value_that_cannot_be_kept_leaves_the_old_one(
     run(config, main)
 
 
-def test_an_option_that_there_is_not_is_named(config: dict[str, Any]) -> None:
+def test_unknown_options_are_named(config: dict[str, Any]) -> None:
     odd: dict[Any, Any] = {**config, 1: 2, "zone": 3}
     with pytest.raises(InvalidOption, match=r"option 1: the database 'memory' takes url"):
         DatabaseCollectionsStore(odd)
@@ -230,7 +228,7 @@ def test_an_option_that_there_is_not_is_named(config: dict[str, Any]) -> None:
         asyncio.run(DatabaseCollectionsStore({**config, "durability": "half"}).connect())
 
 
-def test_namespaces_are_strangers(config: dict[str, Any]) -> None:
+def test_namespaces_are_isolated(config: dict[str, Any]) -> None:
     async def main() -> None:
         other = {**config, "namespace": "other"}
         async with connected(config) as one, connected(other) as two:
@@ -240,7 +238,7 @@ def test_namespaces_are_strangers(config: dict[str, Any]) -> None:
     asyncio.run(main())
 
 
-def test_eighty_puts_at_once_from_two_instances(config: dict[str, Any]) -> None:
+def test_eighty_concurrent_puts_from_two_instances(config: dict[str, Any]) -> None:
     async def main() -> None:
         async with connected(config) as one, connected(config) as two:
             puts = [each.put("key", n) for n in range(20) for each in (one, two)]
@@ -269,7 +267,7 @@ asyncio.run(main())
 """
 
 
-def test_eighty_puts_at_once_from_each_of_two_processes(config: dict[str, Any]) -> None:
+def test_eighty_concurrent_puts_from_each_of_two_processes(config: dict[str, Any]) -> None:
     """They come to a place where there is nothing yet."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", WRITER, json.dumps(config)]
@@ -312,7 +310,7 @@ def test_a_reader_sees_no_gap_while_a_key_is_overwritten(config: dict[str, Any])
 # -- scopes ----------------------------------------------------------------------------------
 
 
-def test_skills_that_run_at_the_same_time_do_not_mix_up_their_rooms(config: dict[str, Any]) -> None:
+def test_concurrent_skills_keep_their_rooms(config: dict[str, Any]) -> None:
     async def skill(database: DatabaseCollectionsStore, memory: Any, room: str) -> None:
         with database.memory_in_room(room) as view:
             for n in range(5):
@@ -331,7 +329,7 @@ def test_skills_that_run_at_the_same_time_do_not_mix_up_their_rooms(config: dict
     run(config, main)
 
 
-def test_a_room_ends_with_its_block_also_by_an_error(config: dict[str, Any]) -> None:
+def test_a_room_ends_with_its_context_even_on_errors(config: dict[str, Any]) -> None:
     async def main(database: DatabaseCollectionsStore) -> None:
         with pytest.raises(ZeroDivisionError), database.memory_in_room("kitchen"):
             await database.put("topic", 1 // 0)
@@ -345,7 +343,7 @@ def test_a_room_ends_with_its_block_also_by_an_error(config: dict[str, Any]) -> 
     run(config, main)
 
 
-def test_a_room_is_bound_for_one_database_only(config: dict[str, Any]) -> None:
+def test_a_room_is_bound_to_one_database(config: dict[str, Any]) -> None:
     async def main() -> None:
         async with connected(config) as one, connected({**config, "namespace": "two"}) as two:
             with one.memory_in_room("kitchen"):
@@ -356,7 +354,7 @@ def test_a_room_is_bound_for_one_database_only(config: dict[str, Any]) -> None:
     asyncio.run(main())
 
 
-def test_a_room_may_be_entered_again_and_by_several_at_once(config: dict[str, Any]) -> None:
+def test_a_room_is_reentrant_and_concurrent(config: dict[str, Any]) -> None:
     async def main(database: DatabaseCollectionsStore) -> None:
         kitchen = database.memory_in_room("kitchen")
 
@@ -375,7 +373,7 @@ def test_a_room_may_be_entered_again_and_by_several_at_once(config: dict[str, An
     run(config, main)
 
 
-def test_a_room_decorates_no_skill(config: dict[str, Any]) -> None:
+def test_a_room_is_not_a_decorator(config: dict[str, Any]) -> None:
     """A coroutine function runs when what decorates it is over: it would speak to no room's memory."""
 
     async def main(database: DatabaseCollectionsStore) -> None:
@@ -385,7 +383,7 @@ def test_a_room_decorates_no_skill(config: dict[str, Any]) -> None:
     run(config, main)
 
 
-def test_a_connector_may_have_numbers_for_rooms_or_none(config: dict[str, Any]) -> None:
+def test_rooms_of_connectors_may_be_numbers_or_none(config: dict[str, Any]) -> None:
     async def main(database: DatabaseCollectionsStore) -> None:
         rooms = None, 42, -7, "kitchen"
         for room in rooms:
@@ -400,7 +398,7 @@ def test_a_connector_may_have_numbers_for_rooms_or_none(config: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("room", [True, 1.5, b"a", ["a"]])
-def test_what_is_no_room_is_an_error(config: dict[str, Any], room: Any) -> None:
+def test_invalid_rooms_are_rejected(config: dict[str, Any], room: Any) -> None:
     async def main(database: DatabaseCollectionsStore) -> None:
         with (
             pytest.raises(InvalidOption, match="must be a string, got "),
@@ -437,7 +435,7 @@ def all_of(store: Any, namespace: str = "opsdroid") -> dict[str, Any]:
     return dict(store.memory(namespace).items(limit=1000))
 
 
-def test_a_file_of_opsdroids_own_is_imported(shared_backend: Backend, tmp_path: Path) -> None:
+def test_a_file_of_opsdroid_is_imported(shared_backend: Backend, tmp_path: Path) -> None:
     file = opsdroid_file(tmp_path)
     before = file.read_bytes()
     with Store(shared_backend.url, **shared_backend.options) as store:
@@ -447,7 +445,7 @@ def test_a_file_of_opsdroids_own_is_imported(shared_backend: Backend, tmp_path: 
     assert sorted(each.name for each in tmp_path.glob("sqlite.db*")) == ["sqlite.db"]
 
 
-def test_a_file_may_be_called_anything(tmp_path: Path) -> None:
+def test_a_file_may_have_any_name(tmp_path: Path) -> None:
     folder = tmp_path / "a b?mode=rw#c%20d"
     folder.mkdir()
     file = opsdroid_file(folder)
@@ -469,7 +467,7 @@ def test_many_values_are_imported(shared_backend: Backend, tmp_path: Path) -> No
         assert import_opsdroid(memory, file) == memory.count() == len(KEPT) + 5_000
 
 
-def test_what_opsdroid_has_under_no_key_is_left_out(tmp_path: Path) -> None:
+def test_values_without_a_key_are_not_imported(tmp_path: Path) -> None:
     async def write() -> None:
         database = DatabaseSqlite({"path": str(tmp_path / "sqlite.db")})
         await database.connect()
@@ -484,7 +482,7 @@ def test_what_opsdroid_has_under_no_key_is_left_out(tmp_path: Path) -> None:
         assert all_of(store) == {"1": "Ada", "name": "Ada"}
 
 
-def test_what_only_looks_like_a_date_stays_an_object(tmp_path: Path) -> None:
+def test_objects_that_resemble_dates_stay_objects(tmp_path: Path) -> None:
     file = opsdroid_file(tmp_path)
     odd = [{"__class__": "date"}, {"__class__": "date", "year": 0, "month": 1, "day": 1}]
     odd += [{"__class__": "Robot", "year": 1}, {"__class__": 3}, {"__class__": ["date"]}]
@@ -515,7 +513,7 @@ def test_a_file_that_cannot_be_imported_changes_nothing(tmp_path: Path) -> None:
         assert memory.count() == 0
 
 
-def test_the_command_of_the_page_brings_along_what_opsdroid_has(
+def test_the_command_of_the_page_imports_data_of_opsdroid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From where opsdroid writes unless told otherwise, to where the page's bot looks."""
@@ -573,7 +571,7 @@ with OpsDroid() as opsdroid:
 """
 
 
-def test_the_loader_finds_it_by_its_module_and_by_its_entry_point(
+def test_the_loader_finds_the_module_and_the_entry_point(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     configs = {
@@ -590,7 +588,7 @@ def test_the_loader_finds_it_by_its_module_and_by_its_entry_point(
     ], done.stderr
 
 
-def test_a_wrong_type_ends_opsdroid(environment: dict[str, str], tmp_path: Path) -> None:
+def test_an_invalid_option_stops_opsdroid(environment: dict[str, str], tmp_path: Path) -> None:
     configs = {"collections_store": {"url": 5}}
     done = subprocess.run(
         [sys.executable, "-P", "-c", LOADING, json.dumps(configs)],
@@ -600,7 +598,7 @@ def test_a_wrong_type_ends_opsdroid(environment: dict[str, str], tmp_path: Path)
     assert "url" in done.stdout + done.stderr
 
 
-def test_without_a_url_there_is_a_file_in_opsdroids_own_folder(
+def test_the_default_database_is_a_file_in_opsdroids_folder(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     script = (
@@ -718,7 +716,7 @@ def test_a_bot_keeps_its_memory_over_three_processes(
         assert all_of(store) == {"cup": {"value": "blue", "by": "ada"}}
 
 
-def test_rooms_that_talk_to_a_bot_at_once_have_each_their_own_memory(
+def test_concurrent_rooms_of_a_bot_have_separate_memories(
     shared_backend: Backend, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     database = {"url": shared_backend.url, **shared_backend.options}

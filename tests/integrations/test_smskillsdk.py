@@ -138,7 +138,7 @@ def test_serializing_agrees_with_the_sdk() -> None:
         assert ours.serialize_memory(data, **options, model=dict) == as_dicts(expected)
 
 
-def test_a_value_is_set_as_it_is() -> None:
+def test_values_are_set_unchanged() -> None:
     value: list[int] = []
     for model in (None, dict):
         memories: list[Any] = []
@@ -149,7 +149,7 @@ def test_a_value_is_set_as_it_is() -> None:
         assert type(memories[0]) is type(memories[1])
 
 
-def test_scopes_may_be_text() -> None:
+def test_scopes_may_be_strings() -> None:
     memories: list[Any] = []
     ours.set_memory_value(memories, "a", 1, scope="PUBLIC")
     ours.set_memory_value(memories, "a", 2, scope="PRIVATE")
@@ -159,7 +159,7 @@ def test_scopes_may_be_text() -> None:
         ours.get_memory_value(memories, "a", scope="public")
 
 
-def test_what_is_no_text_tells_nothing_of_a_user() -> None:
+def test_invalid_user_values_change_nothing() -> None:
     memories: list[Any] = []
     for call in (ours.set_user_identity, ours.set_user_location):
         option = "id" if call is ours.set_user_identity else "city"
@@ -169,7 +169,7 @@ def test_what_is_no_text_tells_nothing_of_a_user() -> None:
     assert memories == []
 
 
-def test_without_the_sdk_dicts_work_and_objects_say_what_is_missing(
+def test_without_the_sdk_dicts_work_and_objects_are_an_error(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "smskillsdk.utils", None)
@@ -194,7 +194,7 @@ def skills(store: Any) -> Any:
     return store.skill_memory(model=Memory)
 
 
-def test_the_integration_gives_memories_of_the_sdk(store: Any) -> None:
+def test_the_integration_returns_memories_of_the_sdk(store: Any) -> None:
     bare = getattr(store, "_target", store)
     assert repr(ours.skill_memory(bare, policy="raise")).endswith(
         "SkillMemory('skill_memory', policy='raise')"
@@ -203,7 +203,7 @@ def test_the_integration_gives_memories_of_the_sdk(store: Any) -> None:
     assert ours.skill_memory(bare, model=None)._rules.model is None
 
 
-def test_objects_of_the_sdk_are_kept(skills: Any) -> None:
+def test_objects_of_the_sdk_are_stored(skills: Any) -> None:
     given = [
         Memory(name="x", value={"n": [1, None]}),
         Memory(name="y", value=False, session_id="s", scope=MemoryScope.PUBLIC),
@@ -240,7 +240,7 @@ def _as_json(memories: list[Memory]) -> str:
     return json.dumps(as_dicts(memories))
 
 
-def test_another_skills_memory_may_be_an_error(store: Any) -> None:
+def test_changing_memories_of_another_skill_may_be_an_error(store: Any) -> None:
     skills = store.skill_memory(model=Memory, policy="raise")
     skills.save(S, "a", [Memory(name="x", value=1, scope=MemoryScope.PUBLIC)])
     memories = skills.load(S, "b")

@@ -150,7 +150,7 @@ def steps_of_changes(path: Path, body: dict[str, Any]) -> int:
 
 
 @pytest.mark.parametrize("made", ["fresh", "upgraded", "by printed SQL"])
-def test_an_index_of_arrays_is_kept_by_its_key(tmp_path: Path, made: str) -> None:
+def test_an_array_index_is_migrated_by_its_key(tmp_path: Path, made: str) -> None:
     backend = Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
     if made != "fresh":
         cook(backend, "0004")
@@ -176,7 +176,7 @@ def test_an_index_of_arrays_is_kept_by_its_key(tmp_path: Path, made: str) -> Non
     file.close()
 
 
-def test_migrations_from_nothing_make_what_the_models_say(shared_backend: Backend) -> None:
+def test_migrations_create_the_tables_of_the_models(shared_backend: Backend) -> None:
     execute(shared_backend, migrate.sql(shared_backend.url, **names(shared_backend)))
     assert migrate.check(shared_backend.url, **names(shared_backend)) == []
     with Store(shared_backend.url, **shared_backend.options) as store:
@@ -185,7 +185,7 @@ def test_migrations_from_nothing_make_what_the_models_say(shared_backend: Backen
     assert migrate.sql(shared_backend.url, **names(shared_backend)) == ""
 
 
-def test_the_models_make_what_check_expects(shared_backend: Backend) -> None:
+def test_the_models_create_the_tables_that_check_expects(shared_backend: Backend) -> None:
     assert migrate.current(shared_backend.url, **names(shared_backend)) is None
     assert migrate.check(shared_backend.url, **names(shared_backend)) != []
     with Store(shared_backend.url, **shared_backend.options) as store:
@@ -204,7 +204,7 @@ def test_the_models_make_what_check_expects(shared_backend: Backend) -> None:
         ("ALTER TABLE cs_1$changes DROP COLUMN before", "before"),
     ],
 )
-def test_check_tells_what_differs(shared_backend: Backend, change: str, word: str) -> None:
+def test_check_reports_differences(shared_backend: Backend, change: str, word: str) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
         store.create_collection("things", changes=True)
         store["things"].put("a", 1)
@@ -213,7 +213,7 @@ def test_check_tells_what_differs(shared_backend: Backend, change: str, word: st
     assert word in difference
 
 
-def test_check_of_the_default_schema_by_its_name(postgres_url: str) -> None:
+def test_check_of_the_default_schema_by_name(postgres_url: str) -> None:
     backend = Backend("postgresql", postgres_url, {"schema": "public"})
     prefix = f"check{os.getpid()}_"
     try:
@@ -229,7 +229,7 @@ def test_check_of_the_default_schema_by_its_name(postgres_url: str) -> None:
         execute(backend, f"DROP TABLE IF EXISTS {', '.join(prefix + table for table in tables)}")
 
 
-def test_who_only_looks_creates_no_file(tmp_path: Path) -> None:
+def test_current_and_check_create_no_file(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'missing.db'}"
     assert migrate.current(url) is None
     [difference] = migrate.check(url)
@@ -249,7 +249,7 @@ HALF_MADE = {
 
 
 @pytest.mark.parametrize("problem", HALF_MADE)
-def test_half_made_tables_are_refused_with_advice(shared_backend: Backend, problem: str) -> None:
+def test_incomplete_tables_are_rejected_with_advice(shared_backend: Backend, problem: str) -> None:
     execute(shared_backend, HALF_MADE[problem])
     advice = f"{problem}.*backup.*drop"
     drives: list[Any] = [migrate.current, migrate.check, migrate.sql, migrate.upgrade]
@@ -264,7 +264,7 @@ def test_half_made_tables_are_refused_with_advice(shared_backend: Backend, probl
     assert (caught.value.found, caught.value.expected) == ("nothing", REVISION)
 
 
-def test_a_manual_upgrade_is_asked_for_by_name(shared_backend: Backend) -> None:
+def test_a_required_upgrade_names_the_command(shared_backend: Backend) -> None:
     cook(shared_backend, "0001")
     with (
         Store(shared_backend.url, upgrade="manual", **shared_backend.options) as store,
@@ -285,7 +285,7 @@ def test_the_default_is_auto_on_sqlite_and_manual_on_postgresql(shared_backend: 
             check_data(store)
 
 
-def test_a_newer_database_is_refused_untouched(shared_backend: Backend) -> None:
+def test_a_newer_database_is_rejected_unchanged(shared_backend: Backend) -> None:
     cook(shared_backend, REVISION)
     execute(shared_backend, "UPDATE cs_revision SET version_num = '9999'")
     before = _hash(shared_backend)
@@ -330,7 +330,7 @@ def test_a_bound_store_upgrades_within_the_callers_transaction(
     assert migrate.check(shared_backend.url, **names(shared_backend)) == []
 
 
-def test_processes_that_open_an_old_database_at_once(shared_backend: Backend) -> None:
+def test_concurrent_processes_open_an_old_database(shared_backend: Backend) -> None:
     cook(shared_backend, "0001")
     at = time.time() + 1.5
     finish(*(start("open_and_put", shared_backend, id, at, upgrade="auto") for id in "cdefgh"))
@@ -341,7 +341,7 @@ def test_processes_that_open_an_old_database_at_once(shared_backend: Backend) ->
 
 
 @pytest.mark.parametrize("revision", [None, "0001"])
-def test_processes_that_upgrade_at_once(shared_backend: Backend, revision: str | None) -> None:
+def test_concurrent_upgrades(shared_backend: Backend, revision: str | None) -> None:
     if revision is not None:
         cook(shared_backend, revision)
     at = time.time() + 2.5
@@ -370,7 +370,7 @@ def locked(backend: Backend, seconds: float) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("revision", [None, "0001"])
-def test_an_upgrade_waits_for_who_writes(tmp_path: Path, revision: str | None) -> None:
+def test_an_upgrade_waits_for_writers(tmp_path: Path, revision: str | None) -> None:
     backend = Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
     if revision is not None:
         cook(backend, revision)
@@ -378,14 +378,14 @@ def test_an_upgrade_waits_for_who_writes(tmp_path: Path, revision: str | None) -
         assert migrate.upgrade(backend.url) == (revision, REVISION)
 
 
-def test_an_upgrade_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upgrade_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(migrate, "_TIMEOUT", 0.4)
     backend = Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
     with locked(backend, 1.5), pytest.raises(DatabaseBusy):
         migrate.upgrade(backend.url)
 
 
-def test_the_migrations_travel_in_the_wheel(tmp_path: Path) -> None:
+def test_the_wheel_contains_the_migrations(tmp_path: Path) -> None:
     backend = Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
     cook(backend, "0001")
     build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path / "dist")]

@@ -87,7 +87,7 @@ def test_alembic_sees_the_tables_of_the_user_only(
     assert sorted(found) == ["drop_table('cs_left_over'", "drop_table('left_over'"]
 
 
-def test_without_it_alembic_would_drop_them(
+def test_without_the_filter_alembic_would_drop_the_tables(
     shared_backend: Backend, engine: sa.Engine, tmp_path: Path
 ) -> None:
     fill(shared_backend)
@@ -95,14 +95,14 @@ def test_without_it_alembic_would_drop_them(
     assert len(re.findall(r"op\.drop_table\('cs_", text)) >= 5
 
 
-def test_a_prefix_of_ones_own(shared_backend: Backend, engine: sa.Engine, tmp_path: Path) -> None:
+def test_custom_prefix(shared_backend: Backend, engine: sa.Engine, tmp_path: Path) -> None:
     fill(shared_backend, prefix="bot")
     METADATA.create_all(engine)
     options = {"include_name": partial(include_name, prefix="bot")}
     assert calls(proposed(engine, tmp_path / "alembic", **options)) == []
 
 
-def test_a_schema_of_ones_own(shared_backend: Backend, tmp_path: Path) -> None:
+def test_custom_schema(shared_backend: Backend, tmp_path: Path) -> None:
     if not shared_backend.is_postgresql:
         pytest.skip("SQLite has no schemas")
     fill(shared_backend)

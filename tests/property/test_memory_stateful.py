@@ -302,7 +302,7 @@ class Machine(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(600)
-def test_a_memory_is_a_dict(open_store: Opener, clock: Clock) -> None:
+def test_a_memory_behaves_like_a_dict(open_store: Opener, clock: Clock) -> None:
     quick = open_store.backend.is_private and open_store.variant == "sync"
     profile = settings(
         max_examples=150 if quick else 15,

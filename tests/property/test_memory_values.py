@@ -118,19 +118,19 @@ def exact(value: Any) -> Any:
 
 @given(VALUES)
 @QUICK
-def test_a_value_comes_back_as_it_was(value: Any) -> None:
+def test_values_are_restored(value: Any) -> None:
     text = Codec().encode(to_json(value))
     assert exact(from_json(decode(text))) == exact(value)
 
 
 @given(VALUES)
 @QUICK
-def test_json_is_one_for_each_value(value: Any) -> None:
+def test_each_value_has_one_json_form(value: Any) -> None:
     json = to_json(value)
     assert to_json(from_json(json)) == json or value != value  # noqa: PLR0124 - nan
 
 
-def test_an_integer_is_of_any_size() -> None:
+def test_integers_have_any_size() -> None:
     """Python spells none of more than 4,300 digits in decimal, for that takes long."""
     for value in (10**5000, -(10**5000), [10**5000, 1], {10**5000}):
         assert from_json(decode(Codec().encode(to_json(value)))) == value
@@ -145,7 +145,7 @@ JSON = st.recursive(
 
 @given(JSON)
 @QUICK
-def test_what_a_caller_has_is_never_taken_for_a_tag(json: Any) -> None:
+def test_values_are_never_mistaken_for_tags(json: Any) -> None:
     assert from_json(to_json(json)) == json
     assert from_json(to_json(to_json(json))) == to_json(json)
 
@@ -167,13 +167,13 @@ FEW = settings(QUICK, max_examples=40)
 
 @given(st.lists(VALUES, min_size=1, max_size=5))
 @FEW
-def test_values_come_back_from_sqlite(sqlite_store: Store, values: list[Any]) -> None:
+def test_values_are_restored_from_sqlite(sqlite_store: Store, values: list[Any]) -> None:
     check_through(sqlite_store, values)
 
 
 @given(st.lists(VALUES, min_size=1, max_size=5))
 @FEW
-def test_values_come_back_from_postgresql(postgres_store: Store, values: list[Any]) -> None:
+def test_values_are_restored_from_postgresql(postgres_store: Store, values: list[Any]) -> None:
     check_through(postgres_store, values)
 
 
@@ -186,7 +186,7 @@ def check_through(store: Store, values: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("kind", [list, tuple, dict, "key"])
-def test_values_are_as_deep_as_bodies(kind: Any) -> None:
+def test_values_nest_as_deep_as_bodies(kind: Any) -> None:
     def within(value: Any) -> Any:
         if kind == "key":
             return {1: value}
@@ -227,7 +227,7 @@ def space_of(parts: tuple[tuple[bool, str], ...]) -> Space:
 
 @given(PLACES, PLACES)
 @settings(QUICK, max_examples=200)
-def test_two_keys_are_one_only_where_all_is_the_same(first: Any, second: Any) -> None:
+def test_keys_are_encoded_uniquely(first: Any, second: Any) -> None:
     one, two = (space_of(parts).id_of(key) for parts, key in (first, second))
     assert (one == two) == (first == second)
     assert space_of(first[0]).key_of(one) == first[1]
@@ -242,7 +242,7 @@ def test_two_namespaces_never_share_a_collection(first: str, second: str) -> Non
 
 @given(st.sets(PLACES, min_size=1, max_size=25), st.data())
 @settings(FEW, max_examples=60)
-def test_ranges_are_what_a_dict_says_on_sqlite(
+def test_ranges_equal_those_of_a_dict_on_sqlite(
     sqlite_store: Store, entries: set[Any], data: st.DataObject
 ) -> None:
     check_ranges(sqlite_store, entries, data)
@@ -250,7 +250,7 @@ def test_ranges_are_what_a_dict_says_on_sqlite(
 
 @given(st.sets(PLACES, min_size=1, max_size=25), st.data())
 @settings(FEW, max_examples=60)
-def test_ranges_are_what_a_dict_says_on_postgresql(
+def test_ranges_equal_those_of_a_dict_on_postgresql(
     postgres_store: Store, entries: set[Any], data: st.DataObject
 ) -> None:
     check_ranges(postgres_store, entries, data)

@@ -82,9 +82,7 @@ def spans_of(pattern: Pattern, text: str) -> Any:
 
 
 @given(patterns(regular=True), OPTIONS, TEXTS)
-def test_a_regular_pattern_is_found_where_re_finds_it(
-    pattern: str, options: str, text: str
-) -> None:
+def test_regular_patterns_match_like_re(pattern: str, options: str, text: str) -> None:
     ours, theirs = Pattern(pattern, options), of_python(pattern, options).search(text)
     assert ours.find(text) == spans_of(ours, text)
     found = ours.find(text)
@@ -94,7 +92,7 @@ def test_a_regular_pattern_is_found_where_re_finds_it(
 
 
 @given(patterns(regular=False), OPTIONS, TEXTS)
-def test_any_pattern_is_found_where_re_finds_it(pattern: str, options: str, text: str) -> None:
+def test_patterns_match_like_re(pattern: str, options: str, text: str) -> None:
     try:
         expected, ours = of_python(pattern, options).search(text), Pattern(pattern, options)
     except (re.error, InvalidPattern) as error:
@@ -109,7 +107,7 @@ STEPS = 40
 
 
 @given(patterns(regular=False), st.text(st.sampled_from("ab1"), max_size=4), st.integers(1, 40))
-def test_no_search_takes_more_steps_than_are_counted(pattern: str, piece: str, times: int) -> None:
+def test_searches_take_no_more_steps_than_counted(pattern: str, piece: str, times: int) -> None:
     """Counted are those of `re`; a matcher that remembers nothing takes the same ways."""
     try:
         ours = Pattern(pattern)

@@ -639,12 +639,12 @@ def run(opener: Opener, clock: Clock, examples: int, steps: int) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_a_store_is_a_dict(open_store: Opener, clock: Clock) -> None:
+def test_a_store_behaves_like_a_dict(open_store: Opener, clock: Clock) -> None:
     quick = open_store.backend.is_private and open_store.variant == "sync"
     run(open_store, clock, 20 if quick else 8, 30)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
-def test_a_store_is_a_dict_for_longer(open_store: Opener, clock: Clock) -> None:
+def test_a_store_behaves_like_a_dict_for_longer(open_store: Opener, clock: Clock) -> None:
     run(open_store, clock, 1500, 60)

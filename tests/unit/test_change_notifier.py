@@ -42,7 +42,7 @@ def test_a_removed_listener_is_not_called() -> None:
     assert notifier not in changes._notifiers
 
 
-def test_a_closed_notifier_wakes_all_and_takes_no_more_listeners() -> None:
+def test_a_closed_notifier_notifies_all_and_rejects_listeners() -> None:
     woken = threading.Event()
     notifier = ChangeNotifier(None)
     notifier.add("a", woken.set)
@@ -53,7 +53,7 @@ def test_a_closed_notifier_wakes_all_and_takes_no_more_listeners() -> None:
 
 
 @pytest.mark.parametrize("positions", [[1, 1, 2], [None, ValueError(), None]])
-def test_a_poll_that_differs_or_fails_wakes(
+def test_a_poll_that_differs_or_fails_notifies(
     monkeypatch: pytest.MonkeyPatch, positions: list[object]
 ) -> None:
     monkeypatch.setattr(changes, "POLL_INTERVAL", 0.001)

@@ -118,7 +118,7 @@ def _told(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
-def test_errors_are_pickled_with_all_their_facts(error: CollectionsStoreError) -> None:
+def test_errors_are_pickled_with_all_attributes(error: CollectionsStoreError) -> None:
     for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
         assert facts(pickle.loads(pickle.dumps(error, protocol))) == facts(error)
     assert facts(copy.copy(error)) == facts(error)
@@ -128,7 +128,7 @@ def test_errors_are_pickled_with_all_their_facts(error: CollectionsStoreError) -
         raise pickle.loads(pickle.dumps(error))
 
 
-def test_every_error_is_among_them() -> None:
+def test_every_error_is_tested() -> None:
     kinds = {value for value in vars(errors).values() if inspect.isclass(value)}
     assert {each for each in kinds if issubclass(each, CollectionsStoreError)} == set(
         map(type, ERRORS)
@@ -141,5 +141,5 @@ class OfAnother(DatabaseBusy):
         self.table = table
 
 
-def test_a_kind_of_the_callers_own_is_pickled_too() -> None:
+def test_subclasses_of_errors_can_be_pickled() -> None:
     assert facts(pickle.loads(pickle.dumps(OfAnother(table="t")))) == facts(OfAnother(table="t"))

@@ -361,7 +361,7 @@ CASES: list[tuple[Any, Any]] = [
 ]  # fmt: skip
 
 
-def test_what_operators_give() -> None:
+def test_operators() -> None:
     wrong = {}
     for expression, expected in CASES:
         found = give(expression)
@@ -454,12 +454,12 @@ ERRORS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("expression", "message"), ERRORS, ids=lambda each: str(each)[:60])
-def test_what_operators_cannot_take(expression: Any, message: str) -> None:
+def test_invalid_operands(expression: Any, message: str) -> None:
     with pytest.raises(InvalidOperand, match=message):
         give(expression)
 
 
-def test_an_error_carries_its_facts() -> None:
+def test_errors_have_the_operator_and_its_operand() -> None:
     with pytest.raises(InvalidOperand) as caught:
         give({"$add": [1, {"$concat": ["a", "$o"]}]})
     assert (caught.value.operator, caught.value.found) == ("$concat", BODY["o"])
@@ -529,16 +529,16 @@ REFUSED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("expression", "message"), REFUSED, ids=lambda each: str(each)[:60])
-def test_what_makes_no_sense_is_refused_by_place(expression: Any, message: str) -> None:
+def test_invalid_expressions_name_the_path(expression: Any, message: str) -> None:
     with pytest.raises(InvalidFilter, match=message):
         give(expression)
 
 
-def test_what_is_not_supported_is_not_there() -> None:
+def test_unsupported_operators_are_not_implemented() -> None:
     assert not UNSUPPORTED & {*OPERATORS, *READERS}
 
 
-def test_what_the_store_knows() -> None:
+def test_metadata() -> None:
     row = Document("a", 1, version=3, created_us=5, updated_us=6)
     every = {
         each: {"$meta": each}
@@ -549,13 +549,13 @@ def test_what_the_store_knows() -> None:
     assert give(every) == {}
 
 
-def test_a_body_that_is_no_object_has_no_fields() -> None:
+def test_scalar_bodies_have_no_fields() -> None:
     for body in (1, "a", None, [{"a": 1}]):
         assert give("$a", body) is MISSING
         assert give("$$ROOT", body) == body
 
 
-def test_the_order_of_keys_counts_where_the_database_keeps_it() -> None:
+def test_key_order_matters_if_the_database_keeps_it() -> None:
     expression = {"$eq": ["$o", {"$literal": {"b": 1, "a": 2}}]}
     body = {"o": {"a": 2, "b": 1}}
     assert give(expression, body) is False
@@ -586,7 +586,7 @@ GREEDY: list[Any] = [
 
 
 @pytest.mark.parametrize("expression", GREEDY, ids=lambda each: str(each)[:100])
-def test_a_value_is_not_too_large(expression: Any) -> None:
+def test_values_have_a_size_limit(expression: Any) -> None:
     message = r"more than (16,777,216 characters|16,777,216 bytes)|nested deeper than 200 levels"
     with pytest.raises(InvalidOperand, match=message):
         give(expression, memory_limit=16 * 2**20)
@@ -629,7 +629,7 @@ HELD: list[Any] = [
 
 
 @pytest.mark.parametrize("expression", HELD, ids=lambda each: str(each)[:80])
-def test_expressions_hold_no_more_than_the_limit(expression: Any) -> None:
+def test_expressions_respect_the_memory_limit(expression: Any) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(InvalidOperand, match="takes more than 262,144 bytes of memory"):
@@ -650,7 +650,7 @@ LET_GO: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("expression", "expected"), LET_GO, ids=lambda each: str(each)[:80])
-def test_what_expressions_need_no_more_does_not_count(expression: Any, expected: Any) -> None:
+def test_released_values_do_not_count(expression: Any, expected: Any) -> None:
     assert give(expression, memory_limit=ROOM) == expected
 
 
@@ -666,7 +666,7 @@ def nested(levels: int) -> Any:
     return expression
 
 
-def test_nesting_has_a_limit() -> None:
+def test_nesting_is_limited() -> None:
     assert give(nested(100)) is True
     with pytest.raises(InvalidFilter, match="nested deeper than 100 levels"):
         give(nested(102))

@@ -72,7 +72,7 @@ PROFILE: dict[str, Any] = {"deadline": None, "suppress_health_check": list(Healt
 
 @settings(max_examples=500, **PROFILE)
 @given(expression=FORMULAS, body=BODIES)
-def test_any_expression(expression: Any, body: Any) -> None:
+def test_random_expressions(expression: Any, body: Any) -> None:
     try:
         parsed = ExpressionParser(InvalidFilter).parse(expression, "$expr")
     except InvalidFilter:
@@ -90,7 +90,7 @@ def test_any_expression(expression: Any, body: Any) -> None:
 
 @settings(max_examples=300, **PROFILE)
 @given(left=VALUES, right=VALUES)
-def test_keys_are_equal_where_values_are(left: Any, right: Any) -> None:
+def test_keys_are_equal_if_values_are(left: Any, right: Any) -> None:
     for ordered in (True, False):
         same = equal(left, right, ordered=ordered)
         assert same is (key_of(left, ordered=ordered) == key_of(right, ordered=ordered))

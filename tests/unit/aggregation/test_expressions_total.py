@@ -26,25 +26,25 @@ def total(pairs: list[tuple[Any, int]]) -> Total:
 
 
 @pytest.mark.parametrize("numbers", list(permutations([1e308, -1e308, 1e308, 5, 0.5])), ids=str)
-def test_what_overflows_on_the_way_only(numbers: tuple[float, ...]) -> None:
+def test_intermediate_overflows(numbers: tuple[float, ...]) -> None:
     assert total([(each, 1) for each in numbers]).total() == 1e308
     assert total([(each, 1) for each in numbers]).average() == 1e308 / 5
 
 
-def test_what_overflows_at_the_end() -> None:
+def test_overflows_of_the_total() -> None:
     for pairs in ([(1e308, 1), (1e308, 1)], [(1e308, 2)], [(1e308, 3), (-1e308, 1)]):
         with pytest.raises(OperandError, match="JSON cannot hold"):
             total(pairs).total()
 
 
-def test_adding_often_takes_no_longer() -> None:
+def test_values_with_a_large_weight() -> None:
     assert total([(0.1, 10**18)]).total() == float(Fraction(0.1) * 10**18)
     assert total([(1e300, 10**9), (-1e300, 10**9 - 1)]).total() == 1e300
 
 
 @settings(max_examples=300, deadline=None)
 @given(pairs=st.lists(st.tuples(FLOATS | INTEGERS, TIMES), max_size=8))
-def test_a_sum_is_that_of_the_expanded_list(pairs: list[tuple[Any, int]]) -> None:
+def test_a_weighted_sum_equals_that_of_the_expanded_list(pairs: list[tuple[Any, int]]) -> None:
     expanded = [value for value, times in pairs for _ in range(times)]
     try:
         expected = math.fsum(expanded)
@@ -59,7 +59,7 @@ def test_a_sum_is_that_of_the_expanded_list(pairs: list[tuple[Any, int]]) -> Non
 
 @settings(max_examples=300, deadline=None)
 @given(pairs=st.lists(st.tuples(FLOATS | LARGE, TIMES), min_size=1, max_size=6), data=st.data())
-def test_no_order_matters(pairs: list[tuple[float, int]], data: st.DataObject) -> None:
+def test_order_does_not_matter(pairs: list[tuple[float, int]], data: st.DataObject) -> None:
     singles = [(value, 1) for value, times in pairs for _ in range(times)]
     shuffled = data.draw(st.permutations(singles))
     try:

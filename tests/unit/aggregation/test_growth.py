@@ -117,7 +117,7 @@ GROWING: dict[str, Callable[[int], Any]] = {
 
 
 @pytest.mark.parametrize("name", GROWING)
-def test_steps_grow_with_what_is_given(name: str) -> None:
+def test_steps_grow_linearly_with_the_input(name: str) -> None:
     run = GROWING[name]
     run(SMALL)
     small, large = steps(lambda: run(SMALL)), steps(lambda: run(LARGE))
@@ -125,7 +125,7 @@ def test_steps_grow_with_what_is_given(name: str) -> None:
 
 
 @pytest.mark.parametrize("wanted", [["a1", "o.b"], {"a1": 0, "o.b": 0}])
-def test_a_projection_takes_steps_for_what_it_names(wanted: Any) -> None:
+def test_steps_of_a_projection_depend_on_its_fields(wanted: Any) -> None:
     projection = Projection.parse(wanted)
     counts = []
     for width in (5, 500):
@@ -135,7 +135,7 @@ def test_a_projection_takes_steps_for_what_it_names(wanted: Any) -> None:
     assert counts[0] == counts[1] < 40
 
 
-def test_what_is_looked_up_is_found_as_before() -> None:
+def test_long_lists_match_like_short_ones() -> None:
     values: list[Any] = [None, True, 1, 2.5, "1", [], [1], [[1]], {}, {"a": 1, "b": [True]}]
     many = [f"unlike {number}" for number in range(20)]
     for value in values:
@@ -151,7 +151,7 @@ def test_what_is_looked_up_is_found_as_before() -> None:
                 )
 
 
-def test_the_order_of_keys_counts_among_many() -> None:
+def test_key_order_matters_in_long_lists() -> None:
     many = [{"x": number} for number in range(20)]
     for filter in (
         {"a": {"$in": [*many, {"b": 1, "c": 2}]}},
@@ -161,7 +161,7 @@ def test_the_order_of_keys_counts_among_many() -> None:
         assert found(filter, {"a": {"c": 2, "b": 1}}, ordered=False)
 
 
-def test_a_reduce_that_adds_gives_what_it_gave() -> None:
+def test_accumulating_reduces_give_the_same_result() -> None:
     body = {"a": [{"k": 1}, None, {"k": 2, "m": 3}], "o": {"z": 0}, "l": [[1], [2, 3], []]}
     one = {"$mergeObjects": ["$$value", "$$this"]}
     adds = {"$reduce": {"input": "$a", "initialValue": "$o", "in": one}}

@@ -185,7 +185,7 @@ def test_group() -> None:
     ]  # fmt: skip
 
 
-def test_keys_of_groups_are_equal_as_values_are() -> None:
+def test_group_keys_are_equal_if_values_are() -> None:
     keys = [1, 1.0, True, "1", None, [1], [1.0], {"a": 1, "b": 2}, {"b": 2, "a": 1}]
     rows = [{"k": key} for key in keys]
     found = give(rows, {"$group": {"_id": "$k", "n": {"$sum": 1}}})
@@ -210,7 +210,7 @@ def test_sums_are_exact() -> None:
     assert isinstance(found["sum"], float)
 
 
-def test_a_group_has_no_metadata() -> None:
+def test_groups_have_no_metadata() -> None:
     stages = [{"$group": {"_id": None}}, {"$addFields": {"id": {"$meta": "id"}}}]
     assert give([1], *stages) == [{"_id": None}]
     assert give([1], stages[0], {"$match": {"$id": "0"}}) == []
@@ -218,7 +218,7 @@ def test_a_group_has_no_metadata() -> None:
     assert give([{"a": [7, 8]}], {"$unwind": "$a"}, {"$match": {"$id": "0", "a": 8}}) == [{"a": 8}]
 
 
-def test_windows_and_counts() -> None:
+def test_skip_limit_and_count() -> None:
     assert give(range(5), {"$skip": 1}, {"$limit": 3}, {"$skip": 1}) == [2, 3]
     assert give(range(5), {"$limit": 2.0}) == [0, 1]
     assert give(range(5), {"$count": "n"}) == [{"n": 5}]
@@ -255,14 +255,14 @@ def test_sort() -> None:
     assert found == [2, 5, 8, 1, 4, 7, 0, 3, 6]
 
 
-def test_sort_knows_whether_the_order_of_keys_counts() -> None:
+def test_sort_respects_key_order_if_the_database_keeps_it() -> None:
     rows = [{"o": {"b": 1, "a": 2}, "n": 1}, {"o": {"a": 2, "b": 1}, "n": 0}]
     by = {"$sort": {"o": -1, "n": 1}}
     assert [each["n"] for each in give(rows, by, ordered=True)] == [1, 0]
     assert [each["n"] for each in give(rows, by, ordered=False)] == [0, 1]
 
 
-def test_match_understands_filters() -> None:
+def test_match() -> None:
     rows = [{"a": n} for n in range(4)]
     assert give(rows, {"$match": {"a": {"$gt": 2}}}) == [{"a": 3}]
     assert give(rows, {"$match": F("a") < 1}) == [{"a": 0}]
@@ -335,7 +335,7 @@ def test_lookup_for_many_rows(value: Any, rows: list[Any], field: str, expected:
 
 
 @pytest.mark.parametrize(("value", "rows", "field", "expected"), FOREIGN, ids=str)
-def test_lookup_of_many_objects(
+def test_lookup_of_many_documents(
     value: Any, rows: list[Any], field: str, expected: list[int]
 ) -> None:
     assert look_up({"b": value}, rows, "b", field) == expected
@@ -370,14 +370,14 @@ def test_lookup_by_other_metadata() -> None:
     assert joined_by("none", "$expires_at", source, {}) == [[0, 1]]
 
 
-def test_lookup_by_an_id_that_a_group_took_away() -> None:
+def test_lookup_by_an_id_removed_by_a_group() -> None:
     source = Collections(f=[{"n": 0, "by": "0"}, {"n": 1}])
     group = [{"$group": {"_id": None}}]
     assert joined_by("$id", "$id", source, {}, first=group) == [[]]
     assert joined_by("$id", "by", source, {}, first=group) == [[1]]
 
 
-def test_lookup_asks_once_for_a_batch() -> None:
+def test_lookup_queries_once_per_batch() -> None:
     source = Collections(f=[{"k": n, "v": n} for n in range(300)])
     stage = {"from": "f", "localField": "k", "foreignField": "k", "as": "f"}
     rows = [{"k": n} for n in range(250)]
@@ -386,7 +386,7 @@ def test_lookup_asks_once_for_a_batch() -> None:
     assert len(source.asked) == 3
 
 
-def test_lookup_shares_nothing() -> None:
+def test_lookup_results_are_not_shared() -> None:
     stages: list[dict[str, Any]] = [
         {"from": "f", "localField": "k", "foreignField": "k", "as": "f"},
         {"from": "f", "pipeline": [], "as": "f"},
@@ -397,7 +397,7 @@ def test_lookup_shares_nothing() -> None:
         assert other["f"] == [{"o": {}}]
 
 
-def test_lookup_puts_it_at_a_path() -> None:
+def test_lookup_as_a_path() -> None:
     stage = {"from": "f", "pipeline": [], "as": "a.b"}
     assert give([{"a": {"c": 1}}], {"$lookup": stage}) == [{"a": {"c": 1, "b": []}}]
     assert give([{"a": 5}], {"$lookup": stage}) == [{"a": {"b": []}}]
@@ -468,7 +468,7 @@ def endless() -> Iterator[Any]:
         number += 1
 
 
-def test_limit_ends_the_reading() -> None:
+def test_limit_stops_reading() -> None:
     stages: list[dict[str, Any]] = [
         {"$match": {"n": {"$gte": 5}}},
         {"$addFields": {"m": {"$multiply": ["$n", 2]}}},
@@ -488,7 +488,7 @@ def test_limit_ends_the_reading() -> None:
     assert seen == [0, 1]
 
 
-def test_a_sort_with_a_limit_holds_few_rows() -> None:
+def test_a_sort_with_a_limit_keeps_few_rows() -> None:
     rows = [{"n": (n * 7919) % 10007, "text": "x" * 100} for n in range(10007)]
     by = {"$sort": {"n": 1}}
     few = give(rows, by, {"$skip": 2}, {"$limit": 3}, memory_limit=120_000)
@@ -513,7 +513,7 @@ HOLDS: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("stage", "name"), HOLDS, ids=str)
-def test_what_stages_hold_has_a_limit(stage: Any, name: str) -> None:
+def test_stages_respect_the_memory_limit(stage: Any, name: str) -> None:
     rows = [{"n": n, "text": "x" * 50} for n in range(1000)]
     with pytest.raises(MemoryLimitExceeded, match=name) as caught:
         give(rows, {"$match": {}}, stage, source=Collections(f=rows), memory_limit=5_000)
@@ -535,7 +535,7 @@ GROWING: list[list[Any]] = [
 
 
 @pytest.mark.parametrize("pipeline", GROWING, ids=lambda each: str(each)[:60])
-def test_the_limit_is_one_of_memory(pipeline: list[Any]) -> None:
+def test_the_limit_measures_memory(pipeline: list[Any]) -> None:
     limit = 2**20
     tracemalloc.start()
     try:
@@ -549,7 +549,7 @@ def test_the_limit_is_one_of_memory(pipeline: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"text": "x", "list": [1, {}]}])
-def test_a_sort_says_so_when_it_holds_too_much(more: dict[str, Any]) -> None:
+def test_a_sort_over_the_memory_limit_is_an_error(more: dict[str, Any]) -> None:
     limit, bodies = 2**20, ({"n": n, **copy.deepcopy(more)} for n in range(10**6))
     tracemalloc.start()
     try:
@@ -560,7 +560,7 @@ def test_a_sort_says_so_when_it_holds_too_much(more: dict[str, Any]) -> None:
         tracemalloc.stop()
 
 
-def test_what_streams_holds_nothing() -> None:
+def test_streaming_stages_hold_nothing() -> None:
     stages: list[dict[str, Any]] = [
         {"$unwind": "$t"},
         {"$project": {"t": 1}},
@@ -666,12 +666,12 @@ REFUSED: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("pipeline", "message"), REFUSED, ids=lambda each: str(each)[:60])
-def test_what_makes_no_sense_is_refused_by_place(pipeline: Any, message: str) -> None:
+def test_invalid_pipelines_name_the_position(pipeline: Any, message: str) -> None:
     with pytest.raises(InvalidPipeline, match=message):
         Pipeline.parse(pipeline)
 
 
-def test_many_stages_run() -> None:
+def test_many_stages() -> None:
     assert give([{"n": 0}], *[{"$addFields": {"n": {"$add": ["$n", 1]}}}] * 200) == [{"n": 200}]
     assert len(give([{}], *nested(20), source=Collections(f=[{}]))) == 1
     with pytest.raises(InvalidPipeline, match="more than 20 \\$lookup within each other"):
@@ -688,7 +688,7 @@ def nested(levels: int) -> list[Any]:
 # -- for the layer above -----------------------------------------------------------------------
 
 
-def test_what_a_database_can_do_first() -> None:
+def test_leading_stages_for_the_database() -> None:
     match, more = {"$match": {"a": 1}}, {"$match": {"b": {"$gt": 2}}}
     sort, skip, limit = {"$sort": {"a": -1}}, {"$skip": 2}, {"$limit": 5}
     leading = Pipeline.parse(
@@ -719,7 +719,7 @@ def test_pipelines_are_values() -> None:
     assert one != Pipeline.parse(stages[:2])
 
 
-def test_results_are_not_the_pipeline() -> None:
+def test_results_do_not_share_the_pipeline() -> None:
     pipeline = Pipeline.parse(
         [
             {"$project": {"x": {"$literal": {"a": [1]}}}},
@@ -760,7 +760,7 @@ def test_an_error_names_the_stage(pipeline: list[Any], place: str, operator: str
         assert str(error).startswith(f"pipeline, at {place!r}: {operator} requires ")
 
 
-def test_added_fields_may_be_none_or_empty() -> None:
+def test_add_fields_without_fields() -> None:
     for stage in ("$addFields", "$set"):
         assert give([{"a": 1}], {stage: {}}) == [{"a": 1}]
         assert give([{"a": 1}], {stage: {"a": {}, "b": {"c": {}}}}) == [{"a": {}, "b": {"c": {}}}]
@@ -796,14 +796,14 @@ NULLS: list[tuple[str, list[int]]] = [
 
 
 @pytest.mark.parametrize(("foreign", "expected"), NULLS)
-def test_what_null_joins(foreign: str, expected: list[int]) -> None:
+def test_lookup_of_null(foreign: str, expected: list[int]) -> None:
     others = [{"n": n, **each} for n, each in enumerate(ITEMS)]
     look_up = {"from": "f", "localField": "k", "foreignField": foreign, "as": "f"}
     (found,) = give([{}], {"$lookup": look_up}, source=Collections(f=others))
     assert [each["n"] for each in found["f"]] == expected
 
 
-def test_rows_without_an_object() -> None:
+def test_rows_without_a_document() -> None:
     rows = [Anonymous({"a": 1})]
     assert list(Pipeline.parse([{"$sort": {"a": 1}}]).run(rows)) == [{"a": 1}]
 
@@ -822,12 +822,12 @@ GREEDY: list[list[Any]] = [
 
 
 @pytest.mark.parametrize("pipeline", GREEDY, ids=lambda each: str(each)[:60])
-def test_rows_do_not_double_for_ever(pipeline: list[Any]) -> None:
+def test_doubling_rows_reach_the_limit(pipeline: list[Any]) -> None:
     with pytest.raises((InvalidOperand, MemoryLimitExceeded), match="more than"):
         give([{"a": 1}], *pipeline, memory_limit=1_000_000)
 
 
-def test_lookups_do_not_multiply_for_ever() -> None:
+def test_multiplying_lookups_reach_the_limit() -> None:
     others = [{"k": number} for number in range(10)]
     with pytest.raises(MemoryLimitExceeded, match=r"\$lookup holds more than 1,000,000 bytes"):
         give([{}], *nested(20), source=Collections(f=others), memory_limit=1_000_000)

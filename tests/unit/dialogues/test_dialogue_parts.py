@@ -56,7 +56,7 @@ def test_names_are_strings(wrong: Any) -> None:
 
 @settings(deadline=None)
 @given(label=LABELS, positions=st.lists(st.integers(1, 10**9), min_size=2, max_size=2))
-def test_messages_lie_in_their_order(label: DialogueLabel, positions: list[int]) -> None:
+def test_keys_of_messages_sort_in_their_order(label: DialogueLabel, positions: list[int]) -> None:
     first, second = sorted(positions)
     ids = [message_id(label.key, each) for each in (first, second)]
     assert ids == sorted(ids)
@@ -69,7 +69,7 @@ def test_messages_lie_in_their_order(label: DialogueLabel, positions: list[int])
 
 @settings(deadline=None)
 @given(label=LABELS)
-def test_a_label_is_its_json(label: DialogueLabel) -> None:
+def test_labels_round_trip_as_json(label: DialogueLabel) -> None:
     assert DialogueLabel.from_json(json.loads(json.dumps(label.json))) == label
     assert label.get_incomplete_version().complete(label.dialogue_responder_reference) == label
     assert not label.get_incomplete_version().is_complete
@@ -81,12 +81,12 @@ def test_a_label_is_its_json(label: DialogueLabel) -> None:
 
 @settings(deadline=None)
 @given(one=LABELS, other=LABELS)
-def test_labels_of_two_dialogues_have_two_keys(one: DialogueLabel, other: DialogueLabel) -> None:
+def test_labels_have_unique_keys(one: DialogueLabel, other: DialogueLabel) -> None:
     same = one.get_incomplete_version() == other.get_incomplete_version()
     assert (one.key == other.key) is same
 
 
-def test_keys_do_not_run_into_each_other() -> None:
+def test_keys_are_not_ambiguous() -> None:
     labels = [DialogueLabel(("a", ""), "b", "cd"), DialogueLabel(("a", ""), "bc", "d")]
     labels += [DialogueLabel(("ab", ""), "c", "d"), DialogueLabel(('a", "b', ""), "c", "d")]
     assert len({each.key for each in labels}) == 4
@@ -106,7 +106,7 @@ def test_keys_do_not_run_into_each_other() -> None:
         (("1", ""), None, "a"),
     ],
 )
-def test_a_label_holds_strings(wrong: Any) -> None:
+def test_labels_contain_strings(wrong: Any) -> None:
     with pytest.raises(InvalidOption):
         DialogueLabel(*wrong)
 
@@ -118,12 +118,12 @@ GOOD = DialogueLabel(("1", ""), "b", "a").json
     "wrong",
     [None, 1, [], {}, [*GOOD], {**GOOD, "dialogue_opponent_addr": 1}, "label"],
 )
-def test_json_of_no_label_is_refused(wrong: Any) -> None:
+def test_invalid_json_of_a_label_is_rejected(wrong: Any) -> None:
     with pytest.raises(InvalidOption):
         DialogueLabel.from_json(wrong)
 
 
-def test_a_label_with_keys_that_are_not_known_is_read() -> None:
+def test_unknown_keys_of_a_label_are_ignored() -> None:
     label = DialogueLabel.from_json({**GOOD, "more": 1})
     assert label.json == GOOD
     assert label.is_in({**GOOD, "more": 1})
@@ -145,7 +145,7 @@ def test_a_label_with_keys_that_are_not_known_is_read() -> None:
         st.text(),
     )
 )
-def test_a_message_is_its_json(message: Message) -> None:
+def test_messages_round_trip_as_json(message: Message) -> None:
     assert Message.from_json(json.loads(json.dumps(message.json))) == message
 
 
@@ -171,12 +171,12 @@ def test_a_message_validates_its_fields(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [None, [], "ask", {}, [*Message("ask").json]])
-def test_json_of_no_message_is_refused(wrong: Any) -> None:
+def test_invalid_json_of_a_message_is_rejected(wrong: Any) -> None:
     with pytest.raises(InvalidOption):
         Message.from_json(wrong)
 
 
-def test_unknown_keys_of_a_message_stay() -> None:
+def test_unknown_keys_of_a_message_are_kept() -> None:
     message = Message.from_json({**Message("ask").json, "more": 1})
     assert message == Message("ask")
     assert (message.unknown, message.json) == ({"more": 1}, {**Message("ask").json, "more": 1})
@@ -192,7 +192,7 @@ def test_default_rules_allow_everything() -> None:
     assert rules.state_after("x") is None
 
 
-def test_rules_that_are_given_allow_what_they_name() -> None:
+def test_rules_allow_only_named_replies() -> None:
     rules = Rules({"ask"}, {"end": "agreed"}, {"ask": ["tell"], "tell": []})
     assert [rules.begins(each) for each in ("ask", "as", "tell")] == [True, False, False]
     asked = [("tell", "ask"), ("ask", "tell"), ("tell", "nothing")]

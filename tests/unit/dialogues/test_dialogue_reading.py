@@ -50,7 +50,7 @@ def test_both_sides_have_the_same_dialogue() -> None:
         ("bob", [FIRST, OFFER], -2, 2),
     ],
 )
-def test_ids_count_up_for_the_starter_and_down_for_the_other(
+def test_ids_increase_for_the_starter_and_decrease_for_the_responder(
     address: str, said: list[Message], own: int, others: int
 ) -> None:
     dialogue = begun(address, *said)
@@ -99,7 +99,7 @@ def test_ids_count_up_for_the_starter_and_down_for_the_other(
         ),
     ],
 )
-def test_a_message_that_is_not_next_is_rejected_with_the_reason(
+def test_a_message_out_of_order_is_rejected_with_the_reason(
     said: list[Message], message: Message, problem: str
 ) -> None:
     dialogue = begun("ada", *said)
@@ -120,7 +120,7 @@ def test_an_accepted_message_is_repeated_even_after_the_end() -> None:
         assert caught.value.dialogue is dialogue
 
 
-def test_the_starter_may_not_know_the_other_reference_yet() -> None:
+def test_the_starter_may_lack_the_responder_reference() -> None:
     bob = begun("bob", FIRST)
     more = Message("offer", 1, 2, 1, ("r", ""), "ada", "bob")
     assert bob.read(more).label == bob.dialogue_label

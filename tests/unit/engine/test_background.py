@@ -12,7 +12,7 @@ from collections_store.engine.workers import Background, Gate
 LONG = 60.0
 
 
-def test_work_is_done_until_it_says_that_it_is_over() -> None:
+def test_work_is_repeated_until_it_finishes() -> None:
     rounds: list[int] = []
 
     def work() -> bool:
@@ -23,7 +23,7 @@ def test_work_is_done_until_it_says_that_it_is_over() -> None:
     assert len(rounds) == 3
 
 
-def test_work_that_is_stopped_does_not_begin_again() -> None:
+def test_stopped_work_does_not_restart() -> None:
     begun, go_on = threading.Event(), threading.Event()
 
     def work() -> bool:
@@ -39,7 +39,7 @@ def test_work_that_is_stopped_does_not_begin_again() -> None:
     assert not begun.is_set()
 
 
-def test_a_fork_waits_for_work_and_work_for_a_fork() -> None:
+def test_forks_and_work_exclude_each_other() -> None:
     gate, done = Gate(), threading.Event()
     with gate.working():
         closing = threading.Thread(target=gate.close)
@@ -60,7 +60,7 @@ def test_a_fork_waits_for_work_and_work_for_a_fork() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_fork_is_not_kept_waiting_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_stops_waiting_after_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("collections_store.engine.workers.FORK_TIMEOUT", 0.01)
     gate = Gate()
     with gate.working():
@@ -68,7 +68,7 @@ def test_a_fork_is_not_kept_waiting_for_ever(monkeypatch: pytest.MonkeyPatch) ->
         gate.open()
 
 
-def test_a_store_that_is_forgotten_ends_its_sweeper() -> None:
+def test_an_unreferenced_store_stops_its_sweeper() -> None:
     store = Store("sqlite://", sweep_interval=0.001)
     store["things"].put("a", 1)
     assert store._sweeper is not None
@@ -80,12 +80,12 @@ def test_a_store_that_is_forgotten_ends_its_sweeper() -> None:
 
 
 @pytest.mark.parametrize("interval", [0, -1, "1", True, float("nan"), 10**10])
-def test_an_interval_is_some_seconds(interval: object) -> None:
+def test_intervals_are_positive_seconds(interval: object) -> None:
     with pytest.raises(InvalidOption, match="sweep_interval"):
         Store("sqlite://", sweep_interval=interval)  # type: ignore[arg-type]
 
 
-def test_a_gate_that_a_signal_kept_from_closing_can_be_closed_again() -> None:
+def test_a_gate_can_be_closed_again_after_a_signal() -> None:
     gate = Gate()
     gate.open()  # what follows a `close` that was interrupted before it counted
     gate.close()

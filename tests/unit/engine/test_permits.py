@@ -14,7 +14,7 @@ def nothing() -> None:
     """Wake nobody."""
 
 
-def test_who_comes_first_goes_first() -> None:
+def test_permits_are_granted_in_order() -> None:
     permits, woken = TransactionPermits(2, 10), []
     asked: list[TransactionPermit] = [
         permits.request(lambda n=n: woken.append(n))  # type: ignore[misc]
@@ -30,7 +30,7 @@ def test_who_comes_first_goes_first() -> None:
     assert woken == [0, 1, 2, 4]
 
 
-def test_a_turn_granted_to_one_who_left_is_passed_on() -> None:
+def test_a_permit_granted_to_a_cancelled_waiter_is_passed_on() -> None:
     permits = TransactionPermits(1, 10)
     first, second, third = (permits.request(nothing) for _ in range(3))
     permits.release(first)
@@ -39,7 +39,7 @@ def test_a_turn_granted_to_one_who_left_is_passed_on() -> None:
     assert third.granted
 
 
-def test_a_turn_that_was_lost_is_granted_again() -> None:
+def test_a_lost_permit_is_granted_again() -> None:
     permits = TransactionPermits(1, 10)
     permits.acquire()  # as an exception between two lines would do
     permit = permits.acquire()
@@ -48,7 +48,7 @@ def test_a_turn_that_was_lost_is_granted_again() -> None:
     assert not permits.has_own_transaction()
 
 
-def test_waiting_ends() -> None:
+def test_waiting_times_out() -> None:
     permits = TransactionPermits(1, 0.1)
     permit = permits.acquire()
     with pytest.raises(
@@ -59,7 +59,7 @@ def test_waiting_ends() -> None:
     permits.release(permits.acquire())
 
 
-def test_a_thread_is_woken() -> None:
+def test_a_waiting_thread_is_woken() -> None:
     permits = TransactionPermits(1, 10)
     permit = permits.acquire()
     with ThreadPoolExecutor(1) as threads:
@@ -70,7 +70,7 @@ def test_a_thread_is_woken() -> None:
         assert waiting.result(10).granted
 
 
-def test_closing_waits_for_those_that_were_granted() -> None:
+def test_closing_waits_for_granted_permits() -> None:
     permits = TransactionPermits(1, 10)
     permit = permits.acquire()
     with ThreadPoolExecutor(2) as threads:
@@ -87,7 +87,7 @@ def test_closing_waits_for_those_that_were_granted() -> None:
         permits.acquire()
 
 
-def test_a_transaction_of_a_thread_that_ended_is_nobody_elses() -> None:
+def test_a_transaction_of_a_finished_thread_has_no_other_owner() -> None:
     permits = TransactionPermits(1, 10)
     kept: list[TransactionPermit] = []
     for _ in range(2):  # threads that begin later are given the number of one that ended

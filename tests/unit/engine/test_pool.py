@@ -41,7 +41,7 @@ def test_the_connection_used_last_is_used_first(url: str) -> None:
         pool.release(one)
 
 
-def test_no_more_than_the_size(url: str) -> None:
+def test_the_pool_has_at_most_its_size(url: str) -> None:
     with Store(url, pool_size=2, busy_timeout=0.2) as store:
         pool = pool_of(store)
         pooled_connections = [pool.acquire(), pool.acquire()]
@@ -52,7 +52,7 @@ def test_no_more_than_the_size(url: str) -> None:
         assert store["things"].get("a") == 1
 
 
-def test_a_connection_that_is_discarded_makes_room(url: str) -> None:
+def test_a_discarded_connection_frees_its_slot(url: str) -> None:
     with Store(url, pool_size=1) as store:
         pool = pool_of(store)
         pooled = pool.acquire()
@@ -62,7 +62,7 @@ def test_a_connection_that_is_discarded_makes_room(url: str) -> None:
         pool.release(other)
 
 
-def test_a_connection_that_rested_long_is_tried_first(postgres_backend: Any) -> None:
+def test_an_idle_connection_is_tested_before_use(postgres_backend: Any) -> None:
     with Store(postgres_backend.url, **postgres_backend.options, pool_size=1) as store:
         pool = pool_of(store)
         pooled = pool.acquire()
@@ -72,7 +72,7 @@ def test_a_connection_that_rested_long_is_tried_first(postgres_backend: Any) -> 
         assert store["things"].put("a", 2) == 2
 
 
-def test_a_connection_that_did_not_get_its_settings_is_closed(postgres_backend: Any) -> None:
+def test_a_connection_whose_setup_failed_is_closed(postgres_backend: Any) -> None:
     name = f"unset_{postgres_backend.options['schema']}"
     url = sa.make_url(postgres_backend.url).update_query_dict({"application_name": name})
 
@@ -96,7 +96,7 @@ def test_a_connection_that_did_not_get_its_settings_is_closed(postgres_backend: 
     pytest.fail(f"still connected, kept by {kept.value!r}")
 
 
-def test_closing_waits_for_what_runs_but_not_for_ever(url: str) -> None:
+def test_closing_waits_for_borrowed_connections_with_a_timeout(url: str) -> None:
     store = Store(url, pool_size=1, busy_timeout=0.3)
     pool = pool_of(store)
     pooled = pool.acquire()
@@ -170,7 +170,7 @@ def test_a_slot_whose_return_was_interrupted_is_found(url: str) -> None:
         assert store["things"].get("a") == 1
 
 
-def test_a_connection_that_is_lost_ends_at_once(url: str) -> None:
+def test_a_lost_connection_is_closed_at_once(url: str) -> None:
     with Store(url) as store:
         pooled = pool_of(store).acquire()
         lost = weakref.ref(pooled)

@@ -44,7 +44,7 @@ def test_a_new_file_and_its_logs_are_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="only POSIX has modes")
-def test_a_file_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+def test_an_existing_file_keeps_its_mode(tmp_path: Path) -> None:
     (tmp_path / "store.db").touch(0o640)
     with Store(f"sqlite:///{tmp_path}/store.db") as store:
         store["things"].put("a", 1)
@@ -52,7 +52,7 @@ def test_a_file_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links need rights elsewhere")
-def test_a_link_that_leads_nowhere_yet_gets_its_file(tmp_path: Path) -> None:
+def test_a_dangling_link_gets_its_file(tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to("store.db")
     with Store(f"sqlite:///{tmp_path}/link.db") as store:
         store["things"].put("a", 1)
@@ -61,7 +61,7 @@ def test_a_link_that_leads_nowhere_yet_gets_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a b.db", "a%20b.db", "a?b.db", "a#b.db", "ä.db", "file:x.db"])
-def test_a_path_is_no_uri(tmp_path: Path, name: str) -> None:
+def test_paths_are_not_uris(tmp_path: Path, name: str) -> None:
     for number in range(2):
         with Store(sa.URL.create("sqlite", database=str(tmp_path / name))) as store:
             assert store["things"].put("a", 1) == number + 1
@@ -70,7 +70,7 @@ def test_a_path_is_no_uri(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("more", ["", "&uri=true"])
 @pytest.mark.parametrize("option", ["mode=ro", "immutable=1"])
-def test_a_file_that_is_only_read(file: Path, option: str, more: str) -> None:
+def test_read_only_file(file: Path, option: str, more: str) -> None:
     before = file.read_bytes()
     name = f"file:{file}" if more else file
     with Store(f"sqlite:///{name}?{option}{more}") as store:
@@ -81,7 +81,7 @@ def test_a_file_that_is_only_read(file: Path, option: str, more: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["mode=ro", "mode=rw", "immutable=1"])
-def test_a_file_that_is_not_there_is_not_created(tmp_path: Path, option: str) -> None:
+def test_mode_rw_creates_no_file(tmp_path: Path, option: str) -> None:
     store = Store(f"sqlite:///{tmp_path}/store.db?{option}")
     with store, pytest.raises(DatabaseUnavailable, match="unable to open"):
         store["things"].put("a", 1)
@@ -97,7 +97,7 @@ def test_other_options_of_sqlite(file: Path, option: str) -> None:
         assert store["things"].count() == 2
 
 
-def test_a_vfs_is_asked_for(file: Path) -> None:
+def test_the_vfs_is_passed_on(file: Path) -> None:
     store = Store(f"sqlite:///{file}?vfs=nope")
     with store, pytest.raises(DatabaseError, match="no such vfs: nope"):
         store["things"].get("a")
@@ -123,19 +123,17 @@ def test_memory_by_its_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ("vfs=a&vfs=b", "must be given once"),
     ],
 )
-def test_no_option_is_ignored(option: str, message: str) -> None:
+def test_unknown_options_are_rejected(option: str, message: str) -> None:
     with pytest.raises(InvalidUrl, match=message):
         Store(f"sqlite:///store.db?{option}")
 
 
-def test_a_path_with_nul() -> None:
+def test_path_with_nul() -> None:
     with pytest.raises(InvalidUrl, match="NUL"):
         Store(sa.URL.create("sqlite", database="a\0b"))
 
 
-def test_a_relative_path_stays_where_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_paths_are_resolved_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path)
     with Store("sqlite:///store.db", pool_size=2) as store:

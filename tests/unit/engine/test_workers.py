@@ -59,7 +59,7 @@ def test_a_job_is_claimed_once() -> None:
     assert job.claim()
 
 
-def test_a_job_that_runs_can_be_interrupted() -> None:
+def test_a_running_job_can_be_interrupted() -> None:
     job, calls = Job(Nothing()), []
     job.abandon()
     assert job.abandoned
@@ -81,7 +81,7 @@ def test_an_outcome_is_a_result_or_an_error() -> None:
         job.outcome()
 
 
-def test_whoever_waits_goes_with_the_next_group() -> None:
+def test_waiting_jobs_join_the_next_group() -> None:
     sizes: list[int] = []
     inside, go_on = threading.Event(), threading.Event()
 
@@ -108,7 +108,7 @@ def test_whoever_waits_goes_with_the_next_group() -> None:
     assert sizes == [1, 20]
 
 
-def test_a_group_has_a_limit() -> None:
+def test_groups_have_a_limit() -> None:
     sizes: list[int] = []
 
     def note(group: list[Job]) -> None:
@@ -123,7 +123,7 @@ def test_a_group_has_a_limit() -> None:
     assert sizes == [MAX_GROUP, 10]
 
 
-def test_the_main_thread_runs_its_own_only() -> None:
+def test_the_main_thread_runs_only_its_own_jobs() -> None:
     commit = groups()
     waiting = Job(Nothing("of another thread"))
     commit.waiting.append(waiting)
@@ -133,7 +133,7 @@ def test_the_main_thread_runs_its_own_only() -> None:
     assert waiting.done
 
 
-def test_a_holder_of_the_writer_lock_keeps_all_others_from_writing() -> None:
+def test_the_writer_lock_excludes_other_writers() -> None:
     commit = groups()
     first = Job(Nothing("came first"))
     commit.waiting.append(first)
@@ -150,7 +150,7 @@ def test_a_holder_of_the_writer_lock_keeps_all_others_from_writing() -> None:
     assert commit.run(Nothing("own")) == Nothing("own")
 
 
-def test_a_lock_of_the_main_thread_lets_jobs_go_first_that_waited_for_the_last_one() -> None:
+def test_the_main_thread_lets_waiting_jobs_go_first() -> None:
     order: list[str] = []
 
     def note(group: list[Job]) -> None:
@@ -197,7 +197,7 @@ def test_a_lost_permit_locks_nothing() -> None:
     assert commit.run(Nothing()) == Nothing()
 
 
-def test_a_bug_in_a_group_reaches_all_who_wait_for_it() -> None:
+def test_an_unexpected_error_of_a_group_reaches_all_waiters() -> None:
     def broken(group: list[Job]) -> None:
         raise ZeroDivisionError
 
@@ -211,7 +211,7 @@ def test_a_bug_in_a_group_reaches_all_who_wait_for_it() -> None:
             job.outcome()
 
 
-def test_workers_do_what_was_submitted_before_they_stop(
+def test_workers_finish_submitted_jobs_before_they_stop(
     new_threads: NewThreads,
 ) -> None:
     done: list[Any] = []
@@ -238,7 +238,7 @@ def test_workers_do_what_was_submitted_before_they_stop(
     workers.stop()
 
 
-def test_workers_are_started_as_they_are_needed() -> None:
+def test_workers_are_started_on_demand() -> None:
     finished = threading.Semaphore(0)
 
     def run(job: Job) -> None:
@@ -255,7 +255,7 @@ def test_workers_are_started_as_they_are_needed() -> None:
     workers.stop()
 
 
-def test_a_job_that_was_given_up_is_not_run() -> None:
+def test_an_abandoned_job_is_not_run() -> None:
     ran: list[Job] = []
     release = threading.Event()
 

@@ -39,7 +39,7 @@ def recorded(connection: DriverConnection) -> list[str]:
     return [row[2] for row in connection.rows(feed.after, {"seq": 0, "limit": 100})]
 
 
-def test_what_is_pending_is_recorded_by_the_commit(connection: DriverConnection) -> None:
+def test_pending_changes_are_recorded_by_the_commit(connection: DriverConnection) -> None:
     connection.begin_transaction("repeatable read")
     put(connection, "b")
     with pytest.raises(ZeroDivisionError), connection.savepoint():
@@ -59,7 +59,7 @@ def test_what_is_pending_is_recorded_by_the_commit(connection: DriverConnection)
     connection.reset()
 
 
-def test_what_is_rolled_back_is_not_recorded(connection: DriverConnection) -> None:
+def test_changes_rolled_back_are_not_recorded(connection: DriverConnection) -> None:
     told: list[list[str]] = []
 
     def listen(collections: Iterable[str]) -> None:
@@ -92,7 +92,7 @@ def test_a_commit_can_be_prevented(connection: DriverConnection) -> None:
         pass
 
 
-def test_a_place_that_is_gone_undoes_the_transaction(connection: DriverConnection) -> None:
+def test_a_lost_savepoint_rolls_back_the_transaction(connection: DriverConnection) -> None:
     connection.begin_transaction("repeatable read")
     with pytest.raises(ZeroDivisionError), connection.savepoint():
         connection.rollback()  # as a full disk would do
@@ -125,7 +125,7 @@ def test_many_changes_are_recorded_before_the_commit(connection: DriverConnectio
 
 
 @pytest.mark.usefixtures("few")
-def test_what_was_recorded_before_the_commit_is_undone_too(connection: DriverConnection) -> None:
+def test_changes_recorded_before_the_commit_are_rolled_back(connection: DriverConnection) -> None:
     connection.begin_transaction("repeatable read")
     put(connection, "b", "c")
     with pytest.raises(ZeroDivisionError), connection.savepoint():
@@ -144,7 +144,7 @@ def test_what_was_recorded_before_the_commit_is_undone_too(connection: DriverCon
     assert recorded(connection) == ["a", "b", "c", "d", "e"]
 
 
-def test_large_bodies_do_not_wait(
+def test_large_bodies_are_recorded_before_the_commit(
     connection: DriverConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Configure("things", Settings(bodies="both"))(connection)
@@ -160,7 +160,7 @@ def test_large_bodies_do_not_wait(
     connection.reset()
 
 
-def test_what_a_function_raised_is_not_taken_for_the_cause_of_a_later_error() -> None:
+def test_an_earlier_error_is_not_the_cause_of_a_later_one() -> None:
     callbacks = {name: function for name, _, function in sqlite_filters.functions()}
     found = callbacks["collections_store_found"]
     assert found("no length") is not None  # what SQLite cannot take: the function raised

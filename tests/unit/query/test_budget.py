@@ -9,7 +9,7 @@ class Stopped(Exception):
     pass
 
 
-def test_a_computation_is_checked_every_so_many_steps() -> None:
+def test_a_computation_is_checked_periodically() -> None:
     checks: list[None] = []
     with checked_by(lambda: checks.append(None)):
         for _ in range(10 * STEPS):
@@ -17,7 +17,7 @@ def test_a_computation_is_checked_every_so_many_steps() -> None:
     assert 9 <= len(checks) <= 10
 
 
-def test_the_check_ends_the_computation_and_counts_no_longer_after_it() -> None:
+def test_the_check_ends_the_computation_and_is_removed() -> None:
     def stop() -> None:
         raise Stopped
 

@@ -81,7 +81,7 @@ FOUND: list[tuple[str, str, str, str | None]] = [
 
 
 @pytest.mark.parametrize(("pattern", "options", "text", "expected"), FOUND)
-def test_what_a_pattern_finds(pattern: str, options: str, text: str, expected: str | None) -> None:
+def test_patterns(pattern: str, options: str, text: str, expected: str | None) -> None:
     found = compiled(pattern, options)
     for spans in (found.find(text), found._search(text, 0)):
         assert (None if spans is None else text[slice(*spans[0])]) == expected
@@ -134,7 +134,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("pattern", "position", "problem"), REFUSED)
-def test_what_makes_no_sense_or_is_not_supported_is_refused(
+def test_invalid_and_unsupported_patterns_are_rejected(
     pattern: str, position: int, problem: str
 ) -> None:
     with pytest.raises(InvalidPattern, match=rf"at position {position}: .*{problem}"):
@@ -154,14 +154,14 @@ CATASTROPHES = [
 
 
 @pytest.mark.parametrize("pattern", CATASTROPHES)
-def test_a_search_that_would_take_for_ever_ends(pattern: str) -> None:
+def test_catastrophic_patterns_finish(pattern: str) -> None:
     text = "a" * 5000 + "!"
     assert not compiled(pattern).is_found(text)
     assert compiled(pattern).find(text) is None
     assert compiled(pattern)._search(text[-200:], 0) is None
 
 
-def test_groups_of_a_long_text() -> None:
+def test_groups_of_a_long_string() -> None:
     text = "ab" * 50_000 + "-" + "cd" * 50_000
     spans = compiled("((?:ab|cd)*)-(..)").find(text)
     assert spans == ((0, 100_003), (0, 100_000), (100_001, 100_003))
@@ -170,7 +170,9 @@ def test_groups_of_a_long_text() -> None:
 @pytest.mark.parametrize(
     "pattern", ["(?=(a+)+$)", r"(\w+)+\1$", r"(?:(a|aa)+\1)+$", "(?>(a|aa)+b)+$"]
 )
-def test_what_no_automaton_finds_has_a_limit(pattern: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patterns_without_an_automaton_have_a_step_limit(
+    pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(matchers, "LIMIT", 50_000)
     with pytest.raises(PatternLimitExceeded, match="more than 50,000 steps"):
         compiled(pattern).is_found("a" * 40 + "!" * 300)
@@ -181,7 +183,7 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize("pattern", ["(a|aa)+$", r"(\w+)+\1$"])
-def test_a_search_stops_when_it_is_told_to(pattern: str) -> None:
+def test_a_search_can_be_stopped(pattern: str) -> None:
     def checks() -> Iterator[None]:
         yield
         raise Stop
@@ -191,7 +193,7 @@ def test_a_search_stops_when_it_is_told_to(pattern: str) -> None:
         compiled(pattern).is_found("a" * 2000_000 + "!")
 
 
-def test_ordinary_patterns_are_left_to_re() -> None:
+def test_simple_patterns_use_re() -> None:
     """Up to lengths that fields have."""
     for pattern, length in {
         "error": 10**6,
@@ -206,14 +208,14 @@ def test_ordinary_patterns_are_left_to_re() -> None:
         assert compiled(pattern)._longest >= length, pattern
 
 
-def test_a_pattern_is_pickled_and_read_once() -> None:
+def test_a_pattern_is_pickled_and_parsed_once() -> None:
     pattern = compiled("a", "i")
     assert pickle.loads(pickle.dumps(pattern)) is pattern
     assert repr(pattern) == "/a/i"
     assert pattern.flags == re.IGNORECASE | re.UNICODE
 
 
-def test_an_automaton_forgets_what_is_too_much() -> None:
+def test_the_cache_of_an_automaton_is_bounded() -> None:
     """Ten thousand different characters, and states that are as many as they can be."""
     many = "".join(map(chr, range(0x4E00, 0x7500)))
     pattern: Any = compiled("[ab]*a[ab]{11}x$|\u7500")

@@ -153,11 +153,11 @@ MET: list[tuple[Any, str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("asked", "path", "body", "expected"), MET, ids=str)
-def test_the_element_that_met_the_filter(asked: Any, path: str, body: Any, expected: Any) -> None:
+def test_the_matched_element(asked: Any, path: str, body: Any, expected: Any) -> None:
     assert projected({path: 1}, body, asked) == expected
 
 
-def test_key_order_matters_where_the_database_keeps_it() -> None:
+def test_key_order_matters_if_the_database_keeps_it() -> None:
     body = {"a": [{"x": 1, "y": 2}, {"y": 2, "x": 1}]}
     asked = {"a": {"y": 2, "x": 1}}
     assert projected({"a.$": 1}, body, asked) == {"a": [body["a"][1]]}
@@ -179,7 +179,7 @@ def test_key_order_matters_where_the_database_keeps_it() -> None:
     ],
     ids=str,
 )
-def test_no_element_is_told(asked: Any, path: str, body: Any) -> None:
+def test_an_unknown_matched_element_is_an_error(asked: Any, path: str, body: Any) -> None:
     with pytest.raises(InvalidProjection, match=r"at 'a(\.c)?\.\$'"):
         projected({path: 1}, body, asked)
 
@@ -195,12 +195,12 @@ def test_no_element_is_told(asked: Any, path: str, body: Any) -> None:
     ],
     ids=str,
 )
-def test_branches_about_one_field_tell_an_element(branches: Any) -> None:
+def test_branches_of_or_on_one_field_select_the_element(branches: Any) -> None:
     asked = {"b": 1, "$or": branches}
     assert projected({"a.$": 1}, {"a": [1, 2, 3], "b": [0, 0, 1]}, asked) == {"a": [2]}
 
 
-def test_a_filter_is_checked_before_anything_is_found() -> None:
+def test_the_filter_is_checked_before_the_query() -> None:
     wanted = Projection.parse({"a.b.$": 1})
     wanted.check(Filter.parse({"$nor": [{"a.x": 1}]}))
     with pytest.raises(InvalidProjection, match=r"a\.b\.\$"):
@@ -262,7 +262,7 @@ def test_a_filter_is_checked_before_anything_is_found() -> None:
     ],
     ids=repr,
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused_by_place(what: Any, where: str) -> None:
+def test_invalid_projections_name_the_path(what: Any, where: str) -> None:
     with pytest.raises(InvalidProjection, match=where):
         Projection.parse(what)
 
@@ -319,13 +319,13 @@ PATH_LISTS = st.lists(PATHS, min_size=1, max_size=3).map(free)
 
 
 @given(body=VALUES, paths=PATH_LISTS)
-def test_an_inclusion_twice_is_that_inclusion(body: Any, paths: list[str]) -> None:
+def test_applying_an_inclusion_twice_changes_nothing(body: Any, paths: list[str]) -> None:
     once = projected(paths, body)
     assert projected(paths, once) == once
 
 
 @given(body=OBJECTS, key=KEYS)
-def test_an_inclusion_and_an_exclusion_part_a_body(body: dict[str, Any], key: str) -> None:
+def test_an_inclusion_and_an_exclusion_partition_a_body(body: dict[str, Any], key: str) -> None:
     wanted = {key: 1} if key == "_id" else {key: 1, "_id": 0}
     included, excluded = projected(wanted, body), projected({key: 0}, body)
     assert {**included, **excluded} == body
@@ -334,7 +334,7 @@ def test_an_inclusion_and_an_exclusion_part_a_body(body: dict[str, Any], key: st
 
 
 @given(body=VALUES, paths=PATH_LISTS)
-def test_what_is_excluded_is_not_there(body: Any, paths: list[str]) -> None:
+def test_excluded_fields_are_absent(body: Any, paths: list[str]) -> None:
     result = projected(dict.fromkeys(paths, 0), body)
     if isinstance(result, dict):
         assert not any(leads(result, path.split(".")) for path in paths)

@@ -24,7 +24,7 @@ class Asked(Operation[Any]):
     ("given", "said"),
     [(64 * 2**20, -65536), (1, -1), (None, -16384), (2**42, 1 - 2**31), (10**30, 1 - 2**31)],
 )
-def test_each_connection_is_told(tmp_path: Path, given: int | None, said: int) -> None:
+def test_every_connection_is_configured(tmp_path: Path, given: int | None, said: int) -> None:
     with Store(f"sqlite:///{tmp_path / 'store.db'}", page_cache=given) as store:
         store["things"].put("a", 1)
         assert store.run(Asked()) == said
@@ -32,17 +32,17 @@ def test_each_connection_is_told(tmp_path: Path, given: int | None, said: int) -
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "64"])
 @pytest.mark.parametrize("kind", [Store, AsyncStore])
-def test_what_is_no_number_of_bytes(kind: Any, value: Any) -> None:
+def test_invalid_sizes_are_rejected(kind: Any, value: Any) -> None:
     with pytest.raises(InvalidOption, match="page_cache: must be an integer from 1 on, got"):
         kind("sqlite://", page_cache=value)
 
 
-def test_a_server_has_its_own() -> None:
+def test_postgresql_has_no_page_cache_option() -> None:
     with pytest.raises(InvalidOption, match="page_cache: the server of postgresql has its own"):
         Store("postgresql://localhost/x", page_cache=2**20)
 
 
-def test_a_callers_engine_has_its_own() -> None:
+def test_an_engine_of_the_caller_has_no_page_cache_option() -> None:
     engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
     with pytest.raises(InvalidOption, match="page_cache: the engine that was given has settings"):
         Store(engine=engine, page_cache=2**20)

@@ -188,13 +188,13 @@ ARRAYS: list[tuple[Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("update", "body", "expected"), FIELDS + ARRAYS, ids=repr)
-def test_what_becomes_of_a_body(update: Any, body: Any, expected: Any) -> None:
+def test_operators(update: Any, body: Any, expected: Any) -> None:
     found = give(update, body)
     assert same(found, expected), found
     assert (found is body) is same(body, expected)
 
 
-def test_a_regular_expression_pulls_texts() -> None:
+def test_pull_with_a_regular_expression() -> None:
     import re
 
     body = {"a": ["ab", "b", 1, {"a": "a"}]}
@@ -243,7 +243,7 @@ REFUSED: list[tuple[Any, Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("update", "body", "place", "problem"), REFUSED, ids=repr)
-def test_what_cannot_be_changed_so(update: Any, body: Any, place: str, problem: str) -> None:
+def test_invalid_changes(update: Any, body: Any, place: str, problem: str) -> None:
     with pytest.raises(UpdateRefused) as caught:
         give(update, body)
     assert (caught.value.id, caught.value.place) == ("id", place)
@@ -260,13 +260,13 @@ def test_all_or_nothing() -> None:
 
 @pytest.mark.parametrize("body", [None, 1, "x", [{"a": 1}], True])
 @pytest.mark.parametrize("update", [{"$set": {"a": 1}}, {"$set": {}}, [{"$set": {"a": 1}}], []])
-def test_only_objects_are_updated(update: Any, body: Any) -> None:
+def test_only_object_bodies_are_updated(update: Any, body: Any) -> None:
     with pytest.raises(UpdateRefused, match="only objects have fields") as caught:
         give(update, body)
     assert caught.value.place == ""
 
 
-def test_set_on_insert_counts_where_an_upsert_inserts() -> None:
+def test_set_on_insert_applies_to_inserts_only() -> None:
     update = {"$setOnInsert": {"a": 1, "b.c": 2}, "$set": {"d": 3}}
     assert give(update, {"a": 0}) == {"a": 0, "d": 3}
     assert give(update, {}, inserting=True) == {"a": 1, "b": {"c": 2}, "d": 3}
@@ -275,7 +275,7 @@ def test_set_on_insert_counts_where_an_upsert_inserts() -> None:
         give({"$setOnInsert": {"a.b": 1}}, {"a": 5}, inserting=True)
 
 
-def test_the_order_of_keys_counts_unless_the_database_does_not_keep_it() -> None:
+def test_key_order_matters_if_the_database_keeps_it() -> None:
     body = {"a": [{"x": 1, "y": 2}]}
     other = {"y": 2, "x": 1}
     assert give({"$addToSet": {"a": other}}, body, ordered=True)["a"] == [body["a"][0], other]
@@ -288,13 +288,13 @@ def test_the_order_of_keys_counts_unless_the_database_does_not_keep_it() -> None
     assert give({"$max": {"a": {"x": 1, "y": 2}}}, least, ordered=False) is least
 
 
-def test_what_stays_as_it_was_is_shared() -> None:
+def test_unchanged_values_are_shared() -> None:
     body = {"a": {"b": [1]}, "c": {"d": 1}}
     found = give({"$set": {"c.d": 2}}, body)
     assert found["a"] is body["a"]
 
 
-def test_an_update_is_not_changed_through_what_it_made() -> None:
+def test_changing_the_result_keeps_the_update() -> None:
     value = {"x": [1]}
     updates: list[Any] = [
         {"$set": {"a": value}},
@@ -318,7 +318,7 @@ def test_an_update_is_not_changed_through_what_it_made() -> None:
         assert str(parsed) == before
 
 
-def test_no_update_eats_the_memory() -> None:
+def test_updates_respect_the_memory_limit() -> None:
     from collections_store.codec import Codec
 
     rules = Codec(max_bytes=10_000)
@@ -353,7 +353,7 @@ def calls_of(work: Callable[[], Any]) -> int:
     return calls
 
 
-def test_a_long_list_is_not_gone_through_for_each_element() -> None:
+def test_lists_are_searched_in_linear_time() -> None:
     def pull(length: int, condition: Callable[[list[Any]], Any]) -> int:
         values = [f"v{n}" if n % 2 else n for n in range(length)]
         update = Update.parse({"$pull": {"a": condition(values)}})
@@ -391,14 +391,14 @@ AMONG: list[tuple[Any, bool]] = [
 
 @pytest.mark.parametrize(("value", "is_in"), AMONG, ids=repr)
 @pytest.mark.parametrize("others", [[], [[0, 0], re.compile("^x"), {"b": 1}]], ids=["", "others"])
-def test_what_is_in_a_list(value: Any, is_in: bool, others: list[Any]) -> None:
+def test_membership_in_lists(value: Any, is_in: bool, others: list[Any]) -> None:
     asked, document = {"$in": [*IN, *others]}, Document("id", {"a": value})
     assert give({"$pull": {"a": asked}}, {"a": [value]}) == {"a": [] if is_in else [value]}
     assert matches(Filter.parse({"a": asked}), document) is is_in
     assert matches(Filter.parse({"a": {"$nin": [*IN, *others]}}), document) is not is_in
 
 
-def test_types_are_kept_apart_in_a_list() -> None:
+def test_types_are_distinguished_in_lists() -> None:
     def is_in(value: Any, values: list[Any]) -> bool:
         return matches(Filter.parse({"a": {"$in": values}}), Document("id", {"a": value}))
 

@@ -98,7 +98,7 @@ INVALID: list[tuple[Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("update", "place", "problem"), INVALID, ids=repr)
-def test_what_makes_no_sense(update: Any, place: str, problem: str) -> None:
+def test_invalid_updates_name_the_path(update: Any, place: str, problem: str) -> None:
     with pytest.raises(InvalidUpdate) as caught:
         Update.parse(update)
     assert caught.value.place == place
@@ -106,7 +106,7 @@ def test_what_makes_no_sense(update: Any, place: str, problem: str) -> None:
     assert str(caught.value).startswith("update")
 
 
-def test_array_filters_go_with_operators_only() -> None:
+def test_array_filters_need_operators() -> None:
     for update in ([{"$set": {"a": 1}}], Update.parse({"$set": {"a": 1}})):
         with pytest.raises(InvalidUpdate, match="goes with a document of operators"):
             Update.parse(update, array_filters=[])
@@ -142,7 +142,7 @@ def test_an_update_prints_compares_hashes_and_pickles(written: Any, filters: Any
     assert Update.parse(update) is update
 
 
-def test_a_path_that_text_names_prints_as_text() -> None:
+def test_simple_paths_are_printed_as_strings() -> None:
     update = Update.parse({"$set": {Path("a", "b"): 1}, "$inc": {Path("n"): 1}})
     assert update.to_json() == {"$set": {"a.b": 1}, "$inc": {"n": 1}}
     assert str(Update.parse({"$set": {Path("a.b"): 1}})) == "{'$set': {Path('a.b'): 1}}"
@@ -175,7 +175,7 @@ def test_updates_that_differ() -> None:
     assert len({Update.parse(each) for each in every}) == len(every)
 
 
-def test_what_is_written_down_is_as_stored() -> None:
+def test_values_are_printed_as_stored() -> None:
     rules = Codec(nul="replace", default=str)
     when = datetime(2026, 1, 1, tzinfo=UTC)
     update = Update.parse({"$set": {"a": "\0", "b": when}, "$push": {"c": (1, 2)}}, codec=rules)
@@ -185,7 +185,7 @@ def test_what_is_written_down_is_as_stored() -> None:
     }
 
 
-def test_the_limit_of_a_body_is_that_of_what_is_put_into_it() -> None:
+def test_operands_have_the_size_limit_of_bodies() -> None:
     with pytest.raises(InvalidUpdate, match="more than the limit of 10"):
         Update.parse({"$set": {"a": "x" * 20}}, codec=Codec(max_bytes=10))
     huge = "x" * (17 * 2**20)
@@ -193,7 +193,7 @@ def test_the_limit_of_a_body_is_that_of_what_is_put_into_it() -> None:
     assert update.apply(Document("1", {}), now=0) == {"a": huge}
 
 
-def test_what_is_nested_too_deep() -> None:
+def test_deeply_nested_updates_are_rejected() -> None:
     fields: dict[str, Any] = {}
     array: list[Any] = []
     for _ in range(3000):

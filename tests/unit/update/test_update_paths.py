@@ -33,9 +33,7 @@ FOUND: list[tuple[Any, Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("update", "filter", "body", "expected"), FOUND, ids=repr)
-def test_the_element_that_met_the_filter(
-    update: Any, filter: Any, body: Any, expected: Any
-) -> None:
+def test_the_matched_element(update: Any, filter: Any, body: Any, expected: Any) -> None:
     assert give(update, body, found_by=filter) == expected
 
 
@@ -52,13 +50,13 @@ def test_the_element_that_met_the_filter(
     ],
     ids=repr,
 )
-def test_a_filter_that_met_no_element(filter: Any, body: Any) -> None:
+def test_a_filter_without_a_matched_element(filter: Any, body: Any) -> None:
     with pytest.raises(UpdateRefused, match="the filter matched no element") as caught:
         give({"$set": {"a.$": 9}}, body, found_by=filter)
     assert caught.value.place == "a.$"
 
 
-def test_what_is_inserted_was_not_found() -> None:
+def test_an_upsert_has_no_matched_element() -> None:
     with pytest.raises(UpdateRefused, match="the filter matched no element"):
         give({"$set": {"a.$": 9}}, {"a": [2]}, found_by={"a": 2}, inserting=True)
 
@@ -90,7 +88,7 @@ EACH: list[tuple[Any, Any, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("update", "filters", "body", "expected"), EACH, ids=repr)
-def test_every_element_and_those_of_a_name(
+def test_all_and_filtered_positional_operators(
     update: Any, filters: Any, body: Any, expected: Any
 ) -> None:
     assert give(update, body, filters=filters) == expected
@@ -112,7 +110,7 @@ REFUSED: list[tuple[Any, Any, Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("update", "filters", "body", "place", "problem"), REFUSED, ids=repr)
-def test_elements_that_are_not_there_or_meet(
+def test_missing_and_unmatched_elements(
     update: Any, filters: Any, body: Any, place: str, problem: str
 ) -> None:
     with pytest.raises(UpdateRefused) as caught:
@@ -121,7 +119,7 @@ def test_elements_that_are_not_there_or_meet(
     assert problem in caught.value.problem
 
 
-def test_the_element_that_met_the_filter_may_be_named_otherwise_too() -> None:
+def test_conflicting_paths_to_the_matched_element() -> None:
     with pytest.raises(UpdateRefused, match="two changes meet"):
         give({"$set": {"a.1": 7, "a.$": 9}}, {"a": [1, 2]}, found_by={"a": 2})
 
@@ -177,7 +175,7 @@ INVALID: list[tuple[Any, Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("update", "filters", "place", "problem"), INVALID, ids=repr)
-def test_paths_and_filters_that_make_no_sense(
+def test_invalid_paths_and_array_filters(
     update: Any, filters: Any, place: str, problem: str
 ) -> None:
     with pytest.raises(InvalidUpdate) as caught:
@@ -186,7 +184,7 @@ def test_paths_and_filters_that_make_no_sense(
     assert problem in caught.value.problem
 
 
-def test_a_path_takes_each_key_as_it_is() -> None:
+def test_keys_of_a_path_are_literal() -> None:
     update = {"$set": {Path("a.b", "$"): 1, Path("$[]"): 2, Path("c", ""): 3}}
     assert give(update, {}) == {"$[]": 2, "a.b": {"$": 1}, "c": {"": 3}}
 

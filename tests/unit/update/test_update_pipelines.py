@@ -29,7 +29,7 @@ FOUND: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("stages", "expected"), FOUND, ids=repr)
-def test_what_becomes_of_a_body(stages: Any, expected: Any) -> None:
+def test_pipelines(stages: Any, expected: Any) -> None:
     body = copy.deepcopy(BODY)
     found = give(stages, body)
     assert found == expected
@@ -41,7 +41,7 @@ def test_a_tuple_of_stages() -> None:
     assert give(({"$set": {"n": 1}},), {}) == {"n": 1}
 
 
-def test_what_stays_the_same_is_the_same() -> None:
+def test_unchanged_values_are_the_same_objects() -> None:
     body = {"n": 1, "m": 2}
     assert give([{"$set": {"n": {"$abs": "$n"}}}], body) is body
     assert give([{"$set": {"n": 1.0}}], body) is not body
@@ -57,21 +57,21 @@ def test_what_stays_the_same_is_the_same() -> None:
     ],
     ids=repr,
 )
-def test_what_cannot_be_computed(stages: Any, place: str, problem: str) -> None:
+def test_failing_expressions(stages: Any, place: str, problem: str) -> None:
     with pytest.raises(UpdateRefused) as caught:
         give(stages, BODY)
     assert (caught.value.id, caught.value.place) == ("id", place)
     assert problem in caught.value.problem
 
 
-def test_key_order_counts_unless_it_is_not_kept() -> None:
+def test_key_order_matters_if_the_database_keeps_it() -> None:
     update = Update.parse([{"$set": {"same": {"$eq": ["$a", {"y": 1, "x": 2}]}}}])
     document = Document("1", {"a": {"x": 2, "y": 1}})
     assert update.apply(document, now=NOW)["same"] is False
     assert update.apply(document, now=NOW, ordered=False)["same"] is True
 
 
-def test_an_update_holds_no_more_memory_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_updates_respect_the_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("collections_store.update.apply.MEMORY_LIMIT", 2**18)
     stages = [{"$set": {f"f{n}": {"$range": [0, 3000]}}} for n in range(20)]
     with pytest.raises(UpdateRefused, match="takes more than 262,144 bytes of memory"):

@@ -108,7 +108,7 @@ def test_nothing_is_changed_in_place(
 
 @settings(max_examples=150, **PROFILE)
 @given(written=updates(), body=BODIES)
-def test_what_is_written_is_read_as_the_same(written: Any, body: Any) -> None:
+def test_printed_updates_parse_to_the_same(written: Any, body: Any) -> None:
     update = read(written)
     if update is None:
         return
@@ -134,7 +134,7 @@ ANYTHING = st.recursive(
     filters=st.none() | st.lists(ANYTHING, max_size=2),
     body=BODIES,
 )
-def test_what_is_wrong_is_named(what: Any, filters: Any, body: Any) -> None:
+def test_errors_name_the_path(what: Any, filters: Any, body: Any) -> None:
     try:
         update = Update.parse(what, array_filters=filters)
     except InvalidUpdate:
@@ -151,7 +151,7 @@ IDEMPOTENT = frozenset({"$set", "$unset", "$min", "$max", "$addToSet", "$pull", 
 @settings(max_examples=200, **PROFILE)
 @example(written=({"$unset": {"a.0": None}}, None), body={"a": [None]})
 @given(written=updates(), body=BODIES)
-def test_what_is_done_once_is_done(written: Any, body: Any) -> None:
+def test_idempotent_operators(written: Any, body: Any) -> None:
     update = read(({k: v for k, v in written[0].items() if k in IDEMPOTENT}, written[1]))
     if update is None or any("$" in path for each in written[0].values() for path in each):
         return  # an element that is not as it was may not meet the filter
@@ -203,7 +203,7 @@ def reference(body: dict[str, Any], path: str, operator: str, operand: Any) -> A
         st.tuples(st.just("$pop"), st.just(1)),
     ),
 )
-def test_the_plain_operators_do_what_they_say(body: Any, path: str, change: Any) -> None:
+def test_operators_match_a_simple_model(body: Any, path: str, change: Any) -> None:
     operator, operand = change
     found = give(Update.parse({operator: {path: operand}}), body)
     assert json.dumps(found) == json.dumps(reference(body, path, operator, operand))

@@ -62,13 +62,13 @@ def test_the_equalities_of_a_filter(filter: Any, expected: Any) -> None:
     ],
     ids=repr,
 )
-def test_equalities_that_leave_it_open(filter: Any, problem: str) -> None:
+def test_ambiguous_equalities(filter: Any, problem: str) -> None:
     with pytest.raises(InvalidUpdate, match="leaves open what to insert") as caught:
         seed(Filter.parse(filter))
     assert problem in caught.value.problem
 
 
-def test_a_seed_is_not_the_filters() -> None:
+def test_a_seed_does_not_share_the_filter() -> None:
     filter = Filter.parse({"a": [1]})
     seed(filter)["a"].append(2)
     assert seed(filter) == {"a": [1]}
@@ -94,6 +94,6 @@ def test_the_id_of_a_filter(filter: Any, expected: str | None) -> None:
 
 
 @pytest.mark.parametrize("filter", [{"$id": 5}, {"$and": [{"$id": "x"}, {"$id": "y"}]}], ids=repr)
-def test_ids_that_cannot_be(filter: Any) -> None:
+def test_invalid_ids(filter: Any) -> None:
     with pytest.raises(InvalidUpdate, match=r"'\$id'"):
         seed_id(Filter.parse(filter))
