@@ -190,7 +190,7 @@ def test_without_the_sdk_dicts_work_and_objects_are_an_error(
 
 @pytest.fixture
 def skills(store: Any) -> Any:
-    """Memories as the SDK's objects; `Awaited` hides an `AsyncStore` from `skill_memory`."""
+    """Memories as the SDK's objects; `SyncAdapter` hides an `AsyncStore` from `skill_memory`."""
     return store.skill_memory(model=Memory)
 
 
