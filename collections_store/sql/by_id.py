@@ -16,8 +16,17 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from ..options import CollectionOptions, Feed, Names
-from .dialects.protocols import Database, Keys
-from .elements import AnyOf, BodyFromText, BodyText, HasInteger, Increased, TextFits, ValueText
+from .dialects.protocols import Database
+from .elements import (
+    AnyOf,
+    BodyFromText,
+    BodyText,
+    HasInteger,
+    Increased,
+    Keys,
+    TextFits,
+    ValueText,
+)
 from .schema import (
     body_from,
     body_text,

@@ -18,8 +18,8 @@ from ..query.conditions import Target
 from ..query.index import Index
 from .by_id import FeedStatements, compiled
 from .clauses import metadata_column, partial_condition
-from .dialects.protocols import Database, Keys
-from .elements import ArrayAt, RenameTable, SortPart, TypeAt
+from .dialects.protocols import Database
+from .elements import ArrayAt, Keys, SortPart, TypeAt
 from .schema import catalogue_table, documents_table, revision_table
 from .select import Statements
 
@@ -165,7 +165,7 @@ class CatalogueStatements:
     def rename_table(self, old: str, new: str) -> str:
         """Rename a collection's table."""
         table = documents_table(old, self.names, self.database)
-        return self._sql(RenameTable(table, new))
+        return self.database.compiler.rename_table(table, new)
 
     def indexes(self, table: str) -> IndexStatements:
         """Return the statements of the indexes of a collection's table."""

@@ -49,7 +49,7 @@ from ..query.index import (
 from ..query.path import Path, path_prefixes
 from ..query.sort import NULL, Key, Sort, SortField
 from ..query.values import value_class
-from .dialects.protocols import Binding, Database, Keys, Ordering
+from .dialects.protocols import Binding, Database, Ordering
 from .elements import (
     AnyOf,
     ArrayAt,
@@ -57,6 +57,7 @@ from .elements import (
     BodyMatches,
     IndexedTest,
     IsNot,
+    Keys,
     PartialTest,
     SortPart,
     SortValue,

@@ -27,8 +27,8 @@ from ..query.sort import NATURAL, Sort
 from ..query.values import value_class
 from .by_id import ZERO, FeedStatements, IdStatements, compiled
 from .clauses import Conditions, Order, Prefixes, Where, any_array, partial_condition
-from .dialects.protocols import Binding, Database, Keys
-from .elements import ArrayAt, IsNot, TableSize, ValueText
+from .dialects.protocols import Binding, Database
+from .elements import ArrayAt, IsNot, Keys, TableSize, ValueText
 from .schema import body_text, deleted_columns, document_columns, integer, is_expired
 
 SHAPES_CACHED: Final = 256

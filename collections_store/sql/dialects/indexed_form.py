@@ -7,6 +7,7 @@ columns can use an index over them. It is right where no array is on the path to
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 from sqlalchemy.ext.compiler import compiles
@@ -31,13 +32,13 @@ from ..elements import (
     ArrayAt,
     IndexedTest,
     IsNot,
+    Keys,
     PartialTest,
-    RenameTable,
     SortPart,
     SortValue,
     TypeAt,
 )
-from .protocols import SIGNS, Database, IndexedForm, Keys, Ordering
+from .protocols import SIGNS, Database, IndexedForm, Ordering, Renderer
 
 Columns = TypeVar("Columns")
 
@@ -140,41 +141,24 @@ def open_prefixes(keys: Keys) -> list[Keys]:
 
 
 def register(database: Database) -> None:
-    """Register with SQLAlchemy how a dialect compiles the elements of orders and of the indexed form."""
-    name, ordering, form = database.name, database.ordering, database.indexed_form
+    """Register with SQLAlchemy how a dialect renders the elements, those of orders and of the indexed form included."""
+    ordering, form = database.ordering, database.indexed_form
+    shared: dict[type[Any], Renderer] = {
+        SortPart: lambda sort, body: ordering.part(body, sort.keys, sort.part),
+        SortValue: lambda sort, value: ordering.parameter(value, sort.part),
+        TypeAt: lambda at, body: form.type_at(body, at.keys),
+        ArrayAt: lambda at, body: form.array_at(body, at.keys, null_safe=at.null_safe),
+        IndexedTest: lambda indexed, body, *parameters: form.test(
+            body, indexed.field.path.keys, indexed.test(parameters, form.width)
+        ),
+        PartialTest: lambda limit, body: form.partial_test(
+            body, limit.field.path.keys, limit.field.test
+        ),
+        IsNot: lambda _, condition: f"(({condition}) IS NOT TRUE)",
+    }
+    for kind, render in {**shared, **database.compiler.elements}.items():
+        compiles(kind, database.name)(partial(_rendered, render))
 
-    @compiles(SortPart, name)
-    def _sort_part(element: SortPart, compiler: Any, **kw: Any) -> str:
-        return ordering.part(compiler.process(element.clauses, **kw), element.keys, element.part)
 
-    @compiles(SortValue, name)
-    def _sort_value(element: SortValue, compiler: Any, **kw: Any) -> str:
-        return ordering.parameter(compiler.process(element.clauses, **kw), element.part)
-
-    @compiles(TypeAt, name)
-    def _type_at(element: TypeAt, compiler: Any, **kw: Any) -> str:
-        return form.type_at(compiler.process(element.clauses, **kw), element.keys)
-
-    @compiles(ArrayAt, name)
-    def _array_at(element: ArrayAt, compiler: Any, **kw: Any) -> str:
-        body = compiler.process(element.clauses, **kw)
-        return form.array_at(body, element.keys, null_safe=element.null_safe)
-
-    @compiles(IndexedTest, name)
-    def _indexed_test(element: IndexedTest, compiler: Any, **kw: Any) -> str:
-        body, *parameters = (compiler.process(clause, **kw) for clause in element.clauses)
-        return form.test(body, element.field.path.keys, element.test(parameters, form.width))
-
-    @compiles(PartialTest, name)
-    def _partial_test(element: PartialTest, compiler: Any, **kw: Any) -> str:
-        body, field = compiler.process(element.clauses, **kw), element.field
-        return form.partial_test(body, field.path.keys, field.test)
-
-    @compiles(IsNot, name)
-    def _is_not(element: IsNot, compiler: Any, **kw: Any) -> str:
-        return f"(({compiler.process(element.clauses, **kw)}) IS NOT TRUE)"
-
-    @compiles(RenameTable, name)
-    def _rename_table(element: RenameTable, compiler: Any, **kw: Any) -> str:  # noqa: ARG001
-        table = compiler.preparer.format_table(element.table)
-        return f"ALTER TABLE {table} RENAME TO {compiler.preparer.quote(element.new)}"
+def _rendered(render: Renderer, element: Any, compiler: Any, **kw: Any) -> str:
+    return render(element, *(compiler.process(clause, **kw) for clause in element.clauses))

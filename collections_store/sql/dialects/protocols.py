@@ -19,6 +19,7 @@ from ...query.conditions import And, Condition, Kind, Not, Or, Test, Value
 from ...query.index import Plan
 from ...query.sort import Key
 from ...query.values import value_class
+from ..elements import Keys
 
 COMMIT: Final = "COMMIT"
 ROLLBACK: Final = "ROLLBACK"
@@ -26,10 +27,10 @@ PING: Final = "SELECT 1"
 SIGNS: Final = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 """SQL's comparisons."""
 
-Keys: TypeAlias = tuple[str, ...]
-"""The keys from the top of a body to a position in it."""
 Function: TypeAlias = tuple[str, int, Callable[..., Any]]
 """An SQL function: name, number of arguments, Python function."""
+Renderer: TypeAlias = Callable[..., str]
+"""Renders an element of `sql.elements`: called with it and the SQL of its clauses."""
 
 
 class TableVanished(CollectionsStoreError):
@@ -195,13 +196,17 @@ class Errors(Protocol):
 
 
 class StatementCompiler(Protocol):
-    """Compilation of SQLAlchemy's statements, and their plans.
-
-    The folder of the dialect also registers how each class of `sql.elements` is compiled.
-    """
+    """Compilation of SQLAlchemy's statements, and their plans."""
 
     dialect: sa.Dialect
     """SQLAlchemy's, for statements on the store's own connections."""
+    elements: Mapping[type[Any], Renderer]
+    """Renders each class of `sql.elements` that `indexed_form.register` does not render."""
+
+    def rename_table(self, table: sa.Table, new: str) -> str:
+        """Return the statement that renames a table."""
+        preparer = self.dialect.identifier_preparer
+        return f"ALTER TABLE {preparer.format_table(table)} RENAME TO {preparer.quote(new)}"
 
     def insert(self, table: sa.Table) -> Any:
         """Return an INSERT with ON CONFLICT."""

@@ -6,12 +6,11 @@ An equality is one jsonpath predicate, bound as a parameter: a GIN index over th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
-from sqlalchemy.ext.compiler import compiles
 
 from ....query.index import Plan
 from ...elements import (
@@ -29,14 +28,65 @@ from ...elements import (
     ValueText,
 )
 from ..protocols import DDL, StatementCompiler
-from . import filters
+from .filters import rendered
 from .ordering import literal, value_at
+
+_DIALECT: Final[sa.Dialect] = PGDialect_psycopg()  # type: ignore[no-untyped-call]
+
+
+def table_name(table: sa.Table) -> str:
+    """Return the table's name as SQL."""
+    return str(_DIALECT.identifier_preparer.format_table(table))
+
+
+def _body_text(_: object, body: str) -> str:
+    return f"CAST({body} AS TEXT)"
+
+
+def _body_from_text(_: object, text: str) -> str:
+    return f"CAST({text} AS JSONB)"
+
+
+def _has_integer(element: HasInteger, body: str) -> str:
+    value = value_at(body, element.keys)
+    digits = f"CAST({value} AS TEXT) ~ '^-?[0-9]{{1,18}}$'"
+    return f"(jsonb_typeof({value}) = 'number' AND {digits})"
+
+
+def _increased(element: Increased, body: str, by: str) -> str:
+    path = f"ARRAY[{', '.join(map(literal, element.keys))}]"
+    number = f"CAST(CAST({value_at(body, element.keys)} AS TEXT) AS BIGINT)"
+    return f"jsonb_set({body}, {path}, to_jsonb({number} + {by}))"
+
+
+def _list_of(element: ListOf) -> str:
+    """Render a list in the driver's binary format: in text, psycopg escapes each quotation mark in Python."""
+    return f"CAST(%({element.parameter})b AS {'TEXT' if element.texts else 'BIGINT'}[])"
+
+
+def _table_size(element: TableSize) -> str:
+    name = table_name(element.table).replace("'", "''")
+    return f"pg_total_relation_size('{name}')"
 
 
 class PostgresCompiler(StatementCompiler):
     """SQLAlchemy's dialect for psycopg, and EXPLAIN."""
 
-    dialect: sa.Dialect = PGDialect_psycopg()  # type: ignore[no-untyped-call]
+    dialect = _DIALECT
+    elements = {
+        BodyText: _body_text,
+        BodyFromText: _body_from_text,
+        JsonbText: _body_text,
+        JsonbFromText: _body_from_text,
+        BodyMatches: lambda element, body, parameter: rendered(body, element.condition, parameter),
+        AnyOf: lambda _, column, texts: f"{column} = ANY (CAST({texts} AS TEXT[]))",
+        ListOf: _list_of,
+        ValueText: lambda element, body: f"CAST({value_at(body, element.keys)} AS TEXT)",
+        HasInteger: _has_integer,
+        Increased: _increased,
+        TextFits: lambda _, body, size: f"octet_length(CAST({body} AS TEXT)) <= {size}",
+        TableSize: _table_size,
+    }
 
     def insert(self, table: sa.Table) -> Any:
         return insert(table)
@@ -93,73 +143,6 @@ def _known(name: str, table: sa.Table) -> str:
     return next((own[end] for end in own if name.endswith(end)), name)
 
 
-@compiles(BodyText, "postgresql")
-@compiles(JsonbText, "postgresql")
-def _body_text(element: BodyText, compiler: Any, **kw: Any) -> str:
-    return f"CAST({compiler.process(element.clauses, **kw)} AS TEXT)"
-
-
-@compiles(BodyFromText, "postgresql")
-@compiles(JsonbFromText, "postgresql")
-def _body_from_text(element: BodyFromText, compiler: Any, **kw: Any) -> str:
-    return f"CAST({compiler.process(element.clauses, **kw)} AS JSONB)"
-
-
-@compiles(AnyOf, "postgresql")
-def _any_of(element: AnyOf, compiler: Any, **kw: Any) -> str:
-    column, texts = (compiler.process(clause, **kw) for clause in element.clauses)
-    return f"{column} = ANY (CAST({texts} AS TEXT[]))"
-
-
-@compiles(ListOf, "postgresql")
-def _list_of(element: ListOf, compiler: Any, **kw: Any) -> str:  # noqa: ARG001
-    """Render a list in the driver's binary format: in text, psycopg escapes each quotation mark in Python."""
-    return f"CAST(%({element.parameter})b AS {'TEXT' if element.texts else 'BIGINT'}[])"
-
-
-@compiles(TableSize, "postgresql")
-def _table_size(element: TableSize, compiler: Any, **kw: Any) -> str:  # noqa: ARG001
-    name = compiler.preparer.format_table(element.table).replace("'", "''")
-    return f"pg_total_relation_size('{name}')"
-
-
-@compiles(BodyMatches, "postgresql")
-def _body_matches(element: BodyMatches, compiler: Any, **kw: Any) -> str:
-    body, parameter = (compiler.process(clause, **kw) for clause in element.clauses)
-    return filters.rendered(body, element.condition, parameter)
-
-
-@compiles(ValueText, "postgresql")
-def _value_text(element: ValueText, compiler: Any, **kw: Any) -> str:
-    return f"CAST({value_at(compiler.process(element.clauses, **kw), element.keys)} AS TEXT)"
-
-
-@compiles(HasInteger, "postgresql")
-def _has_integer(element: HasInteger, compiler: Any, **kw: Any) -> str:
-    value = value_at(compiler.process(element.clauses, **kw), element.keys)
-    digits = f"CAST({value} AS TEXT) ~ '^-?[0-9]{{1,18}}$'"
-    return f"(jsonb_typeof({value}) = 'number' AND {digits})"
-
-
-@compiles(TextFits, "postgresql")
-def _text_fits(element: TextFits, compiler: Any, **kw: Any) -> str:
-    body, size = (compiler.process(clause, **kw) for clause in element.clauses)
-    return f"octet_length(CAST({body} AS TEXT)) <= {size}"
-
-
-@compiles(Increased, "postgresql")
-def _increased(element: Increased, compiler: Any, **kw: Any) -> str:
-    body, by = (compiler.process(clause, **kw) for clause in element.clauses)
-    path = f"ARRAY[{', '.join(map(literal, element.keys))}]"
-    number = f"CAST(CAST({value_at(body, element.keys)} AS TEXT) AS BIGINT)"
-    return f"jsonb_set({body}, {path}, to_jsonb({number} + {by}))"
-
-
-def table_name(table: sa.Table) -> str:
-    """Return the table's name as SQL."""
-    return str(PostgresCompiler.dialect.identifier_preparer.format_table(table))
-
-
 class PostgresDDL(DDL):
     """Tables with JSONB, and one GIN index over bodies each."""
 
@@ -186,4 +169,4 @@ class PostgresDDL(DDL):
         gin: dict[str, Any] = {"using": "gin", "ops": {"body": "jsonb_path_ops"}}
         options = {f"postgresql_{name}": value for name, value in gin.items()}
         index = sa.Index(physical, table.c.body, **options)
-        return [str(sa.schema.CreateIndex(index).compile(dialect=PostgresCompiler.dialect))]
+        return [str(sa.schema.CreateIndex(index).compile(dialect=_DIALECT))]

@@ -15,8 +15,9 @@ from typing import Any, Final
 from .... import codec
 from ....query.conditions import Operand, Parameter, Value, prefix_range
 from ....query.sort import FALSE, NULL, NUMBER, STRING, TRUE, Key
+from ...elements import Keys
 from ..indexed_form import RankedForm, open_prefixes
-from ..protocols import Keys, Ordering
+from ..protocols import Ordering
 
 BEGINNING: Final = 100
 """Characters of a string that are told apart."""

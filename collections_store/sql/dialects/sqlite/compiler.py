@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
-from sqlalchemy.ext.compiler import compiles
 
 from .... import codec
 from ....query.index import Plan
@@ -32,11 +31,12 @@ from ...elements import (
     Increased,
     JsonbFromText,
     JsonbText,
+    Keys,
     TableSize,
     TextFits,
     ValueText,
 )
-from ..protocols import DDL, Keys, StatementCompiler
+from ..protocols import DDL, StatementCompiler
 from .filters import path_literal, rendered
 from .ordering import SqliteIndexedForm
 
@@ -46,11 +46,52 @@ _NINES: Final = 10**18 - 1
 _USED: Final = re.compile(r"USING (?:COVERING )?INDEX (\S+)|^SEARCH (\S+\$i\d+) USING PRIMARY KEY")
 
 
+_DIALECT: Final = SQLiteDialect_pysqlite(paramstyle="named")
+_DIALECT.supports_native_boolean = True  # else it writes `(…) = 1`, which no index serves
+
+
+def _array_test(element: ArrayTest, seq: str, *parameters: str) -> str:
+    test = element.test(parameters, _INDEXED_FORM.width)
+    tests = " OR ".join(_INDEXED_FORM.scalar_tests(("rank", "value"), test))
+    return f"{seq} IN (SELECT seq FROM {element.physical} WHERE {tests})"
+
+
+def _has_integer(element: HasInteger, body: str) -> str:
+    path = path_literal(element.keys)
+    between = f"json_extract({body}, {path}) BETWEEN -{_NINES} AND {_NINES}"
+    return f"(json_type({body}, {path}) = 'integer' AND {between})"
+
+
+def _increased(element: Increased, body: str, by: str) -> str:
+    path = path_literal(element.keys)
+    return f"json_set({body}, {path}, json_extract({body}, {path}) + {by})"
+
+
+def _table_size(element: TableSize) -> str:
+    table = _DIALECT.identifier_preparer.format_table(element.table)
+    return f"(SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM {table})"
+
+
 class SqliteCompiler(StatementCompiler):
     """SQLite's dialect of SQLAlchemy, and EXPLAIN QUERY PLAN."""
 
-    dialect = SQLiteDialect_pysqlite(paramstyle="named")
-    dialect.supports_native_boolean = True  # else it writes `(…) = 1`, which no index serves
+    dialect = _DIALECT
+    elements = {
+        BodyText: lambda _, body: body,
+        BodyFromText: lambda _, text: text,
+        JsonbText: lambda _, body: f"json({body})",
+        JsonbFromText: lambda _, text: f"jsonb({text})",
+        BodyMatches: lambda element, body, *parameters: rendered(
+            body, element.condition, iter(parameters)
+        ),
+        AnyOf: lambda _, column, texts: f"{column} IN (SELECT value FROM json_each({texts}))",
+        ArrayTest: _array_test,
+        ValueText: lambda element, body: f"({body} -> {path_literal(element.keys)})",
+        HasInteger: _has_integer,
+        Increased: _increased,
+        TextFits: lambda _, body, size: f"length(CAST({body} AS BLOB)) <= {size}",
+        TableSize: _table_size,
+    }
 
     def insert(self, table: sa.Table) -> Any:
         return insert(table)
@@ -78,73 +119,6 @@ def _index_name(name: str) -> str:
     if name.startswith("sqlite_autoindex"):
         return "$id"
     return "$expires_at" if name.endswith("$x") else name
-
-
-@compiles(BodyText, "sqlite")
-@compiles(BodyFromText, "sqlite")
-def _body(element: Any, compiler: Any, **kw: Any) -> str:
-    return str(compiler.process(element.clauses, **kw))
-
-
-@compiles(JsonbText, "sqlite")
-def _jsonb_text(element: JsonbText, compiler: Any, **kw: Any) -> str:
-    return f"json({compiler.process(element.clauses, **kw)})"
-
-
-@compiles(JsonbFromText, "sqlite")
-def _jsonb_from_text(element: JsonbFromText, compiler: Any, **kw: Any) -> str:
-    return f"jsonb({compiler.process(element.clauses, **kw)})"
-
-
-@compiles(AnyOf, "sqlite")
-def _any_of(element: AnyOf, compiler: Any, **kw: Any) -> str:
-    column, texts = (compiler.process(clause, **kw) for clause in element.clauses)
-    return f"{column} IN (SELECT value FROM json_each({texts}))"
-
-
-@compiles(TableSize, "sqlite")
-def _table_size(element: TableSize, compiler: Any, **kw: Any) -> str:
-    table = compiler.process(element.table, asfrom=True, **kw)
-    return f"(SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM {table})"
-
-
-@compiles(BodyMatches, "sqlite")
-def _body_matches(element: BodyMatches, compiler: Any, **kw: Any) -> str:
-    body, *parameters = (compiler.process(clause, **kw) for clause in element.clauses)
-    return rendered(body, element.condition, iter(parameters))
-
-
-@compiles(ArrayTest, "sqlite")
-def _array_test(element: ArrayTest, compiler: Any, **kw: Any) -> str:
-    seq, *parameters = (compiler.process(clause, **kw) for clause in element.clauses)
-    test = element.test(parameters, _INDEXED_FORM.width)
-    tests = " OR ".join(_INDEXED_FORM.scalar_tests(("rank", "value"), test))
-    return f"{seq} IN (SELECT seq FROM {element.physical} WHERE {tests})"
-
-
-@compiles(ValueText, "sqlite")
-def _value_text(element: ValueText, compiler: Any, **kw: Any) -> str:
-    return f"({compiler.process(element.clauses, **kw)} -> {path_literal(element.keys)})"
-
-
-@compiles(HasInteger, "sqlite")
-def _has_integer(element: HasInteger, compiler: Any, **kw: Any) -> str:
-    body, path = compiler.process(element.clauses, **kw), path_literal(element.keys)
-    between = f"json_extract({body}, {path}) BETWEEN -{_NINES} AND {_NINES}"
-    return f"(json_type({body}, {path}) = 'integer' AND {between})"
-
-
-@compiles(TextFits, "sqlite")
-def _text_fits(element: TextFits, compiler: Any, **kw: Any) -> str:
-    body, size = (compiler.process(clause, **kw) for clause in element.clauses)
-    return f"length(CAST({body} AS BLOB)) <= {size}"
-
-
-@compiles(Increased, "sqlite")
-def _increased(element: Increased, compiler: Any, **kw: Any) -> str:
-    body, by = (compiler.process(clause, **kw) for clause in element.clauses)
-    path = path_literal(element.keys)
-    return f"json_set({body}, {path}, json_extract({body}, {path}) + {by})"
 
 
 class SqliteDDL(DDL):

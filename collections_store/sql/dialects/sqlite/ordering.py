@@ -13,8 +13,9 @@ from typing import Any, Final
 from .... import codec
 from ....query.conditions import Kind, Operand, Parameter, Value, prefix_range
 from ....query.sort import FALSE, NULL, NUMBER, OBJECT, STRING, TRUE, Key
+from ...elements import Keys
 from ..indexed_form import RankedForm, open_prefixes
-from ..protocols import Keys, Ordering
+from ..protocols import Ordering
 from .filters import TYPES, path_literal
 
 _RANK: Final = (
