@@ -1,12 +1,12 @@
 """The command line `collections-store`; needs the extra `cli`, which this module checks.
 
-Begin with `app`; `documents`, `catalogue`, `indexes`, `transfer` and `hosts` have the commands. Must not hold logic of
+Begin with `app`; `documents`, `catalogue`, `transfer` and `hosts` have the commands. Must not hold logic of
 the library.
 """
 
 import sys
 
-from .exits import Exit
+from .output import Exit
 
 
 def main() -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from ..integrations.aea import register
-from .arguments import Group, show_help
+from .arguments import Group, program_options, show_help
 from .hosts import aea as import_aea
-from .target import program_options
 
 register()
 

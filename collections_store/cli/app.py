@@ -10,14 +10,12 @@ from typing import Any
 import click
 
 from ..errors import CollectionsStoreError, cut
-from .arguments import Group, show_help
-from .catalogue import collections, db, drop, info, library_version
+from .arguments import Group, program_options, show_help
+from .catalogue import collections, db, drop, index, info, library_version
 from .demo import demo
 from .documents import delete, distinct, explain, find, get, list_, purge, put, remove
-from .exits import Exit, Failure, code_of, described, notes_of, one_line
 from .hosts import aea, kdeps, opsdroid
-from .indexes import index
-from .target import program_options
+from .output import Exit, Failure, code_of, one_line
 from .transfer import export, import_
 
 _LONGEST = 2000
@@ -62,7 +60,8 @@ class Program(Group):
             gave_up = isinstance(error.__context__, EOFError)
             return _fail("nothing was done", Exit.NO if gave_up else Exit.INTERRUPTED)
         except (CollectionsStoreError, Failure) as error:
-            return _fail("; ".join([one_line(error), *notes_of(error)]), code_of(error))
+            notes = getattr(error, "__notes__", [])  # such as the id of the document
+            return _fail("; ".join([one_line(error), *notes]), code_of(error))
         return code if isinstance(code, int) else Exit.DONE
 
 
@@ -87,7 +86,7 @@ def _show_version(ctx: click.Context, parameter: click.Parameter, value: bool) -
 @click.group(
     cls=Program,
     name="collections-store",
-    epilog="\b\nExit codes:\n" + "\n".join(described()),
+    epilog="\n".join(["\b\nExit codes:", *(f"{code.value:>4}  {code.meaning}" for code in Exit)]),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option(

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have, and the parsing of JSON, fields and sort orders.
+"""Arguments and options that several commands have: the database, JSON, fields and sort orders.
 
 A field is a dotted path, `address.city`; in JSON also the list of its keys, which may contain dots. A sort order is
 `age`, `age:-1`, `age:desc` or `-age`, or in JSON a mapping or a list: `{"age": -1, "name": 1}`,
@@ -9,22 +9,30 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path as File
 from typing import Any, Final, TypeAlias, TypeVar
 
 import click
+import sqlalchemy as sa
 
-from .. import InvalidFilter, InvalidSort, Path
+from .. import Collection, DatabaseUnavailable, InvalidFilter, InvalidSort, Path, Store
+from ..engine.database_file import identity
 from ..errors import shortened
-from .exits import Exit, Failure
-from .files import MAX_LINE, BadItem, parse_json, parse_line
-from .output import on_terminal
+from ..options import safe_url
+from ..sql.dialects import named
+from .files import MAX_LINE, BadItem, parse_json, parse_line, shown
+from .output import Exit, Failure, on_terminal
 
 F = TypeVar("F", bound=Callable[..., Any])
 Pairs: TypeAlias = list[tuple[str | Path, int]]
 Refusal: TypeAlias = Callable[[str, str], Exception]
 """An error of a path and a problem: `InvalidSort` and its like."""
 
+URL_VARIABLE: Final = "COLLECTIONS_STORE_URL"
+DEFAULT_URL: Final = "sqlite:///collections.db"
 _DIRECTIONS: Final = {"1": 1, "asc": 1, "-1": -1, "desc": -1}
+_JSON: Final = ("{", "[")
 _IN_JSON: Final = '. In JSON a field may be any string: {"a:b": -1}'
 _FORMATS: Final = {"jsonl": "JSON lines", "json": "one JSON array", "table": "a table"}
 
@@ -54,6 +62,104 @@ class Group(click.Group):
             formatter.write_dl(
                 [(name, each.get_short_help_str(1000)) for name, each in found if each]
             )
+
+
+# -- the database ------------------------------------------------------------------------------
+
+
+@dataclass
+class Target:
+    """The URL, prefix and schema from the options."""
+
+    url: str = DEFAULT_URL
+    prefix: str = "cs_"
+    schema: str | None = None
+
+    def to_write(self, **options: Any) -> Store:
+        """Return a store, which creates a missing SQLite file on first use."""
+        return Store(self.url, prefix=self.prefix, schema=self.schema, **options)
+
+    def to_read(self) -> Store:
+        """Return a store; raises `DatabaseUnavailable` if the SQLite file does not exist."""
+        store = self.to_write()
+        file = self._file()
+        if file is not None and not file.exists():
+            raise DatabaseUnavailable(
+                f"there is no SQLite file {str(file)!r}: name another database with --url or "
+                f"{URL_VARIABLE}"
+            )
+        return store
+
+    def collection(self, store: Store, name: str) -> Collection:
+        """Return an existing collection; reads the catalogue only if it seems empty."""
+        collection = store.get_sync_collection(name)
+        if not collection.list(limit=1) and name not in {info.name for info in store.collections()}:
+            raise Failure(f"there is no collection {name!r}", Exit.NO)
+        return collection
+
+    def refuse(self, name: str) -> None:
+        """Raise `UsageError` if a file is the database itself or its log."""
+        path = self._file()
+        ours = [identity(f"{path}{end}") for end in ("", "-wal", "-shm", "-journal")]
+        if path is not None and identity(name) in [each for each in ours if each]:
+            raise click.UsageError(f"{shown(name)} is the database itself: name another file")
+
+    def names(self) -> dict[str, Any]:
+        """Return the options of the functions of `migrate`."""
+        return {"prefix": self.prefix, "schema": self.schema}
+
+    def driver_url(self) -> sa.URL:
+        """Return the URL with the library's driver."""
+        url = sa.make_url(self.url)
+        return named(url.get_backend_name()).urls.normal_url(url)
+
+    def safe_url(self) -> str:
+        """Return the URL without its passwords."""
+        return safe_url(sa.make_url(self.url))
+
+    def _file(self) -> File | None:
+        url = self.driver_url()
+        path = named(url.get_backend_name()).urls.file_of(url)
+        return None if path is None else File(path)
+
+
+def _set(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    """Store an option's value; options of a command override those of the program."""
+    target = ctx.ensure_object(Target)
+    if value is not None and parameter.name is not None:
+        setattr(target, parameter.name, value)
+
+
+def _database_options(url_help: str, **url: Any) -> Callable[[F], F]:
+    def add(command: F) -> F:
+        for name, metavar, text, more in (
+            ("--prefix", "TEXT", "The prefix of the tables' names, instead of cs_.", {}),
+            ("--schema", "NAME", "The PostgreSQL schema of the tables.", {}),
+            ("--url", "URL", url_help, url),
+        ):
+            option = click.option(
+                name, metavar=metavar, expose_value=False, callback=_set, help=text, **more
+            )
+            command = option(command)
+        return command
+
+    return add
+
+
+program_options = _database_options(
+    "The database: sqlite:///file.db or postgresql://user:password@host/database. Default: "
+    f"{URL_VARIABLE}, or else {DEFAULT_URL} in the current folder.",
+    envvar=URL_VARIABLE,
+)
+"""The options of the program."""
+
+
+def on_database(command: F) -> F:
+    """Add the same options to a command, and pass it its `Target`."""
+    return _database_options("The database.")(click.pass_obj(command))  # type: ignore[return-value]
+
+
+# -- other arguments and options ---------------------------------------------------------------
 
 
 collection_argument = click.argument("collection")
@@ -121,20 +227,6 @@ def read_json(text: str | None, what: str) -> Any:
         raise Failure(f"{what} is not Unicode", Exit.BAD_INPUT) from error
 
 
-def read_order(texts: Iterable[str], refuse: Refusal = InvalidSort, what: str = "--sort") -> Pairs:
-    """Parse a sort order from the values of a repeated option; raises `refuse`."""
-    pairs: Pairs = []
-    for text in texts:
-        parts = pairs_of(read_json(text, what), refuse) if _is_json(text) else [_pair(text, refuse)]
-        pairs += parts
-    return pairs
-
-
-def read_field(text: str) -> str | Path:
-    """Parse a field, or the JSON list of its keys."""
-    return _field(read_json(text, "FIELD"), InvalidFilter) if _is_json(text) else text
-
-
 def read_projection(fields: str | None, projection: str | None) -> Any:
     """Return the projection of `--fields` or `--projection`; None: all fields."""
     if fields is not None and projection is not None:
@@ -144,6 +236,27 @@ def read_projection(fields: str | None, projection: str | None) -> Any:
     return None if fields is None else fields.split(",")
 
 
+# -- fields and sort orders --------------------------------------------------------------------
+
+
+def read_order(texts: Iterable[str], refuse: Refusal = InvalidSort, what: str = "--sort") -> Pairs:
+    """Parse a sort order from the values of a repeated option; raises `refuse`."""
+    pairs: Pairs = []
+    for text in texts:
+        if text.startswith(_JSON):  # a field that begins so must be written in JSON too
+            pairs += pairs_of(read_json(text, what), refuse)
+        else:
+            pairs.append(_pair(text, refuse))
+    return pairs
+
+
+def read_field(text: str) -> str | Path:
+    """Parse a field, or the JSON list of its keys."""
+    if text.startswith(_JSON):
+        return _field(read_json(text, "FIELD"), InvalidFilter)
+    return text
+
+
 def pairs_of(order: Any, refuse: Refusal) -> Pairs:
     """Parse a sort order in JSON; raises `refuse`."""
     if isinstance(order, dict):
@@ -151,11 +264,6 @@ def pairs_of(order: Any, refuse: Refusal) -> Pairs:
     if isinstance(order, list):
         return [_element(each, refuse) for each in order]
     raise refuse("", f"must be a mapping, or a list of fields and pairs, got {shortened(order)}")
-
-
-def _is_json(text: str) -> bool:
-    """Return whether an argument is JSON; a field that begins so must be written in JSON too."""
-    return text[:1] in {"{", "["}
 
 
 def _pair(text: str, refuse: Refusal) -> tuple[str | Path, int]:

@@ -1,27 +1,45 @@
-"""Commands on whole collections, and on the schema of the database."""
+"""Commands on collections, on their indexes, and on the schema of the database."""
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import click
 import sqlalchemy as sa
 
-from .. import CollectionInfo
+from .. import CollectionsStoreError, Index, InvalidIndex
+from ..errors import shortened
 from ..sql.schema import REVISION
 from .arguments import (
     Group,
+    Target,
     collection_argument,
     consent,
     json_option,
+    on_database,
     output_option,
+    pairs_of,
+    read_json,
+    read_order,
     yes_option,
 )
-from .exits import Exit, Failure
-from .output import Format, binary_output, counted, emit, table, to_text, write_lines
-from .target import Target, on_database
+from .files import INDEXES, BadItem
+from .output import (
+    Exit,
+    Failure,
+    Format,
+    binary_output,
+    counted,
+    emit,
+    table,
+    to_text,
+    write_lines,
+)
+
+_INDEX_KEYS = ("name", "fields", "unique", "where", "arrays")
 
 
 @click.command()
@@ -42,7 +60,16 @@ def collections(target: Target, *, output: Format) -> None:
         columns |= {"count": number, "bytes": number}
         emit(table(columns.items(), rows).rstrip("\n"))
     else:
-        write_lines(map(_as_json, found), binary_output(), array=output == "json")
+        lines = (
+            {
+                "name": info.name,
+                "count": info.count,
+                "size": info.size,
+                "created_at": info.created_at.isoformat(),
+            }
+            for info in found
+        )
+        write_lines(map(to_text, lines), binary_output(), array=output == "json")
 
 
 @click.command()
@@ -74,7 +101,22 @@ def info(target: Target, *, as_json: bool) -> None:
     \b
       collections-store info --json
     """
-    facts = _facts(target)
+    from .. import migrate
+
+    with target.to_read() as store:
+        revision = migrate.current(target.url, **target.names())
+        found = [] if revision is None else store.collections()  # without tables it creates none
+    facts = {
+        "url": target.safe_url(),
+        "database": _database_version(target.driver_url()),
+        "schema": revision,
+        "collections": len(found),
+        "objects": sum(each.count for each in found),
+        "bytes": sum(each.size for each in found),
+        "collections-store": library_version(),
+        "SQLAlchemy": sa.__version__,
+        "Python": platform.python_version(),
+    }
     if as_json:
         emit(to_text(facts))
         return
@@ -92,26 +134,6 @@ def library_version() -> str:
         return "not installed"
 
 
-def _facts(target: Target) -> dict[str, Any]:
-    """Return what `info` prints; a database without tables stays without."""
-    from .. import migrate
-
-    with target.to_read() as store:
-        revision = migrate.current(target.url, **target.names())
-        found = [] if revision is None else store.collections()
-    return {
-        "url": target.safe_url(),
-        "database": _database_version(target.driver_url()),
-        "schema": revision,
-        "collections": len(found),
-        "objects": sum(each.count for each in found),
-        "bytes": sum(each.size for each in found),
-        "collections-store": library_version(),
-        "SQLAlchemy": sa.__version__,
-        "Python": platform.python_version(),
-    }
-
-
 def _database_version(url: sa.URL) -> str:
     """Return the database's name and version, which SQLAlchemy reads when it connects."""
     engine = sa.create_engine(url)
@@ -121,11 +143,114 @@ def _database_version(url: sa.URL) -> str:
     return f"{engine.dialect.name} {'.'.join(map(str, numbers))}"
 
 
-def _as_json(info: CollectionInfo) -> str:
-    created = info.created_at.isoformat()
-    return to_text(
-        {"name": info.name, "count": info.count, "size": info.size, "created_at": created}
-    )
+# -- indexes -----------------------------------------------------------------------------------
+
+
+index = Group("index", help="List, create and drop the indexes of a collection.")
+
+
+@index.command("list")
+@collection_argument
+@output_option("jsonl", "json", "table", default=None)
+@on_database
+def list_indexes(target: Target, collection: str, *, output: Format) -> None:
+    """List the indexes of COLLECTION in the order of their creation.
+
+    \b
+      collections-store index list people --output table
+    """
+    with target.to_read() as store:
+        found = target.collection(store, collection).indexes()
+    if output == "table":
+        rows = [
+            (
+                each.name,
+                ", ".join(f"{field}:{direction}" for field, direction in each.fields),
+                ", ".join(word for word in ("unique", "arrays") if getattr(each, word)),
+                "" if each.where is None else to_text(each.where.to_json()),
+            )
+            for each in found
+        ]
+        columns = {name: {"overflow": "fold"} for name in ("name", "fields", "kind", "where")}
+        emit(table(columns.items(), rows).rstrip("\n"))
+    else:
+        lines = (to_text(index_as_json(each)) for each in found)
+        write_lines(lines, binary_output(), array=output == "json")
+
+
+@index.command("create")
+@collection_argument
+@click.argument("fields", metavar="FIELD...", nargs=-1, required=True)
+@click.option("--unique", is_flag=True, help="Forbid two documents with equal values.")
+@click.option("--where", metavar="JSON", help="Index only documents that match this filter.")
+@click.option("--arrays", is_flag=True, help="Index the elements of arrays; for one field.")
+@click.option("--name", metavar="NAME", help="The name of the index. Default: its fields.")
+@on_database
+def create_index(
+    target: Target, collection: str, fields: tuple[str, ...], *, where: str | None, **options: Any
+) -> None:
+    """Create an index over FIELDs, and print its name.
+
+    A missing COLLECTION is created; an existing index stays as it is. A FIELD is a dotted path, with :-1 after it
+    if it descends. All of them may also be JSON, as for find --sort:
+
+    \b
+      collections-store index create people address.city age:-1
+      collections-store index create people login --unique --where '{"active": true}'
+    """
+    order = read_order(fields, InvalidIndex, "FIELD")
+    limit = None if where is None else read_json(where, "--where")
+    with target.to_write() as store:
+        emit(store.get_sync_collection(collection).create_index(order, where=limit, **options))
+
+
+@index.command("drop")
+@collection_argument
+@click.argument("name")
+@on_database
+def drop_index(target: Target, collection: str, name: str) -> None:
+    """Drop the index NAME of COLLECTION; the documents stay.
+
+    \b
+      collections-store index drop people address.city_1_age_-1
+    """
+    with target.to_read() as store:
+        was_there = target.collection(store, collection).drop_index(name)
+    if not was_there:
+        raise Failure(f"there is no index {name!r} on {collection}", Exit.NO)
+
+
+def index_as_json(index: Index) -> dict[str, Any]:
+    """Return the definition of an index; a field is the list of its keys, which may contain dots."""
+    definition = index.to_json()
+    return {key: definition[key] for key in _INDEX_KEYS}
+
+
+def index_lines(indexes: Sequence[Index]) -> list[str]:
+    """Return the first line of an export, in a list: no document looks like it. Empty without indexes."""
+    return [to_text({INDEXES: list(map(index_as_json, indexes))})] if indexes else []
+
+
+def read_indexes(values: Any) -> list[Index]:
+    """Parse the value of the line of indexes; raises `BadItem`."""
+    if not isinstance(values, list):
+        raise BadItem(f"the indexes must be a list, got {shortened(values)}")
+    return [_index(number, value) for number, value in enumerate(values, 1)]
+
+
+def _index(number: int, value: Any) -> Index:
+    if not isinstance(value, dict) or "fields" not in value or not value.keys() <= set(_INDEX_KEYS):
+        known = ", ".join(sorted(_INDEX_KEYS))
+        problem = f"must have fields, and no other keys than {known}, got {shortened(value)}"
+        raise BadItem(f"index {number} {problem}")
+    options = {key: each for key, each in value.items() if key != "fields"}
+    try:
+        return Index.parse(pairs_of(value["fields"], InvalidIndex), **options)
+    except CollectionsStoreError as error:
+        raise BadItem(f"index {number}: {error}") from error
+
+
+# -- the schema --------------------------------------------------------------------------------
 
 
 db = Group("db", help="Show and upgrade the schema of the database.")

@@ -15,8 +15,7 @@ from typing import Any
 import click
 
 from .. import Store
-from .exits import Exit, Failure
-from .output import emit, to_text
+from .output import Exit, Failure, emit, to_text
 
 _PARTS = ("remember", "recall")
 

@@ -14,10 +14,12 @@ import click
 from .. import Collection, Document, Explanation, Path
 from .arguments import (
     Pairs,
+    Target,
     collection_argument,
     consent,
     filter_argument,
     json_option,
+    on_database,
     output_option,
     read_field,
     read_json,
@@ -27,8 +29,9 @@ from .arguments import (
     window_options,
     yes_option,
 )
-from .exits import Exit, Failure
 from .output import (
+    Exit,
+    Failure,
     Format,
     binary_output,
     counted,
@@ -37,7 +40,6 @@ from .output import (
     write_documents,
     write_lines,
 )
-from .target import Target, on_database
 
 _MISSING = object()
 _FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}

@@ -28,7 +28,7 @@ from .. import codec
 from ..document import MAX_TTL
 from ..errors import CollectionsStoreError
 from ..options import MAX_BODY
-from .exits import Exit, Failure
+from .output import Exit, Failure
 
 STANDARD = "-"
 """The name that means standard input or output."""

@@ -8,11 +8,9 @@ from typing import Any, TypeVar
 import click
 
 from .. import CollectionsStoreError
-from .arguments import skip_errors_option
-from .exits import one_line
+from .arguments import Target, on_database, skip_errors_option
 from .files import shown
-from .output import counted
-from .target import Target, on_database
+from .output import counted, one_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 file_argument = click.argument("file", type=click.Path(exists=True, dir_okay=False))

@@ -1,14 +1,26 @@
-"""Output on standard output: JSON lines, a JSON array, or a table."""
+"""The results of a command: exit codes, and on standard output JSON lines, a JSON array, or a table."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
 from itertools import islice
 from typing import IO, Any, Literal, TypeAlias
 
 from .. import Document, Path
 from ..codec import Codec
+from ..errors import (
+    CollectionNotFound,
+    CollectionsStoreError,
+    DatabaseBusy,
+    DatabaseError,
+    DatabaseUnavailable,
+    InvalidOption,
+    InvalidUrl,
+    MissingExtra,
+    SchemaError,
+)
 
 Format: TypeAlias = Literal["jsonl", "json", "table"]
 
@@ -18,6 +30,73 @@ _CODEC = Codec(max_bytes=2**62)
 _ID_WIDTH = 40
 _COLUMN_WIDTH = 4
 """The narrowest column, with its border."""
+
+
+# -- exit codes --------------------------------------------------------------------------------
+
+
+class Exit(IntEnum):
+    """An exit code; `--help` prints its `meaning`."""
+
+    meaning: str
+
+    def __new__(cls, code: int, meaning: str) -> Exit:
+        """Make a member with a meaning."""
+        member = int.__new__(cls, code)
+        member._value_, member.meaning = code, meaning
+        return member
+
+    DONE = 0, "done"
+    NO = 1, "no such document, collection or index; tables differ; a question was answered no"
+    USAGE = 2, "wrong use: an option, an argument or the URL"
+    BAD_INPUT = (
+        3,
+        "bad input: a body, filter, sort order, projection, index, name, id or line of an import",
+    )
+    UNAVAILABLE = 4, "the database cannot be reached, does not exist or is busy"
+    SCHEMA = 5, "the database's schema is older or newer than this version's"
+    FAILED = 6, "another error of the database or of a file"
+    MISSING_EXTRA = 7, "a package is missing; the message names the extra"
+    INTERRUPTED = 130, "interrupted (Ctrl-C)"
+    BROKEN_PIPE = 141, "the reader of the output was closed"
+
+
+_CODES: tuple[tuple[type[CollectionsStoreError], Exit], ...] = (
+    (CollectionNotFound, Exit.NO),
+    (InvalidUrl, Exit.USAGE),
+    (InvalidOption, Exit.USAGE),
+    (MissingExtra, Exit.MISSING_EXTRA),
+    (SchemaError, Exit.SCHEMA),
+    (DatabaseUnavailable, Exit.UNAVAILABLE),
+    (DatabaseBusy, Exit.UNAVAILABLE),
+    (DatabaseError, Exit.FAILED),
+)
+
+
+class Failure(Exception):
+    """Ends the command with an exit code, and a message on standard error unless it is empty."""
+
+    def __init__(self, message: str, code: Exit) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def code_of(error: Exception) -> Exit:
+    """Return the exit code of a `Failure` or an error of the library."""
+    if isinstance(error, Failure):
+        return error.code
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code
+    return Exit.BAD_INPUT if isinstance(error, ValueError) else Exit.FAILED
+
+
+def one_line(error: Exception) -> str:
+    """Return an error's message without line breaks, which those of drivers may contain."""
+    return " ".join(str(error).split())
+
+
+# -- standard output ---------------------------------------------------------------------------
 
 
 def to_text(value: Any) -> str:
@@ -126,8 +205,8 @@ def _cells(
         return {None: to_text(body)[:width]}
     if paths is None:
         paths = {name: (name,) for name in islice(body, width)}
-    found = ((name, _values_at(body, keys)) for name, keys in paths.items())
-    return {name: _compact(values[0])[:width] for name, values in found if values}
+    found = ((name, each) for name, keys in paths.items() for each in _values_at(body, keys))
+    return {n: (each if isinstance(each, str) else to_text(each))[:width] for n, each in found}
 
 
 def _values_at(value: Any, keys: tuple[str, ...]) -> list[Any]:
@@ -140,10 +219,6 @@ def _values_at(value: Any, keys: tuple[str, ...]) -> list[Any]:
     if isinstance(value, dict) and keys[0] in value:
         return _values_at(value[keys[0]], keys[1:])
     return []
-
-
-def _compact(value: Any) -> str:
-    return value if isinstance(value, str) else to_text(value)
 
 
 def _printable(text: str) -> str:

@@ -26,8 +26,8 @@ from .. import (
     Path,
     Store,
 )
-from .arguments import collection_argument, output_option, skip_errors_option
-from .exits import Exit, Failure, code_of, one_line
+from .arguments import Target, collection_argument, on_database, output_option, skip_errors_option
+from .catalogue import index_lines, read_indexes
 from .files import (
     STANDARD,
     BadItem,
@@ -43,9 +43,18 @@ from .files import (
     to_record,
     writing,
 )
-from .indexes import header, read_indexes
-from .output import Format, as_line, binary_output, counted, on_terminal, write_lines
-from .target import Target, on_database
+from .output import (
+    Exit,
+    Failure,
+    Format,
+    as_line,
+    binary_output,
+    code_of,
+    counted,
+    on_terminal,
+    one_line,
+    write_lines,
+)
 
 BATCH_BYTES: Final = 16 * 2**20
 """A batch ends with the line that exceeds it."""
@@ -329,7 +338,7 @@ def export(
     to_file = file not in {None, STANDARD}
     with target.to_read() as store, ExitStack() as stack:
         found = target.collection(store, collection)
-        indexes = [] if no_indexes else header(found.indexes())
+        indexes = [] if no_indexes else index_lines(found.indexes())
         stream, documents = binary_output(), iter(found.stream())
         if to_file:
             target.refuse(str(file))

@@ -12,7 +12,7 @@ from conftest import Backend
 
 from collections_store import Store
 from collections_store.cli.app import program
-from collections_store.cli.target import Target
+from collections_store.cli.arguments import Target
 
 BODIES = [
     "null",

@@ -9,7 +9,7 @@ import pytest
 from cli.cli_process import Cli, error_line
 
 from collections_store.cli.app import program
-from collections_store.cli.exits import Exit
+from collections_store.cli.output import Exit
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="arguments of Windows are text")
 LONGEST = 2000

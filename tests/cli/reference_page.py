@@ -1,6 +1,6 @@
 """The reference page of the command line, from its own `--help`.
 
-`python -m collections_store.cli.reference > docs/reference/cli.md` writes the page; a test compares the two.
+`python tests/cli/reference_page.py > docs/reference/cli.md` writes the page; a test compares the two.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from .app import program
-from .exits import Exit
+from collections_store.cli.app import program
+from collections_store.cli.output import Exit
 
 WIDTH = 88
 
