@@ -68,22 +68,19 @@ def demo(*, file: Path | None, part: str | None) -> None:
     with ExitStack() as stack:
         if file is None:
             file = Path(stack.enter_context(TemporaryDirectory())) / "agent.db"
-        _direct(file.resolve())
-
-
-def _direct(file: Path) -> None:
-    emit("An agent keeps what it learns in one SQLite file:")
-    emit(f"  {file}\n")
-    emit("1. A first process stores two people and two dialogues, and ends.")
-    _run("remember", file)
-    emit(f"   Only the file remains: {file.stat().st_size:,} bytes.\n")
-    emit("2. A second process opens the file and finds them by nested fields.")
-    _run("recall", file)
-    emit("The first process ran:\n")
-    emit(_source(remember))
-    emit("The second process ran:\n")
-    emit(_source(recall))
-    emit("On PostgreSQL the code is the same, with another URL.")
+        file = file.resolve()
+        emit("An agent keeps what it learns in one SQLite file:")
+        emit(f"  {file}\n")
+        emit("1. A first process stores two people and two dialogues, and ends.")
+        _run("remember", file)
+        emit(f"   Only the file remains: {file.stat().st_size:,} bytes.\n")
+        emit("2. A second process opens the file and finds them by nested fields.")
+        _run("recall", file)
+        emit("The first process ran:\n")
+        emit(_source(remember))
+        emit("The second process ran:\n")
+        emit(_source(recall))
+        emit("On PostgreSQL the code is the same, with another URL.")
 
 
 def _run(part: str, file: Path) -> None:

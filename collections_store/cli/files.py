@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
@@ -91,8 +90,13 @@ def _writing(name: str) -> Iterator[Stream]:
     ):
         part = Path(raw.name)
         try:
-            with _zipped(raw, path) as stream:
-                yield stream
+            is_gzip = path.suffix.lower() == ".gz"
+            with (
+                gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0)
+                if is_gzip
+                else nullcontext(raw)
+            ) as stream:
+                yield cast(Stream, stream)
             raw.flush()
             os.fsync(raw.fileno())
             if path.exists():
@@ -122,12 +126,6 @@ def _cleaning_up() -> Iterator[None]:
             signal.signal(each, handler)
         for number in received:
             signal.raise_signal(number)
-
-
-def _zipped(raw: Stream, path: Path) -> Any:
-    if path.suffix.lower() != ".gz":
-        return nullcontext(raw)
-    return gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0)
 
 
 @contextmanager
@@ -171,10 +169,10 @@ class DamagedInput(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A line, or an element of an array; `load` returns its value or raises `BadItem`. `size`: bytes of a line."""
+    """A line, or an element of an array; `value` may be a `BadItem`. `size`: bytes of a line."""
 
     place: str
-    load: Callable[[], Any]
+    value: Any
     size: int = 0
 
 
@@ -221,7 +219,7 @@ def parse_json(text: bytes) -> Any:
 def parse_line(text: bytes) -> Any:
     """Parse JSON of which at most one byte too many was read; raises `BadItem`."""
     if len(text) > MAX_LINE:
-        raise BadItem(f"too long: more than {_mebibytes(MAX_LINE)}")
+        raise BadItem(f"too long: more than {MAX_LINE >> 20} MiB")
     return parse_json(text)
 
 
@@ -230,7 +228,10 @@ def read_items(stream: IO[bytes]) -> Iterator[Item]:
 
     Raises `DamagedInput`. An array that is not JSON is one bad item, and so is a line that is too long.
     """
-    lines, begun, is_open, number = _lines(_unzipped(stream)), False, False, 0
+    buffered = stream if isinstance(stream, BufferedReader) else BufferedReader(cast(Any, stream))
+    if buffered.peek(1)[:1] == _GZIP:
+        buffered = BufferedReader(gzip.GzipFile(fileobj=buffered))
+    lines, begun, is_open, number = _lines(buffered), False, False, 0
     for line in lines:
         continues, is_open = is_open, not line.endswith(b"\n")
         if continues:  # the rest of a line that is too long
@@ -240,12 +241,18 @@ def read_items(stream: IO[bytes]) -> Iterator[Item]:
             yield from _array(chain([b"\n" * (number - 1), line], lines))
         elif line.strip():
             begun = True
-            yield Item(f"line {number}", partial(parse_line, line), len(line))
+            try:
+                value = parse_line(line)
+            except BadItem as error:
+                value = error
+            yield Item(f"line {number}", value, len(line))
 
 
 def to_record(item: Item, id_field: FieldPath | None) -> Record | Indexes:
     """Parse an item: a body with its id in a field, or a line of `export`; raises `BadItem`."""
-    value = item.load()
+    value = item.value
+    if isinstance(value, BadItem):
+        raise value
     if id_field is None:
         if isinstance(value, dict) and value.keys() == {INDEXES}:
             return Indexes(item.place, value[INDEXES])
@@ -255,7 +262,12 @@ def to_record(item: Item, id_field: FieldPath | None) -> Record | Indexes:
                 "--id FIELD takes the id from a field of the document"
             )
         return Record(item.place, _as_id(value["id"], "id"), value["body"], _end(value))
-    return Record(item.place, _as_id(_field(value, id_field), str(id_field)), value)
+    id = value
+    for key in id_field.keys:
+        if not isinstance(id, dict) or key not in id:
+            raise BadItem(f"there is no field {str(id_field)!r} to take the id from")
+        id = id[key]
+    return Record(item.place, _as_id(id, str(id_field)), value)
 
 
 def _end(value: dict[str, Any]) -> datetime | None:
@@ -275,14 +287,6 @@ def _end(value: dict[str, Any]) -> datetime | None:
     return found
 
 
-def _field(value: Any, field: FieldPath) -> Any:
-    for key in field.keys:
-        if not isinstance(value, dict) or key not in value:
-            raise BadItem(f"there is no field {str(field)!r} to take the id from")
-        value = value[key]
-    return value
-
-
 def _as_id(value: Any, field: str) -> str:
     if isinstance(value, str):
         return value
@@ -297,21 +301,14 @@ def _array(parts: Iterable[bytes]) -> Iterator[Item]:
         for part in parts:
             text += part
             if len(text) > MAX_ARRAY:
-                size = _mebibytes(MAX_ARRAY)
+                size = f"{MAX_ARRAY >> 20} MiB"
                 raise BadItem(f"too long: more than {size}; write each document on its own line")
         values = parse_json(bytes(text))
     except BadItem as error:
-        yield Item("the array", partial(_fail, error))
+        yield Item("the array", error)
         return
     for position, value in enumerate(values, 1):
-        yield Item(f"element {position}", partial(_same, value))
-
-
-def _unzipped(stream: IO[bytes]) -> IO[bytes]:
-    buffered = stream if isinstance(stream, BufferedReader) else BufferedReader(cast(Any, stream))
-    if buffered.peek(1)[:1] == _GZIP:
-        return BufferedReader(gzip.GzipFile(fileobj=buffered))
-    return buffered
+        yield Item(f"element {position}", value)
 
 
 def _lines(stream: IO[bytes]) -> Iterator[bytes]:
@@ -325,17 +322,5 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes]:
         raise DamagedInput(f"the gzipped data is damaged: {error}") from error
 
 
-def _mebibytes(limit: int) -> str:
-    return f"{limit >> 20} MiB"
-
-
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not a JSON number")
-
-
-def _fail(error: BadItem) -> NoReturn:
-    raise error
-
-
-def _same(value: Any) -> Any:
-    return value

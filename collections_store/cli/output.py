@@ -8,19 +8,8 @@ from enum import IntEnum
 from itertools import islice
 from typing import IO, Any, Literal, TypeAlias
 
-from .. import Document, Path
+from .. import Document, Path, errors
 from ..codec import Codec
-from ..errors import (
-    CollectionNotFound,
-    CollectionsStoreError,
-    DatabaseBusy,
-    DatabaseError,
-    DatabaseUnavailable,
-    InvalidOption,
-    InvalidUrl,
-    MissingExtra,
-    SchemaError,
-)
 
 Format: TypeAlias = Literal["jsonl", "json", "table"]
 
@@ -61,15 +50,15 @@ class Exit(IntEnum):
     BROKEN_PIPE = 141, "the reader of the output was closed"
 
 
-_CODES: tuple[tuple[type[CollectionsStoreError], Exit], ...] = (
-    (CollectionNotFound, Exit.NO),
-    (InvalidUrl, Exit.USAGE),
-    (InvalidOption, Exit.USAGE),
-    (MissingExtra, Exit.MISSING_EXTRA),
-    (SchemaError, Exit.SCHEMA),
-    (DatabaseUnavailable, Exit.UNAVAILABLE),
-    (DatabaseBusy, Exit.UNAVAILABLE),
-    (DatabaseError, Exit.FAILED),
+_CODES: tuple[tuple[type[errors.CollectionsStoreError], Exit], ...] = (
+    (errors.CollectionNotFound, Exit.NO),
+    (errors.InvalidUrl, Exit.USAGE),
+    (errors.InvalidOption, Exit.USAGE),
+    (errors.MissingExtra, Exit.MISSING_EXTRA),
+    (errors.SchemaError, Exit.SCHEMA),
+    (errors.DatabaseUnavailable, Exit.UNAVAILABLE),
+    (errors.DatabaseBusy, Exit.UNAVAILABLE),
+    (errors.DatabaseError, Exit.FAILED),
 )
 
 

@@ -111,11 +111,16 @@ class Import:
 
     def summary(self) -> str:
         """Return what was imported, in words."""
-        indexes = f" and {counted(self.created, 'index')}" if self.created else ""
-        skipped = f", skipped {_documents(self.skipped)}" if self.skipped else ""
-        expired = f", left out {_documents(self.expired)} that had expired" if self.expired else ""
-        into = f"{indexes} into {self.collection.name}{skipped}{expired}"
-        return f"imported {_documents(self.written)}{into}"
+        written, skipped, expired = (
+            counted(count, "document") for count in (self.written, self.skipped, self.expired)
+        )
+        return (
+            f"imported {written}"
+            + (f" and {counted(self.created, 'index')}" if self.created else "")
+            + f" into {self.collection.name}"
+            + (f", skipped {skipped}" if self.skipped else "")
+            + (f", left out {expired} that had expired" if self.expired else "")
+        )
 
     def _create(self, index: Index) -> None:
         options: dict[str, Any] = {"where": index.where, "arrays": index.arrays, "name": index.name}
@@ -142,7 +147,10 @@ class Import:
             except (InvalidBody, InvalidId) as error:
                 self._bad(batch.pop(self._given - 1).place, error)
             except DuplicateKey as error:
-                self._bad(_remove(batch, error).place, error)
+                positions = [at for at, each in enumerate(batch) if each.id == error.id]
+                if not positions:
+                    raise
+                self._bad(batch.pop(positions[-1]).place, error)
             else:
                 break
         if self._end is not None:
@@ -156,14 +164,13 @@ class Import:
         batch: list[Record] = []
         self._bytes = 0
         try:
-            while self._has_room(batch) and (record := self._next()) is not None:
+            while len(batch) < self.size and self._bytes < BATCH_BYTES:
+                if (record := self._next()) is None:
+                    break
                 batch.append(record)
         except (BadLine, DamagedInput) as error:
             self._end = error
         return batch
-
-    def _has_room(self, batch: list[Record]) -> bool:
-        return len(batch) < self.size and self._bytes < BATCH_BYTES
 
     def _write(self, batch: list[Record]) -> None:
         """Write documents, the last of each id; an expired one removes its id."""
@@ -194,22 +201,15 @@ class Import:
             self._bytes += item.size
             try:
                 found = to_record(item, self.id_field)
+                if isinstance(found, Indexes) and self.with_indexes:
+                    self._indexes += read_indexes(found.values)
             except BadItem as error:
                 self._bad(item.place, error)
                 continue
-            if isinstance(found, Indexes):
-                self._add_indexes(item, found)
-            else:
+            if isinstance(found, Record):
                 self.expired += found.is_expired
                 return found
         return None
-
-    def _add_indexes(self, item: Item, found: Indexes) -> None:
-        try:
-            if self.with_indexes:
-                self._indexes += read_indexes(found.values)
-        except BadItem as error:
-            self._bad(item.place, error)
 
     def _bad(self, place: str, error: Exception) -> None:
         sentence = f"{self.name}, {place}: {one_line(error)}"
@@ -235,25 +235,14 @@ class Import:
             raise self._failure(f"{self.name}: {error}", Exit.FAILED) from error
 
     def _failure(self, problem: str, code: Exit) -> Failure:
-        return Failure(f"{problem}; {self._so_far()}", code)
-
-    def _so_far(self) -> str:
-        written = _documents(self.written)
+        written = counted(self.written, "document")
         if self._creating is not None:
-            return f"imported {written}, but not the index {self._creating.name!r}"
-        if not self.written:
-            return "nothing was imported"
-        return f"nothing of this batch was imported, {written} before it were"
-
-
-def _remove(batch: list[Record], error: DuplicateKey) -> Record:
-    """Remove from a batch the document that a unique index forbids, the last with its id; raises `error` if the id
-    is unknown.
-    """
-    for position in reversed(range(len(batch))):
-        if batch[position].id == error.id:
-            return batch.pop(position)
-    raise error
+            done = f"imported {written}, but not the index {self._creating.name!r}"
+        elif self.written:
+            done = f"nothing of this batch was imported, {written} before it were"
+        else:
+            done = "nothing was imported"
+        return Failure(f"{problem}; {done}", code)
 
 
 @click.command("import")
@@ -317,6 +306,21 @@ def import_(
     _report(work.summary())
 
 
+def _file_and_collection(file: str | None, collection: str | None) -> tuple[str, str]:
+    """Return the file and the collection: without --collection the only argument is the collection."""
+    if collection is not None:
+        check_readable(file or STANDARD)
+        return file or STANDARD, collection
+    if file is None or file == STANDARD:
+        raise click.UsageError("name the collection to import into: --collection NAME")
+    if File(file).is_file():
+        raise click.UsageError(
+            f"name the collection to import {shown(file)} into: --collection NAME"
+        )
+    check_readable(STANDARD)
+    return STANDARD, file
+
+
 @click.command()
 @collection_argument
 @click.argument("file", required=False, type=click.Path(allow_dash=True, dir_okay=False))
@@ -344,47 +348,22 @@ def export(
             target.refuse(str(file))
             stream = stack.enter_context(writing(str(file)))
         if to_file or not on_terminal():
-            documents = stack.enter_context(_shown(documents, found))
+            size = found.count() if sys.stderr.isatty() else None
+            documents = _counting(documents, stack.enter_context(progress(size)))
         lines = chain(indexes, map(as_line, documents))
         write_lines(lines, stream, array=output == "json")
-
-
-def _file_and_collection(file: str | None, collection: str | None) -> tuple[str, str]:
-    """Return the file and the collection: without --collection the only argument is the collection."""
-    if collection is not None:
-        check_readable(file or STANDARD)
-        return file or STANDARD, collection
-    if file is None or file == STANDARD:
-        raise click.UsageError("name the collection to import into: --collection NAME")
-    if File(file).is_file():
-        raise click.UsageError(
-            f"name the collection to import {shown(file)} into: --collection NAME"
-        )
-    check_readable(STANDARD)
-    return STANDARD, file
-
-
-@contextmanager
-def _shown(documents: Iterable[Document], found: Collection) -> Iterator[Iterator[Document]]:
-    """Show the progress of reading a collection, if standard error is a terminal."""
-    size = found.count() if sys.stderr.isatty() else None
-    with progress(size) as show:
-        yield _counting(documents, show)
 
 
 def _counting(
     documents: Iterable[Document], show: Callable[[int, int], None]
 ) -> Iterator[Document]:
+    """Yield documents and show how many they are."""
     number = 0
     for number, document in enumerate(documents, 1):
         if number % _SHOWN_EACH == 0:
             show(number, number)
         yield document
     show(number, number)
-
-
-def _documents(count: int) -> str:
-    return counted(count, "document")
 
 
 def _report(sentence: str) -> None:

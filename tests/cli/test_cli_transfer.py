@@ -287,7 +287,7 @@ def test_lines_are_read_one_at_a_time() -> None:
 
     stream: Any = Endless()
     items = read_items(stream)
-    assert [next(items).load() for _ in range(1000)] == [{"n": 1}] * 1000
+    assert [next(items).value for _ in range(1000)] == [{"n": 1}] * 1000
     assert stream.lines_read < 2000
 
 
@@ -315,8 +315,8 @@ def test_a_line_of_zeros_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> Non
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 8 * 2**20
-    with pytest.raises(BadItem, match="more than 1 MiB"):
-        item.load()
+    assert isinstance(item.value, BadItem)
+    assert "more than 1 MiB" in str(item.value)
 
 
 def test_an_array_that_is_too_long_is_a_bad_item(

@@ -11,13 +11,15 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import cmp_to_key, partial
 from sys import getsizeof
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ...codec import MAX_DEPTH, MAX_INTEGER, MIN_INTEGER
 from ...document import Anonymous, Document
 from ...errors import shortened
 from ...query.budget import spend
 from ...query.values import MISSING, compare, is_number
+
+T = TypeVar("T")
 
 MEMORY_LIMIT: Final = 100 * 2**20
 """Bytes that each stage of a pipeline, and the expressions of one document, may hold by default."""
@@ -82,25 +84,19 @@ def integer(value: Any, low: int = MIN_INTEGER, high: int = MAX_INTEGER) -> int:
     return int(value)
 
 
-def string(value: Any) -> str:
-    """Return a string as it is."""
-    if not isinstance(value, str):
-        raise OperandError(f"requires a string, got {named(value)}", value)
-    return value
+def _required(kind: type[T], name: str) -> Callable[[Any], T]:
+    def check(value: Any) -> T:
+        """Return a value of this type as it is."""
+        if not isinstance(value, kind):
+            raise OperandError(f"requires {name}, got {named(value)}", value)
+        return value
+
+    return check
 
 
-def array(value: Any) -> list[Any]:
-    """Return an array as it is."""
-    if not isinstance(value, list):
-        raise OperandError(f"requires an array, got {named(value)}", value)
-    return value
-
-
-def mapping(value: Any) -> dict[str, Any]:
-    """Return an object as it is."""
-    if not isinstance(value, dict):
-        raise OperandError(f"requires an object, got {named(value)}", value)
-    return value
+string = _required(str, "a string")
+array: Callable[[Any], list[Any]] = _required(list, "an array")
+mapping: Callable[[Any], dict[str, Any]] = _required(dict, "an object")
 
 
 def result(value: float) -> float:
