@@ -22,37 +22,16 @@ from ..query.parser import FilterParser
 from ..query.path import MAX_KEYS, Path
 from ..query.sort import Sort
 from ..query.values import is_number
+from . import stages
 from .expressions.nodes import Constant, Node
 from .expressions.parser import ExpressionParser
-from .stages import (
-    Accumulator,
-    AccumulatorName,
-    AddFields,
-    CountRows,
-    Entry,
-    ExcludeFields,
-    Group,
-    Keys,
-    Limit,
-    Lookup,
-    Match,
-    Named,
-    PlacedStage,
-    Project,
-    ReplaceRoot,
-    Side,
-    Skip,
-    SortRows,
-    Stage,
-    Tree,
-    Unwind,
-)
+from .stages import Accumulator, Entry, Keys, Named, PlacedStage, Side, Stage, Tree
 
 MAX_STAGES: Final = 200
 """Stages of a pipeline, including those in `$lookup`: each takes a call or two for every row."""
 MAX_LOOKUPS: Final = 20
 """Levels of nested `$lookup`; MongoDB's limit."""
-_ACCUMULATORS: Final = frozenset(get_args(AccumulatorName))
+_ACCUMULATORS: Final = frozenset(get_args(stages.AccumulatorName))
 _UNSUPPORTED: Final = frozenset({
     "$bucket", "$bucketAuto", "$changeStream", "$collStats", "$currentOp", "$densify", "$documents",
     "$facet", "$fill", "$geoNear", "$graphLookup", "$indexStats", "$listSessions", "$merge", "$out",
@@ -77,13 +56,13 @@ class PipelineParser:
         self._expressions = ExpressionParser(InvalidPipeline, variables)
         self._left = MAX_STAGES
 
-    def steps(self, stages: Any, place: str = "") -> tuple[PlacedStage, ...]:
+    def steps(self, pipeline: Any, place: str = "") -> tuple[PlacedStage, ...]:
         """Parse a list of stages."""
-        if not isinstance(stages, list | tuple):
-            problem = f"a pipeline must be a list of stages, got {shortened(stages)}"
+        if not isinstance(pipeline, list | tuple):
+            problem = f"a pipeline must be a list of stages, got {shortened(pipeline)}"
             raise InvalidPipeline(place, problem)
         found: list[PlacedStage] = []
-        for number, each in enumerate(stages):
+        for number, each in enumerate(pipeline):
             found.extend(self._step(each, f"{place}.{number}" if place else str(number)))
         return tuple(found)
 
@@ -118,10 +97,10 @@ class PipelineParser:
 
     def _match(self, operand: Any, place: str) -> Stage:
         if isinstance(operand, Filter):
-            return Match(operand)
+            return stages.Match(operand)
         try:
             parser = FilterParser(self._codec, variables=self._variables)
-            return Match(Filter(parser.document(operand)))
+            return stages.Match(Filter(parser.document(operand)))
         except InvalidFilter as error:
             where = f"{place}.{error.place}" if error.place else place
             raise InvalidPipeline(where, error.problem) from error
@@ -138,19 +117,21 @@ class PipelineParser:
                 raise InvalidPipeline(here, "included and excluded fields do not mix")
         _tree([(keys, Named(), here) for keys, _, here in leaves])  # none is named twice
         if not includes:
-            return ExcludeFields(
+            return stages.ExcludeFields(
                 _tree([(k, Named(), at) for k, leaf, at in leaves if leaf is False])
             )
         chosen = [each for each in leaves if each[1] is not False]
         named = [(k, Named() if leaf is True else leaf, at) for k, leaf, at in chosen]
         if id_leaf is None and not any(keys[0] == "_id" for keys, _, _ in leaves):
             named.insert(0, (("_id",), Named(), place))
-        return Project(_tree(named))
+        return stages.Project(_tree(named))
 
     def _add_fields(self, operand: Any, place: str) -> Stage:
         if operand == {}:
-            return AddFields(Tree(()))
-        return AddFields(_tree(self._leaves(_fields(operand, place), (), place, flags=False)))
+            return stages.AddFields(Tree(()))
+        return stages.AddFields(
+            _tree(self._leaves(_fields(operand, place), (), place, flags=False))
+        )
 
     def _leaves(
         self, document: dict[str, Any], above: Keys, place: str, *, flags: bool
@@ -172,7 +153,7 @@ class PipelineParser:
         fields = operand if isinstance(operand, list) else [operand]
         if not fields:
             raise InvalidPipeline(place, "must be a field or a list of fields")
-        return ExcludeFields(
+        return stages.ExcludeFields(
             _tree((_path(each, place), Named(), f"{place}.{each}") for each in fields)
         )
 
@@ -180,7 +161,7 @@ class PipelineParser:
         if not isinstance(operand, dict) or not operand:
             raise InvalidPipeline(place, "must be a document of fields and 1 or -1")
         try:
-            return SortRows(Sort.parse(operand))
+            return stages.SortRows(Sort.parse(operand))
         except InvalidSort as error:
             where = f"{place}.{error.field}" if error.field else place
             raise InvalidPipeline(where, error.problem) from error
@@ -199,7 +180,7 @@ class PipelineParser:
             if isinstance(each, bool | int | float) and not name.startswith("$"):
                 problem = f"{shortened(each)} does not choose a field: name it ('${name}'), or use $literal"
                 raise InvalidPipeline(f"{here}.{name}", problem)
-        return Group(self._expressions.parse(key, here), tuple(found))
+        return stages.Group(self._expressions.parse(key, here), tuple(found))
 
     def _accumulator(self, operand: Any, place: str) -> Accumulator:
         if not isinstance(operand, dict) or len(operand) != 1:
@@ -229,15 +210,15 @@ class PipelineParser:
             raise InvalidPipeline(f"{place}.preserveNullAndEmptyArrays", "must be true or false")
         index = given.get("includeArrayIndex")
         keys = None if index is None else _path(index, f"{place}.includeArrayIndex")
-        return Unwind(_path(dotted[1:], place), keys, preserve)
+        return stages.Unwind(_path(dotted[1:], place), keys, preserve)
 
     def _sort_by_count(self, operand: Any, place: str) -> list[Stage]:
         first = next(iter(operand), "") if isinstance(operand, dict) else operand
         if not isinstance(first, str) or not first.startswith("$"):
             raise InvalidPipeline(place, "must be a path that begins with $, or an operator")
         fields = (("count", Accumulator("$sum", Constant.of(1))),)
-        group = Group(self._expressions.parse(operand, place), fields)
-        return [group, SortRows(Sort.parse({"count": -1}))]
+        group = stages.Group(self._expressions.parse(operand, place), fields)
+        return [group, stages.SortRows(Sort.parse({"count": -1}))]
 
     def _replace_root(self, operand: Any, place: str) -> Stage:
         if not isinstance(operand, dict) or set(operand) != {"newRoot"}:
@@ -245,7 +226,7 @@ class PipelineParser:
         return self._replace_with(operand["newRoot"], f"{place}.newRoot")
 
     def _replace_with(self, operand: Any, place: str) -> Stage:
-        return ReplaceRoot(self._expressions.parse(operand, place))
+        return stages.ReplaceRoot(self._expressions.parse(operand, place))
 
     def _lookup(self, operand: Any, place: str) -> Stage:
         optional = {"localField", "foreignField", "let", "pipeline"}
@@ -269,17 +250,17 @@ class PipelineParser:
             raise InvalidPipeline(f"{place}.let.CURRENT", "must not be redefined")
         into = _path(operand["as"], f"{place}.as")
         steps = self._inner(operand.get("pipeline", []), variables, f"{place}.pipeline")
-        return Lookup(collection, into, local, foreign, variables, steps)
+        return stages.Lookup(collection, into, local, foreign, variables, steps)
 
     def _inner(
-        self, stages: Any, variables: tuple[tuple[str, Node], ...], place: str
+        self, pipeline: Any, variables: tuple[tuple[str, Node], ...], place: str
     ) -> tuple[PlacedStage, ...]:
         if self._depth == MAX_LOOKUPS:
             raise InvalidPipeline(place, f"more than {MAX_LOOKUPS} $lookup within each other")
         names = {name for name, _ in variables}
         inner = PipelineParser(self._codec, self._variables | names, self._depth + 1)
         inner._left = self._left
-        steps = inner.steps(stages, place)
+        steps = inner.steps(pipeline, place)
         self._left = inner._left
         return steps
 
@@ -291,9 +272,9 @@ _READERS: Final[Mapping[Any, Callable[[PipelineParser, Any, str], Stage | list[S
     "$set": PipelineParser._add_fields,
     "$unset": PipelineParser._unset,
     "$sort": PipelineParser._sort,
-    "$skip": lambda _parser, operand, place: Skip(_integer(operand, 0, place)),
-    "$limit": lambda _parser, operand, place: Limit(_integer(operand, 1, place)),
-    "$count": lambda _parser, operand, place: CountRows(_name(operand, place)),
+    "$skip": lambda _parser, operand, place: stages.Skip(_integer(operand, 0, place)),
+    "$limit": lambda _parser, operand, place: stages.Limit(_integer(operand, 1, place)),
+    "$count": lambda _parser, operand, place: stages.CountRows(_name(operand, place)),
     "$group": PipelineParser._group,
     "$unwind": PipelineParser._unwind,
     "$sortByCount": PipelineParser._sort_by_count,

@@ -21,6 +21,7 @@ from ..query.filter import Filter
 from ..query.matcher import matches
 from ..query.sort import Sort
 from ..query.values import MISSING
+from . import stages
 from .expressions.evaluation import MEMORY_LIMIT, Scope
 from .group import grouped, paths_of
 from .lookup import joined
@@ -37,25 +38,7 @@ from .rows import (
     with_body,
     with_value,
 )
-from .stages import (
-    AddFields,
-    Change,
-    CountRows,
-    ExcludeFields,
-    Group,
-    Keys,
-    Limit,
-    Lookup,
-    Match,
-    Named,
-    PlacedStage,
-    Project,
-    ReplaceRoot,
-    Skip,
-    SortRows,
-    Tree,
-    Unwind,
-)
+from .stages import Group, Keys, PlacedStage, Tree
 
 _PART = 64
 """A row is measured if its expressions hold more than this part of the limit."""
@@ -116,7 +99,7 @@ class Pipeline:
     def collections(self) -> Iterator[str]:
         """Yield the collections that `$lookup` reads."""
         for step in self.steps:
-            if isinstance(step.stage, Lookup):
+            if isinstance(step.stage, stages.Lookup):
                 yield step.stage.collection
                 yield from Pipeline(step.stage.steps).collections()
 
@@ -130,9 +113,9 @@ class Pipeline:
         """Return the place of the first of the stages in `filtered` that has an expression."""
         return next((place for place, match in self._matches() if match.computes()), None)
 
-    def _matches(self) -> Iterator[tuple[str, Match]]:
-        for step in takewhile(lambda step: isinstance(step.stage, Match), self.steps):
-            if isinstance(step.stage, Match):  # for the type checker
+    def _matches(self) -> Iterator[tuple[str, stages.Match]]:
+        for step in takewhile(lambda step: isinstance(step.stage, stages.Match), self.steps):
+            if isinstance(step.stage, stages.Match):  # for the type checker
                 yield step.place, step.stage
 
     def leading(self) -> Leading:
@@ -141,17 +124,17 @@ class Pipeline:
         sort, skip, limit, number, place = None, 0, None, 0, ""
         for step in behind.steps:
             match step.stage:
-                case SortRows() if number == 0:
+                case stages.SortRows() if number == 0:
                     sort, place = step.stage.sort, step.place
-                case Skip(count) if limit is None:
+                case stages.Skip(count) if limit is None:
                     skip += count
-                case Limit(count):
+                case stages.Limit(count):
                     limit = count if limit is None else min(limit, count)
                 case _:
                     break
             number += 1
         steps = behind.steps[number:]
-        if number == 0 and steps and isinstance(steps[0].stage, CountRows):
+        if number == 0 and steps and isinstance(steps[0].stage, stages.CountRows):
             return Leading(filter, count=steps[0].stage.field, rest=Pipeline(steps[1:]))
         return Leading(filter, sort, skip, limit, rest=Pipeline(steps), place=place)
 
@@ -189,27 +172,29 @@ def _stepped(
 ) -> Iterator[Row]:
     stage, place = step.stage, step.place
     match stage:
-        case Match():
+        case stages.Match():
             return _matched(stage, rows, context, place)
-        case Project() | ExcludeFields() | AddFields() | ReplaceRoot():
+        case stages.Project() | stages.ExcludeFields() | stages.AddFields() | stages.ReplaceRoot():
             return _changed(stage, rows, context, place)
-        case SortRows(sort):
+        case stages.SortRows(sort):
             return _sorted(sort, _most(later), rows, context, place)
-        case Skip(count):
+        case stages.Skip(count):
             return islice(rows, count, None)
-        case Limit(count):
+        case stages.Limit(count):
             return islice(rows, count)
-        case CountRows(field):
+        case stages.CountRows(field):
             return _counted(field, rows)
         case Group():
             return grouped(stage, ((row, 1) for row in rows), context, place)
-        case Unwind():
+        case stages.Unwind():
             return (each for row in rows for each in _unwound(stage, row))
-        case Lookup():
+        case stages.Lookup():
             return joined(stage, rows, context, place, run)
 
 
-def _matched(stage: Match, rows: Iterator[Row], context: Context, place: str) -> Iterator[Row]:
+def _matched(
+    stage: stages.Match, rows: Iterator[Row], context: Context, place: str
+) -> Iterator[Row]:
     with placed(place):
         for row in rows:
             if matches(stage.filter, row, ordered=context.ordered, variables=context.variables):
@@ -221,7 +206,7 @@ def _counted(field: str, rows: Iterator[Row]) -> Iterator[Row]:
         yield Anonymous({field: count})
 
 
-def _unwound(stage: Unwind, row: Row) -> Iterator[Row]:
+def _unwound(stage: stages.Unwind, row: Row) -> Iterator[Row]:
     def with_index(body: Any, index: int | None) -> Row:
         return with_body(row, body if stage.index is None else with_value(body, stage.index, index))
 
@@ -245,9 +230,9 @@ def _most(steps: tuple[PlacedStage, ...]) -> int | None:
     skipped = 0
     for step in steps:
         match step.stage:
-            case Skip(count):
+            case stages.Skip(count):
                 skipped += count
-            case Limit(count):
+            case stages.Limit(count):
                 return skipped + count
             case _:
                 return None
@@ -276,7 +261,9 @@ def _sorted(
 # -- stages that change each row by itself -----------------------------------------------------
 
 
-def _changed(stage: Change, rows: Iterator[Row], context: Context, place: str) -> Iterator[Row]:
+def _changed(
+    stage: stages.Change, rows: Iterator[Row], context: Context, place: str
+) -> Iterator[Row]:
     memory = StageMemory(place, context.memory_limit)
     with placed(place):
         for row in rows:
@@ -288,17 +275,17 @@ def _changed(stage: Change, rows: Iterator[Row], context: Context, place: str) -
             yield with_body(row, body)
 
 
-def _new_body(stage: Change, body: Any, scope: Scope, place: str) -> Any:
+def _new_body(stage: stages.Change, body: Any, scope: Scope, place: str) -> Any:
     fields = body if isinstance(body, dict) else {}
     match stage:
-        case Project(tree):
+        case stages.Project(tree):
             found = _included(tree, fields, scope)
             return {} if found is MISSING else found
-        case ExcludeFields(tree):
+        case stages.ExcludeFields(tree):
             return _excluded(tree, body) if isinstance(body, dict) else body
-        case AddFields(tree):
+        case stages.AddFields(tree):
             return _added(tree, fields, scope)
-        case ReplaceRoot(expression):
+        case stages.ReplaceRoot(expression):
             found = computed(expression, scope)
             if not isinstance(found, dict):
                 problem = "a missing value" if found is MISSING else shortened(found)
@@ -318,7 +305,7 @@ def _included(tree: Tree, value: Any, scope: Scope) -> Any:
     entries, result = dict(tree.entries), dict[str, Any]()
     for key, each in value.items():  # named fields keep their order
         match entries.get(key):
-            case Named():
+            case stages.Named():
                 result[key] = each
             case Tree() as below if isinstance(each, dict | list):
                 if (inner := _included(below, each, scope)) is not MISSING:
@@ -327,7 +314,7 @@ def _included(tree: Tree, value: Any, scope: Scope) -> Any:
         if isinstance(entry, Tree):
             if key not in result and entry.computes():
                 result[key] = _included(entry, {}, scope)
-        elif not isinstance(entry, Named) and (new := computed(entry, scope)) is not MISSING:
+        elif not isinstance(entry, stages.Named) and (new := computed(entry, scope)) is not MISSING:
             result[key] = new
     return result
 
@@ -356,7 +343,7 @@ def _added(tree: Tree, value: Any, scope: Scope) -> Any:
     for key, entry in tree.entries:
         if isinstance(entry, Tree):
             result[key] = _added(entry, result.get(key), scope)
-        elif not isinstance(entry, Named):
+        elif not isinstance(entry, stages.Named):
             found = computed(entry, scope)
             if found is MISSING:
                 result.pop(key, None)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 import click
 
-from .. import Collection, Document, Explanation, Path
+from .. import Collection, Document, Path
 from .arguments import (
     Pairs,
     Target,
@@ -43,30 +42,6 @@ from .output import (
 
 _MISSING = object()
 _FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE}
-
-
-@dataclass(frozen=True)
-class Query:
-    """What `find` and `list` return."""
-
-    filter: Any = None
-    sort: Pairs | None = None
-    skip: int = 0
-    limit: int | None = None
-    projection: Any = None
-
-    def documents(self, collection: Collection) -> Iterable[Document]:
-        """Return the documents: in natural order and without a limit, in constant memory."""
-        if self.sort or self.limit is not None or self.skip > sys.maxsize:
-            window: dict[str, Any] = {"sort": self.sort, "skip": self.skip, "limit": self.limit}
-            return collection.find(self.filter, projection=self.projection, **window)
-        found = collection.stream(self.filter, projection=self.projection)
-        return islice(found, self.skip, None)
-
-    def count(self, collection: Collection) -> int:
-        """Return the number of documents."""
-        left = max(0, collection.count(self.filter) - self.skip)
-        return left if self.limit is None else min(left, self.limit)
 
 
 @click.command()
@@ -164,14 +139,31 @@ def find(
       collections-store find people --sort age:-1 --limit 10 --fields name,age
     """
     parts = read_projection(fields, projection)
-    query = Query(read_json(filter, "FILTER"), read_order(sort), skip, limit, parts)
+    query, order = read_json(filter, "FILTER"), read_order(sort)
     with target.to_read() as store:
         found = target.collection(store, collection)
         if count:
-            emit(str(query.count(found)))
-        else:
-            columns = None if fields is None else fields.split(",")
-            write_documents(query.documents(found), output, binary_output(), columns)
+            left = max(0, found.count(query) - skip)
+            emit(str(left if limit is None else min(left, limit)))
+            return
+        documents = _documents(found, query, sort=order, skip=skip, limit=limit, projection=parts)
+        columns = None if fields is None else fields.split(",")
+        write_documents(documents, output, binary_output(), columns)
+
+
+def _documents(
+    collection: Collection,
+    filter: Any = None,
+    *,
+    sort: Pairs | None = None,
+    skip: int,
+    limit: int | None,
+    projection: Any = None,
+) -> Iterable[Document]:
+    """Return the documents: in natural order and without a limit, in constant memory."""
+    if sort or limit is not None or skip > sys.maxsize:
+        return collection.find(filter, projection=projection, sort=sort, skip=skip, limit=limit)
+    return islice(collection.stream(filter, projection=projection), skip, None)
 
 
 @click.command("list")
@@ -185,10 +177,9 @@ def list_(target: Target, collection: str, *, skip: int, limit: int | None, outp
     \b
       collections-store list people --limit 10 --output table
     """
-    query = Query(skip=skip, limit=limit)
     with target.to_read() as store:
-        found = target.collection(store, collection)
-        write_documents(query.documents(found), output, binary_output())
+        documents = _documents(target.collection(store, collection), skip=skip, limit=limit)
+        write_documents(documents, output, binary_output())
 
 
 @click.command()
@@ -282,20 +273,19 @@ def explain(
     with target.to_read() as store:
         found = store.get_sync_collection(collection)
         explanation = found.explain(query, sort=order, skip=skip, limit=limit)
-    emit(to_text(_as_json(explanation)) if as_json else str(explanation))
-
-
-def _as_json(explanation: Explanation) -> dict[str, Any]:
-    plain = ("scans", "order", "arrays", "advice", "sql")
-    matcher = explanation.in_matcher
-    return {
-        "in_sql": _plain(explanation.in_sql.to_json()),
-        "in_matcher": None if matcher is None else _plain(matcher.to_json()),
-        "indexes": list(explanation.indexes),
-        **{name: getattr(explanation, name) for name in plain},
-        "parameters": {name: _plain(value) for name, value in explanation.parameters.items()},
-        "plan": list(explanation.plan),
+    if not as_json:
+        emit(str(explanation))
+        return
+    names, matcher = ("scans", "order", "arrays", "advice", "sql"), explanation.in_matcher
+    facts = {
+        "in_sql": explanation.in_sql.to_json(),
+        "in_matcher": None if matcher is None else matcher.to_json(),
+        "indexes": explanation.indexes,
+        **{name: getattr(explanation, name) for name in names},
+        "parameters": dict(explanation.parameters),
+        "plan": explanation.plan,
     }
+    emit(to_text(_plain(facts)))
 
 
 def _plain(value: Any) -> Any:

@@ -8,29 +8,9 @@ from typing import Any, Final, NoReturn
 
 from ...errors import InvalidFilter, shortened
 from ...query.path import MAX_KEYS, Path
+from . import nodes
 from .evaluation import OperandError
-from .nodes import (
-    IN_PLACE,
-    METADATA,
-    ArrayOf,
-    Constant,
-    Convert,
-    FilterElements,
-    IfNull,
-    InConstant,
-    Let,
-    Logic,
-    Map,
-    Meta,
-    Node,
-    NoValue,
-    ObjectOf,
-    OperatorCall,
-    Reduce,
-    Reference,
-    Switch,
-    nodes_of,
-)
+from .nodes import Constant, Node, OperatorCall, Reference, nodes_of
 from .operators import OPERATORS, UNSUPPORTED, Operator
 from .strings import regex, type_named
 
@@ -64,7 +44,7 @@ class ExpressionParser:
                 return self._reference(what, place)
             case list():
                 elements = self._each(what, place)
-                return _constant(elements) or ArrayOf(elements)
+                return _constant(elements) or nodes.ArrayOf(elements)
             case dict():
                 return self._object(what, place)
         return Constant.of(what)
@@ -109,7 +89,7 @@ class ExpressionParser:
             self._refuse(place, f"a path has at most {MAX_KEYS} keys")
         if variable not in self._variables | SYSTEM_VARIABLES:
             self._refuse(place, f"there is no variable {shortened(variable)}")
-        return NoValue() if variable == "REMOVE" else Reference(variable, tuple(keys))
+        return nodes.NoValue() if variable == "REMOVE" else Reference(variable, tuple(keys))
 
     def _object(self, what: dict[str, Any], place: str) -> Node:
         first = next(iter(what), "")
@@ -126,7 +106,7 @@ class ExpressionParser:
         constant = _constant([each for _, each in fields])
         if constant is not None:
             return Constant.of(dict(zip(what, constant.value, strict=True)))
-        return ObjectOf(tuple(fields))
+        return nodes.ObjectOf(tuple(fields))
 
     def _operator(self, name: str, operand: Any, place: str) -> Node:
         if name in READERS:
@@ -189,15 +169,15 @@ class ExpressionParser:
     # -- operators with a syntax of their own ------------------------------------------------------
 
     def _meta(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
-        if operand not in METADATA:
-            known = ", ".join(METADATA)
+        if operand not in nodes.METADATA:
+            known = ", ".join(nodes.METADATA)
             self._refuse(place, f"must be one of {known}, got {shortened(operand)}")
-        return Meta(operand)
+        return nodes.Meta(operand)
 
     def _in(self, name: str, operand: Any, place: str) -> Node:
         value, array = operands = self._operands(2, 2, operand, place)
         if isinstance(array, Constant) and isinstance(array.value, list):
-            return InConstant(value, array)
+            return nodes.InConstant(value, array)
         return OperatorCall(name, operands)
 
     def _cond(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
@@ -206,7 +186,7 @@ class ExpressionParser:
         else:
             given = self._named(operand, place, ("if", "then", "else"))
             case, then, default = (self._field(given, n, place) for n in ("if", "then", "else"))
-        return Switch(((case, then),), default)
+        return nodes.Switch(((case, then),), default)
 
     def _switch(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
         given = self._named(operand, place, ("branches",), ("default",))
@@ -219,32 +199,32 @@ class ExpressionParser:
             branch = self._named(each, here, ("case", "then"))
             pairs.append((self._field(branch, "case", here), self._field(branch, "then", here)))
         default = self._field(given, "default", place) if "default" in given else None
-        return Switch(tuple(pairs), default)
+        return nodes.Switch(tuple(pairs), default)
 
     def _let(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
         given = self._named(operand, place, ("vars", "in"))
         variables = self.variables(given["vars"], f"{place}.vars")
         inner = self._with(*(each for each, _ in variables))
-        return Let(variables, inner._field(given, "in", place))
+        return nodes.Let(variables, inner._field(given, "in", place))
 
     def _map(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
         given = self._named(operand, place, ("input", "in"), ("as",))
         variable = self._variable(given.get("as", "this"), f"{place}.as")
         inside = self._with(variable)._field(given, "in", place)
-        return Map(self._field(given, "input", place), variable, inside)
+        return nodes.Map(self._field(given, "input", place), variable, inside)
 
     def _filter(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
         given = self._named(operand, place, ("input", "cond"), ("as", "limit"))
         variable = self._variable(given.get("as", "this"), f"{place}.as")
         condition = self._with(variable)._field(given, "cond", place)
         limit = self._field(given, "limit", place) if "limit" in given else None
-        return FilterElements(self._field(given, "input", place), variable, condition, limit)
+        return nodes.FilterElements(self._field(given, "input", place), variable, condition, limit)
 
     def _reduce(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
         given = self._named(operand, place, ("input", "initialValue", "in"))
         inside = self._with("value", "this")._field(given, "in", place)
         initial = self._field(given, "initialValue", place)
-        return Reduce(self._field(given, "input", place), initial, inside, _only_adds(inside))
+        return nodes.Reduce(self._field(given, "input", place), initial, inside, _only_adds(inside))
 
     def _convert(self, name: str, operand: Any, place: str) -> Node:
         given = self._named(operand, place, ("input", "to"), ("onError", "onNull"))
@@ -252,11 +232,11 @@ class ExpressionParser:
         to = parsed["to"]
         if isinstance(to, Constant) and to.value is not None:
             self._check(type_named, to.value, place=f"{place}.to")
-        return Convert(name, parsed["input"], to, parsed.get("onError"), parsed.get("onNull"))
+        return nodes.Convert(name, parsed["input"], to, parsed.get("onError"), parsed.get("onNull"))
 
     def _convert_to(self, name: str, operand: Any, place: str) -> Node:
         (value,) = self._operands(1, 1, operand, place)
-        return Convert(name, value, Constant.of(_CONVERSIONS[name]))
+        return nodes.Convert(name, value, Constant.of(_CONVERSIONS[name]))
 
     def _get_field(self, name: str, operand: Any, place: str) -> Node:
         current: Node = Reference("CURRENT")
@@ -324,7 +304,7 @@ def _constant(expressions: Sequence[Node]) -> Constant | None:
 
 def _only_adds(inside: Node) -> bool:
     """Return whether a `$reduce` adds to `$$value` and needs it for nothing else."""
-    if not isinstance(inside, OperatorCall) or inside.operator not in IN_PLACE:
+    if not isinstance(inside, OperatorCall) or inside.operator not in nodes.IN_PLACE:
         return False
     first, *others = inside.operands or (None,)
     uses = (isinstance(n, Reference) and n.variable == "value" for n in nodes_of((*others,)))
@@ -342,10 +322,10 @@ def _number(least: int, most: int | None) -> str:
 READERS: Final[Mapping[str, Callable[[ExpressionParser, Any, Any, str], Node]]] = {
     "$literal": lambda _parser, _name, operand, _place: Constant.of(operand),
     "$meta": ExpressionParser._meta,
-    "$and": lambda parser, name, *given: Logic(name, parser._operands(0, None, *given)),
-    "$or": lambda parser, name, *given: Logic(name, parser._operands(0, None, *given)),
+    "$and": lambda parser, name, *given: nodes.Logic(name, parser._operands(0, None, *given)),
+    "$or": lambda parser, name, *given: nodes.Logic(name, parser._operands(0, None, *given)),
     "$in": ExpressionParser._in,
-    "$ifNull": lambda parser, _name, *given: IfNull(parser._operands(2, None, *given)),
+    "$ifNull": lambda parser, _name, *given: nodes.IfNull(parser._operands(2, None, *given)),
     "$cond": ExpressionParser._cond,
     "$switch": ExpressionParser._switch,
     "$let": ExpressionParser._let,
