@@ -18,9 +18,9 @@ Nothing here changes a body; results share with it what they return whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final, TypeAlias
 
 from ..codec import Codec
@@ -106,6 +106,8 @@ def tree_of(entries: Iterable[Entry]) -> Tree:
     """Return the rules in a tree by the keys of their paths; raises `InvalidProjection` where two paths overlap."""
     tree: Tree = {}
     for path, rule in entries:
+        if not path.keys:
+            raise InvalidProjection("", "must name a field within the body, got Path()")
         here, (*above, last) = tree, path.keys
         for key in above:
             below = here.setdefault(key, {})
@@ -144,7 +146,13 @@ def _entries(
         if positional and (isinstance(value, Mapping) or value in (0, False)):
             raise InvalidProjection(here, "goes with 1 only")
         if isinstance(value, Mapping):
-            yield from _document(path, value, here, codec)
+            first = next(iter(value), None)
+            if first is None:
+                raise InvalidProjection(here, "must name a field, got an empty document")
+            if isinstance(first, str) and first.startswith("$"):
+                yield path, _operator(path, value, here, codec)
+            else:
+                yield from _entries(value, path.keys, here, codec)
         elif isinstance(value, bool | int | float):
             yield path, Positional() if positional else Include() if value else Exclude()
         else:
@@ -152,47 +160,36 @@ def _entries(
             raise InvalidProjection(here, problem)
 
 
-def _path(key: Any, above: tuple[str, ...], place: str) -> tuple[Path, bool]:
+def _path(key: Any, above: tuple[str, ...], position: str) -> tuple[Path, bool]:
     """Return the path that a key names, and whether `.$` ends it; a `Path` is taken as it is."""
-    if isinstance(key, Path):
-        return _joined(above, key.keys, place), False
-    keys = _name(key).split(".")
-    positional = len(keys) > 1 and keys[-1] == "$"
+    keys = key.keys if isinstance(key, Path) else tuple(_name(key).split("."))
+    positional = not isinstance(key, Path) and len(keys) > 1 and keys[-1] == "$"
     if positional:
-        keys.pop()
-    if any(each.startswith("$") for each in keys):
-        raise InvalidProjection(
-            place,
-            "`$` stands at the end of a path; a key of the body that begins with it: "
-            f"{cut(path_repr(keys))}",
-        )
-    return _joined(above, tuple(keys), place), positional
-
-
-def _joined(above: tuple[str, ...], keys: tuple[str, ...], position: str) -> Path:
+        keys = keys[:-1]
+    if not isinstance(key, Path) and any(each.startswith("$") for each in keys):
+        problem = "`$` stands at the end of a path; a key of the body that begins with it: "
+        raise InvalidProjection(position, problem + cut(path_repr(keys)))
     try:
-        return Path(*above, *keys)
+        return Path(*above, *keys), positional
     except InvalidFilter as error:
         raise InvalidProjection(position, error.problem) from error
 
 
-def _document(path: Path, value: Mapping[Any, Any], position: str, codec: Codec) -> Iterator[Entry]:
-    """Read the document of a field: an operator, or the fields within."""
-    first = next(iter(value), None)
-    if first is None:
-        raise InvalidProjection(position, "must name a field, got an empty document")
-    if not isinstance(first, str) or not first.startswith("$"):
-        yield from _entries(value, path.keys, position, codec)
-        return
-    here = f"{position}.{first}"
-    if len(value) > 1:
+def _operator(path: Path, document: Mapping[str, Any], position: str, codec: Codec) -> Rule:
+    operator, *others = document
+    here, operand = f"{position}.{operator}", document[operator]
+    if others:
         raise InvalidProjection(here, "must be the only operator, and without fields")
-    if first == "$slice":
-        yield path, _slice(value[first], here)
-    elif first == "$elemMatch":
-        yield path, _element(path, value[first], here, codec)
-    else:
+    if operator == "$slice":
+        return _slice(operand, here)
+    if operator != "$elemMatch":
         raise InvalidProjection(here, "no such operator; there are $slice and $elemMatch")
+    if len(path.keys) > 1:
+        raise InvalidProjection(here, "must be on a field at the top of the body")
+    try:
+        return Element(FilterParser(codec).operators(path, {"$elemMatch": operand}, str(path)))
+    except InvalidFilter as error:
+        raise InvalidProjection(error.place, error.problem) from error
 
 
 def _slice(operand: Any, position: str) -> Slice:
@@ -212,15 +209,6 @@ def _number(value: Any, position: str) -> int:
     if not is_number(value) or value != value:  # noqa: PLR0124 - NaN
         raise InvalidProjection(position, f"must be a number, got {shortened(value)}")
     return int(max(-_MAX_SLICE, min(value, _MAX_SLICE)))
-
-
-def _element(path: Path, operand: Any, position: str, codec: Codec) -> Element:
-    if len(path.keys) > 1:
-        raise InvalidProjection(position, "must be on a field at the top of the body")
-    try:
-        return Element(FilterParser(codec).operators(path, {"$elemMatch": operand}, str(path)))
-    except InvalidFilter as error:
-        raise InvalidProjection(error.place, error.problem) from error
 
 
 def _check_together(entries: tuple[Entry, ...]) -> None:
@@ -247,8 +235,6 @@ def _name(field: Any) -> Any:
 
 
 # -- applying ----------------------------------------------------------------------------------
-
-Change: TypeAlias = Callable[[list[Any]], list[Any]]
 
 
 def included(value: Any, tree: Tree) -> Any:
@@ -298,32 +284,26 @@ def with_slice(value: Any, keys: tuple[str, ...], slice: Slice) -> Any:
     return {**value, key: inner}
 
 
-def element(element: Element, body: dict[str, Any], *, ordered: bool) -> list[Any] | None:
-    """Return the first element that passes, in a list; None: there is none."""
-    assert isinstance(element.condition, Field)
-    path, test = element.condition.path, element.condition.test
-    array = body.get(path.keys[0])
-    if not isinstance(array, list):
-        return None
-    return next(([each] for each in array if passes(test, [each], ordered=ordered)), None)
-
-
-def first_array(body: Any, keys: tuple[str, ...]) -> tuple[str, ...] | None:
-    """Return the keys to the first array on a path; None: there is none."""
-    for depth, key in enumerate(keys, start=1):
-        if not isinstance(body, dict) or key not in body:
-            return None
-        body = body[key]
-        if isinstance(body, list):
-            return keys[:depth]
-    return None
-
-
-def with_change(body: dict[str, Any], keys: tuple[str, ...], change: Change) -> dict[str, Any]:
-    """Return an object with the array at `keys` changed, to which objects lead."""
-    key, *below = keys
-    inner = with_change(body[key], tuple(below), change) if below else change(body[key])
-    return {**body, key: inner}
+def _narrowed(document: Document, keys: tuple[str, ...], filter: Filter, ordered: bool) -> Any:
+    """Return the body with one element left of the first array on a path, to which objects lead."""
+    value, above = document.body, []
+    for key in keys:
+        if not isinstance(value, dict) or key not in value:
+            return document.body
+        above.append((value, key))
+        value = value[key]
+        if isinstance(value, list):
+            break
+    else:
+        return document.body
+    index = matched_index(filter.condition, document, keys[: len(above)], ordered=ordered)
+    if index is None or index >= len(value):
+        problem = f"the filter met no element of it in {shortened(document.id)}"
+        raise InvalidProjection(f"{'.'.join(keys)}.$", problem)
+    body: Any = [value[index]]
+    for outer, key in reversed(above):
+        body = {**outer, key: body}
+    return body
 
 
 # -- the element that met the filter -----------------------------------------------------------
@@ -373,17 +353,21 @@ def _met(condition: Condition, document: Document, ordered: bool) -> Iterator[tu
 
 
 def _index(field: Field, body: Any, ordered: bool) -> int | None:
-    keys = field.path.keys
+    keys, test = field.path.keys, field.test
     if keys and not isinstance(body, dict):
         return None
     value = body
     for depth, key in enumerate(keys):
         if isinstance(value, list):
-            return _index_in(value, keys[depth:], field.test, ordered)
+            return _index_in(value, keys[depth:], test, ordered)
         if not isinstance(value, dict) or key not in value:
             return None
         value = value[key]
-    return _index_at_end(value, field.test, ordered)
+    if isinstance(value, list) and not isinstance(test, WHOLE_ARRAY_TESTS):
+        for index, each in enumerate(value):
+            if passes(test, each, ordered=ordered):
+                return index
+    return _index_within(test, value, ordered)
 
 
 def _index_in(array: list[Any], keys: tuple[str, ...], test: Test, ordered: bool) -> int | None:
@@ -396,30 +380,21 @@ def _index_in(array: list[Any], keys: tuple[str, ...], test: Test, ordered: bool
     if not is_index(keys[0]) or int(keys[0]) >= len(array):
         return None
     named, rest = array[int(keys[0])], keys[1:]
-    if isinstance(named, list) and rest:
-        return _index_in(named, rest, test, ordered)
     if not rest:
-        return _within(test, named, ordered) if passes(test, named, ordered=ordered) else None
+        return _index_within(test, named, ordered)
+    if isinstance(named, list):
+        return _index_in(named, rest, test, ordered)
     return _index(Field(Path(*rest), test), named, ordered)
 
 
-def _index_at_end(value: Any, test: Test, ordered: bool) -> int | None:
-    if isinstance(value, list) and not isinstance(test, WHOLE_ARRAY_TESTS):
-        for index, each in enumerate(value):
-            if passes(test, each, ordered=ordered):
-                return index
-    return _within(test, value, ordered) if passes(test, value, ordered=ordered) else None
-
-
-def _within(test: Test, value: Any, ordered: bool) -> int | None:
-    """Return the index of the element that passed `$elemMatch`."""
-    if not isinstance(test, HasElement | HasObject):
+def _index_within(test: Test, value: Any, ordered: bool) -> int | None:
+    """Return the index of the element of a value that passed `$elemMatch`."""
+    if not isinstance(test, HasElement | HasObject) or not passes(test, value, ordered=ordered):
         return None
     return next(i for i, each in enumerate(value) if passes(test, [each], ordered=ordered))
 
 
-def _is_entry(entry: Any) -> bool:
-    return type(entry) is tuple and len(entry) == 2 and isinstance(entry[0], Path)
+# -- projections -------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,15 +416,16 @@ class Projection:
 
     def __post_init__(self) -> None:
         entries: Any = self.entries
-        if type(entries) is not tuple or not all(map(_is_entry, entries)):
+        if type(entries) is not tuple or not all(
+            type(each) is tuple and len(each) == 2 and isinstance(each[0], Path) for each in entries
+        ):
             raise InvalidProjection("", "must be pairs of Path and rule: use Projection.parse")
-        includes = is_inclusion(self.entries)
-        tree = tree_of(self.entries)
+        includes, tree = is_inclusion(self.entries), tree_of(self.entries)
         if includes:
             tree.setdefault("_id", Include())
+        names_fields_only = all(isinstance(rule, Include | Exclude) for _, rule in self.entries)
         object.__setattr__(self, "_tree", tree)
         object.__setattr__(self, "_includes", includes)
-        names_fields_only = all(isinstance(rule, Include | Exclude) for _, rule in self.entries)
         object.__setattr__(self, "names_fields_only", names_fields_only)
 
     @classmethod
@@ -473,71 +449,45 @@ class Projection:
         `field.$` needs the `filter` that found the document, and raises `InvalidProjection` where no element met
         it. `ordered`: whether objects with other key order differ.
         """
-        body = self._shaped(document, filter, ordered)
+        body = self._parts(document, filter, ordered)
         times = document.created_us, document.updated_us, document.expires_us
         return new_document(document.id, body, document.version, *times)
 
     def to_json(self) -> dict[Any, Any]:
         """Return the projection document. A field whose keys hold a dot or begin with `$` is a `Path`, others are strings."""
-        return dict(_spelled(_spelled_path(path), rule) for path, rule in self.entries)
+        return dict(_as_json(path, rule) for path, rule in self.entries)
 
     def __str__(self) -> str:
         return str(self.to_json())
 
-    def _shaped(self, document: Document, filter: Filter, ordered: bool) -> Any:
+    def _parts(self, document: Document, filter: Filter, ordered: bool) -> Any:
         body = document.body
         if not isinstance(body, dict):
             return {} if self._includes else body
-        for path, rule in () if self.names_fields_only else self.entries:
+        others = () if self.names_fields_only else self.entries
+        for path, rule in others:
             if isinstance(rule, Positional):
                 self.check(filter)
                 body = _narrowed(document, path.keys, filter, ordered)
-        part = included if self._includes else remaining
-        result = part(body, self._tree)
-        return result if self.names_fields_only else self._changed(result, document.body, ordered)
-
-    def _changed(self, result: dict[str, Any], body: dict[str, Any], ordered: bool) -> Any:
-        for path, rule in self.entries:
+        result = included(body, self._tree) if self._includes else remaining(body, self._tree)
+        for path, rule in others:
+            key = path.keys[0]
             match rule:
                 case Slice():
                     result = with_slice(result, path.keys, rule)
-                case Element():
-                    found = element(rule, body, ordered=ordered)
-                    if found is None:
-                        result.pop(path.keys[0], None)
-                    else:
-                        result[path.keys[0]] = found
+                case Element(Field(_, test)):
+                    array = document.body.get(key)
+                    elements = array if isinstance(array, list) else ()
+                    found = (each for each in elements if passes(test, [each], ordered=ordered))
+                    result[key] = list(islice(found, 1))
+                    if not result[key]:
+                        del result[key]
         return result
 
 
-def _narrowed(
-    document: Document, keys: tuple[str, ...], filter: Filter, ordered: bool
-) -> dict[str, Any]:
-    """Return the body with one element left of the first array on a path."""
-    body: dict[str, Any] = document.body
-    array = first_array(body, keys)
-    if array is None:
-        return body
-    index = matched_index(filter.condition, document, array, ordered=ordered)
-
-    def only(elements: list[Any]) -> list[Any]:
-        if index is None or index >= len(elements):
-            place = f"{'.'.join(keys)}.$"
-            raise InvalidProjection(
-                place, f"the filter met no element of it in {shortened(document.id)}"
-            )
-        return [elements[index]]
-
-    return with_change(body, array, only)
-
-
-def _spelled_path(path: Path) -> str | Path:
-    """Return the text that is read as the path, or the path where none is."""
+def _as_json(path: Path, rule: Rule) -> tuple[str | Path, Any]:
     has_dollar = any(key.startswith("$") for key in path.keys)
-    return path if has_dollar or Path.parse(str(path)) != path else str(path)
-
-
-def _spelled(name: str | Path, rule: Rule) -> tuple[str | Path, Any]:
+    name = path if has_dollar or Path.parse(str(path)) != path else str(path)
     match rule:
         case Include():
             return name, 1

@@ -259,6 +259,8 @@ def test_the_filter_is_checked_before_the_query() -> None:
         ({"a\0": 1}, "NUL"),
         ({".".join("a" * 201): 1}, "200"),
         ({"a": {Path(*"b" * 200): 1}}, "200"),
+        ({Path(): 1}, "must name a field within the body"),
+        ({"a": 1, Path(): {"$slice": 1}}, "must name a field within the body"),
     ],
     ids=repr,
 )  # fmt: skip
