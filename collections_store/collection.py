@@ -593,9 +593,9 @@ class Collection(OperationBuilder):
         ...     version = store["cities"].put("berlin", {"country": "de"})
         ...     name = store["cities"].create_index("country")
         ...     print(str(store["cities"].explain("country", "de")).partition("order")[0])
-        the database decides {'country': 'de'}
+        filter in SQL: {'country': 'de'}
         indexes: country_1
-        all objects are read: no
+        scans the collection: no
         <BLANKLINE>
         """
         return self._run(self._explain(filter, equals, sort, skip, limit))

@@ -14,7 +14,6 @@ from typing import Any, NoReturn
 from ..codec import Codec, decode
 from ..errors import InvalidFilter, shortened
 from .conditions import (
-    WHOLE_ARRAY_TESTS,
     And,
     Bits,
     Compare,
@@ -43,7 +42,6 @@ from .conditions import (
 )
 from .parser import FilterParser, check_equals, check_levels, holds_operators
 from .path import Path
-from .patterns import Pattern
 
 EVERYTHING = And(())
 _CODEC = Codec()
@@ -288,14 +286,16 @@ def _listed(values: Any, position: str) -> list[Any]:
 def to_json(condition: Condition) -> dict[Any, Any]:
     """Return the filter document of a condition; its keys are strings, or a `Path` that no string names."""
     match condition:
-        case Field(path, test):
-            return _entry(_name(path), test)
-        case Metadata(name, test):
-            return _entry(f"${name}", test)
+        case Field(test=Equals(Value(value=value))) | Metadata(test=Equals(Value(value=value))):
+            return {_name(condition): {"$eq": value} if holds_operators(value) else value}
+        case Field(test=test) | Metadata(test=test):
+            return {_name(condition): _operators((test,))}
         case And(conditions):
             return _together([to_json(each) for each in conditions])
-        case FitsSchema(schema):
-            return {"$jsonSchema": decode(schema.text) if isinstance(schema, Value) else schema}
+        case FitsSchema(Value(text=text)):
+            return {"$jsonSchema": decode(text)}
+        case Expression(Value(text=text)):
+            return {"$expr": decode(text)}
         case Or(single=True):
             return to_json(condition.as_one())
         case Not(Or(single=True) as inner):
@@ -306,23 +306,23 @@ def to_json(condition: Condition) -> dict[Any, Any]:
             return {"$or": [to_json(each) for each in conditions]}
         case Not(Or(conditions)) if conditions:
             return {"$nor": [to_json(each) for each in conditions]}
-        case Not(Field(path, test)):
-            return _negated(_name(path), test)
-        case Not(Metadata(name, test)):
-            return _negated(f"${name}", test)
+        case Not(Field(test=Exists()) | Metadata(test=Exists()) as inner):
+            return {_name(inner): {"$exists": False}}
+        case Not(Field(test=test) | Metadata(test=test) as inner):
+            return {_name(inner): _operator(Fails((test,)))}
         case Not(inner):
             return {"$nor": [to_json(inner)]}
-        case Expression(Value(text=text)):
-            return {"$expr": decode(text)}
     raise AssertionError(condition)
 
 
-def _name(path: Path) -> str | Path:
-    """Return the string that is read as the path, or the path where there is none."""
-    if not path.keys:
+def _name(field: Field | Metadata) -> str | Path:
+    """Return the string that is read as the field, or the path if there is none."""
+    if isinstance(field, Metadata):
+        return f"${field.field}"
+    if not field.path.keys:
         return "$body"
-    text = str(path)
-    return path if text.startswith("$") or Path.parse(text) != path else text
+    text = str(field.path)
+    return field.path if text.startswith("$") or Path.parse(text) != field.path else text
 
 
 def _together(documents: list[dict[Any, Any]]) -> dict[Any, Any]:
@@ -332,42 +332,12 @@ def _together(documents: list[dict[Any, Any]]) -> dict[Any, Any]:
         for key, value in document.items():
             if key not in merged:
                 merged[key] = value
-            elif key != "$expr" and _mix(merged[key], value):
-                merged[key] = {**merged[key], **value}
-            else:
+                continue
+            both = key != "$expr" and holds_operators(merged[key]) and holds_operators(value)
+            if not both or merged[key].keys() & value.keys():
                 return {"$and": documents}
+            merged[key] = {**merged[key], **value}
     return merged
-
-
-def _mix(one: Any, other: Any) -> bool:
-    both = isinstance(one, Mapping) and isinstance(other, Mapping)
-    return (
-        both and all(holds_operators(each) for each in (one, other)) and not set(one) & set(other)
-    )
-
-
-def _entry(name: str | Path, test: Test) -> dict[Any, Any]:
-    match test:
-        case Equals(Value(value=value)):
-            return {name: {"$eq": value} if holds_operators(value) else value}
-        case Matches(Value(value=pattern)):
-            return {name: _regex(pattern)}
-        case Passes(()):
-            return {name: {"$in": []}}
-    return {name: _operators((test,))}
-
-
-def _negated(name: str | Path, test: Test) -> dict[Any, Any]:
-    match test:
-        case Equals(Value(value=value)):
-            return {name: {"$ne": value}}
-        case OneOf():
-            return {name: {"$nin": list(_wanted(test))}}
-        case Passes((_, *_) as tests):
-            return {name: {"$nin": [each for test in tests for each in _wanted(test)]}}
-        case Exists():
-            return {name: {"$exists": False}}
-    return {name: {"$not": _operators((test,))}}
 
 
 def _operators(tests: tuple[Test, ...]) -> dict[str, Any]:
@@ -376,67 +346,56 @@ def _operators(tests: tuple[Test, ...]) -> dict[str, Any]:
         return {"$in": []}
     result: dict[str, Any] = {}
     for test in tests:
-        said = _operator(test)
-        if "$all" in said:
-            said["$all"] = [*result.get("$all", []), *said["$all"]]
-        elif said.keys() & result.keys():
-            said = _again(test)
-        result.update(said)
+        operator = _operator(test)
+        if "$all" in operator:
+            operator["$all"] = [*result.get("$all", []), *operator["$all"]]
+        elif operator.keys() & result.keys() and isinstance(test, Fails):
+            operator = {"$not": _operators(test.tests)}
+        elif operator.keys() & result.keys():
+            operator = {"$in": list(_listed_values(test))}
+        result.update(operator)
     return result
-
-
-def _again(test: Test) -> dict[str, Any]:
-    """Return other operators for a test whose own operator is in use."""
-    match test:
-        case Fails(tests):
-            return {"$not": _operators(tests)}
-    return {"$in": list(_wanted(test))}
 
 
 def _operator(test: Test) -> dict[str, Any]:
     match test:
-        case Equals(value):
-            return {"$eq": _one(value)}
-        case OneOf():
-            return {"$in": list(_wanted(test))}
-        case Compare(operator, value):
-            return {operator: _one(value)}
+        case Equals(Value(value=value)):
+            return {"$eq": value}
+        case Compare(operator, Value(value=value)) | Bits(operator, Value(value=value)):
+            return {operator: value}
         case HasType(types):
             return {"$type": list(types)}
         case Matches(Value(value=pattern)):
-            return _regex(pattern)
-        case Modulo(divisor, remainder):
-            return {"$mod": [_one(divisor), _one(remainder)]}
-        case Bits(operator, mask):
-            return {operator: _one(mask)}
+            options = {"$options": pattern.options} if pattern.options else {}
+            return {"$regex": pattern.pattern, **options}
+        case Modulo(Value(value=divisor), Value(value=remainder)):
+            return {"$mod": [divisor, remainder]}
         case Exists():
             return {"$exists": True}
-        case HasSize(size):
-            return {"$size": _one(size)}
+        case HasSize(Value(value=size)):
+            return {"$size": size}
         case HasElement(tests):
             return {"$elemMatch": _operators(tests)}
         case HasObject(condition):
-            return {"$elemMatch": _of_object(to_json(condition))}
-        case Fails((Equals(value),)):
-            return {"$ne": _one(value)}
-        case Passes((wanted, HasElement())):
-            return {
-                "$all": [
-                    _operator(wanted)
-                    if isinstance(wanted, WHOLE_ARRAY_TESTS)
-                    else next(_wanted(wanted))
-                ]
-            }
-        case Fails((OneOf() | Passes() as test,)) if "$in" in _operator(test):
-            return {"$nin": _operator(test)["$in"]}
+            document = to_json(condition)
+            is_schema = next(iter(document), "") == "$jsonSchema"  # which is read as an operator
+            return {"$elemMatch": {"$and": [document]} if is_schema else document}
+        case Fails((Equals(Value(value=value)),)):
+            return {"$ne": value}
+        case Fails((OneOf() | Passes() as inner,)) if "$in" in _operator(inner):
+            return {"$nin": _operator(inner)["$in"]}
         case Fails(tests):
             return {"$not": _operators(tests)}
-        case Passes(tests):
-            return {"$in": [each for test in tests for each in _wanted(test)]}
+        case Passes((Exists() | HasSize() | HasElement() | HasObject() as wanted, HasElement())):
+            return {"$all": [_operator(wanted)]}
+        case Passes((wanted, HasElement())):
+            return {"$all": list(_listed_values(wanted))}
+        case OneOf() | Passes():
+            return {"$in": list(_listed_values(test))}
     raise AssertionError(test)
 
 
-def _wanted(test: Test) -> Iterator[Any]:
+def _listed_values(test: Test) -> Iterator[Any]:
     """Yield the values of a list operator that a test accepts."""
     match test:
         case OneOf(lists):
@@ -446,17 +405,6 @@ def _wanted(test: Test) -> Iterator[Any]:
             yield value
         case Matches(Value(value=pattern)):
             yield pattern.for_python()
-
-
-def _of_object(document: dict[Any, Any]) -> dict[Any, Any]:
-    """Return a filter on an element that the parser does not read as operators."""
-    return {"$and": [document]} if next(iter(document), "") == "$jsonSchema" else document
-
-
-def _one(value: Any) -> Any:
-    return value.value
-
-
-def _regex(pattern: Pattern) -> dict[str, Any]:
-    options = {"$options": pattern.options} if pattern.options else {}
-    return {"$regex": pattern.pattern, **options}
+        case Passes(tests):
+            for each in tests:
+                yield from _listed_values(each)

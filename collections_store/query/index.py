@@ -88,16 +88,18 @@ class Index:
             raise InvalidIndex(error.field, error.problem) from None
         for option, value in (("unique", unique), ("arrays", arrays)):
             if not isinstance(value, bool):
-                raise InvalidIndex(option, "is True or False")
+                raise InvalidIndex(option, f"must be True or False, got {shortened(value)}")
         _check_fields(sort, arrays=arrays, unique=unique)
         if unique and arrays:
             raise InvalidIndex("unique", "elements of arrays cannot be unique")
         if arrays and where is not None:
-            raise InvalidIndex("where", "an index of arrays holds all objects")
+            raise InvalidIndex("where", "an index of arrays covers all documents")
         partial = None if where is None else _partial(Filter.parse(where))
-        made = cls(_name(name, sort, arrays=arrays), sort, unique, partial, arrays)
-        _check_places(made)
-        return made
+        index = cls(_name(name, sort, arrays=arrays), sort, unique, partial, arrays)
+        if (places := len(prefixes_of(index))) > MAX_PLACES:
+            problem = f"{places} keys, each of which an array may be at, are more than {MAX_PLACES}"
+            raise InvalidIndex(sort.fields[0].name, problem)
+        return index
 
     @property
     def fields(self) -> tuple[tuple[str, int], ...]:
@@ -131,21 +133,21 @@ class Index:
         }
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> Self:
+    def from_json(cls, entry: Mapping[str, Any]) -> Self:
         """Read an entry of the catalogue."""
         pairs = [
             (keys if isinstance(keys, str) else Path(*keys), direction)
-            for keys, direction in kept["fields"]
+            for keys, direction in entry["fields"]
         ]
         sort = Sort.parse(pairs)
-        where = None if kept["where"] is None else Filter.parse(kept["where"])
-        parts = kept["name"], sort, kept["unique"], where, kept["arrays"], kept["physical"]
-        return cls(*parts, unknown_keys(kept, _KEYS))
+        where = None if entry["where"] is None else Filter.parse(entry["where"])
+        parts = entry["name"], sort, entry["unique"], where, entry["arrays"], entry["physical"]
+        return cls(*parts, unknown_keys(entry, _KEYS))
 
 
-def unknown_keys(kept: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+def unknown_keys(entry: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
     """Return the entries of a stored document under other keys than the known ones."""
-    return {key: value for key, value in kept.items() if key not in known}
+    return {key: value for key, value in entry.items() if key not in known}
 
 
 def prefixes_of(index: Index) -> tuple[tuple[str, ...], ...]:
@@ -153,7 +155,7 @@ def prefixes_of(index: Index) -> tuple[tuple[str, ...], ...]:
     if index.arrays:
         return ()
     paths = [*index.paths, *(field.path for field in partial_conditions(index.where))]
-    return tuple(dict.fromkeys(way for path in paths for way in path_prefixes(path.keys)))
+    return tuple(dict.fromkeys(each for path in paths for each in path_prefixes(path.keys)))
 
 
 def partial_conditions(where: Filter | None) -> tuple[Field, ...]:
@@ -227,27 +229,25 @@ def keys_of(condition: Condition) -> Iterator[tuple[str, ...]]:
 
 def _check_fields(sort: Sort, *, arrays: bool, unique: bool) -> None:
     if not sort.fields:
-        raise InvalidIndex("", "name a field at least")
+        raise InvalidIndex("", "must have at least one field")
     most = 1 if arrays else MAX_FIELDS
     if len(sort.fields) > most:
-        raise InvalidIndex(sort.fields[most].name, f"there can be {most} at most")
+        problem = f"must have at most {most} field{'s' * (most > 1)}, got {len(sort.fields)}"
+        raise InvalidIndex(sort.fields[most].name, problem)
     for each in sort.fields:
+        problem = ""
         if isinstance(each.target, str):
-            _check_metadatum(each.name, each.target, plain=not arrays and not unique)
-            continue
-        if not each.target.keys:
-            raise InvalidIndex(each.name, "name a field within the body")
-        if arrays and not can_open(each.target.keys):
-            raise InvalidIndex(each.name, f"takes up to {MAX_OPENED} keys, and no numbers")
-
-
-def _check_metadatum(name: str, target: str, *, plain: bool) -> None:
-    if target not in TIMES:
-        raise InvalidIndex(
-            name, "must be a field of the body or a time: $created_at, $updated_at, $expires_at"
-        )
-    if not plain:
-        raise InvalidIndex(name, "times cannot be in a unique index, or in one of arrays")
+            if each.target not in TIMES:
+                times = "$created_at, $updated_at, $expires_at"
+                problem = f"must be a field of the body or a time: {times}"
+            elif arrays or unique:
+                problem = "times cannot be in a unique index, or in one of arrays"
+        elif not each.target.keys:
+            problem = "must name a field within the body"
+        elif arrays and not can_open(each.target.keys):
+            problem = f"must have at most {MAX_OPENED} keys in an index of arrays, and no numbers"
+        if problem:
+            raise InvalidIndex(each.name, problem)
 
 
 def _name(name: Any, sort: Sort, *, arrays: bool) -> str:
@@ -258,7 +258,7 @@ def _name(name: Any, sort: Sort, *, arrays: bool) -> str:
     if name is None or (isinstance(name, str) and name == made):
         return made
     if check_name(name).startswith("$"):
-        raise InvalidIndex("name", "begins with $, which only the store's own indexes do")
+        raise InvalidIndex("name", "must not begin with $, as the store's own indexes do")
     return str(name)
 
 
@@ -279,13 +279,6 @@ def read_index_name(name: Any) -> str:
     return name
 
 
-def _check_places(index: Index) -> None:
-    places = len(prefixes_of(index))
-    if places > MAX_PLACES:
-        problem = f"{places} keys, each of which an array may be at, are more than {MAX_PLACES}"
-        raise InvalidIndex(index.fields[0][0], problem)
-
-
 def _partial(where: Filter) -> Filter | None:
     if where == Filter():
         return None
@@ -293,11 +286,15 @@ def _partial(where: Filter) -> Filter | None:
         if not isinstance(each, Field) or not each.path.keys or not _can_limit(each):
             raise InvalidIndex(
                 "where",
-                "takes fields of the body that equal or are compared with scalars, $in, $exists: true "
-                f"and $type ({', '.join(sorted(TYPES))}), joined by and; not {Filter(each)}",
+                "must have fields of the body that equal or are compared with scalars, $in, $exists: true "
+                f"and $type ({', '.join(sorted(TYPES))}), joined by and, got {Filter(each)}",
             )
-    if not _is_kept(where):
-        raise InvalidIndex("where", "keys that hold a dot or begin with $ cannot be kept")
+    try:
+        is_same = Filter.parse(codec.decode(_CODEC.encode(where.to_json()))) == where
+    except CollectionsStoreError:
+        is_same = False
+    if not is_same:
+        raise InvalidIndex("where", "must not have keys that hold a dot or begin with $")
     return where
 
 
@@ -307,18 +304,11 @@ def _can_limit(field: Field) -> bool:
             return True
         case HasType(types):
             return set(types) <= TYPES
-    if isinstance(field.test, OneOf):
-        count = sum(len(scalars_of(given)) for given in field.test.lists)
-        if count > MAX_LISTED:
-            raise InvalidIndex("where", f"{count} values are more than {MAX_LISTED}")
-    return not isinstance(field.test, Matches) and is_indexable(field, {field.path.keys})
-
-
-def _is_kept(where: Filter) -> bool:
-    try:
-        return Filter.parse(codec.decode(_CODEC.encode(where.to_json()))) == where
-    except CollectionsStoreError:
-        return False
+        case Matches():
+            return False
+        case OneOf(lists) if (count := sum(len(scalars_of(each)) for each in lists)) > MAX_LISTED:
+            raise InvalidIndex("where", f"$in must have at most {MAX_LISTED} values, got {count}")
+    return is_indexable(field, {field.path.keys})
 
 
 # -- explanations ------------------------------------------------------------------------------
@@ -343,12 +333,12 @@ class Plan:
 class Explanation:
     """The explanation of a `find`, which prints as text.
 
-    `sql` runs with `parameters`. `in_sql` is the part of the filter that the database decides,
-    `in_matcher` the part that Python decides afterwards, over the rows that the database returns. `indexes`
-    are the names of the indexes used, "$body" that over whole bodies, "$id" that of the ids. `scans`:
-    all documents may be read, be it in an index's order. `order` names what sorts: an index, the database, Python, or nothing ("natural").
-    `arrays`: arrays were found where indexes do not look, so the exact form was used. `plan` is
-    the database's own, in lines. `advice` is a call that creates a useful index, or None.
+    `sql` runs with `parameters`. `in_sql` is the part of the filter that runs in the database, `in_matcher` the part
+    that runs in Python, on the rows that the database returns. `indexes` are the names of the indexes used: "$body"
+    is the index of whole bodies, "$id" that of the ids. `scans`: the query may read all documents, be it in an
+    index's order. `order` names what sorts: an index, the database, Python, or nothing ("natural"). `arrays`:
+    indexed fields hold arrays, so the exact form was used. `plan` is the database's own, in lines. `advice` is a
+    call that creates a useful index, or None.
 
     >>> with Store("sqlite://") as store:
     ...     version = store["cities"].put("berlin", {"country": "de"})
@@ -368,25 +358,22 @@ class Explanation:
     advice: str | None = field(default=None)
 
     def __str__(self) -> str:
-        return "\n".join(self._lines())
-
-    def _lines(self) -> Iterator[str]:
-        yield f"the database decides {self.in_sql}"
+        lines = [f"filter in SQL: {self.in_sql}"]
         if self.in_matcher is not None:
-            yield f"the matcher decides {self.in_matcher}"
-        yield f"indexes: {', '.join(self.indexes) or 'none'}"
-        yield f"all objects are read: {'yes' if self.scans else 'no'}"
-        yield f"order: {_ORDERS[self.order]}"
+            lines.append(f"filter in Python: {self.in_matcher}")
+        lines.append(f"indexes: {', '.join(self.indexes) or 'none'}")
+        lines.append(f"scans the collection: {'yes' if self.scans else 'no'}")
+        lines.append(f"order: {_ORDERS[self.order]}")
         if self.arrays:
-            yield "there are arrays where indexes over fields do not look"
+            lines.append("arrays in indexed fields: yes, so the exact form was used")
         if self.advice:
-            yield f"advice: {self.advice}"
-        yield from (f"  {line}" for line in self.plan)
+            lines.append(f"advice: {self.advice}")
+        return "\n".join([*lines, *(f"  {line}" for line in self.plan)])
 
 
-_ORDERS = {
+_ORDERS: Final[dict[Ordered, str]] = {
     "natural": "natural",
-    "index": "as an index has it",
+    "index": "from an index",
     "database": "sorted by the database",
     "python": "sorted in Python",
 }
@@ -399,30 +386,26 @@ def advise(filter: Filter, sort: Sort, existing: tuple[Index, ...], *, arrays: b
     `arrays`: the one field needs an index of arrays.
     """
     fields = _scalars_in(filter)
-    equal = [each for each in fields if isinstance(each.test, Equals | OneOf)]
-    ranges = [each for each in fields if isinstance(each.test, Compare | Matches)]
-    wanted = [SortField(each.path) for each in equal]
-    wanted += [each for each in sort.fields if isinstance(each.target, Path) and each.target.keys]
-    wanted += [SortField(each.path) for each in ranges]
-    unique = {each.target: each for each in reversed(wanted)}
-    chosen = tuple(each for each in dict.fromkeys(unique[each.target] for each in wanted))[
-        :MAX_FIELDS
-    ]
+    equal = [each.path for each in fields if isinstance(each.test, Equals | OneOf)]
+    ranges = [each.path for each in fields if isinstance(each.test, Compare | Matches)]
+    order = [each for each in sort.fields if isinstance(each.target, Path) and each.target.keys]
+    wanted = [*map(SortField, equal), *order, *map(SortField, ranges)]
     if arrays and equal + ranges:
-        chosen = tuple(SortField(p.path) for p in (equal + ranges)[:1] if can_open(p.path.keys))
-    made = Sort(chosen)
-    if not chosen or any(_serves(each, made, arrays) for each in existing):
+        wanted = [SortField(each) for each in (equal + ranges)[:1] if can_open(each.keys)]
+    unique = {each.target: each for each in reversed(wanted)}  # the first of each field
+    chosen = tuple(dict.fromkeys(unique[each.target] for each in wanted))[:MAX_FIELDS]
+    backwards = tuple(replace(each, descending=not each.descending) for each in chosen)
+    serving = (
+        each.where is None
+        and each.arrays == arrays
+        and each.sort.fields[: len(chosen)] in {chosen, backwards}
+        for each in existing
+    )
+    if not chosen or any(serving):
         return None
     names = [(each.name, -1 if each.descending else 1) for each in chosen]
     keys = repr(names[0][0]) if len(names) == 1 and names[0][1] == 1 else repr(names)
     return f"create_index({keys}{', arrays=True' if arrays else ''})"
-
-
-def _serves(index: Index, wanted: Sort, arrays: bool) -> bool:
-    leading = index.sort.fields[: len(wanted.fields)]
-    backwards = tuple(replace(each, descending=not each.descending) for each in wanted.fields)
-    either = leading in {wanted.fields, backwards}
-    return index.where is None and index.arrays == arrays and either
 
 
 def indexable_keys(filter: Filter) -> Iterator[tuple[str, ...]]:

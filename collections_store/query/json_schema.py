@@ -7,7 +7,7 @@ neither equals true. Nothing is ever fetched: there is no `$ref`, and the regist
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from fractions import Fraction
 from functools import cache
@@ -56,37 +56,41 @@ class Schema:
 
 
 def read(schema: Any, place: str = "$jsonSchema") -> Schema:
-    """Read a schema of JSON values; raises `InvalidFilter` naming the place, and `MissingExtra`."""
+    """Read a schema of JSON values; raises `InvalidFilter`, which names the place, and `MissingExtra`."""
     kind, kind_of_schemas = _dialect()
+    from jsonschema.exceptions import best_match
+
     for path, inner in _schemas(schema, ()):
         if len(path) > MAX_STEPS:
             raise InvalidFilter(place, f"nested deeper than {MAX_STEPS} keywords and names")
         _check(inner, _dotted(place, path))
-    problem = _problem(kind_of_schemas, schema)
-    if problem is not None:
-        raise InvalidFilter(_dotted(place, problem[0]), problem[1])
+    # without its `$schema`, by which `jsonschema` would choose a validator with other integers
+    rules = {key: rule for key, rule in kind_of_schemas.META_SCHEMA.items() if key != "$schema"}
+    error = best_match(_on(kind_of_schemas, rules).iter_errors(schema))
+    if error is not None:
+        text = str(error.message)
+        problem = text if len(text) <= 200 else f"{text[:150]}…"
+        raise InvalidFilter(_dotted(place, error.absolute_path), problem)
     return Schema(_on(kind, schema))
 
 
 def _schemas(schema: Any, path: Place) -> Iterator[tuple[Place, Mapping[str, Any]]]:
-    """Yield a schema and those within it."""
-    if not isinstance(
-        schema, Mapping
-    ):  # `_problem` says so, or it is a boolean that may stand there
+    """Yield a schema and those within it. A value that is no document is skipped: the schema of schemas rejects it, or
+    it is a boolean that may stand there.
+    """
+    if not isinstance(schema, Mapping):
         return
     yield path, schema
     for keyword, value in schema.items():
-        for below, inner in _within(keyword, value):
-            yield from _schemas(inner, (*path, keyword, *below))
-
-
-def _within(keyword: str, value: Any) -> Iterator[tuple[Place, Any]]:
-    if keyword in _BY_NAME and isinstance(value, Mapping):
-        yield from (((name,), inner) for name, inner in value.items())
-    elif keyword in _LISTS and isinstance(value, list):
-        yield from (((number,), inner) for number, inner in enumerate(value))
-    elif keyword in _ONE:
-        yield (), value
+        below: Iterable[tuple[Place, Any]] = ()
+        if keyword in _BY_NAME and isinstance(value, Mapping):
+            below = (((name,), inner) for name, inner in value.items())
+        elif keyword in _LISTS and isinstance(value, list):
+            below = (((number,), inner) for number, inner in enumerate(value))
+        elif keyword in _ONE:
+            below = [((), value)]
+        for steps, inner in below:
+            yield from _schemas(inner, (*path, keyword, *steps))
 
 
 def _check(schema: Mapping[str, Any], place: str) -> None:
@@ -97,11 +101,11 @@ def _check(schema: Mapping[str, Any], place: str) -> None:
         if keyword not in _KNOWN:
             raise InvalidFilter(f"{place}.{keyword}", "no such keyword")
     if "type" in schema and "bsonType" in schema:
-        raise InvalidFilter(place, "either type or bsonType, not both")
+        raise InvalidFilter(place, "must have type or bsonType, not both")
     _check_types(schema.get("type", []), _JSON_TYPES, f"{place}.type")
     _check_types(schema.get("bsonType", []), _BSON_TYPES, f"{place}.bsonType")
     if schema.get("bsonType") == []:
-        raise InvalidFilter(f"{place}.bsonType", "needs a type at least")
+        raise InvalidFilter(f"{place}.bsonType", "must have at least one type")
     patterns = schema.get("patternProperties")
     for pattern in patterns if isinstance(patterns, Mapping) else ():
         _check_pattern(pattern, f"{place}.patternProperties")
@@ -111,9 +115,10 @@ def _check(schema: Mapping[str, Any], place: str) -> None:
 def _check_types(types: Any, known: frozenset[str], place: str) -> None:
     for each in types if isinstance(types, list) else [types]:
         if each == "integer":
-            raise InvalidFilter(place, 'there is no "integer"; bsonType knows "int" and "long"')
+            problem = 'there is no type "integer": use bsonType with "int" or "long"'
+            raise InvalidFilter(place, problem)
         if not isinstance(each, str) or each not in known:
-            raise InvalidFilter(place, f"{shortened(each)} is none of its types")
+            raise InvalidFilter(place, f"no such type: {shortened(each)}")
 
 
 def _check_pattern(pattern: Any, place: str) -> None:
@@ -121,20 +126,6 @@ def _check_pattern(pattern: Any, place: str) -> None:
         compiled(pattern) if isinstance(pattern, str) else None
     except InvalidPattern as error:
         raise InvalidFilter(place, error.problem) from None
-
-
-def _problem(kind: Any, schema: Any) -> tuple[Place, str] | None:
-    """Return where and why a schema is invalid, by the schema of schemas. Without its `$schema`: `jsonschema` would
-    choose a validator without `_is_whole` by that.
-    """
-    from jsonschema.exceptions import best_match
-
-    rules = {key: rule for key, rule in kind.META_SCHEMA.items() if key != "$schema"}
-    error = best_match(_on(kind, rules).iter_errors(schema))
-    if error is None:
-        return None
-    text = str(error.message)
-    return tuple(error.absolute_path), text if len(text) <= 200 else f"{text[:150]}…"
 
 
 def _on(kind: Any, schema: Any) -> Any:
@@ -151,12 +142,15 @@ def _dialect() -> tuple[Any, Any]:
         from jsonschema import Draft4Validator, validators
     except ImportError as error:
         raise MissingExtra("jsonschema", "schema") from error
-    whole = Draft4Validator.TYPE_CHECKER.redefine("integer", _is_whole)
+    # a number behind `minLength` and its like may be 2.0
+    integers = Draft4Validator.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: is_number(value) and value == value // 1
+    )
     keywords = {name: _as_keyword(name, test) for name, test in _OURS.items()}
     of_schemas = {"uniqueItems": keywords["uniqueItems"]}
     return (
         validators.extend(Draft4Validator, keywords),
-        validators.extend(Draft4Validator, of_schemas, type_checker=whole),
+        validators.extend(Draft4Validator, of_schemas, type_checker=integers),
     )
 
 
@@ -170,49 +164,24 @@ def _as_keyword(name: str, test: Keyword) -> Callable[..., Iterator[Exception]]:
     return keyword
 
 
-def _is_whole(checker: Any, value: Any) -> bool:  # noqa: ARG001
-    """A number behind `minLength` and its like may be 2.0."""
-    return is_number(value) and value == value // 1
-
-
 # -- keywords ----------------------------------------------------------------------------------
-
-
-def _bson_type(validator: Any, wanted: Any, value: Any, schema: Any) -> bool:  # noqa: ARG001
-    names = wanted if isinstance(wanted, list) else [wanted]
-    return any(name in TYPES and TYPES[name](value) for name in names)
-
-
-def _enum(validator: Any, wanted: Any, value: Any, schema: Any) -> bool:  # noqa: ARG001
-    key = _key(value)
-    return any(key == _key(each) for each in wanted)
-
-
-def _unique(validator: Any, wanted: Any, value: Any, schema: Any) -> bool:  # noqa: ARG001
-    return not wanted or not isinstance(value, list) or len(set(map(_key, value))) == len(value)
-
-
-def _multiple(validator: Any, wanted: Any, value: Any, schema: Any) -> bool:  # noqa: ARG001
-    return not is_number(value) or _fraction(value) % _fraction(wanted) == 0
 
 
 def _additional(validator: Any, wanted: Any, value: Any, schema: Mapping[str, Any]) -> bool:
     if not isinstance(value, dict) or wanted is True:
         return True
     named, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
-    others = (
-        each for key, each in value.items() if key not in named and not _is_named(key, patterns)
-    )
+    others = [
+        each
+        for key, each in value.items()
+        if key not in named and not any(compiled(pattern).is_found(key) for pattern in patterns)
+    ]
     if wanted is False:
-        return next((False for _ in others), True)
+        return not others
     return all(validator.evolve(schema=wanted).is_valid(each) for each in others)
 
 
-def _pattern(validator: Any, wanted: Any, value: Any, schema: Any) -> bool:  # noqa: ARG001
-    return not isinstance(value, str) or compiled(wanted).is_found(value)
-
-
-def _pattern_properties(validator: Any, wanted: Any, value: Any, schema: Any) -> bool:  # noqa: ARG001
+def _pattern_properties(validator: Any, wanted: Any, value: Any, _: Any) -> bool:
     return not isinstance(value, dict) or all(
         validator.evolve(schema=inner).is_valid(each)
         for pattern, inner in wanted.items()
@@ -221,16 +190,22 @@ def _pattern_properties(validator: Any, wanted: Any, value: Any, schema: Any) ->
     )
 
 
-def _is_named(key: str, patterns: Mapping[str, Any]) -> bool:
-    return any(compiled(pattern).is_found(key) for pattern in patterns)
-
-
 _OURS: Final[dict[str, Keyword]] = {
-    "bsonType": _bson_type,
-    "enum": _enum,
-    "uniqueItems": _unique,
-    "multipleOf": _multiple,
-    "pattern": _pattern,
+    "bsonType": lambda _, wanted, value, __: any(
+        TYPES[name](value)
+        for name in (wanted if isinstance(wanted, list) else [wanted])
+        if name in TYPES
+    ),
+    "enum": lambda _, wanted, value, __: _key(value) in map(_key, wanted),
+    "uniqueItems": lambda _, wanted, value, __: (
+        not wanted or not isinstance(value, list) or len(set(map(_key, value))) == len(value)
+    ),
+    "multipleOf": lambda _, wanted, value, __: (
+        not is_number(value) or _fraction(value) % _fraction(wanted) == 0
+    ),
+    "pattern": lambda _, wanted, value, __: (
+        not isinstance(value, str) or compiled(wanted).is_found(value)
+    ),
     "patternProperties": _pattern_properties,
     "additionalProperties": _additional,
 }
@@ -253,5 +228,5 @@ def _fraction(number: float) -> Fraction:
     return Fraction(number) if isinstance(number, int) else Fraction(format(number, ".15g"))
 
 
-def _dotted(place: str, path: Place) -> str:
+def _dotted(place: str, path: Iterable[str | int]) -> str:
     return ".".join([place, *map(str, path)])

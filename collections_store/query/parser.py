@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, get_args
 
 from ..aggregation.expressions.parser import ExpressionParser
@@ -61,6 +62,8 @@ OPERATORS: Final = frozenset({
     "$mod", "$all", "$elemMatch", "$size", "$jsonSchema", *get_args(BitsOperator),
 })  # fmt: skip
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
+_LOGICAL: Final = frozenset({"$and", "$or", "$nor"})
+_TOP_LEVEL: Final = _LOGICAL | {"$expr", "$jsonSchema", "$text", "$where"}
 _NEGATIONS: Final = {"$ne": "$eq", "$nin": "$in"}
 _COMPARISONS: Final[Mapping[str, Comparison]] = {name: name for name in get_args(Comparison)}
 """The operator itself, for a string that only equals it, as a member of an enumeration does."""
@@ -182,9 +185,15 @@ class FilterParser:
     # -- entries of a document ---------------------------------------------------------------
 
     def _entry(self, key: Any, value: Any, position: str) -> Condition:
-        reader = _TOP_LEVEL.get(key)
-        if reader is not None:
-            return reader(self, key, value, position)
+        if key in _TOP_LEVEL:
+            match key:
+                case "$expr":
+                    return self._expression(value, position)
+                case "$jsonSchema":
+                    return self._schema(value, position)
+                case "$text" | "$where":
+                    raise InvalidFilter(position, "this operator is not supported")
+            return self._logical(key, value, position)
         if type(value) not in _SCALARS and holds_operators(value):
             return self.operators(key, value, position)
         return self.field(key, value, position)
@@ -213,7 +222,7 @@ class FilterParser:
         some = read[0] if len(read) == 1 else Or(tuple(read))
         return some if operator == "$or" else Not(some)
 
-    def _expression(self, operator: str, expression: Any, position: str) -> Condition:  # noqa: ARG002
+    def _expression(self, expression: Any, position: str) -> Condition:
         if self._within:
             raise InvalidFilter(position, _TOP)
         try:
@@ -224,14 +233,11 @@ class FilterParser:
         parser.check_nesting(plain, position)
         return Expression(Value("expression", text, parser.parse(plain, position)))
 
-    def _schema(self, operator: str, schema: Any, position: str) -> Condition:  # noqa: ARG002
+    def _schema(self, schema: Any, position: str) -> Condition:
         if not isinstance(schema, Mapping):
             raise InvalidFilter(position, f"must be a document, got {shortened(schema)}")
         value = self._value(schema, position)
         return FitsSchema(Value("schema", value.text, json_schema.read(value.value, position)))
-
-    def _unsupported(self, operator: str, operand: Any, position: str) -> Condition:  # noqa: ARG002
-        raise InvalidFilter(position, "this operator is not supported")
 
     # -- operators ---------------------------------------------------------------------------
 
@@ -280,7 +286,7 @@ class FilterParser:
             raise InvalidFilter(position.removeprefix("."), "operators and plain keys do not mix")
         if reader is None:
             raise InvalidFilter(position, "no such operator")
-        return reader(operator, operand, position)
+        return reader(operand, position)
 
     def _equal(self, value: Any, position: str) -> Test:
         if isinstance(value, re.Pattern):
@@ -303,14 +309,11 @@ class FilterParser:
                 scalars.append(self._value(each, position, number))
                 continue
             test = self._equal(_no_operators(each, position, number), f"{position}.{number}")
-            if (
-                isinstance(test, Equals)
-                and isinstance(test.value, Value)
-                and test.value.kind in LISTS
-            ):
-                scalars.append(test.value)
-            else:
-                others.append(test)
+            match test:
+                case Equals(Value() as scalar) if scalar.kind in LISTS:
+                    scalars.append(scalar)
+                case _:
+                    others.append(test)
         one = one_of(scalars)
         return one if not others else Passes((*([one] if scalars else []), *others))
 
@@ -324,25 +327,22 @@ class FilterParser:
 
     def _all(self, operand: Any, position: str, element: bool) -> Iterator[Any]:
         wanted = _list(operand, position)
-        read = self._elements if any(map(_is_element, wanted[:1])) else self._values
-        tests = tuple(read(wanted, position))
+        of_elements = any(map(_is_element, wanted[:1]))
+        tests: list[Test] = []
+        for number, each in enumerate(wanted):
+            here = f"{position}.{number}"
+            if not of_elements:
+                tests.append(self._equal(_no_operators(each, position, number), here))
+            elif _is_element(each) and len(each) == 1:
+                tests.append(self._element(each["$elemMatch"], f"{here}.$elemMatch"))
+            else:
+                raise InvalidFilter(here, "must be $elemMatch, as the first element of $all is")
         if not tests:
             yield Passes(())
         elif element:
             yield from (Passes((test, HasElement((test,)))) for test in tests)
         else:
-            yield tests
-
-    def _elements(self, wanted: list[Any], position: str) -> Iterator[Test]:
-        for number, each in enumerate(wanted):
-            if not _is_element(each) or len(each) != 1:
-                problem = "must be $elemMatch, as the first element of $all is"
-                raise InvalidFilter(f"{position}.{number}", problem)
-            yield self._element(each["$elemMatch"], f"{position}.{number}.$elemMatch")
-
-    def _values(self, wanted: list[Any], position: str) -> Iterator[Test]:
-        for number, each in enumerate(wanted):
-            yield self._equal(_no_operators(each, position, number), f"{position}.{number}")
+            yield tuple(tests)
 
     def _element(self, operand: Any, position: str) -> Test:
         if not isinstance(operand, Mapping):
@@ -381,16 +381,6 @@ class _TimeParser(FilterParser):
                 "must be a datetime with a time zone, its ISO 8601 text, or microseconds since 1970, "
                 f"got {shortened(value)}",
             ) from None
-
-
-_LOGICAL: Final = frozenset({"$and", "$or", "$nor"})
-_TOP_LEVEL: Final[Mapping[Any, Callable[[FilterParser, str, Any, str], Condition]]] = {
-    **dict.fromkeys(_LOGICAL, FilterParser._logical),
-    "$expr": FilterParser._expression,
-    "$jsonSchema": FilterParser._schema,
-    "$text": FilterParser._unsupported,
-    "$where": FilterParser._unsupported,
-}
 
 
 def _invalid(error: InvalidBody, position: str, number: int | None = None) -> InvalidFilter:
@@ -458,23 +448,25 @@ def _regex(operand: Any, position: str, options: Any = None) -> Value:
         raise InvalidFilter(position, error.problem) from None
 
 
-def _size(operator: str, operand: Any, position: str) -> Test:  # noqa: ARG001
+def _size(operand: Any, position: str) -> Test:
     size = _integer(operand)
     if size is None or size < 0:
         raise InvalidFilter(position, f"must be an integer from 0 on, got {shortened(operand)}")
     return HasSize(Value.of(size))
 
 
-def _modulo(operator: str, operand: Any, position: str) -> Test:  # noqa: ARG001
-    numbers = [_truncated(each) for each in operand] if isinstance(operand, list | tuple) else []
-    if len(numbers) != 2 or None in numbers:
+def _modulo(operand: Any, position: str) -> Test:
+    numbers = operand if isinstance(operand, list | tuple) else []
+    if len(numbers) != 2 or not all(is_number(n) and -(2**63) <= n < 2**63 for n in numbers):
+        example = "as in [4, 0]"
         problem = (
-            f"must be a divisor and a remainder of 64 bits, as in [4, 0], got {shortened(operand)}"
+            f"must be a divisor and a remainder of 64 bits, {example}, got {shortened(operand)}"
         )
         raise InvalidFilter(position, problem)
-    if numbers[0] == 0:
+    divisor, remainder = map(int, numbers)
+    if divisor == 0:
         raise InvalidFilter(position, "the divisor must not be 0")
-    return Modulo(Value.of(numbers[0]), Value.of(numbers[1]))
+    return Modulo(Value.of(divisor), Value.of(remainder))
 
 
 _TYPES: Final[dict[str | int, TypeName | None]] = {
@@ -485,7 +477,7 @@ _TYPES: Final[dict[str | int, TypeName | None]] = {
 """MongoDB's names and numbers of types; None: no JSON value has the type."""
 
 
-def _types(operator: str, operand: Any, position: str) -> Test:  # noqa: ARG001
+def _types(operand: Any, position: str) -> Test:
     types = operand if isinstance(operand, list | tuple) else [operand]
     if not types:
         raise InvalidFilter(position, "must be one or more types, got none")
@@ -499,45 +491,31 @@ def _types(operator: str, operand: Any, position: str) -> Test:  # noqa: ARG001
     return HasType(names) if names else Passes(())
 
 
-_BITS: Final[Mapping[str, BitsOperator]] = {name: name for name in get_args(BitsOperator)}
-
-
-def _bits(operator: str, operand: Any, position: str) -> Test:
-    if isinstance(operand, list | tuple):
-        mask = 0
-        for each in operand:
-            bit = _integer(each)
-            if bit is None or not 0 <= bit < 63:
-                raise InvalidFilter(
-                    position, f"must be positions from 0 to 62, got {shortened(each)}"
-                )
-            mask |= 1 << bit
-    else:
-        number = _integer(operand)
-        if number is None or not 0 <= number < 2**63:
+def _bits(operator: BitsOperator, operand: Any, position: str) -> Test:
+    if not isinstance(operand, list | tuple):
+        mask = _integer(operand)
+        if mask is None or not 0 <= mask < 2**63:
             problem = f"must be a mask from 0 to 2**63 - 1, or a list of positions, got {shortened(operand)}"
             raise InvalidFilter(position, problem)
-        mask = number
-    return Bits(_BITS[operator], Value.of(mask))
+        return Bits(operator, Value.of(mask))
+    mask = 0
+    for each in operand:
+        bit = _integer(each)
+        if bit is None or not 0 <= bit < 63:
+            raise InvalidFilter(position, f"must be positions from 0 to 62, got {shortened(each)}")
+        mask |= 1 << bit
+    return Bits(operator, Value.of(mask))
 
 
-def _exists(operator: str, operand: Any, position: str) -> Test:  # noqa: ARG001
-    return Exists()
-
-
-READERS: Final[Mapping[str, Callable[[str, Any, str], Test]]] = {
-    "$exists": _exists,
+READERS: Final[Mapping[str, Callable[[Any, str], Test]]] = {
+    "$exists": lambda *_: Exists(),
     "$size": _size,
     "$mod": _modulo,
     "$type": _types,
-    **dict.fromkeys(_BITS, _bits),
+    **{operator: partial(_bits, operator) for operator in get_args(BitsOperator)},
 }
 """The operators that need nothing but their operand."""
 
 
 def _integer(value: Any) -> int | None:
     return int(value) if is_number(value) and value == value // 1 else None
-
-
-def _truncated(value: Any) -> int | None:
-    return int(value) if is_number(value) and -(2**63) <= value < 2**63 else None

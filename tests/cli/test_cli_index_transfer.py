@@ -129,9 +129,11 @@ BAD: dict[str, Any] = {
     ],
     "index 1 must have fields, and": [{"name": "x"}],
     "no other keys than arrays, fields, name, unique, where": [{"fields": ["x"], "new": 1}],
-    "index 1: index: name a field at least": [{"fields": []}],
+    "index 1: index: must have at least one field": [{"fields": []}],
     "index 1: index, at 'x': the direction": [{"fields": [["x", "up"]]}],
-    "index 1: index, at 'unique': is True or False": [{"fields": ["x"], "unique": None}],
+    "index 1: index, at 'unique': must be True or False, got None": [
+        {"fields": ["x"], "unique": None}
+    ],
     "index 1: filter, at 'a.$no'": [{"fields": ["x"], "where": {"a": {"$no": 1}}}],
 }
 

@@ -181,7 +181,7 @@ def test_usage_errors_of_delete(cli: Cli) -> None:
 
 def test_explain_as_text(cli: Cli) -> None:
     told = cli.done("explain", "people", '{"age": 36}', "--sort", "name:-1").splitlines()
-    assert told[0] == "the database decides {'age': 36}"
+    assert told[0] == "filter in SQL: {'age': 36}"
     assert any(line.startswith("indexes: ") for line in told)
     assert any(line.startswith("order: ") for line in told)
     cli.done("index", "create", "people", "age", "name:-1")

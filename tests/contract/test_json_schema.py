@@ -235,7 +235,7 @@ def test_errors_name_the_path_within_a_filter() -> None:
 
 def test_types_are_those_of_the_operator() -> None:
     for name in json_schema._BSON_TYPES:
-        READERS["$type"]("$type", name, "")
+        READERS["$type"](name, "")
 
 
 def test_error_without_the_jsonschema_package(monkeypatch: pytest.MonkeyPatch) -> None:
