@@ -1,13 +1,12 @@
 """Recorded changes, filters on them, and the tokens of positions in a feed.
 
 A token is an opaque string. Format 1: base64 (URL-safe) of the byte 1, the 4 bytes of the feed's key, 4
-bytes of SHA-256 over the collection's name, the place in the feed as 8 bytes, and 4 bytes of SHA-256
-over all these. It is not secret and not sealed: its holder may read every change.
+bytes of SHA-256 over the collection's name, the position in the feed as 8 bytes, and 4 bytes of SHA-256
+over all these. It is neither secret nor signed: its holder may read every change.
 """
 
 from __future__ import annotations
 
-import binascii
 import hashlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator
@@ -30,7 +29,6 @@ REMOVALS: Final[frozenset[ChangeKind]] = frozenset({"remove", "expire"})
 MAX_POSITION: Final = 2**63 - 1
 _FORMAT: Final = b"\x01"
 _SIZE: Final = 21
-_KNOWN: Final = frozenset({"id", "version"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,31 +63,41 @@ class ChangeFilter:
     @classmethod
     def parse(cls, filter: Any, kinds: Any, codec: Codec) -> ChangeFilter:
         """Read the arguments of a caller; raises `InvalidFilter` and `InvalidOption`."""
-        asked = Filter.parse(filter, codec=codec)
-        for name in _metadata(asked) - _KNOWN:
-            problem = "must be $id or $version, the only metadata of a change besides its `time`"
-            raise InvalidFilter(f"${name}", problem)
-        return cls(asked, KINDS if kinds is None else _kinds(kinds))
+        parsed = Filter.parse(filter, codec=codec)
+        for part in _parts(parsed.condition):
+            if isinstance(part, Metadata | Meta) and part.field not in {"id", "version"}:
+                problem = (
+                    "must be $id or $version, the only metadata of a change besides its `time`"
+                )
+                raise InvalidFilter(f"${part.field}", problem)
+        if kinds is None:
+            return cls(parsed)
+        try:
+            wanted = frozenset([kinds] if isinstance(kinds, str) else kinds)
+        except TypeError:
+            wanted = frozenset()
+        if not wanted or wanted - KINDS:
+            known = ", ".join(map(repr, get_args(ChangeKind)))
+            raise InvalidOption("kinds", f"must be some of {known}, got {shortened(kinds)}")
+        return cls(parsed, wanted)
 
     def check(self, bodies: str) -> None:
         """Raise `InvalidFilter` if the recorded `bodies` (see `Feed`) do not decide the filter."""
-        if not self._asks_bodies or bodies == "both":
-            return
-        if bodies == "none":
-            raise InvalidFilter(
-                "", 'changes are recorded without bodies: open the collection with changes="both"'
+        problem = ""
+        if self._needs_bodies and bodies == "none":
+            problem = 'changes are recorded without bodies: open the collection with changes="both"'
+        elif self._needs_bodies and bodies != "both" and self.kinds & REMOVALS:
+            problem = (
+                "the bodies of removed documents are not recorded: open the collection with "
+                'changes="both", or pass kinds=["insert", "update"]'
             )
-        if self.kinds & REMOVALS:
-            raise InvalidFilter(
-                "",
-                "the bodies of what was removed are not recorded: open the collection with "
-                'changes="both", or ask for kinds=["insert", "update"]',
-            )
+        if problem:
+            raise InvalidFilter("", problem)
 
     def is_open(self, change: Change) -> bool:
         """Return whether the change was recorded without the body that decides whether it matches."""
         known = change.has_before if change.kind in REMOVALS else change.has_body
-        return self._asks_bodies and change.kind in self.kinds and not known
+        return self._needs_bodies and change.kind in self.kinds and not known
 
     def matches(self, change: Change, *, ordered: bool) -> bool:
         """Return whether a change matches: the document after it or, of a removed one, before it."""
@@ -101,9 +109,9 @@ class ChangeFilter:
         )
 
     @property
-    def _asks_bodies(self) -> bool:
-        asking = (Field, FitsSchema, Expression)
-        return any(isinstance(part, asking) for part in _parts(self.filter.condition))
+    def _needs_bodies(self) -> bool:
+        parts = _parts(self.filter.condition)
+        return any(isinstance(each, Field | FitsSchema | Expression) for each in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,52 +124,32 @@ class ChangePosition:
     def to_token(self, collection: str) -> str:
         """Return the token."""
         key, number = bytes.fromhex(self.key), self.number.to_bytes(8, "big")
-        said = _FORMAT + key + _digest(collection.encode()) + number
-        return urlsafe_b64encode(said + _digest(said)).decode()
+        token = _FORMAT + key + _digest(collection.encode()) + number
+        return urlsafe_b64encode(token + _digest(token)).decode()
 
 
 def read_token(token: object, collection: str) -> tuple[ChangePosition, bool]:
     """Return the position of a token, and whether it belongs to a collection of that name; raises `InvalidToken`."""
     if not isinstance(token, str):
-        raise InvalidToken(f'{shortened(token)} is no token: give a change\'s `token`, or "oldest"')
-    said = _bytes(token)
-    if len(said) != _SIZE or said[:1] != _FORMAT or said[-4:] != _digest(said[:-4]):
+        problem = f'must be the `token` of a change, or "oldest", got {shortened(token)}'
+        raise InvalidToken(problem)
+    try:
+        read = urlsafe_b64decode(token.encode("ascii"))
+    except ValueError:
+        read = b""
+    is_whole = len(read) == _SIZE and read[:1] == _FORMAT and read[-4:] == _digest(read[:-4])
+    if not is_whole or urlsafe_b64encode(read).decode() != token:
         raise InvalidToken(f"{shortened(token)} is damaged, or no token of this version")
-    place = ChangePosition(said[1:5].hex(), int.from_bytes(said[9:17], "big"))
-    return place, said[5:9] == _digest(collection.encode())
+    position = ChangePosition(read[1:5].hex(), int.from_bytes(read[9:17], "big"))
+    return position, read[5:9] == _digest(collection.encode())
 
 
-def _bytes(token: str) -> bytes:
-    try:
-        said = urlsafe_b64decode(token.encode("ascii"))
-    except (ValueError, binascii.Error):
-        return b""
-    return said if urlsafe_b64encode(said).decode() == token else b""
-
-
-def _digest(said: bytes) -> bytes:
-    return hashlib.sha256(said).digest()[:4]
-
-
-def _kinds(kinds: Any) -> frozenset[ChangeKind]:
-    try:
-        found = frozenset([kinds] if isinstance(kinds, str) else kinds)
-    except TypeError:
-        raise InvalidOption("kinds", f"{shortened(kinds)} is no list of kinds") from None
-    if not found or found - KINDS:
-        known = ", ".join(map(repr, get_args(ChangeKind)))
-        raise InvalidOption("kinds", f"{shortened(kinds)} is no list of some of {known}")
-    return found
-
-
-def _metadata(filter: Filter) -> set[str]:
-    """Return what is asked of that the store knows of an object."""
-    parts = _parts(filter.condition)
-    return {part.field for part in parts if isinstance(part, Metadata | Meta)}
+def _digest(part: bytes) -> bytes:
+    return hashlib.sha256(part).digest()[:4]
 
 
 def _parts(value: Any) -> Iterator[Any]:
-    """Yield a condition, or a formula, and all of what it is made."""
+    """Yield a condition or an expression, and all parts of it."""
     yield value
     if isinstance(value, tuple | list):
         for each in value:

@@ -71,10 +71,8 @@ class Value:
     def of(cls, value: Any, codec: Codec = Codec()) -> Value:  # noqa: B008 - it is frozen
         """Return a JSON value; raises `InvalidBody`."""
         kind = type(value)
-        if kind is int and MIN_INTEGER <= value <= MAX_INTEGER:
-            return cls(
-                "number", str(value), value
-            )  # this and the next as below, in a tenth of the time
+        if kind is int and MIN_INTEGER <= value <= MAX_INTEGER:  # this and the next as below, in
+            return cls("number", str(value), value)  # a tenth of the time
         if kind is str and _is_plain(value) and codec.max_bytes > _PLAIN_LENGTH + 2:
             return cls("string", f'"{value}"', value)
         text = codec.encode(value)
@@ -85,7 +83,10 @@ class Value:
     @classmethod
     def of_regex(cls, pattern: Pattern) -> Value:
         """Return a pattern."""
-        return cls(_regex_kind(pattern), f"/{pattern.pattern}/{pattern.flags}", pattern)
+        kind: Kind = "regex"
+        if _PLAIN_REGEX.fullmatch(pattern.pattern) and not pattern.options:
+            kind = "prefix regex" if pattern.pattern.startswith("^") else "plain regex"
+        return cls(kind, f"/{pattern.pattern}/{pattern.flags}", pattern)
 
     @classmethod
     def of_list(cls, kind: Kind, values: list[Value]) -> Value:
@@ -280,19 +281,13 @@ class FitsSchema:
 class Expression:
     """The aggregation expression is true (`$expr`)."""
 
-    formula: Operand
+    expression: Operand
 
 
 Condition: TypeAlias = Field | Metadata | And | Or | Not | FitsSchema | Expression
 
 
 PLAIN_REGEXES: Final = frozenset({"plain regex", "prefix regex"})
-
-
-def _regex_kind(pattern: Pattern) -> Kind:
-    if not _PLAIN_REGEX.fullmatch(pattern.pattern) or pattern.options:
-        return "regex"
-    return "prefix regex" if pattern.pattern.startswith("^") else "plain regex"
 
 
 def prefix_range(pattern: Value) -> tuple[str, str]:
@@ -369,7 +364,7 @@ def shape_of(condition: Condition) -> Condition:
             return Field(condition.path, _equals(test.value.kind))
         if type(test) is Compare:
             return Field(condition.path, _compares(test.operator, test.value.kind))
-    return _mapped(condition, _parameter)
+    return with_operands(condition, lambda operand: _PARAMETERS[operand.kind])
 
 
 @cache
@@ -382,23 +377,11 @@ def _compares(operator: Comparison, kind: Kind) -> Compare:
     return Compare(operator, _PARAMETERS[kind])
 
 
-def _parameter(operand: Operand) -> Parameter:
-    return _PARAMETERS[operand.kind]
-
-
-def with_sql(shape: Condition, sql: Callable[[Parameter], tuple[str, ...]]) -> Condition:
-    """Return the shape with SQL in its parameters; `sql` is called in the order of `values_of`."""
-    return _mapped(shape, lambda operand: Parameter(operand.kind, sql(Parameter(operand.kind))))
-
-
-def test_with_sql(test: Test, sql: Callable[[Any], tuple[str, ...]]) -> Test:
-    """Return the test with parameters that hold the SQL of its values or, in a shape, its parameters."""
-    return _mapped(test, lambda operand: Parameter(operand.kind, sql(operand)))
-
-
-def with_values(shape: Condition, value: Callable[[Parameter], Value]) -> Condition:
-    """Return a condition of a shape; `value` is called for its values in the order of `values_of`."""
-    return _mapped(shape, lambda operand: value(Parameter(operand.kind)))
+def with_sql(node: T, sql: Callable[[Any], tuple[str, ...]]) -> T:
+    """Return a condition or a test with the SQL of its operands in parameters; `sql` is called for each value or
+    parameter, in the order of `values_of`.
+    """
+    return with_operands(node, lambda operand: Parameter(operand.kind, sql(operand)))
 
 
 def values_of(condition: Condition | Test) -> list[Any]:
@@ -413,16 +396,16 @@ def values_of(condition: Condition | Test) -> list[Any]:
     return found
 
 
-def _mapped(node: T, change: Callable[[Operand], Operand]) -> T:
+def with_operands(node: T, change: Callable[[Any], Operand]) -> T:
+    """Return a condition or a test with other operands; `change` is called in the order of `values_of`."""
     kind: Any = type(node)
     if kind is Value or kind is Parameter:
-        return change(node)  # type: ignore[arg-type, return-value]
+        return change(node)  # type: ignore[return-value]
     if kind is tuple:
-        return tuple([_mapped(each, change) for each in node])  # type: ignore[attr-defined, return-value]
+        return tuple([with_operands(each, change) for each in node])  # type: ignore[attr-defined, return-value]
     if kind in _LEAVES:
         return node
-    result: T = kind(*[_mapped(getattr(node, name), change) for name in _names(kind)])
-    return result
+    return kind(*[with_operands(getattr(node, name), change) for name in _names(kind)])  # type: ignore[no-any-return]
 
 
 def _visit(node: Any, found: list[Operand]) -> None:

@@ -5,7 +5,7 @@ unpadded) of a byte, the format, 16 bytes of HMAC-SHA256 over query and position
 a pair of rank and value for each field of the order, and `s`, the position in natural order.
 
 The query is JSON: the filter as a document, and the fields of the sort. Format 1, which is still read, has it
-as Python printed the classes of version 0.1: `_NAMES_1` has these names, whatever the classes are called now.
+as Python printed the classes of version 0.1: `_NAMES_1` has these names, whatever classes and fields are called now.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import json
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from .. import codec
@@ -50,11 +50,11 @@ def seal(position: Position, key: str, filter: Filter, sort: Sort) -> str:
 def unseal(cursor: object, key: str, filter: Filter, sort: Sort) -> Position:
     """Return the position of a cursor; raises `InvalidCursor`."""
     if not isinstance(cursor, str):
-        raise InvalidCursor(f"{shortened(cursor)} is no cursor: give a page's `cursor`")
+        raise InvalidCursor(f"must be the `cursor` of a page, got {shortened(cursor)}")
     sealed = _from_text(cursor)
     format = sealed[:1]
     if format not in _QUERIES:
-        raise InvalidCursor(f"{shortened(cursor)} is no cursor of this version")
+        raise InvalidCursor(f"must be a cursor of this version, got {shortened(cursor)}")
     encoded = sealed[1 + _SEAL :]
     if not hmac.compare_digest(sealed[1 : 1 + _SEAL], _seal(format, encoded, key, filter, sort)):
         raise InvalidCursor("it was changed, or is of another collection, filter or order")
@@ -82,8 +82,8 @@ def _seal(format: bytes, encoded: bytes, key: str, filter: Filter, sort: Sort) -
 
 
 def _query(filter: Filter, sort: Sort) -> str:
-    fields = [[_as_json(each.target), each.descending] for each in sort.fields]
-    return json.dumps([_as_json(filter.to_json()), fields], separators=(",", ":"))
+    order = [[_as_json(each.target), each.descending] for each in sort.fields]
+    return json.dumps([_as_json(filter.to_json()), order], separators=(",", ":"))
 
 
 def _as_json(value: Any) -> Any:
@@ -128,10 +128,6 @@ _NAMES_1: Final[dict[type, tuple[str, tuple[str, ...]]]] = {
 }
 
 
-def _query_1(filter: Filter, sort: Sort) -> str:
-    return f"{_printed_1(filter)} {_printed_1(sort)}"
-
-
 def _printed_1(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({', '.join(map(_printed_1, value))}{',' * (len(value) == 1)})"
@@ -142,12 +138,13 @@ def _printed_1(value: Any) -> str:
         return f"Value(kind={value.kind!r}, text={text!r})"
     if type(value) not in _NAMES_1:
         return repr(value)  # a string, a number, True or False
-    name, fields = _NAMES_1[type(value)]
-    parts = (f"{field}={_printed_1(getattr(value, field))}" for field in fields)
+    name, labels = _NAMES_1[type(value)]
+    pairs = zip(labels, fields(value), strict=False)  # those without a label came later
+    parts = (f"{label}={_printed_1(getattr(value, field.name))}" for label, field in pairs)
     return f"{name}({', '.join(parts)})"
 
 
 _QUERIES: Final[dict[bytes, Callable[[Filter, Sort], str]]] = {
-    b"\x01": _query_1,
+    b"\x01": lambda what, sort: f"{_printed_1(what)} {_printed_1(sort)}",
     _FORMAT: _query,
 }

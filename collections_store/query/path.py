@@ -83,12 +83,10 @@ def _check(key: object, keys: tuple[str, ...]) -> None:
     if not isinstance(key, str):
         raise InvalidFilter("", f"a key must be a string, got {shortened(key)}")
     if "\0" in key:
-        raise InvalidFilter(
-            ".".join(keys), "a key must not hold a NUL character: no stored body does"
-        )
+        problem = "a key must not hold a NUL character: no stored body does"
+        raise InvalidFilter(".".join(keys), problem)
     try:
         key.encode()
     except UnicodeEncodeError:
-        raise InvalidFilter(
-            repr(key), "a key must be valid Unicode, without lone surrogates"
-        ) from None
+        problem = "a key must be valid Unicode, without lone surrogates"
+        raise InvalidFilter(repr(key), problem) from None

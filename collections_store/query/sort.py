@@ -92,11 +92,13 @@ class Sort:
     def keys(self, document: Document, *, ordered: bool = True) -> tuple[Key, ...]:
         """Return the key of each field, whatever its direction."""
         spend()
-        plain = [_plain_key(document, field.target) for field in self.fields]
-        if None not in plain:
-            return tuple(plain)  # type: ignore[arg-type]
-        found = dict(_least(document, list(enumerate(self.fields)), ordered))
-        return tuple(found[number][0] for number in range(len(self.fields)))
+        keys = [_plain_key(document, field.target) for field in self.fields]
+        if None in keys:
+            fields: Any = enumerate(self.fields)
+            routes = [(n, f.target.keys, f.descending) for n, f in fields if keys[n] is None]
+            for number, (key, _) in _below(document.body, routes, ordered).items():
+                keys[number] = key
+        return tuple(keys)  # type: ignore[arg-type] # none is left
 
     def key(self, document: Document, *, ordered: bool = True) -> Any:
         """Return a key that orders documents; `ordered`: whether the order of an object's keys counts."""
@@ -105,7 +107,7 @@ class Sort:
     def comparable(self, keys: Sequence[Key], *, ordered: bool = True) -> tuple[Any, ...]:
         """Return `keys` in a form that compares as the directions say."""
         pairs = zip(keys, self.fields, strict=True)
-        return tuple(_directed(_ordered(key, ordered), field.descending) for key, field in pairs)
+        return tuple(_directed(key, field.descending, ordered) for key, field in pairs)
 
     def __bool__(self) -> bool:
         return bool(self.fields)
@@ -125,7 +127,6 @@ def _against(left: Any, right: Any) -> int:
 
 _REVERSED: Final = cmp_to_key(_against)
 
-_Numbered: TypeAlias = tuple[int, SortField]
 _Route: TypeAlias = tuple[int, tuple[str, ...], bool]
 """The number of a field, the keys that remain of its path, and whether it is descending."""
 _Found: TypeAlias = dict[int, tuple[Key, bool]]
@@ -145,30 +146,13 @@ def _plain_key(document: Document, target: Target) -> Key | None:
     if isinstance(target, str):
         return key_of(metadatum(document, target))
     value = document.body
+    if target.keys and type(value) is not dict:
+        return NULL, 0
     for key in target.keys:
         if type(value) is not dict:
             return None if isinstance(value, list) else (NULL, 0)
         value = value.get(key)
     return None if isinstance(value, list) else key_of(value)
-
-
-def _ordered(key: Key, ordered: bool) -> Key:
-    rank, value = key
-    return (rank, _COMPOSITE[ordered](value)) if rank in {OBJECT, ARRAY} else key
-
-
-def _least(
-    document: Document, fields: list[_Numbered], ordered: bool
-) -> Iterator[tuple[int, tuple[Key, bool]]]:
-    routes: list[_Route] = []
-    for number, field in fields:
-        if isinstance(field.target, str):
-            yield number, (key_of(metadatum(document, field.target)), field.descending)
-        elif field.target.keys and not isinstance(document.body, dict):
-            yield number, (key_of(MISSING), field.descending)
-        else:
-            routes.append((number, field.target.keys, field.descending))
-    yield from _below(document.body, routes, ordered).items()
 
 
 def _below(value: Any, routes: list[_Route], ordered: bool) -> _Found:
@@ -221,11 +205,12 @@ def _from_element(element: Any, routes: list[_Route], ordered: bool) -> _Found:
 
 
 def _comparable(found: _Found, ordered: bool) -> list[Any]:
-    pairs = (found[number] for number in sorted(found))
-    return [_directed(_ordered(key, ordered), descending) for key, descending in pairs]
+    return [_directed(*found[number], ordered) for number in sorted(found)]
 
 
-def _directed(key: Key, descending: bool) -> Any:
+def _directed(key: Key, descending: bool, ordered: bool) -> Any:
+    if key[0] in {OBJECT, ARRAY}:
+        key = key[0], _COMPOSITE[ordered](key[1])
     return _REVERSED(key) if descending else key
 
 
@@ -235,20 +220,17 @@ def _pairs(what: Any) -> Iterator[tuple[Any, Any]]:
     elif isinstance(what, Mapping):
         yield from what.items()
     elif isinstance(what, list | tuple):
-        yield from map(_pair, what)
+        for each in what:
+            if isinstance(each, str | Path):
+                yield each, 1
+            elif isinstance(each, list | tuple) and len(each) == 2:
+                yield each[0], each[1]
+            else:
+                problem = "must be a field, or a pair of field and direction, got "
+                raise InvalidSort("", problem + shortened(each))
     else:
         problem = "must be a field, pairs of field and direction, or a mapping, got "
         raise InvalidSort("", problem + shortened(what))
-
-
-def _pair(one: Any) -> tuple[Any, Any]:
-    if isinstance(one, str | Path):
-        return one, 1
-    if not isinstance(one, list | tuple) or len(one) != 2:
-        raise InvalidSort(
-            "", f"must be a field, or a pair of field and direction, got {shortened(one)}"
-        )
-    return one[0], one[1]
 
 
 def _field(name: Any, direction: Any) -> SortField:

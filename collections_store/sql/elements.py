@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy.sql.functions import FunctionElement
 
-from ..query.conditions import Condition, Field, Kind, Test, test_with_sql
+from ..query.conditions import Condition, Field, Kind, Test, with_sql
 
 Clause: TypeAlias = sa.ColumnElement[Any]
 Keys: TypeAlias = tuple[str, ...]
@@ -162,7 +162,7 @@ class _FieldTest(_Predicate):
     def test(self, parameters: Sequence[str], width: Callable[[Kind], int]) -> Test:
         """Return the test with the parameters, `width` of them for a kind of value, in its slots."""
         sql = iter(parameters)
-        return test_with_sql(self.field.test, lambda slot: tuple(islice(sql, width(slot.kind))))
+        return with_sql(self.field.test, lambda slot: tuple(islice(sql, width(slot.kind))))
 
 
 class IndexedTest(_FieldTest):

@@ -150,7 +150,7 @@ def test_a_cursor_of_version_0_1_is_valid_for_its_own_query_only(recorded: Any) 
 
 
 def test_an_unknown_format_is_rejected(recorded: Any) -> None:
-    with pytest.raises(InvalidCursor, match="no cursor of this version"):
+    with pytest.raises(InvalidCursor, match="must be a cursor of this version"):
         recorded.page(after="Aw" + RECORDED["everything"][2][2:])
 
 

@@ -39,11 +39,11 @@ def test_a_different_index_of_the_same_name_or_fields_is_rejected(things: Any) -
 @pytest.mark.parametrize(
     ("keys", "options", "culprit"),
     [
-        ([], {}, "a field at least"),
+        ([], {}, "at least one field"),
         ("$id", {}, r"\$id"),
         ("$version", {}, r"\$version.*\$created_at"),
         ("$body", {}, r"\$body"),
-        ("a.b.c.d", {"arrays": True}, "up to 3 keys"),
+        ("a.b.c.d", {"arrays": True}, "at most 3 keys"),
         ("a.0", {"arrays": True}, "no numbers"),
         ([("a", 2)], {}, "'a'"),
         ([("a", 1), ("a", -1)], {}, "'a'"),

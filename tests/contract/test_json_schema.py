@@ -184,7 +184,7 @@ def test_a_deep_schema() -> None:
         ({"anyOf": [{}, {"if": {}}]}, r"\.anyOf\.1\.if'"),
         ({"items": [{"x": 1}]}, r"\.items\.0\.x'"),
         ({"dependencies": {"a": {"x": 1}}}, r"\.dependencies\.a\.x'"),
-        ({"type": "integer"}, r"\.type': there is no \"integer\""),
+        ({"type": "integer"}, r"\.type': there is no type \"integer\""),
         (of("a", {"type": ["string", "integer"]}), r"\.properties\.a\.type'"),
         ({"type": "int"}, r"\.type': 'int' is none"),
         ({"type": 3}, r"\.type'"),

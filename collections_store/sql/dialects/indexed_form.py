@@ -24,7 +24,7 @@ from ...query.conditions import (
     Test,
     Value,
     takes_missing,
-    test_with_sql,
+    with_sql,
 )
 from ...query.path import path_prefixes
 from ...query.sort import FALSE
@@ -103,7 +103,7 @@ class RankedForm(IndexedForm, Generic[Columns]):
         return f"({' OR '.join(self._alternatives(body, keys, test))})"
 
     def partial_test(self, body: str, keys: Keys, test: Test) -> str:
-        return self.test(body, keys, test_with_sql(test, self._literals))
+        return self.test(body, keys, with_sql(test, self._literals))
 
     def _literals(self, value: Value) -> tuple[str, ...]:
         return tuple(map(self.literal, self.values(value)))

@@ -42,7 +42,7 @@ from ....query.conditions import (
     scalars_of,
     takes_missing,
     values_of,
-    with_values,
+    with_operands,
 )
 from ....query.path import is_index
 from ..protocols import SIGNS, Binding, Filters, leaves
@@ -128,7 +128,7 @@ class PostgresFilters(Filters):
         if not {slot.kind for slot in values_of(shape)} <= _SCALARS:
             return Binding((name,), positions, partial(_parameter_with, shape))
         numbers = count()
-        marked = with_values(shape, lambda slot: Value(slot.kind, f"\0{next(numbers)}\0", None))
+        marked = with_operands(shape, lambda slot: Value(slot.kind, f"\0{next(numbers)}\0", None))
         pieces = parameter(marked).split("\0")
         order = list(map(int, pieces[1::2]))
         return Binding((name,), positions, partial(_filled, pieces, order))
@@ -143,7 +143,7 @@ def _filled(pieces: list[str], order: list[int], values: list[Value]) -> tuple[s
 
 def _parameter_with(shape: Condition, values: list[Value]) -> tuple[str]:
     given = iter(values)
-    return (parameter(with_values(shape, lambda _: next(given))),)
+    return (parameter(with_operands(shape, lambda _: next(given))),)
 
 
 def rendered(body: str, condition: Condition, parameter: str) -> str:
