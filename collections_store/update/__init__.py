@@ -107,7 +107,7 @@ class Update:
             return transformed(self.pipeline, document, now=now, ordered=ordered)
         conditions = {each.name: each.condition for each in self.array_filters}
         limit = self._limit
-        the = Application(document, filter, conditions, now, inserting, ordered, limit, limit)
+        the = Application(now, ordered, document, filter, conditions, inserting, limit, limit)
         return changed(self._tree, body, (), the)
 
     def to_json(self) -> Any:

@@ -37,7 +37,7 @@ from ..query.matcher import holds
 from ..query.path import element_index, is_index
 from ..query.projection import matched_index, paths_in
 from ..query.values import MISSING, equal, identical
-from .operators import OPERATORS, added_size, copied, iso
+from .operators import OPERATORS, UpdateContext, added_size, copied, iso
 from .parser import MATCHED, Elements, FieldChange, Matched, Piece
 
 Keys = tuple[str, ...]
@@ -121,7 +121,7 @@ def _leaves(node: Node) -> Iterator[FieldChange | Each]:
 
 
 @dataclass(slots=True)
-class Application:
+class Application(UpdateContext):
     """What changes need to know besides the value that they change.
 
     `left`: the characters of JSON that the update may still add. `$[]` adds a value for each element, so this
@@ -131,9 +131,7 @@ class Application:
     document: Document
     filter: Filter
     array_filters: Mapping[str, Condition]
-    now: int
     inserting: bool
-    ordered: bool
     limit: int
     left: int
     _matched: dict[Keys, int | None] = field(default_factory=dict)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cmp_to_key, partial
 from operator import and_, or_, xor
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ..aggregation.expressions.evaluation import OperandError, array, key_of, number
 from ..codec import MAX_INTEGER, MIN_INTEGER, Codec, decode
@@ -28,16 +29,14 @@ _BITS: Final[Mapping[str, Callable[[int, int], int]]] = {"and": and_, "or": or_,
 _PUSH: Final = ("$each", "$position", "$slice", "$sort")
 
 
-class UpdateContext(Protocol):
-    """What operators need to know besides the value."""
+@dataclass(slots=True)
+class UpdateContext:
+    """What operators need to know besides the value: the time in microseconds since 1970, and whether the order of an
+    object's keys counts.
+    """
 
-    @property
-    def now(self) -> int:
-        """Microseconds since 1970."""
-
-    @property
-    def ordered(self) -> bool:
-        """Whether the order of an object's keys counts."""
+    now: int
+    ordered: bool
 
 
 @value_class
@@ -62,31 +61,16 @@ def copied(value: Value) -> Any:
     return decode(value.text) if value.kind in {"array", "object"} else value.value
 
 
-def assign(wanted: Value, value: Any, context: UpdateContext) -> Any:  # noqa: ARG001
-    """Return the operand."""
-    return copied(wanted)
-
-
-def remove(operand: Any, value: Any, context: UpdateContext) -> Any:  # noqa: ARG001
-    """Return nothing; an element of an array becomes null."""
-    return MISSING
-
-
-def add(wanted: Value, value: Any, context: UpdateContext) -> Any:  # noqa: ARG001
-    """Return the sum; a missing value is 0 of the operand's type."""
-    return wanted.value if value is MISSING else checked_sum(number(value), wanted.value)
+def multiply(wanted: Value, value: Any) -> Any:
+    """Return the product; a missing value becomes 0 of the operand's type."""
+    if value is MISSING:
+        return type(wanted.value)(0)
+    return _checked(number(value) * wanted.value)
 
 
 def checked_sum(left: Any, right: Any) -> Any:
     """Return a sum that JSON can hold."""
     return _checked(left + right)
-
-
-def multiply(wanted: Value, value: Any, context: UpdateContext) -> Any:  # noqa: ARG001
-    """Return the product; a missing value becomes 0 of the operand's type."""
-    if value is MISSING:
-        return type(wanted.value)(0)
-    return _checked(number(value) * wanted.value)
 
 
 def _checked(found: Any) -> Any:
@@ -105,7 +89,7 @@ def extreme(sign: int, wanted: Value, value: Any, context: UpdateContext) -> Any
     return value
 
 
-def combine_bits(steps: tuple[tuple[str, int], ...], value: Any, context: UpdateContext) -> int:  # noqa: ARG001
+def combine_bits(steps: tuple[tuple[str, int], ...], value: Any) -> int:
     """Return an integer with its bits changed; a missing value is 0."""
     found = 0 if value is MISSING else value
     if type(found) is not int:
@@ -113,11 +97,6 @@ def combine_bits(steps: tuple[tuple[str, int], ...], value: Any, context: Update
     for operator, mask in steps:
         found = _BITS[operator](found, mask)
     return found
-
-
-def put_time(kind: str, value: Any, context: UpdateContext) -> Any:  # noqa: ARG001
-    """Return the time in microseconds since 1970, or as a string in UTC with milliseconds."""
-    return context.now if kind == "timestamp" else iso(context.now)
 
 
 def iso(now: int) -> str:
@@ -206,13 +185,6 @@ def add_to_set(values: tuple[Value, ...], value: Any, context: UpdateContext) ->
     return found
 
 
-def pop(first: bool, value: Any, context: UpdateContext) -> Any:  # noqa: ARG001
-    """Return the array without its first or last element."""
-    if value is MISSING:
-        return value
-    return array(value)[1:] if first else array(value)[:-1]
-
-
 def pull(operand: Pull | tuple[Value, ...], value: Any, context: UpdateContext) -> Any:
     """Return the array without the elements that match a condition, or equal a value."""
     if value is MISSING:
@@ -224,14 +196,14 @@ def pull(operand: Pull | tuple[Value, ...], value: Any, context: UpdateContext) 
     return [each for each in array(value) if key_of(each, ordered=ordered) not in unwanted]
 
 
-def _array(value: Any) -> list[Any]:
-    return [] if value is MISSING else array(value)
-
-
 def _matches(pull: Pull, element: Any, ordered: bool) -> bool:
     if pull.wrapped:
         return holds(pull.condition, Anonymous({"": element}), ordered=ordered)
     return isinstance(element, dict) and holds(pull.condition, Anonymous(element), ordered=ordered)
+
+
+def _array(value: Any) -> list[Any]:
+    return [] if value is MISSING else array(value)
 
 
 def _field(element: Any, keys: tuple[str, ...]) -> Any:
@@ -259,18 +231,15 @@ def _parse_push(operand: Value, place: str) -> Push:
     for name in given:
         if name not in _PUSH:
             raise InvalidUpdate(f"{place}.{name}", f"must be one of {', '.join(_PUSH)}")
-    position, slice = (_parse_integer(given, name, place) for name in ("$position", "$slice"))
+    integers = {name: given[name] for name in ("$position", "$slice") if name in given}
+    for name, each in integers.items():
+        if not is_number(each) or each != each // 1:
+            problem = f"must be an integer, got {shortened(each)}"
+            raise InvalidUpdate(f"{place}.{name}", problem)
+        integers[name] = int(each)
     sort = _parse_sort(given["$sort"], f"{place}.$sort") if "$sort" in given else ()
-    return Push(_values(given["$each"], f"{place}.$each"), position, sort, slice)
-
-
-def _parse_integer(given: dict[str, Any], name: str, place: str) -> int | None:
-    if name not in given:
-        return None
-    value = given[name]
-    if not is_number(value) or value != value // 1:
-        raise InvalidUpdate(f"{place}.{name}", f"must be an integer, got {shortened(value)}")
-    return int(value)
+    values = _values(given["$each"], f"{place}.$each")
+    return Push(values, integers.get("$position"), sort, integers.get("$slice"))
 
 
 def _parse_sort(sort: Any, place: str) -> tuple[tuple[tuple[str, ...], bool], ...]:
@@ -315,21 +284,34 @@ def _values(values: Any, place: str) -> tuple[Value, ...]:
 
 
 OPERATORS: Final[Mapping[str, UpdateOperator]] = {
-    "$set": UpdateOperator(assign, adds=True),
-    "$setOnInsert": UpdateOperator(assign, adds=True),
-    "$unset": UpdateOperator(remove, lambda *_: None),
-    "$inc": UpdateOperator(add, _parse_number),
-    "$mul": UpdateOperator(multiply, _parse_number),
+    "$set": UpdateOperator(lambda wanted, *_: copied(wanted), adds=True),
+    "$setOnInsert": UpdateOperator(lambda wanted, *_: copied(wanted), adds=True),
+    "$unset": UpdateOperator(lambda *_: MISSING, lambda *_: None),  # an element becomes null
+    "$inc": UpdateOperator(
+        lambda wanted, value, _: (
+            wanted.value if value is MISSING else checked_sum(number(value), wanted.value)
+        ),
+        _parse_number,
+    ),
+    "$mul": UpdateOperator(lambda wanted, value, _: multiply(wanted, value), _parse_number),
     "$min": UpdateOperator(partial(extreme, -1), adds=True),
     "$max": UpdateOperator(partial(extreme, 1), adds=True),
-    "$rename": UpdateOperator(remove),  # `parser` makes two changes of it, `apply` moves the value
-    "$currentDate": UpdateOperator(put_time, _parse_time),
+    "$rename": UpdateOperator(lambda *_: MISSING),  # of the source; `apply` moves the value
+    "$currentDate": UpdateOperator(
+        lambda kind, _, context: context.now if kind == "timestamp" else iso(context.now),
+        _parse_time,
+    ),
     "$push": UpdateOperator(push, _parse_push, adds=True),
     "$addToSet": UpdateOperator(add_to_set, _parse_add_to_set, adds=True),
-    "$pop": UpdateOperator(pop, _parse_pop),
+    "$pop": UpdateOperator(
+        lambda first, value, _: (
+            value if value is MISSING else array(value)[1:] if first else array(value)[:-1]
+        ),
+        _parse_pop,
+    ),
     "$pull": UpdateOperator(pull, lambda operand, _: (operand,)),  # the parser reads conditions
     "$pullAll": UpdateOperator(pull, lambda operand, place: _values(operand.value, place)),
-    "$bit": UpdateOperator(combine_bits, _parse_bits),
+    "$bit": UpdateOperator(lambda steps, value, _: combine_bits(steps, value), _parse_bits),
 }
 
 
