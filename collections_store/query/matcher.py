@@ -19,7 +19,7 @@ SQL pre-filter. The rules are those of MongoDB's server, as 1,050 cases of its t
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import ge, gt, le, lt
 from typing import Any, Final, TypeAlias
 
@@ -85,10 +85,6 @@ def holds(
     variables: Mapping[str, Any] = NO_VARIABLES,
 ) -> bool:
     """Return whether a condition holds for a document."""
-
-    def inner_holds(inner: Condition) -> bool:
-        return holds(inner, document, ordered=ordered, variables=variables)
-
     match condition:
         case Field(path, test):
             leaf = not isinstance(test, WHOLE_ARRAY_TESTS)
@@ -98,23 +94,40 @@ def holds(
             if isinstance(document, Anonymous):
                 return passes(test, MISSING)
             return passes(test, metadatum(document, field))
-        case And(conditions) if len(conditions) < MANY:
-            return all(map(inner_holds, conditions))
-        case Or(conditions) if len(conditions) < MANY:
-            return any(map(inner_holds, conditions))
-        case And(conditions):
-            known, rest = _equalities(condition, conditions, Equals, ordered)
-            return _has_all(known, document, ordered) and all(map(inner_holds, rest))
-        case Or(conditions):
-            known, rest = _equalities(condition, conditions, (Equals, OneOf), ordered)
-            return _has_one(known, document, ordered) or any(map(inner_holds, rest))
+        case And() | Or():
+            return _hold_together(condition, document, ordered, variables)
         case Not(inner):
-            return not inner_holds(inner)
+            return not holds(inner, document, ordered=ordered, variables=variables)
         case FitsSchema(schema):
             return bool(_value(schema).fits(document.body))
         case Expression(expression):
             scope = Scope(document, variables, ordered=ordered)
             return truthy(evaluate(_value(expression), scope))
+
+
+def _hold_together(
+    node: And | Or, document: Document | Anonymous, ordered: bool, variables: Mapping[str, Any]
+) -> bool:
+    """Return whether all conditions hold, or one; of `MANY`, those for equality are looked up."""
+
+    def inner_holds(inner: Condition) -> bool:
+        return holds(inner, document, ordered=ordered, variables=variables)
+
+    def keys_at(path: tuple[str, ...]) -> Iterator[Hashable]:
+        return (_key(each, ordered) for each in values_at(document.body, path))
+
+    rest: Sequence[Any] = node.conditions
+    if isinstance(node, And):
+        if len(rest) >= MANY:
+            known, rest = _equalities(node, rest, Equals, ordered)
+            if not all(keys.issubset(keys_at(path)) for path, keys in known.items()):
+                return False
+        return all(map(inner_holds, rest))
+    if len(rest) >= MANY:
+        known, rest = _equalities(node, rest, (Equals, OneOf), ordered)
+        if any(each in keys for path, keys in known.items() for each in keys_at(path)):
+            return True
+    return any(map(inner_holds, rest))
 
 
 _KeysByPath: TypeAlias = dict[tuple[str, ...], set[Hashable]]
@@ -142,21 +155,6 @@ def _equalities(
         node.lookup[ordered] = by_path, rest
     lookup: tuple[_KeysByPath, list[Any]] = node.lookup[ordered]
     return lookup
-
-
-def _has_all(by_path: _KeysByPath, document: Document | Anonymous, ordered: bool) -> bool:
-    return all(
-        keys <= {_key(each, ordered) for each in values_at(document.body, path)}
-        for path, keys in by_path.items()
-    )
-
-
-def _has_one(by_path: _KeysByPath, document: Document | Anonymous, ordered: bool) -> bool:
-    return any(
-        _key(each, ordered) in keys
-        for path, keys in by_path.items()
-        for each in values_at(document.body, path)
-    )
 
 
 def _key(value: Any, ordered: bool) -> Hashable:
@@ -237,9 +235,12 @@ def passes(test: Test, value: Any, *, ordered: bool = True) -> bool:
     """Return whether one value passes a test, an array as a whole."""
     match test:
         case Equals(wanted):
-            return _equals(value, _value(wanted), ordered)
+            there = None if value is MISSING else value  # null equals what is missing
+            return equal(there, _value(wanted), ordered=ordered)
+        case OneOf() if isinstance(value, dict | list):
+            return False
         case OneOf():
-            return _is_one_of(value, test)
+            return key_of(None if value is MISSING else value) in test.keys
         case Compare(operator, wanted):
             return _compares(value, operator, _value(wanted), ordered)
         case HasType(types):
@@ -285,18 +286,6 @@ def _as_object(element: Any) -> dict[str, Any] | None:
 def _value(operand: Operand) -> Any:
     assert isinstance(operand, Value)
     return operand.value
-
-
-def _equals(value: Any, wanted: Any, ordered: bool) -> bool:
-    if wanted is None:
-        return value is None or value is MISSING
-    return value is not MISSING and equal(value, wanted, ordered=ordered)
-
-
-def _is_one_of(value: Any, test: OneOf) -> bool:
-    if isinstance(value, dict | list):
-        return False
-    return key_of(None if value is MISSING else value) in test.keys
 
 
 _COMPARISONS: Final = {"$gt": gt, "$gte": ge, "$lt": lt, "$lte": le}

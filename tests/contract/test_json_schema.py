@@ -186,7 +186,7 @@ def test_a_deep_schema() -> None:
         ({"dependencies": {"a": {"x": 1}}}, r"\.dependencies\.a\.x'"),
         ({"type": "integer"}, r"\.type': there is no type \"integer\""),
         (of("a", {"type": ["string", "integer"]}), r"\.properties\.a\.type'"),
-        ({"type": "int"}, r"\.type': 'int' is none"),
+        ({"type": "int"}, r"\.type': no such type: 'int'"),
         ({"type": 3}, r"\.type'"),
         ({"type": []}, r"\.type"),
         ({"type": {}}, r"\.type'"),

@@ -161,7 +161,9 @@ class Parser:
 
     def _item(self) -> Node | None:
         if self._quoted:
-            return self._in_quotes()
+            node = None if self._takes("\\E") else self._literal(ord(self._next("")))
+            self._quoted = node is not None and not self._takes("\\E")
+            return node
         if self._skips():
             return None
         begin = self._at
@@ -187,11 +189,6 @@ class Parser:
 
     def _cased(self, low: int, high: int) -> Ranges:
         return caseless(((low, high),)) if "i" in self._flags else ((low, high),)
-
-    def _in_quotes(self) -> Node | None:
-        node = None if self._takes("\\E") else self._literal(ord(self._next("")))
-        self._quoted = node is not None and not self._takes("\\E")
-        return node
 
     # -- repetition --------------------------------------------------------------------------
 
@@ -336,18 +333,16 @@ class Parser:
                 return Chars(self._property(letter, begin))
             case "g" | "k":
                 return self._reference(letter, begin)
-            case _ if letter in "123456789":
-                return self._octal_or_reference(begin)
+            case _ if (
+                letter in "123456789"
+            ):  # three octal digits that are no group's number, or a reference
+                self._at = begin + 1
+                digits = self._run("01234567", 3)
+                if len(digits) == 3 and int(digits) > self.groups:
+                    return self._literal(int(digits, 8))
+                self._at = begin + 1
+                return self._back(self._number(self._digits(), begin), begin)
         return self._literal(self._code(letter, begin))
-
-    def _octal_or_reference(self, begin: int) -> Node:
-        """Read three octal digits that are no group's number, or a reference."""
-        self._at = begin + 1
-        digits = self._run("01234567", 3)
-        if len(digits) == 3 and int(digits) > self.groups:
-            return self._literal(int(digits, 8))
-        self._at = begin + 1
-        return self._back(self._number(self._digits(), begin), begin)
 
     def _code(self, letter: str, begin: int) -> int:
         """Return the character that an escape stands for, in a set and outside."""
