@@ -237,10 +237,8 @@ def passes(test: Test, value: Any, *, ordered: bool = True) -> bool:
         case Equals(wanted):
             there = None if value is MISSING else value  # null equals what is missing
             return equal(there, _value(wanted), ordered=ordered)
-        case OneOf() if isinstance(value, dict | list):
-            return False
         case OneOf():
-            return key_of(None if value is MISSING else value) in test.keys
+            return not isinstance(value, dict | list) and _key(value, ordered) in test.keys
         case Compare(operator, wanted):
             return _compares(value, operator, _value(wanted), ordered)
         case HasType(types):
