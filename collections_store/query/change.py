@@ -38,7 +38,7 @@ class Change:
     `kind` is "insert", "update", "remove" or "expire". `version` is the one that was written or, of a
     removed document, its last. `time` is when its writer wrote it, in UTC and by the writer's clock.
     `body` is the document's body after the change and `before` the one before it; null is a body, so
-    `has_body` and `has_before` say whether they were recorded. `watch(after=token)` returns the changes
+    `has_body` and `has_before` are true if they were recorded. `watch(after=token)` returns the changes
     after this one.
     """
 

@@ -1,8 +1,8 @@
 """Cursors of pages: a position in an order as an opaque string, sealed with the collection's own key.
 
-Whoever holds it can neither change it nor use it for another collection, filter or order. It is base64 (URL-safe,
-unpadded) of a byte, the format, 16 bytes of HMAC-SHA256 over query and position, and the position as JSON: `k`,
-a pair of rank and value for each field of the order, and `s`, the position in natural order.
+A cursor cannot be changed, nor used for another collection, filter or order. It is base64 (URL-safe, unpadded) of a
+byte, the format, 16 bytes of HMAC-SHA256 over query and position, and the position as JSON: `k`, a pair of rank and
+value for each field of the order, and `s`, the position in natural order.
 
 The query is JSON: the filter as a document, and the fields of the sort. Format 1, which is still read, has it
 as Python printed the classes of version 0.1: `_NAMES_1` has these names, whatever classes and fields are called now.
@@ -77,8 +77,7 @@ def _from_text(cursor: str) -> bytes:
 
 def _seal(format: bytes, encoded: bytes, key: str, filter: Filter, sort: Sort) -> bytes:
     query = hashlib.sha256(_QUERIES[format](filter, sort).encode()).digest()
-    whole = hmac.new(key.encode(), format + query + encoded, hashlib.sha256)
-    return whole.digest()[:_SEAL]
+    return hmac.digest(key.encode(), format + query + encoded, "sha256")[:_SEAL]
 
 
 def _query(filter: Filter, sort: Sort) -> str:

@@ -66,9 +66,9 @@ class Index:
     """What a newer version of the library stores besides."""
 
     def __post_init__(self) -> None:
-        whole: Any = self.name, self.sort, self.unique, self.arrays, self.physical, self.where
+        parts: Any = self.name, self.sort, self.unique, self.arrays, self.physical, self.where
         kinds = (str, Sort, bool, bool, str, Filter | None)
-        if not all(map(isinstance, whole, kinds)):
+        if not all(map(isinstance, parts, kinds)):
             raise InvalidIndex("", "must have parsed parts: use Index.parse")
 
     @classmethod
@@ -189,7 +189,7 @@ def is_indexable(condition: Condition, indexed: Collection[tuple[str, ...]]) -> 
 
 
 def is_in_arrays(field: Field, indexed: Collection[tuple[str, ...]]) -> bool:
-    """Return whether a condition asks for scalars that an index of arrays holds: not for null."""
+    """Return whether a condition is about scalars that an index of arrays holds, which null is not."""
     match field.test:
         case Equals(value) | Compare(_, value):
             return field.path.keys in indexed and value.kind in SCALARS - {"null"}
@@ -254,9 +254,9 @@ def _name(name: Any, sort: Sort, *, arrays: bool) -> str:
     if name is None and arrays:
         return f"{sort.fields[0].name}_arrays"[:MAX_NAME]
     pairs = ((each.name, -1 if each.descending else 1) for each in sort.fields)
-    made = "_".join(f"{field}_{direction}" for field, direction in pairs)[:MAX_NAME]
-    if name is None or (isinstance(name, str) and name == made):
-        return made
+    default = "_".join(f"{field}_{direction}" for field, direction in pairs)[:MAX_NAME]
+    if name is None or (isinstance(name, str) and name == default):
+        return default
     if check_name(name).startswith("$"):
         raise InvalidIndex("name", "must not begin with $, as the store's own indexes do")
     return str(name)
@@ -414,8 +414,8 @@ def indexable_keys(filter: Filter) -> Iterator[tuple[str, ...]]:
 
 
 def _scalars_in(filter: Filter) -> list[Field]:
-    asked = list(every_conjunct(filter.condition))
-    for each in tuple(asked):
-        asked.extend(implied_by(each))
-    fields = (each for each in asked if isinstance(each, Field))
+    conditions = list(every_conjunct(filter.condition))
+    for each in tuple(conditions):
+        conditions.extend(implied_by(each))
+    fields = (each for each in conditions if isinstance(each, Field))
     return [each for each in fields if each.path.keys and is_indexable(each, {each.path.keys})]

@@ -105,7 +105,7 @@ class Sort:
         return self.comparable(self.keys(document, ordered=ordered), ordered=ordered)
 
     def comparable(self, keys: Sequence[Key], *, ordered: bool = True) -> tuple[Any, ...]:
-        """Return `keys` in a form that compares as the directions say."""
+        """Return `keys` in a form that compares by the directions of the fields."""
         pairs = zip(keys, self.fields, strict=True)
         return tuple(_directed(key, field.descending, ordered) for key, field in pairs)
 

@@ -368,7 +368,7 @@ def seed(filter: Filter) -> Any:
             length = min(len(keys), len(other))
             if keys[:length] == other[:length]:
                 one, two = (shortened(".".join(each) or "$body") for each in (other, keys))
-                problem = f"the filter asks for {one} and {two}, which leaves open what to insert"
+                problem = f"the filter requires {one} and {two}, which leaves open what to insert"
                 raise InvalidUpdate("", problem)
         seen.add(keys)
         if not keys:
@@ -386,7 +386,7 @@ def seed_id(filter: Filter) -> str | None:
     equalities = _equalities(filter.condition)
     found = [v for each, v in equalities if isinstance(each, Metadata) and each.field == "id"]
     if any(each != found[0] for each in found):
-        raise InvalidUpdate("$id", "the filter asks for two ids at once")
+        raise InvalidUpdate("$id", "the filter requires two ids")
     if found and not isinstance(found[0], str):
         raise InvalidUpdate("$id", f"an id must be a string, got {shortened(found[0])}")
     return found[0] if found else None

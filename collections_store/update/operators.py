@@ -1,4 +1,4 @@
-"""The update operators: how each reads its operand, and what it makes of a value.
+"""The update operators: how each parses its operand, and how it changes a value.
 
 To add one, write a function that applies it, one that parses its operand if that is not any JSON value, and
 its row in `OPERATORS`. No function changes the value that it is given.
@@ -57,7 +57,7 @@ class UpdateOperator:
 
 
 def copied(value: Value) -> Any:
-    """Return the JSON value, so that whoever changes it does not change the update."""
+    """Return the JSON value; arrays and objects are copies, which can be changed."""
     return decode(value.text) if value.kind in {"array", "object"} else value.value
 
 

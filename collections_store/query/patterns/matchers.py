@@ -5,7 +5,7 @@ linear in the text: a deterministic automaton that is built as far as texts need
 program matches and what its groups capture, by one path after the other; it visits no path of a regular program twice,
 and its steps are limited.
 
-An instruction is an operation and two operands. Execution continues with the next instruction, if nothing else is said.
+An instruction is an operation and two operands. Execution continues with the next instruction, unless an operation jumps.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The syntax tree of a regular expression, and the sets of characters in it.
 
-Options are resolved: a set of characters holds both cases under `i`, and every anchor says what it matches.
+Options are resolved: a set of characters holds both cases under `i`, and every anchor has one meaning.
 """
 
 from __future__ import annotations
