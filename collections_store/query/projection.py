@@ -125,18 +125,6 @@ def tree_of(entries: Iterable[Entry]) -> Tree:
 _MAX_SLICE: Final = 2**31 - 1
 
 
-def read(what: Any, codec: Codec) -> tuple[Entry, ...]:
-    """Read a projection document, or a list of fields; raises `InvalidProjection`."""
-    if isinstance(what, list | tuple):
-        what = dict.fromkeys(map(_name, what), 1)
-    if not isinstance(what, Mapping):
-        problem = f"must be a document or a list of fields, got {shortened(what)}"
-        raise InvalidProjection("", problem)
-    entries = tuple(_entries(what, (), "", codec))
-    _check_together(entries)
-    return entries
-
-
 def _entries(
     document: Mapping[Any, Any], above: tuple[str, ...], position: str, codec: Codec
 ) -> Iterator[Entry]:
@@ -431,7 +419,16 @@ class Projection:
     @classmethod
     def parse(cls, what: Any, codec: Codec = Codec()) -> Projection:  # noqa: B008 - it is frozen
         """Read a projection document, a list of fields, or a `Projection`; raises `InvalidProjection`."""
-        return what if isinstance(what, Projection) else cls(read(what, codec))
+        if isinstance(what, Projection):
+            return what
+        if isinstance(what, list | tuple):
+            what = dict.fromkeys(map(_name, what), 1)
+        if not isinstance(what, Mapping):
+            problem = f"must be a document or a list of fields, got {shortened(what)}"
+            raise InvalidProjection("", problem)
+        entries = tuple(_entries(what, (), "", codec))
+        _check_together(entries)
+        return cls(entries)
 
     def check(self, filter: Filter) -> None:
         """Raise `InvalidProjection` for a `field.$` on which `filter` has no condition."""
@@ -501,6 +498,3 @@ def _as_json(path: Path, rule: Rule) -> tuple[str | Path, Any]:
             return name, {"$slice": [skip, limit]}
         case Element(condition):
             return name, next(iter(to_json(condition).values()))
-
-
-__all__ = ["ID", "Projection"]
