@@ -396,7 +396,7 @@ class CollectionOptions:
     """What the catalogue stores of a collection besides its name and table.
 
     `body_index`: PostgreSQL has an index over whole bodies. `cursor_key` seals the cursors of its pages; `counter`
-    numbers its indexes. `ways` are the path prefixes whose arrays are indexed, with the names of these indexes. A
+    numbers its indexes. `array_guards` are the path prefixes whose arrays are indexed, with the names of these indexes. A
     document expires after `ttl` microseconds unless its write has a `ttl` (None: never), again with each update if
     `sliding`. `feed`: how changes are recorded; None: they are not. `jsonb`: SQLite stores bodies as JSONB.
 
@@ -407,7 +407,7 @@ class CollectionOptions:
     cursor_key: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
     body_index: bool = True
     indexes: tuple[Index, ...] = ()
-    ways: tuple[tuple[tuple[str, ...], str], ...] = ()
+    array_guards: tuple[tuple[tuple[str, ...], str], ...] = ()
     counter: int = 1
     ttl: int | None = None
     sliding: bool = False
@@ -423,7 +423,7 @@ class CollectionOptions:
             "cursor_key": self.cursor_key or secrets.token_hex(16),
             "body_index": self.body_index,
             "indexes": [index.to_json() for index in self.indexes],
-            "ways": self.ways,
+            "ways": self.array_guards,
             "counter": self.counter,
             "ttl": self.ttl,
             "sliding": self.sliding,
@@ -441,7 +441,7 @@ class CollectionOptions:
             stored.get("cursor_key", ""),  # none where a version before 0003 created the collection
             stored.get("body_index", True),
             tuple(map(Index.from_json, stored.get("indexes", ()))),
-            tuple((tuple(way), physical) for way, physical in stored.get("ways", ())),
+            tuple((tuple(prefix), physical) for prefix, physical in stored.get("ways", ())),
             stored.get("counter", 1),
             stored.get("ttl"),
             stored.get("sliding", False),

@@ -371,7 +371,7 @@ class Explain(Operation[Explanation]):
         parameters = query.parameters(self.filter, skip=self.skip, limit=limit)
         rows = connection.rows(database.compiler.explain(query.sql), parameters)
         plan: Plan = database.compiler.plan(rows, statements.table)
-        walked = set(plan.walked) - {physical for _, physical in statements.options.ways}
+        walked = set(plan.walked) - {physical for _, physical in statements.options.array_guards}
         stops = by_sql and self.limit is not None and self.filter == Filter() and not plan.sorts
         scans = (plan.scans or bool(walked)) and not stops
         advice = None
@@ -419,7 +419,7 @@ def _without(filter: Filter, residual: tuple[int, ...]) -> Filter:
 
 def _names(plan: Plan, options: CollectionOptions) -> tuple[str, ...]:
     """Return the names that users know, without the indexes of array guards."""
-    ways = {physical for _, physical in options.ways}
+    guards = {physical for _, physical in options.array_guards}
     named = {index.physical: index.name for index in options.indexes}
-    known = (named.get(each, each) for each in plan.indexes if each not in ways)
+    known = (named.get(each, each) for each in plan.indexes if each not in guards)
     return tuple(dict.fromkeys(known))

@@ -187,25 +187,26 @@ class _Indexes:
         added = replace(index, physical=self._next())
         for statement in self._statements.create(added):
             self._connection.changed(statement)
-        there = {way for way, _ in self._options.ways}
-        guards = [(way, self._next()) for way in prefixes_of(added) if way not in there]
-        for way, physical in guards:
-            self._connection.changed(self._statements.create_prefix_index(way, physical))
+        there = {prefix for prefix, _ in self._options.array_guards}
+        guards = [(each, self._next()) for each in prefixes_of(added) if each not in there]
+        for prefix, physical in guards:
+            self._connection.changed(self._statements.create_prefix_index(prefix, physical))
         self._set_options(
-            indexes=(*self._options.indexes, added), ways=(*self._options.ways, *guards)
+            indexes=(*self._options.indexes, added),
+            array_guards=(*self._options.array_guards, *guards),
         )
 
     def remove(self, index: Index) -> None:
         """Drop an index, and the array guards that no other index needs."""
         remaining = tuple(each for each in self._options.indexes if each.name != index.name)
-        needed = {way for each in remaining for way in prefixes_of(each)}
+        needed = {prefix for each in remaining for prefix in prefixes_of(each)}
         for statement in self._statements.drop(index):
             self._connection.changed(statement)
-        for way, physical in self._options.ways:
-            if way not in needed:
+        for prefix, physical in self._options.array_guards:
+            if prefix not in needed:
                 self._connection.changed(self._statements.drop_index(physical))
-        ways = tuple(each for each in self._options.ways if each[0] in needed)
-        self._set_options(indexes=remaining, ways=ways)
+        guards = tuple(each for each in self._options.array_guards if each[0] in needed)
+        self._set_options(indexes=remaining, array_guards=guards)
 
     def _next(self) -> str:
         number = self._options.counter

@@ -47,7 +47,7 @@ from ..query.index import (
     partial_conditions,
 )
 from ..query.path import Path, path_prefixes
-from ..query.sort import NULL, Key, Sort, SortField
+from ..query.sort import NULL, Key, Sort
 from ..query.values import value_class
 from .dialects.protocols import Binding, Database, Ordering
 from .elements import (
@@ -87,6 +87,7 @@ class Rendered(NamedTuple):
     bindings: tuple[Binding, ...] = ()
 
 
+IsExcluded: TypeAlias = Callable[[Condition], bool]
 Render: TypeAlias = Callable[[Condition, str], Rendered | None]
 """Renders a condition with parameters of a name; None: SQL does not express it."""
 
@@ -122,30 +123,31 @@ class Conditions:
         self._filters, self._form = database.filters, database.indexed_form
         self._arrays = arrays if database.indexes_arrays else {}
 
-    def exact(self, shape: Condition) -> Where:
-        """Return the exact form."""
-        return self._where(conjuncts(_numbered(shape)), (), self._exact)
-
-    def indexed(
-        self, shape: Condition, fields: Prefixes, is_excluded: Callable[[Condition], bool]
+    def where(
+        self,
+        shape: Condition,
+        fields: Prefixes = frozenset(),
+        *,
+        indexed: bool = False,
+        is_excluded: IsExcluded = lambda _: False,
     ) -> Where:
-        """Return the indexed form of the conditions that indexes over `fields` serve and that are not excluded, and the
-        exact form of the others.
+        """Return the exact form where indexes cover no `fields`.
+
+        `indexed`: the indexed form of the conditions that the indexes serve and that are not excluded, and the exact form
+        of the others. Else a form that is right for every document and that the indexes serve: for these conditions the
+        indexed form, or an array on the path and the exact form.
         """
         every = conjuncts(_numbered(shape))
+        if not fields:
+            return self._rendered(every, (), self._exact)
+        if not indexed:
+            chosen = [each for each in every if is_indexable(each, fields)][:MAX_INDEXED]
+            return self._rendered(every, chosen, self._combined)
         wanted = (each for each in every[:MAX_CONDITIONS] if not is_excluded(each))
         chosen = [each for each in wanted if is_indexable(each, fields)][:MAX_INDEXED]
-        where = self._where(every, chosen, self._indexed)
+        where = self._rendered(every, chosen, self._indexed)
         prefixes = frozenset(prefix for each in chosen for prefix in _prefixes(each))
         return replace(where, prefixes=prefixes, constant=frozenset(self._constant(chosen)))
-
-    def combined(self, shape: Condition, fields: Prefixes) -> Where:
-        """Return a form that is right for every document and that indexes serve: the indexed form, or an array on the
-        path and the exact form.
-        """
-        every = conjuncts(_numbered(shape))
-        chosen = [each for each in every if is_indexable(each, fields)][:MAX_INDEXED]
-        return self._where(every, chosen, self._combined)
 
     def _constant(self, conditions: Iterable[Condition]) -> Iterator[Part]:
         for each in conditions:
@@ -155,7 +157,7 @@ class Conditions:
                 case Field(path, test):
                     yield from ((path.keys, part) for part in self._form.constant_parts(test))
 
-    def _where(
+    def _rendered(
         self, every: tuple[Condition, ...], chosen: Sequence[Condition], render: Render
     ) -> Where:
         """Render the `chosen` conditions one by one, the others in the exact form, some of them as one."""
@@ -192,7 +194,7 @@ class Conditions:
         for number, implied in enumerate(implied_by(condition)):
             if is_in_arrays(implied, self._arrays):
                 test = self._array_test(implied, f"p{name}_i{number}")
-                rendered = _all_of([test, rendered])
+                rendered = _joined(And, [test, rendered])
         return rendered
 
     def _indexed(self, condition: Condition, name: str) -> Rendered | None:
@@ -215,7 +217,7 @@ class Conditions:
                 parameters, bindings = self._indexed_parameters(condition, name)
                 return Rendered(IndexedTest(self._table.c.body, condition, parameters), bindings)
             case And() | Or() if depth:
-                return _joined(condition, name, depth, self._render_indexed)
+                return self._each(condition, name, depth, self._render_indexed)
         return None
 
     def _array_test(self, field: Field, name: str) -> Rendered:
@@ -245,11 +247,29 @@ class Conditions:
             return Rendered(BodyMatches(self._table.c.body, condition, parameters), (binding,))
         match condition:
             case And() | Or() if depth:
-                return _joined(condition, name, depth, self._render)
+                return self._each(condition, name, depth, self._render)
             case Not(inner) if depth:
                 rendered = self._render(inner, name, depth - 1)
                 return rendered and Rendered(IsNot(rendered.clause), rendered.bindings)
         return None
+
+    def _each(
+        self,
+        condition: And | Or,
+        name: str,
+        depth: int,
+        render: Callable[[Condition, str, int], Rendered | None],
+    ) -> Rendered | None:
+        """Render the conditions that AND or OR joins; None if SQL does not express one of them."""
+        if not 0 < len(condition.conditions) < MAX_CONDITIONS:
+            return None
+        rendered: list[Rendered] = []
+        for number, each in enumerate(condition.conditions):
+            part = render(each, f"{name}_{number}", depth - 1)
+            if part is None:
+                return None
+            rendered.append(part)
+        return _joined(type(condition), rendered)
 
     def _metadata(self, condition: Metadata, name: str) -> Rendered | None:
         """Render a test of a column, which has one type."""
@@ -305,33 +325,13 @@ def _untyped(name: str) -> sa.BindParameter[Any]:
     return sa.bindparam(name, type_=sa.types.NULLTYPE)
 
 
-def _joined(
-    condition: And | Or,
-    name: str,
-    depth: int,
-    render: Callable[[Condition, str, int], Rendered | None],
-) -> Rendered | None:
-    if not 0 < len(condition.conditions) < MAX_CONDITIONS:
-        return None
-    rendered: list[Rendered] = []
-    for number, each in enumerate(condition.conditions):
-        part = render(each, f"{name}_{number}", depth - 1)
-        if part is None:
-            return None
-        rendered.append(part)
-    if isinstance(condition, And):
-        return _all_of(rendered)
-    clause = sa.or_(*(each.clause for each in rendered))
+def _joined(kind: type[Condition], rendered: Sequence[Rendered]) -> Rendered:
+    clauses = [each.clause for each in rendered]
+    clause = sa.and_(*clauses) if kind is And else sa.or_(*clauses)
     return Rendered(clause, tuple(binding for each in rendered for binding in each.bindings))
 
 
-def _all_of(rendered: Sequence[Rendered]) -> Rendered:
-    clause = sa.and_(*(each.clause for each in rendered))
-    return Rendered(clause, tuple(binding for each in rendered for binding in each.bindings))
-
-
-@value_class(eq=True)
-class Column:
+class Column(NamedTuple):
     """A column of an order, and the parameter that holds a position in it; `part` is None for metadata."""
 
     expression: sa.ColumnElement[Any]
@@ -339,31 +339,33 @@ class Column:
     descending: bool
     part: Part | None = None
 
-    @property
-    def directed(self) -> sa.ColumnElement[Any]:
-        """The column in ORDER BY."""
-        return self.expression.desc() if self.descending else self.expression.asc()
-
-    @property
-    def beyond(self) -> sa.ColumnElement[bool]:
-        """The column comes after the position."""
-        if self.descending:
-            return self.expression < self.position
-        return self.expression > self.position
-
 
 class Order:
     """The columns of a sort; the natural order comes last."""
 
     def __init__(self, table: sa.Table, ordering: Ordering, sort: Sort) -> None:
-        self._table, self._ordering, self.sort = table, ordering, sort
-        seq = sa.bindparam("seq", type_=sa.BigInteger)
-        self.columns = [*self._columns(), Column(table.c.seq, seq, False)]
-        targets = (field.target for field in sort.fields)
-        paths = [target.keys for target in targets if isinstance(target, Path)]
+        self._ordering, self._sort = ordering, sort
+        paths = [each.target.keys for each in sort.fields if isinstance(each.target, Path)]
         self.can_render = all(map(ordering.can_order, paths))
         """SQL can sort so."""
         self.prefixes = frozenset(prefix for keys in paths for prefix in path_prefixes(keys))
+        self.columns: list[Column] = []
+        for field in sort.fields:
+            if isinstance(field.target, str):
+                self._add(metadata_column(table, field.target), field.descending)
+                continue
+            for name in ordering.parts:
+                part = field.target.keys, name
+                self._add(SortPart(table.c.body, *part), field.descending, part)
+        seq = sa.bindparam("seq", type_=sa.BigInteger)
+        self.columns.append(Column(table.c.seq, seq, descending=False))
+
+    def _add(
+        self, expression: sa.ColumnElement[Any], descending: bool, part: Part | None = None
+    ) -> None:
+        bound = sa.bindparam(f"s{len(self.columns)}", type_=sa.types.NULLTYPE)
+        position = bound if part is None else SortValue(bound, part[1])
+        self.columns.append(Column(expression, position, descending, part))
 
     def begin(self, level: int | None) -> list[sa.ColumnElement[bool]]:
         """Return the conditions of the rows that equal a position in `level` columns and come after it in the next
@@ -371,8 +373,9 @@ class Order:
         """
         if level is None:
             return []
-        equal = [column.expression == column.position for column in self.columns[:level]]
-        return [*equal, self.columns[level].beyond]
+        *equal, (column, position, descending, _) = self.columns[: level + 1]
+        beyond = column < position if descending else column > position
+        return [*(each.expression == each.position for each in equal), beyond]
 
     def directed(
         self, level: int | None, constant: Collection[Part]
@@ -380,7 +383,11 @@ class Order:
         """Return ORDER BY for these rows, without the parts that are `constant`: SQLite sorts what an index has in this
         order already, unless columns that do not vary are left out.
         """
-        return [each.directed for each in self.columns[level or 0 :] if each.part not in constant]
+        return [
+            each.expression.desc() if each.descending else each.expression.asc()
+            for each in self.columns[level or 0 :]
+            if each.part not in constant
+        ]
 
     def is_bounded(self, condition: Condition, level: int | None) -> bool:
         """Return whether a level bounds the rows by the field of a condition as closely as the condition: a search in an
@@ -399,41 +406,20 @@ class Order:
 
     def levels(self, keys: Sequence[Key]) -> list[int]:
         """Return the levels that together give all rows after a position, in order."""
-        varies = [part for key, field in self._pairs(keys) for part in self._varies(field, key)]
+        varies: list[bool] = []
+        for key, field in zip(keys, self._sort.fields, strict=True):
+            varies += [True] if isinstance(field.target, str) else self._ordering.varies(key)
         return [level for level, can in reversed([*enumerate([*varies, True])]) if can]
 
     def values(self, keys: Sequence[Key], seq: int) -> dict[str, Any]:
         """Return the parameters of a position."""
-        values = [part for key, field in self._pairs(keys) for part in self._values(field, key)]
+        values: list[Any] = []
+        for key, field in zip(keys, self._sort.fields, strict=True):
+            if isinstance(field.target, str):
+                values.append(_NEVER if key[0] == NULL else key[1])
+            else:
+                values += self._ordering.values(key)
         return {"seq": seq, **{f"s{number}": value for number, value in enumerate(values)}}
-
-    def _pairs(self, keys: Sequence[Key]) -> Iterator[tuple[Key, SortField]]:
-        return zip(keys, self.sort.fields, strict=True)
-
-    def _varies(self, field: SortField, key: Key) -> Sequence[bool]:
-        return (True,) if isinstance(field.target, str) else self._ordering.varies(key)
-
-    def _values(self, field: SortField, key: Key) -> Sequence[Any]:
-        if isinstance(field.target, str):
-            return (_NEVER if key[0] == NULL else key[1],)
-        return self._ordering.values(key)
-
-    def _columns(self) -> Iterator[Column]:
-        number = 0
-        for field in self.sort.fields:
-            for expression, part in self._expressions(field):
-                bound = sa.bindparam(f"s{number}", type_=sa.types.NULLTYPE)
-                position = bound if part is None else SortValue(bound, part[1])
-                yield Column(expression, position, field.descending, part)
-                number += 1
-
-    def _expressions(self, field: SortField) -> Iterator[tuple[sa.ColumnElement[Any], Part | None]]:
-        target = field.target
-        if isinstance(target, str):
-            yield metadata_column(self._table, target), None
-        else:
-            for part in self._ordering.parts:
-                yield SortPart(self._table.c.body, target.keys, part), (target.keys, part)
 
 
 def metadata_column(table: sa.Table, target: str) -> sa.ColumnElement[Any]:
@@ -452,23 +438,15 @@ def partial_condition(table: sa.Table, index: Index) -> sa.ColumnElement[bool]:
     """Return the condition of a partial index. It holds documents with an array on the path of one of its fields,
     whatever the array holds; a unique one never holds them.
     """
-    fields = partial_conditions(index.where)
-    return sa.and_(*(_limit(table, field, unique=index.unique) for field in fields))
-
-
-def _limit(table: sa.Table, field: Field, *, unique: bool) -> sa.ColumnElement[bool]:
-    body = table.c.body
-    test = sa.or_(*(PartialTest(body, each) for each in _one_by_one(field)))
-    if unique:
-        return test
-    prefixes = path_prefixes(field.path.keys)
-    return sa.or_(test, *(ArrayAt(body, prefix, null_safe=True) for prefix in prefixes))
-
-
-def _one_by_one(field: Field) -> list[Field]:
-    """Split a list: the condition of an index has no subquery."""
-    match field.test:
-        case OneOf(lists):
-            values = [Value.of(each) for given in lists for each in scalars_of(given)]
-            return [Field(field.path, Equals(value)) for value in values]
-    return [field]
+    body, limits = table.c.body, []
+    for field in partial_conditions(index.where):
+        fields = [field]
+        if isinstance(field.test, OneOf):  # the condition of an index has no subquery
+            values = [Value.of(each) for given in field.test.lists for each in scalars_of(given)]
+            fields = [Field(field.path, Equals(value)) for value in values]
+        tests: list[sa.ColumnElement[bool]] = [PartialTest(body, each) for each in fields]
+        if not index.unique:
+            prefixes = path_prefixes(field.path.keys)
+            tests += [ArrayAt(body, prefix, null_safe=True) for prefix in prefixes]
+        limits.append(sa.or_(*tests))
+    return sa.and_(*limits)

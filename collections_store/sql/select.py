@@ -10,10 +10,10 @@ Both see one moment, because the guard is part of the statement.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import cached_property, lru_cache, partial
-from typing import Any, Final, Literal, TypeAlias
+from functools import lru_cache, partial, update_wrapper
+from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeAlias, TypeVar
 
 import sqlalchemy as sa
 
@@ -21,15 +21,20 @@ from ..document import now
 from ..options import CollectionOptions
 from ..query.conditions import And, Condition, Field, Metadata, Target, values_of
 from ..query.filter import EVERYTHING, Filter, conjuncts
-from ..query.index import Index, every_conjunct, partial_conditions
+from ..query.index import every_conjunct, partial_conditions
 from ..query.path import path_prefixes
 from ..query.sort import NATURAL, Sort
 from ..query.values import value_class
-from .by_id import ZERO, FeedStatements, IdStatements, compiled
-from .clauses import Conditions, Order, Prefixes, Where, any_array, partial_condition
+from .by_id import ONE, ZERO, FeedStatements, IdStatements, Statement, compiled
+from .clauses import Conditions, IsExcluded, Order, Prefixes, Where, any_array, partial_condition
 from .dialects.protocols import Binding, Database
 from .elements import ArrayAt, IsNot, Keys, TableSize, ValueText
 from .schema import body_text, deleted_columns, document_columns, integer, is_expired
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Implied: TypeAlias = tuple[str, ...]
+"""The names of the partial indexes whose condition a filter implies."""
 
 SHAPES_CACHED: Final = 256
 MAX_VALUE: Final = 1000
@@ -37,14 +42,6 @@ MAX_VALUE: Final = 1000
 MAX_TESTS: Final = 400
 """Conditions times positions at which arrays are looked for. With more, the exact form is used and Python sorts:
 SQLite's expressions end at a depth of 1,000."""
-
-Implied: TypeAlias = tuple[str, ...]
-"""The names of the partial indexes whose condition a filter implies."""
-IsExcluded: TypeAlias = Callable[[Condition], bool]
-
-
-def _none(condition: Condition) -> bool:  # noqa: ARG001
-    return False
 
 
 @value_class(eq=True)
@@ -81,6 +78,29 @@ class Query:
         return Filter(And(tuple(conditions[position] for position in self.residual)))
 
 
+class PerShape(Generic[P, R]):
+    """A method that compiles a statement for the shape of a filter. It is called with the filter, and runs once for each
+    shape, partial indexes that the filter implies, and other arguments.
+    """
+
+    def __init__(self, compile: Callable[Concatenate[Any, Condition, Implied, P], R]) -> None:
+        self._compile = compile
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, statements: Statements, owner: type) -> Callable[Concatenate[Filter, P], R]:
+        cached: Any = lru_cache(maxsize=SHAPES_CACHED)(partial(self._compile, statements))
+
+        def compiled_for(filter: Filter, /, *args: P.args, **kwargs: P.kwargs) -> R:
+            implied = statements.implied(filter, *args) if statements.partial else ()
+            query: R = cached(filter.shape, implied, *args, **kwargs)
+            return query
+
+        statements.__dict__[self._name] = update_wrapper(compiled_for, cached)  # found from now on
+        return compiled_for
+
+
 class Statements:
     """The statements of one collection's table."""
 
@@ -95,21 +115,15 @@ class Statements:
         self.by_id, self.feed = IdStatements(table, options, database), feed
         arrays = {each.paths[0].keys: each.physical for each in options.indexes if each.arrays}
         self._conditions = Conditions(table, database, arrays)
-        self._partial = [index for index in options.indexes if index.where is not None]
-        cached = lru_cache(maxsize=SHAPES_CACHED)
-        self.order = cached(partial(Order, table, database.ordering))
+        self.partial = [index for index in options.indexes if index.where is not None]
+        self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database.ordering))
         """Return the columns of a sort."""
-        self._select, self._count = cached(self._compile_select), cached(self._compile_count)
-        self._delete, self._distinct = cached(self._compile_delete), cached(self._compile_distinct)
-        self._without_arrays = cached(self._compile_without_arrays)
-        self._with_arrays = cached(self._compile_with_arrays)
-        self._group, self._ids = cached(self._compile_group), cached(self._compile_ids)
-        self._guard = cached(self._compile_guard)
-        self._bodies_with_array = cached(self._compile_bodies_with_array)
 
+    @PerShape
     def select(
         self,
-        filter: Filter,
+        shape: Condition,
+        implied: Implied,
         sort: Sort = NATURAL,
         level: int | None = None,
         *,
@@ -121,8 +135,126 @@ class Statements:
         `indexed`: in the indexed form, see `Query.guard`; else in a form that is right for every document, in natural
         order.
         """
-        implied = self._implied(filter, sort) if self._partial else ()
-        return self._select(filter.shape, implied, sort, level, indexed)
+        order = self.order(sort if indexed else NATURAL)
+        where = self._where(shape, implied, indexed, partial(order.is_bounded, level=level))
+        statement = self._in_order(where, order, level)
+        return self._guarded(shape, where, statement, order.prefixes)
+
+    @PerShape
+    def select_without_arrays(
+        self, shape: Condition, implied: Implied, sort: Sort, level: int | None = None
+    ) -> Query:
+        """Select rows as `select` does in the indexed form, except those for which it is wrong."""
+        order = self.order(sort)
+        where = self._where(shape, implied, True, partial(order.is_bounded, level=level))
+        arrays = any_array(self.table.c.body, where.prefixes | order.prefixes)
+        return self._query(self._in_order(where, order, level).where(IsNot(arrays)), where)
+
+    @PerShape
+    def select_with_arrays(self, shape: Condition, implied: Implied, sort: Sort) -> Query:
+        """Select the rows for which the indexed form of `select` is wrong."""
+        prefixes = self._where(shape, implied, True).prefixes | self.order(sort).prefixes
+        where, arrays = self._conditions.where(shape), any_array(self.table.c.body, prefixes)
+        rows = sa.select(self.table.c.seq, *document_columns(self.table))
+        return self._query(rows.where(*where.clauses, arrays), where)
+
+    @PerShape
+    def count(self, shape: Condition, implied: Implied, *, indexed: bool = True) -> Query:
+        """Count rows."""
+        where = self._where(shape, implied, indexed)
+        number, guard = self._number(where), self._array_guard(shape, where.prefixes)
+        if guard is None:
+            return self._query(sa.select(number), where)
+        bindings = self._conditions.where(shape).bindings + where.bindings
+        return Query(self._sql(sa.select(guard, number)), bindings, where.residual, guard="column")
+
+    @PerShape
+    def ids(self, shape: Condition, implied: Implied) -> Query:
+        """Select the ids of rows, in order, `:limit` at most."""
+        where = self._where(shape, implied, False)
+        rows = sa.select(self.table.c.id).where(*where.clauses).order_by(self.table.c.id)
+        return self._query(rows.limit(integer("limit")).offset(ZERO), where)
+
+    @PerShape
+    def guard(self, shape: Condition, implied: Implied) -> Query | None:
+        """Select the array guard of `delete`; None: the indexed form is right."""
+        guard = self._array_guard(shape, self._where(shape, implied, True).prefixes)
+        if guard is None:
+            return None
+        return Query(self._sql(sa.select(guard)), self._conditions.where(shape).bindings)
+
+    @PerShape
+    def delete(self, shape: Condition, implied: Implied, *, indexed: bool) -> Query:
+        """Delete rows. Where changes are recorded, the first `:limit` of them past the position `:seq`; returns the
+        position of each and its `deleted_columns`.
+        """
+        where = self._where(shape, implied, indexed)
+        if self.feed is None:
+            return self._query(sa.delete(self.table).where(*where.clauses), where)
+        # FOR UPDATE tests again the rows that others change meanwhile, before they count towards the limit
+        seq = self.table.c.seq
+        rows = sa.select(seq).where(*where.clauses, seq > integer("seq")).order_by(seq)
+        some = rows.limit(integer("limit")).offset(ZERO).with_for_update().scalar_subquery()
+        deleted = sa.delete(self.table).where(seq.in_(some))
+        return self._query(
+            deleted.returning(seq, *deleted_columns(self.table, self.options)), where
+        )
+
+    @PerShape
+    def distinct(self, shape: Condition, implied: Implied, keys: Keys) -> Query:
+        """Select the values of a field as JSON text, each with the position of the first row that has it, of the rows
+        without an array on the path.
+        """
+        where = self._where(shape, implied, False)
+        value, seq = ValueText(self.table.c.body, keys), self.table.c.seq
+        arrays = any_array(self.table.c.body, path_prefixes(keys))
+        rows = sa.select(sa.func.min(seq), value)
+        rows = rows.where(*where.clauses, IsNot(arrays), value.is_not(None))
+        return self._query(rows.group_by(value), where)
+
+    @PerShape
+    def bodies_with_array(self, shape: Condition, implied: Implied, keys: Keys) -> Query:
+        """Select position and body of the first `:limit` rows past the position `:seq` with an array on the path."""
+        where = self._where(shape, implied, False)
+        arrays, seq = any_array(self.table.c.body, path_prefixes(keys)), self.table.c.seq
+        rows = sa.select(seq, body_text(self.table)).where(*where.clauses, arrays)
+        some = rows.where(seq > integer("seq")).order_by(seq).limit(integer("limit"))
+        return self._query(some.offset(ZERO), where)
+
+    @PerShape
+    def has_array(self, shape: Condition, implied: Implied, keys: Keys) -> Query:  # noqa: ARG002
+        """Select whether a matching row has an array on a path."""
+        guard = self._array_guard(shape, path_prefixes(keys))
+        assert guard is not None
+        return Query(self._sql(sa.select(guard)), self._conditions.where(shape).bindings)
+
+    @PerShape
+    def group(self, shape: Condition, implied: Implied, paths: tuple[Keys, ...]) -> Query:
+        """Select the different combinations of the values at some paths as JSON text, null where there is none, after
+        `:skip`, `:limit` at most: each behind the position of its first row, by which they are ordered, and its number
+        of rows. A value of more than `MAX_VALUE` characters is truncated to one more. Without paths there is one
+        combination, even of no rows.
+        """
+        where = self._where(shape, implied, True)
+        values = [ValueText(self.table.c.body, keys) for keys in paths]
+        first, rows = sa.func.min(self.table.c.seq), sa.func.count(self.table.c.seq)
+        length: Any = sa.literal_column(str(MAX_VALUE + 1))
+        texts = [sa.func.substr(value, ONE, length) for value in values]
+        groups: sa.Select[*tuple[Any, ...]] = sa.select(first, rows, *texts)
+        statement = (
+            groups.where(*where.clauses)
+            .group_by(*values)
+            .order_by(first)
+            .limit(integer("limit"))
+            .offset(integer("skip"))
+        )
+        prefixes = frozenset(prefix for keys in paths for prefix in path_prefixes(keys)[:-1])
+        return self._guarded(shape, where, statement, prefixes)
+
+    statistics = Statement(
+        lambda s: sa.select(s._number(s._conditions.where(EVERYTHING)), TableSize(s.table))
+    )
+    """Select the number of documents and the bytes on disk."""
 
     def can_order(self, filter: Filter, sort: Sort) -> bool:
         """Return whether SQL sorts, without too many tests."""
@@ -137,122 +269,45 @@ class Statements:
         complete = (each for each in self.options.indexes if each.where is None and not each.arrays)
         return any(each.sort.fields[: len(sort.fields)] == sort.fields for each in complete)
 
-    def select_without_arrays(self, filter: Filter, sort: Sort, level: int | None = None) -> Query:
-        """Select rows as `select` does in the indexed form, except those for which it is wrong."""
-        return self._without_arrays(filter.shape, self._implied(filter, sort), sort, level)
-
-    def select_with_arrays(self, filter: Filter, sort: Sort) -> Query:
-        """Select the rows for which the indexed form of `select` is wrong."""
-        return self._with_arrays(filter.shape, self._implied(filter, sort), sort)
-
-    def count(self, filter: Filter, *, indexed: bool = True) -> Query:
-        """Count rows."""
-        return self._count(filter.shape, self._implied(filter), indexed)
-
-    def ids(self, filter: Filter) -> Query:
-        """Select the ids of rows, in order, `:limit` at most."""
-        return self._ids(filter.shape, self._implied(filter))
-
-    def guard(self, filter: Filter) -> Query | None:
-        """Select the array guard of `delete`; None: the indexed form is right."""
-        return self._guard(filter.shape, self._implied(filter))
-
-    def delete(self, filter: Filter, *, indexed: bool) -> Query:
-        """Delete rows. Where changes are recorded, the first `:limit` of them past the position `:seq`; returns the
-        position of each and its `deleted_columns`.
-        """
-        return self._delete(filter.shape, self._implied(filter), indexed)
-
-    def distinct(self, filter: Filter, keys: Keys) -> Query:
-        """Select the values of a field as JSON text, each with the position of the first row that has it, of the rows
-        without an array on the path.
-        """
-        return self._distinct(filter.shape, self._implied(filter), keys)
-
-    def bodies_with_array(self, filter: Filter, keys: Keys) -> Query:
-        """Select position and body of the first `:limit` rows past the position `:seq` with an array on the path."""
-        return self._bodies_with_array(filter.shape, self._implied(filter), keys)
-
-    def group(self, filter: Filter, paths: tuple[Keys, ...]) -> Query:
-        """Select the different combinations of the values at some paths as JSON text, null where there is none, after
-        `:skip`, `:limit` at most: each behind the position of its first row, by which they are ordered, and its number
-        of rows. A value of more than `MAX_VALUE` characters is truncated to one more. Without paths there is one
-        combination, even of no rows.
-        """
-        return self._group(filter.shape, self._implied(filter), paths)
-
-    def has_array(self, filter: Filter, keys: Keys) -> Query:
-        """Select whether a matching row has an array on a path."""
-        guard = self._array_guard(filter.shape, frozenset(path_prefixes(keys)))
-        assert guard is not None
-        return Query(self._sql(sa.select(guard)), self._conditions.exact(filter.shape).bindings)
-
-    @cached_property
-    def statistics(self) -> str:
-        """Select the number of documents and the bytes on disk."""
-        everything = self._conditions.exact(EVERYTHING)
-        return self._sql(sa.select(self._number(everything), TableSize(self.table)))
-
-    def _implied(self, filter: Filter, sort: Sort = NATURAL) -> Implied:
-        return tuple(each.name for each in self._partial if _is_usable(each, filter, sort))
+    def implied(self, filter: Filter, sort: Any = NATURAL, *_: object) -> Implied:
+        """Return the partial indexes whose condition a filter implies and whose first field it or the sort uses."""
+        conditions = list(every_conjunct(filter.condition))
+        used: set[Target] = {each.path for each in conditions if isinstance(each, Field)}
+        used |= {each.field for each in conditions if isinstance(each, Metadata)}
+        used |= {each.target for each in sort.fields[:1]} if isinstance(sort, Sort) else set()
+        return tuple(
+            index.name
+            for index in self.partial
+            if index.sort.fields[0].target in used
+            and all(each in conditions for each in partial_conditions(index.where))
+        )
 
     def _where(
-        self, shape: Condition, implied: Implied, indexed: bool, is_excluded: IsExcluded = _none
+        self,
+        shape: Condition,
+        implied: Implied,
+        indexed: bool,
+        is_excluded: IsExcluded = lambda _: False,
     ) -> Where:
         """Return the clauses of a shape, with the conditions of partial indexes that it implies: both planners use such
         an index only where a query repeats its condition.
         """
         usable = [e for e in self.options.indexes if e.where is None or e.name in implied]
-        where = self._form(shape, self._indexed_fields(usable), indexed, is_excluded)
+        arrays = {path for each in usable if each.arrays for path in each.paths}
+        paths = {path for each in usable if not each.arrays for path in each.paths}
+        if self.database.indexes_arrays:  # an index of arrays is better than another of the field
+            paths -= arrays
+        fields = frozenset(path.keys for path in paths)
+        where = self._conditions.where(shape, fields, indexed=indexed, is_excluded=is_excluded)
+        if len(where.prefixes) * len(conjuncts(shape)) > MAX_TESTS:
+            where = self._conditions.where(shape)
         limiting = [e for e in usable if e.where is not None and (indexed or not e.unique)]
         limits = [partial_condition(self.table, each) for each in limiting]
         prefixes: set[Keys] = set()
         if any(each.unique for each in limiting):  # these do not hold documents with arrays there
-            paths = [part.path for each in limiting for part in partial_conditions(each.where)]
-            prefixes = {prefix for path in paths for prefix in path_prefixes(path.keys)}
+            limited = [part.path for each in limiting for part in partial_conditions(each.where)]
+            prefixes = {prefix for path in limited for prefix in path_prefixes(path.keys)}
         return replace(where, tests=(*where.tests, *limits), prefixes=where.prefixes | prefixes)
-
-    def _indexed_fields(self, usable: list[Index]) -> Prefixes:
-        """Return the fields of indexes; an index of arrays is better than one of the same field that is not."""
-        arrays = {path for each in usable if each.arrays for path in each.paths}
-        fields = {path for each in usable if not each.arrays for path in each.paths}
-        return frozenset(
-            path.keys for path in (fields - arrays if self.database.indexes_arrays else fields)
-        )
-
-    def _form(
-        self, shape: Condition, fields: Prefixes, indexed: bool, is_excluded: IsExcluded
-    ) -> Where:
-        if not fields:
-            return self._conditions.exact(shape)
-        if not indexed:
-            return self._conditions.combined(shape, fields)
-        where = self._conditions.indexed(shape, fields, is_excluded)
-        if len(where.prefixes) * len(conjuncts(shape)) > MAX_TESTS:
-            return self._conditions.exact(shape)
-        return where
-
-    def _compile_select(
-        self, shape: Condition, implied: Implied, sort: Sort, level: int | None, indexed: bool
-    ) -> Query:
-        order = self.order(sort if indexed else NATURAL)
-        where = self._where(shape, implied, indexed, partial(order.is_bounded, level=level))
-        statement = self._in_order(where, order, level)
-        return self._guarded(shape, where, statement, order.prefixes)
-
-    def _compile_without_arrays(
-        self, shape: Condition, implied: Implied, sort: Sort, level: int | None
-    ) -> Query:
-        order = self.order(sort)
-        where = self._where(shape, implied, True, partial(order.is_bounded, level=level))
-        arrays = any_array(self.table.c.body, where.prefixes | order.prefixes)
-        return self._query(self._in_order(where, order, level).where(IsNot(arrays)), where)
-
-    def _compile_with_arrays(self, shape: Condition, implied: Implied, sort: Sort) -> Query:
-        prefixes = self._where(shape, implied, True).prefixes | self.order(sort).prefixes
-        where, arrays = self._conditions.exact(shape), any_array(self.table.c.body, prefixes)
-        rows = sa.select(self.table.c.seq, *document_columns(self.table))
-        return self._query(rows.where(*where.clauses, arrays), where)
 
     def _in_order(self, where: Where, order: Order, level: int | None) -> sa.Select[Any]:
         rows: sa.Select[Any] = sa.select(self.table.c.seq, *document_columns(self.table))
@@ -275,7 +330,7 @@ class Statements:
         if guard is None:
             return self._query(statement, where)
         found = statement.subquery("found")
-        exact = self._conditions.exact(shape)
+        exact = self._conditions.where(shape)
         bindings = exact.bindings + where.bindings
         if self.database.orders_union_all:
             first: Any = sa.select(guard, *(sa.null() for _ in list(found.c)[1:]))
@@ -285,32 +340,6 @@ class Statements:
         joined = row.outerjoin(found, sa.true())
         both = sa.select(row.c.guard, *found.c).select_from(joined)
         return Query(self._sql(both), bindings, where.residual, guard="column")
-
-    def _compile_group(self, shape: Condition, implied: Implied, paths: tuple[Keys, ...]) -> Query:
-        where = self._where(shape, implied, True)
-        values = [ValueText(self.table.c.body, keys) for keys in paths]
-        first, rows = sa.func.min(self.table.c.seq), sa.func.count(self.table.c.seq)
-        begin: Any = sa.literal_column("1")
-        length: Any = sa.literal_column(str(MAX_VALUE + 1))
-        texts = [sa.func.substr(value, begin, length) for value in values]
-        groups: sa.Select[*tuple[Any, ...]] = sa.select(first, rows, *texts)
-        statement = (
-            groups.where(*where.clauses)
-            .group_by(*values)
-            .order_by(first)
-            .limit(integer("limit"))
-            .offset(integer("skip"))
-        )
-        prefixes = frozenset(prefix for keys in paths for prefix in path_prefixes(keys)[:-1])
-        return self._guarded(shape, where, statement, prefixes)
-
-    def _compile_count(self, shape: Condition, implied: Implied, indexed: bool) -> Query:
-        where = self._where(shape, implied, indexed)
-        number, guard = self._number(where), self._array_guard(shape, where.prefixes)
-        if guard is None:
-            return self._query(sa.select(number), where)
-        bindings = self._conditions.exact(shape).bindings + where.bindings
-        return Query(self._sql(sa.select(guard, number)), bindings, where.residual, guard="column")
 
     def _number(self, where: Where) -> sa.ColumnElement[int]:
         """Return the number of documents: all rows, which SQLite counts in an index without reading them, less those
@@ -326,32 +355,9 @@ class Statements:
         some_gone = sa.case((sa.exists(expired), gone), else_=zero)
         return rows.where(*where.tests).scalar_subquery() - some_gone
 
-    def _compile_ids(self, shape: Condition, implied: Implied) -> Query:
-        where = self._where(shape, implied, False)
-        rows = sa.select(self.table.c.id).where(*where.clauses).order_by(self.table.c.id)
-        return self._query(rows.limit(integer("limit")).offset(ZERO), where)
-
-    def _compile_guard(self, shape: Condition, implied: Implied) -> Query | None:
-        where = self._where(shape, implied, True)
-        guard = self._array_guard(shape, where.prefixes)
-        if guard is None:
-            return None
-        return Query(self._sql(sa.select(guard)), self._conditions.exact(shape).bindings)
-
-    def _compile_delete(self, shape: Condition, implied: Implied, indexed: bool) -> Query:
-        where = self._where(shape, implied, indexed)
-        if self.feed is None:
-            return self._query(sa.delete(self.table).where(*where.clauses), where)
-        # FOR UPDATE tests again the rows that others change meanwhile, before they count towards the limit
-        seq = self.table.c.seq
-        rows = sa.select(seq).where(*where.clauses, seq > integer("seq")).order_by(seq)
-        some = rows.limit(integer("limit")).offset(ZERO).with_for_update().scalar_subquery()
-        deleted = sa.delete(self.table).where(seq.in_(some))
-        return self._query(
-            deleted.returning(seq, *deleted_columns(self.table, self.options)), where
-        )
-
-    def _array_guard(self, shape: Condition, prefixes: Prefixes) -> sa.ColumnElement[bool] | None:
+    def _array_guard(
+        self, shape: Condition, prefixes: Iterable[Keys]
+    ) -> sa.ColumnElement[bool] | None:
         """Return the test for a matching row with an array at one of the positions.
 
         Each position is tested by itself, and first for any row: so the small partial index at the position is read, and
@@ -359,44 +365,16 @@ class Statements:
         """
         if not prefixes:
             return None
-        clauses = self._conditions.exact(shape).clauses
-        one: sa.Select[Any] = sa.select(sa.literal_column("1")).select_from(self.table)
+        clauses = self._conditions.where(shape).clauses
+        one: sa.Select[Any] = sa.select(ONE).select_from(self.table)
         body = self.table.c.body
         arrays = [one.where(ArrayAt(body, each)).correlate(None) for each in sorted(prefixes)]
         return sa.or_(
             *(sa.and_(sa.exists(some), sa.exists(some.where(*clauses))) for some in arrays)
         )
 
-    def _compile_distinct(self, shape: Condition, implied: Implied, keys: Keys) -> Query:
-        where = self._where(shape, implied, False)
-        value, seq = ValueText(self.table.c.body, keys), self.table.c.seq
-        arrays = any_array(self.table.c.body, path_prefixes(keys))
-        rows = sa.select(sa.func.min(seq), value)
-        rows = rows.where(*where.clauses, IsNot(arrays), value.is_not(None))
-        return self._query(rows.group_by(value), where)
-
-    def _compile_bodies_with_array(self, shape: Condition, implied: Implied, keys: Keys) -> Query:
-        where = self._where(shape, implied, False)
-        arrays, seq = any_array(self.table.c.body, path_prefixes(keys)), self.table.c.seq
-        rows = sa.select(seq, body_text(self.table)).where(*where.clauses, arrays)
-        some = rows.where(seq > integer("seq")).order_by(seq).limit(integer("limit"))
-        return self._query(some.offset(ZERO), where)
-
     def _query(self, statement: sa.Executable, where: Where) -> Query:
         return Query(self._sql(statement), where.bindings, where.residual)
 
     def _sql(self, statement: sa.Executable) -> str:
         return compiled(statement, self.database)
-
-
-def _is_usable(index: Index, filter: Filter, sort: Sort) -> bool:
-    """Return whether a filter implies the condition of a partial index, and the filter or the sort uses its first
-    field.
-    """
-    conditions = list(every_conjunct(filter.condition))
-    if not all(each in conditions for each in partial_conditions(index.where)):
-        return False
-    used: set[Target] = {each.path for each in conditions if isinstance(each, Field)}
-    used |= {each.field for each in conditions if isinstance(each, Metadata)}
-    used |= {each.target for each in sort.fields[:1]}
-    return index.sort.fields[0].target in used

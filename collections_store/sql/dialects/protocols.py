@@ -15,7 +15,20 @@ import sqlalchemy as sa
 
 from ...errors import CollectionsStoreError, DatabaseError
 from ...options import Isolation, Options
-from ...query.conditions import And, Condition, Kind, Not, Or, Test, Value
+from ...query.conditions import (
+    And,
+    Condition,
+    Fails,
+    Field,
+    HasElement,
+    HasObject,
+    Kind,
+    Not,
+    Or,
+    Passes,
+    Test,
+    Value,
+)
 from ...query.index import Plan
 from ...query.sort import Key
 from ...query.values import value_class
@@ -55,6 +68,27 @@ def leaves(condition: Condition) -> Iterator[Condition]:
             yield from leaves(inner)
         case _:
             yield condition
+
+
+def inner_tests(node: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Condition | Test]]:
+    """Yield each test of a condition, those that contain it first, behind the keys of all paths to it; and metadata."""
+    inner: tuple[Any, ...] = ()
+    match node:
+        case Field(path, test):
+            keys, inner = (*keys, *path.keys), (test,)
+        case And(inner) | Or(inner):
+            pass
+        case Not(condition):
+            inner = (condition,)
+        case HasObject(condition):
+            yield keys, node
+            inner = (condition,)
+        case HasElement(inner) | Fails(inner) | Passes(inner):
+            yield keys, node
+        case _:
+            yield keys, node
+    for each in inner:
+        yield from inner_tests(each, keys)
 
 
 class Binding(NamedTuple):

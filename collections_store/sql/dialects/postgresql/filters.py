@@ -45,7 +45,7 @@ from ....query.conditions import (
     with_operands,
 )
 from ....query.path import is_index
-from ..protocols import SIGNS, Binding, Filters, leaves
+from ..protocols import SIGNS, Binding, Filters, inner_tests, leaves
 
 Keys: TypeAlias = tuple[str | int, ...]
 Leaf: TypeAlias = Callable[[str], str]
@@ -91,8 +91,9 @@ class PostgresFilters(Filters):
     """jsonpath predicates."""
 
     def can_render(self, condition: Condition) -> bool:
-        if not _is_short(condition):
-            return False
+        for keys, _ in inner_tests(condition):
+            if len(keys) > MAX_KEYS or sum(map(is_index, keys)) > MAX_INDEXES:
+                return False
         if any(map(is_long, leaves(condition))):
             return isinstance(
                 condition, Field
@@ -215,27 +216,6 @@ def _names_positions(condition: Condition) -> bool:
     return any(
         isinstance(each, Field) and is_index(each.path.keys[0]) for each in leaves(condition)
     )
-
-
-def _is_short(condition: Condition) -> bool:
-    """Return whether the paths of a condition, with those within `$elemMatch` added, are short."""
-    keys = _longest(condition)
-    return len(keys) <= MAX_KEYS and sum(map(is_index, keys)) <= MAX_INDEXES
-
-
-def _longest(node: Condition | Test) -> tuple[str, ...]:
-    match node:
-        case Field(path, test):
-            return (*path.keys, *_longest(test))
-        case And(inner) | Or(inner) | HasElement(inner) | Fails(inner) | Passes(inner):
-            return max(map(_longest, inner), key=_cost, default=())
-        case Not(each) | HasObject(each):
-            return _longest(each)
-    return ()
-
-
-def _cost(keys: tuple[str, ...]) -> tuple[int, int]:
-    return sum(map(is_index, keys)), len(keys)
 
 
 def _can_path(condition: Condition) -> bool:

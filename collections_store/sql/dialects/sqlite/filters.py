@@ -55,7 +55,7 @@ from ....query.conditions import (
 )
 from ....query.path import is_index
 from ....query.patterns import compiled
-from ..protocols import SIGNS, Binding, Filters, Function, leaves
+from ..protocols import SIGNS, Binding, Filters, Function, inner_tests
 
 Steps: TypeAlias = tuple[str | int, ...]
 
@@ -69,6 +69,11 @@ MAX_NESTING: Final = 15
 
 _LITERAL: Final = re.compile(r"'(?:[^']|'')*'")
 _NUMBERS: Final = "IN ('integer', 'real')"
+_TESTS: Final = (
+    *(Equals, OneOf, Compare, HasType, Matches, Modulo, Bits, Exists, HasSize),
+    *(HasElement, HasObject, Fails, Passes),
+)
+"""The tests that `_Writer.test` renders."""
 _AS_THEY_ARE: Final[frozenset[Kind]] = frozenset({"null", "number", "string"})
 TYPES: Final = {
     "double": "{T} = 'real'",
@@ -93,49 +98,23 @@ class SqliteFilters(Filters):
     """Tests of `json_type` and `json_extract`."""
 
     def can_render(self, condition: Condition) -> bool:
-        """SQLite's parser must be able to read it, too."""
-        if not _is_renderable(condition, MAX_WALK) or len(values_of(condition)) > MAX_VALUES:
+        """SQLite's parser must be able to read it, too; SQLite 3.40 cannot address a key with a double quote."""
+        if len(values_of(condition)) > MAX_VALUES:
             return False
+        for keys, test in inner_tests(condition):
+            if not isinstance(test, _TESTS) or len(keys) > MAX_WALK or any('"' in k for k in keys):
+                return False
         sql = rendered("body", condition, (f":p{number}" for number in count()))
-        return _nesting(sql) <= MAX_NESTING
+        depth = [0]
+        for parenthesis in re.findall(r"[()]", _LITERAL.sub("", sql)):
+            depth.append(depth[-1] + (1 if parenthesis == "(" else -1))
+        return max(depth) <= MAX_NESTING
 
     def binding(self, shape: Condition, name: str, positions: tuple[int, ...]) -> Binding:
         """Each value is a parameter."""
         names = tuple(f"{name}_{number}" for number in range(len(positions)))
         as_they_are = {slot.kind for slot in values_of(shape)} <= _AS_THEY_ARE
         return Binding(names, positions, None if as_they_are else _converted)
-
-
-def _is_renderable(condition: Condition, walk: int) -> bool:
-    """Return whether the paths are short and have no key with a double quote, which SQLite 3.40 cannot address."""
-    for each in leaves(condition):
-        if not isinstance(each, Field) or any('"' in key for key in each.path.keys):
-            return False
-        left = walk - len(each.path.keys)
-        if left < 0 or not _can_test(each.test, left):
-            return False
-    return True
-
-
-def _can_test(test: Test, walk: int) -> bool:
-    match test:
-        case HasObject(condition):
-            return _is_renderable(condition, walk)
-        case HasElement(tests) | Fails(tests) | Passes(tests):
-            return all(_can_test(each, walk) for each in tests)
-    return True
-
-
-def _nesting(sql: str) -> int:
-    """Return the depth of the parentheses outside of keys."""
-    depth = deepest = 0
-    for character in _LITERAL.sub("", sql):
-        if character == "(":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character == ")":
-            depth -= 1
-    return deepest
 
 
 def rendered(body: str, condition: Condition, parameters: Iterator[str]) -> str:
