@@ -15,8 +15,7 @@ from . import errors
 from .errors import *  # noqa: F403
 
 if TYPE_CHECKING:
-    from .aio.change_stream import AsyncChangeStream
-    from .aio.collection import AsyncCollection
+    from .aio.collection import AsyncChangeStream, AsyncCollection
     from .aio.store import AsyncStore
     from .aio.transaction import AsyncTransaction
     from .changes import ChangeStream
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
         UpdateOne,
         UpdateResult,
         partial_result,
-    )
+    )  # fmt: skip
     from .operations.requests import ReturnDocument
     from .options import ChangeSettings, CollectionSettings, StoreOptions
     from .query.change import Change
@@ -52,90 +51,43 @@ if TYPE_CHECKING:
     from .transaction import Transaction
     from .update import Update
 
-
 __all__ = [
-    "AsyncChangeStream",
-    "AsyncCollection",
-    "AsyncStore",
-    "AsyncTransaction",
-    "BulkWriteResult",
-    "Change",
-    "ChangeSettings",
-    "ChangeStream",
-    "Collection",
-    "CollectionInfo",
-    "CollectionSettings",
-    "DeleteMany",
-    "DeleteOne",
-    "DeleteResult",
-    "Document",
-    "Explanation",
-    "F",
-    "Filter",
-    "Index",
-    "InsertManyResult",
-    "InsertOne",
-    "InsertOneResult",
-    "Page",
-    "Path",
-    "Projection",
-    "PutManyResult",
-    "Refusal",
-    "ReplaceOne",
-    "ReturnDocument",
-    "Sort",
-    "Store",
-    "StoreOptions",
-    "Transaction",
-    "Update",
-    "UpdateMany",
-    "UpdateOne",
-    "UpdateResult",
+    "AsyncChangeStream", "AsyncCollection", "AsyncStore", "AsyncTransaction", "BulkWriteResult",
+    "Change", "ChangeSettings", "ChangeStream", "Collection", "CollectionInfo",
+    "CollectionSettings", "DeleteMany", "DeleteOne", "DeleteResult", "Document", "Explanation", "F",
+    "Filter", "Index", "InsertManyResult", "InsertOne", "InsertOneResult", "Page", "Path",
+    "Projection", "PutManyResult", "Refusal", "ReplaceOne", "ReturnDocument", "Sort", "Store",
+    "StoreOptions", "Transaction", "Update", "UpdateMany", "UpdateOne", "UpdateResult",
     "partial_result",
-]
+]  # fmt: skip
 __all__ += errors.__all__
 __all__.sort()
 
 _MODULES = {
-    "aio.change_stream": ("AsyncChangeStream",),
-    "aio.collection": ("AsyncCollection",),
-    "aio.store": ("AsyncStore",),
-    "aio.transaction": ("AsyncTransaction",),
-    "changes": ("ChangeStream",),
-    "collection": ("Collection",),
+    "aio.collection": "AsyncChangeStream AsyncCollection",
+    "aio.store": "AsyncStore",
+    "aio.transaction": "AsyncTransaction",
+    "changes": "ChangeStream",
+    "collection": "Collection",
     "document": (
-        "BulkWriteResult",
-        "CollectionInfo",
-        "DeleteMany",
-        "DeleteOne",
-        "DeleteResult",
-        "Document",
-        "InsertManyResult",
-        "InsertOne",
-        "InsertOneResult",
-        "Page",
-        "PutManyResult",
-        "Refusal",
-        "ReplaceOne",
-        "UpdateMany",
-        "UpdateOne",
-        "UpdateResult",
-        "partial_result",
+        "BulkWriteResult CollectionInfo DeleteMany DeleteOne DeleteResult Document "
+        "InsertManyResult InsertOne InsertOneResult Page PutManyResult Refusal ReplaceOne "
+        "UpdateMany UpdateOne UpdateResult partial_result"
     ),
-    "operations.requests": ("ReturnDocument",),
-    "options": ("ChangeSettings", "CollectionSettings", "StoreOptions"),
-    "query.change": ("Change",),
-    "query.filter": ("F", "Filter"),
-    "query.index": ("Explanation", "Index"),
-    "query.path": ("Path",),
-    "query.projection": ("Projection",),
-    "query.sort": ("Sort",),
-    "store": ("Store",),
-    "transaction": ("Transaction",),
-    "update": ("Update",),
+    "operations.requests": "ReturnDocument",
+    "options": "ChangeSettings CollectionSettings StoreOptions",
+    "query.change": "Change",
+    "query.filter": "F Filter",
+    "query.index": "Explanation Index",
+    "query.path": "Path",
+    "query.projection": "Projection",
+    "query.sort": "Sort",
+    "store": "Store",
+    "transaction": "Transaction",
+    "update": "Update",
 }
-"""The module of each name; it is imported when one of its names is first used."""
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+"""The names of each module, which is imported when one of its names is first used."""
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 _SUBMODULES = {*_MODULES, "dialogues", "memory"}
 """Modules that are attributes of the package without an import of their own."""
 

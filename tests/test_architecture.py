@@ -30,7 +30,7 @@ LAYERS = (
     "migrate",
     "engine",
     "changes",
-    "aio.bridge aio.change_stream",
+    "aio.bridge",
     "collection aio.collection",
     "memory",
     "integrations.soul_machines integrations.sqlite_files",

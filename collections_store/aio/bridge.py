@@ -111,13 +111,6 @@ def note_job(cancelled: asyncio.CancelledError, job: Job) -> None:
         note_outcome(cancelled, outcome, f"wrote {written}: {job.operation!r}")
 
 
-def note_rollback(cancelled: asyncio.CancelledError, what: object) -> None:
-    """Attach to a cancellation that the transaction of its operation was rolled back."""
-    note_outcome(
-        cancelled, Outcome(False, is_final=True), f"wrote nothing of the transaction: {what!r}"
-    )
-
-
 def _note_call(cancelled: BaseException, *, wrote: bool) -> None:
     """Attach to a cancellation what a call of several steps wrote, unless a step or a transaction did."""
     outcome = getattr(cancelled, "collections_store_outcome", None)

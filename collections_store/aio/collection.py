@@ -1,14 +1,16 @@
-"""`AsyncCollection`: the methods of a collection, for asyncio."""
+"""`AsyncCollection`: the methods of a collection, for asyncio, and its change stream."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping
+from contextlib import suppress
 from inspect import isawaitable
-from typing import Any, Protocol, TypeVar
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar
 
 from ..aggregation.expressions.evaluation import MEMORY_LIMIT
-from ..changes import ChangeNotifier, ChangeReader, check_notifier
+from ..changes import ChangeNotifier, ChangeReader, Wait, check_notifier
 from ..codec import Codec
 from ..collection import Bodies, Documents, Indexes, Results, Values
 from ..document import (
@@ -35,11 +37,10 @@ from ..operations.operation import Operation, Steps
 from ..operations.procedures import ATTEMPTS, CallFunction, Pause, purge
 from ..operations.requests import OperationBuilder, ReturnDocument
 from ..options import Ttl, check_version
-from ..query.change import ChangeFilter, ChangeKind
+from ..query.change import Change, ChangeFilter, ChangeKind
 from ..query.index import Explanation, read_index_name
 from ..query.path import Path
 from .bridge import follow
-from .change_stream import AsyncChangeStream
 
 T = TypeVar("T")
 
@@ -232,9 +233,7 @@ class AsyncCollection(OperationBuilder):
         return await self._run(by_id.Touch(self.name, check_id(id), read_ttl(ttl)))
 
     async def purge_expired(self) -> int:
-        """Async counterpart of `Collection.purge_expired`. A cancelled call may have purged
-        some of its batches.
-        """
+        """Async counterpart of `Collection.purge_expired`. A cancelled call may have purged some of its batches."""
         return await self._follow(purge(self.name))
 
     async def get_many(self, ids: Iterable[str]) -> dict[str, Any]:
@@ -344,9 +343,7 @@ class AsyncCollection(OperationBuilder):
     async def stream(
         self, filter: Any = None, equals: Any = ..., *, sort: Any = None, projection: Any = None
     ) -> AsyncIterator[Document]:
-        """Async counterpart of `Collection.stream`. It is an async generator:
-        `async for document in cities.stream()`.
-        """
+        """Async counterpart of `Collection.stream`. It is an async generator: `async for document in cities.stream()`."""
         batches = self._stream(filter, equals, sort, projection)
         while (page := batches.next()) is not None:
             for document in batches.advance(await self._run(page)):
@@ -378,4 +375,86 @@ class AsyncCollection(OperationBuilder):
             case CallFunction(function, argument):
                 result = function(argument)
                 return await result if isawaitable(result) else result
+        return await self._run(step)
+
+
+class AsyncChangeStream:
+    """The changes of a collection in the order of their commits. Async counterpart of `ChangeStream`.
+
+    It is an async iterator, for one task at a time, and an async context manager that closes it. It starts
+    when it is first awaited, entered or iterated over: `stream = await cities.watch()` misses nothing from
+    there on. Between changes it holds no connection, no transaction and no thread.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[Any], Coroutine[Any, Any, Any]],
+        notifier: ChangeNotifier,
+        reader: ChangeReader,
+    ) -> None:
+        self._run, self._notifier, self._reader = run, notifier, reader
+        self._woken = asyncio.Event()
+
+    @property
+    def token(self) -> str:
+        """Async counterpart of `ChangeStream.token`. It is empty until the stream is first awaited,
+        entered or iterated over.
+        """
+        return self._reader.token or ""
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self._started().__await__()
+
+    async def _started(self) -> Self:
+        await follow(self._step, self._reader.start())
+        return self
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Change:
+        reader = self._reader
+        change = reader.take()
+        if change is None and not reader.closed:
+            loop = asyncio.get_running_loop()
+
+            def wake() -> None:
+                with suppress(RuntimeError):  # the loop is closed: no task waits any more
+                    loop.call_soon_threadsafe(self._woken.set)
+
+            try:
+                self._notifier.add(reader.collection, wake)
+                change = await follow(self._step, reader.next())
+            finally:
+                self._notifier.remove(reader.collection, wake)
+        if change is None:
+            raise StopAsyncIteration
+        return change
+
+    async def __aenter__(self) -> Self:
+        return await self._started()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def try_next(self) -> Change | None:
+        """Async counterpart of `ChangeStream.try_next`."""
+        return await follow(self._step, self._reader.poll())
+
+    async def aclose(self) -> None:
+        """Async counterpart of `ChangeStream.close`."""
+        self._reader.closed = True
+        self._woken.set()
+
+    async def _step(self, step: Any) -> Any:
+        match step:
+            case Wait(seconds):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), seconds)
+                return self._woken.clear()
         return await self._run(step)

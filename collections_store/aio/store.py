@@ -66,13 +66,12 @@ _closing: ContextVar[AsyncStore | None] = ContextVar("collections_store_closing"
 class AsyncStore(AsyncCollections):
     """A database of collections, for asyncio. Async counterpart of `Store`, with the same options.
 
-    Operations run on the store's own threads, one hop each: the event loop is never blocked. Any number of
-    tasks and event loops may use a store.
+    Operations run on the store's own threads, one hop each: the event loop is never blocked. Any number of tasks and
+    event loops may use a store.
 
-    A cancelled call writes nothing or everything, and has ended before the cancellation goes on;
-    `was_committed(error)` returns which of the two it was. Calls that write in batches (`put_many`,
-    `insert_many`, `bulk_write`, unless they are `atomic`) may have written some of these: then it returns None,
-    and `partial_result(error)` returns the counts.
+    A cancelled call writes nothing or everything, and has ended before the cancellation goes on; `was_committed(error)`
+    returns which of the two it was. Calls that write in batches (`put_many`, `insert_many`, `bulk_write`, unless they
+    are `atomic`) may have written some of these: then it returns None, and `partial_result(error)` returns the counts.
 
     >>> async def main():
     ...     async with AsyncStore("sqlite://") as store:

@@ -14,13 +14,13 @@ from ..codec import Codec
 from ..document import SKILL_MEMORY, CollectionInfo, check_name
 from ..engine.jobs import Job
 from ..engine.transactions import TransactionResources
-from ..errors import TransactionEnded
+from ..errors import Outcome, TransactionEnded, note_outcome
 from ..operations import catalogue
 from ..operations.operation import Operation
 from ..options import CollectionSettings, Settings, Ttl, check_flag
 from ..query.values import lazy_type
 from ..transaction import OUT_OF_ORDER, SAVEPOINT_ENDED, Bound, remove_savepoint
-from .bridge import abandon, note_job, note_rollback, wait_uncancellably
+from .bridge import abandon, note_job, wait_uncancellably
 from .collection import AsyncCollection
 
 if TYPE_CHECKING:
@@ -210,7 +210,8 @@ class AsyncOpenTransaction:
                 await abandon(job)
                 with suppress(asyncio.CancelledError):
                     await self.rollback(cancelled)
-                note_rollback(cancelled, what)
+                text = f"wrote nothing of the transaction: {what!r}"
+                note_outcome(cancelled, Outcome(False, is_final=True), text)
                 raise
 
 

@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, Unpack
 
 from ..aio.bridge import run_uncancellably
-from ..aio.change_stream import AsyncChangeStream
-from ..aio.collection import AsyncCollection
+from ..aio.collection import AsyncChangeStream, AsyncCollection
 from ..changes import ChangeNotifier, check_notifier
 from ..codec import Codec
 from ..operations.operation import Operation
