@@ -89,9 +89,10 @@ class Collections(ABC):
         'Ada'
         """
         from .memory import Memory
+        from .memory.encoding import collection_of
         from .memory.procedures import Procedures
 
-        return Memory(self, Procedures.of(namespace, self._codec))
+        return Memory(self, Procedures(collection_of(namespace), self._codec))
 
     def skill_memory(
         self,

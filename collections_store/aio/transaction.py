@@ -69,9 +69,10 @@ class AsyncCollections:
     def memory(self, namespace: str) -> AsyncMemory:
         """Async counterpart of `Store.memory`."""
         from ..memory import AsyncMemory
+        from ..memory.encoding import collection_of
         from ..memory.procedures import Procedures
 
-        return AsyncMemory(self, Procedures.of(namespace, self._codec))
+        return AsyncMemory(self, Procedures(collection_of(namespace), self._codec))
 
     def skill_memory(
         self,

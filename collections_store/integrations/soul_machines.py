@@ -28,8 +28,8 @@ from ..errors import (
     shortened,
 )
 from ..memory.aio import AsyncMemoryHost
+from ..memory.encoding import to_json, value_of
 from ..memory.memory import MemoryHost
-from ..memory.values import to_json, value_of
 from ..operations.bulk import Given, PutBatch, batches
 from ..operations.by_id import GetDocument, Insert, RemoveById, RemoveMany, Rewrite, TouchMany
 from ..operations.find import Find

@@ -1,7 +1,7 @@
 """Memories of agents and bots: values under keys, in namespaces and sessions, permanent or with an expiry.
 
 `store.memory("bot")` returns a `Memory`, that of an `AsyncStore` an `AsyncMemory`. `procedures` has each method once
-for both, `keys` and `values` say how a value becomes a document. Must not know hosts: these are in `integrations`.
+for both, `encoding` turns keys and values into documents. Must not know hosts: these are in `integrations`.
 
 >>> from collections_store import Store
 >>> with Store("sqlite://") as store:

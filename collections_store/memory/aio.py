@@ -16,10 +16,9 @@ from ..changes import ChangeNotifier, check_notifier
 from ..codec import Codec
 from ..operations.operation import Operation
 from ..options import ChangeSettings, Ttl, check_function
-from .keys import after_block
+from .encoding import after_block, value_of
 from .memory import Entries, Strings
 from .procedures import Namespace, Procedures
-from .values import value_of
 
 T = TypeVar("T")
 
@@ -55,7 +54,7 @@ class AsyncMemory(Namespace):
         self._follow = AsyncCollection(host.run, host._codec, procedures.collection)._follow
 
     async def __aenter__(self) -> Self:
-        self._procedures.expiry.check_ends()
+        self._procedures.check_ends()
         return self
 
     async def __aexit__(

@@ -13,7 +13,7 @@ from ..codec import Codec
 from ..collection import Collection
 from ..operations.operation import Operation
 from ..options import ChangeSettings, Ttl
-from .keys import after_block
+from .encoding import after_block
 from .procedures import Entry, Namespace, Procedures
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Memory(Namespace):
         self._follow = Collection(host.run, host._codec, procedures.collection)._follow
 
     def __enter__(self) -> Self:
-        self._procedures.expiry.check_ends()
+        self._procedures.check_ends()
         return self
 
     def __exit__(

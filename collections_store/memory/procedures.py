@@ -10,8 +10,7 @@ import logging
 import math
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Self
 
@@ -31,8 +30,7 @@ from ..query.change import Change, ChangeFilter
 from ..query.filter import Filter
 from ..query.parser import check_equals
 from ..query.sort import Sort
-from .keys import Space, body_of, collection_of, document_of, missing
-from .values import from_json, to_json, value_of
+from .encoding import Space, body_of, document_of, from_json, missing, to_json, value_of
 
 LOG: Final = logging.getLogger("collections_store")
 ABSENT: Final = object()
@@ -56,38 +54,6 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Expiry:
-    """When values of a memory expire that are written without a `ttl`, and whether `with` clears the memory."""
-
-    ttl: Ttl = None
-    sliding: bool = False
-    ends: bool = False
-
-    def ttl_of(self, ttl: Ttl) -> Ttl:
-        """Return the time to live of a value written with this `ttl`."""
-        return self.ttl if ttl is None else ttl
-
-    def is_shorter(self, ttl: Ttl) -> bool:
-        """Return whether the session may expire before a value written with this `ttl`."""
-        own, session = read_ttl(ttl), read_ttl(self.ttl)
-        return self.sliding and bool(own and session and own > session)
-
-    def of_session(self, ttl: Ttl, sliding: bool) -> Expiry:
-        """Return that of a session, which inherits this one without a `ttl`; raises `InvalidOption`."""
-        read_ttl(ttl)
-        inherited = check_flag("sliding", sliding) or (ttl is None and self.sliding)
-        return Expiry(self.ttl_of(ttl), inherited, ends=True)
-
-    def check_ends(self) -> None:
-        """Raise `InvalidOption` for a permanent memory: who uses `with` as for a file would lose it."""
-        if not self.ends:
-            problem = (
-                "it would delete this memory at its end: use it with session() and request() only"
-            )
-            raise InvalidOption("with", problem)
-
-
-@dataclass(frozen=True, slots=True)
 class Take(Operation[Any]):
     """Delete the value under a key and return it, or `ABSENT`. A value that cannot be read stays."""
 
@@ -106,17 +72,26 @@ class Take(Operation[Any]):
 
 @dataclass(frozen=True, slots=True)
 class Procedures:
-    """The methods of a memory: `get` is the procedure of `Memory.get`, and so on."""
+    """The methods of a memory: `get` is the procedure of `Memory.get`, and so on.
+
+    A value that is written without a `ttl` expires after `lifetime`, from its last use on if `sliding`. The end of a
+    `with` block clears the memory if it `ends`.
+    """
 
     collection: str
     codec: Codec
-    space: Space
-    expiry: Expiry
+    space: Space = field(default_factory=Space)
+    lifetime: Ttl = None
+    sliding: bool = False
+    ends: bool = False
 
-    @classmethod
-    def of(cls, namespace: Any, codec: Codec) -> Procedures:
-        """Return those of a memory by its name; raises `InvalidOption`."""
-        return cls(collection_of(namespace), codec, Space(), Expiry())
+    def check_ends(self) -> None:
+        """Raise `InvalidOption` for a permanent memory: used like a file, `with` would delete it."""
+        if not self.ends:
+            problem = (
+                "it would delete this memory at its end: use it with session() and request() only"
+            )
+            raise InvalidOption("with", problem)
 
     def get(self, key: str, default: Any) -> Steps[Any]:
         found, value = yield from self.fetch(key)
@@ -133,11 +108,11 @@ class Procedures:
     def put(
         self, key: str, value: Any, *, ttl: Ttl, if_absent: bool, if_version: int | None
     ) -> Steps[int]:
-        id, life = self.space.id_of(key), self.expiry.ttl_of(ttl)
+        id, life = self.space.id_of(key), self.lifetime if ttl is None else ttl
         with document_of(self.collection, self.space, key):
             text = self.encode(key, value)
             version: int = yield put_of(self.collection, id, text, life, if_version, if_absent)
-        if self.expiry.is_shorter(life):
+        if self._outlives(life):
             yield from self._slide([id])
         return version
 
@@ -159,7 +134,7 @@ class Procedures:
         id = self.space.id_of(key)
         options = {
             "default": default if default is ... else self._json(default),
-            "ttl": read_ttl(self.expiry.ttl),
+            "ttl": read_ttl(self.lifetime),
             "attempts": ATTEMPTS,
         }
         with document_of(self.collection, self.space, key):
@@ -182,19 +157,24 @@ class Procedures:
         return self._json(value if returned is None else returned)
 
     def keys(self, prefix: str, after: str | None, limit: int | None) -> Steps[list[str]]:
-        asked = Filter.parse(self.space.keys(prefix, after))
-        ids = yield FindIds(self.collection, asked, _check_limit(limit))
+        filter = Filter.parse(self.space.keys(prefix, after))
+        ids = yield FindIds(self.collection, filter, _check_limit(limit))
         return [self.space.key_of(id) for id in ids]
 
     def items(self, prefix: str, after: str | None, limit: int | None) -> Steps[list[Entry]]:
-        asked = Filter.parse(self.space.keys(prefix, after))
+        filter = Filter.parse(self.space.keys(prefix, after))
         window = Sort.parse("$id"), 0, _check_limit(limit)
-        return self._entries((yield Find(self.collection, asked, *window)))
+        return self._entries((yield Find(self.collection, filter, *window)))
 
     def find(self, filter: Any, equals: Any, limit: int | None) -> Steps[list[Entry]]:
-        asked = self._filter(filter, equals)
+        of_value = (
+            not isinstance(filter, str) or not filter.startswith("$") or filter[:5] == "$body"
+        )
+        check_equals(filter, equals)
+        stored = self._json(equals) if of_value and equals is not ... else equals
+        parsed = Filter.parse(self.space.keys()) & Filter.parse(filter, stored, self.codec)
         window = check_window(0, limit)
-        return self._entries((yield Find(self.collection, asked, Sort(), *window)))
+        return self._entries((yield Find(self.collection, parsed, Sort(), *window)))
 
     def count(self, prefix: str) -> Steps[int]:
         count: int = yield Count(self.collection, Filter.parse(self.space.keys(prefix)))
@@ -212,9 +192,14 @@ class Procedures:
         pairs = ((self.space.key_of(id), body) for id, body in found.items())
         return {key: value_of(key, body) for key, body in pairs}
 
-    def put_many(self, values: Mapping[str, Any], ttl: Ttl) -> Steps[int]:
-        life = self.expiry.ttl_of(ttl)
-        bodies = self._bodies(values)
+    def put_many(self, values: Any, ttl: Ttl) -> Steps[int]:
+        if not isinstance(values, Mapping):
+            problem = f"must be a mapping of keys to values, got {shortened(values)}"
+            raise InvalidOption("values", problem)
+        life, bodies = self.lifetime if ttl is None else ttl, {}
+        for key, value in values.items():
+            with body_of(key):
+                bodies[self.space.id_of(key)] = self._json(value)
         writing = Writing(self.collection, self.codec, ttl=read_ttl(life), atomic=True)
         try:
             yield from writing.put(bodies)
@@ -223,7 +208,7 @@ class Procedures:
                 with body_of(self.space.key_of(id)):
                     self.codec.encode(body)
             raise
-        if self.expiry.is_shorter(life):
+        if self._outlives(life):
             yield from self._slide(list(bodies))
         return len(bodies)
 
@@ -275,45 +260,33 @@ class Procedures:
     def _json(self, value: Any) -> Any:
         return to_json(value, self.codec.default)
 
-    def _bodies(self, values: Any) -> dict[str, Any]:
-        if not isinstance(values, Mapping):
-            problem = f"must be a mapping of keys to values, got {shortened(values)}"
-            raise InvalidOption("values", problem)
-        bodies = {}
-        for key, value in values.items():
-            with body_of(key):
-                bodies[self.space.id_of(key)] = self._json(value)
-        return bodies
-
-    def _filter(self, filter: Any, equals: Any) -> Filter:
-        """Return the filter of this namespace's values; `equals` is compared as it is stored."""
-        of_value = (
-            not isinstance(filter, str) or not filter.startswith("$") or filter[:5] == "$body"
-        )
-        check_equals(filter, equals)
-        stored = self._json(equals) if of_value and equals is not ... else equals
-        return Filter.parse(self.space.keys()) & Filter.parse(filter, stored, self.codec)
-
     def _delete(self, filter: dict[str, Any]) -> Steps[int]:
         result = yield DeleteMatching(self.collection, Filter.parse(filter))
         count: int = result.deleted_count
         return count
 
+    def _outlives(self, ttl: Ttl) -> bool:
+        """Return whether a value that is written with this `ttl` could outlive its session."""
+        own, session = read_ttl(ttl), read_ttl(self.lifetime)
+        return self.sliding and bool(own and session and own > session)
+
     def _slide(self, ids: list[str]) -> Steps[None]:
         """Restart the time to live of values that were used in a sliding session. Where the database is locked
         or read-only, the read still succeeds.
         """
-        if not ids or not self.expiry.sliding:
+        if not ids or not self.sliding:
             return
-        ttl = read_ttl(self.expiry.ttl)
+        ttl = read_ttl(self.lifetime)
         each = [
             Slide(self.collection, id, ttl) if ttl else Touch(self.collection, id) for id in ids
         ]
-        with _tolerant(self.collection):
+        try:
             if len(each) == 1:
                 yield each[0]
             else:
                 yield Work((self.collection,), lambda run: [run(one) for one in each])
+        except DatabaseError as error:
+            LOG.warning("%s: the expiry of a value was not extended: %s", self.collection, error)
 
     def _entries(self, found: Iterable[Document]) -> list[Entry]:
         keyed = ((self.space.key_of(each.id), each) for each in found)
@@ -345,8 +318,8 @@ class Namespace:
         ...     store.memory("bot").namespace("room", "42")
         Memory('memory__bot/room/42')
         """
-        inner = self._procedures
-        return self._at(inner.space.within(*names), replace(inner.expiry, ends=False))
+        inner = replace(self._procedures, space=self._procedures.space.within(*names), ends=False)
+        return type(self)(self._host, inner)
 
     def session(self, id: str, *, ttl: Ttl = None, sliding: bool = False) -> Self:
         """Return the memory of a session, which differs from every namespace.
@@ -362,7 +335,12 @@ class Namespace:
         'nothing'
         """
         outer = self._procedures
-        return self._at(outer.space.session(id), outer.expiry.of_session(ttl, sliding))
+        space = outer.space.session(id)
+        read_ttl(ttl)
+        slides = check_flag("sliding", sliding) or (ttl is None and outer.sliding)
+        life = outer.lifetime if ttl is None else ttl
+        inner = replace(outer, space=space, lifetime=life, sliding=slides, ends=True)
+        return type(self)(self._host, inner)
 
     def request(self) -> Self:
         """Return a session with an id of its own, for one request: `with memory.request() as session:`.
@@ -375,17 +353,6 @@ class Namespace:
         1
         """
         return self.session(secrets.token_hex(16), ttl=REQUEST_TTL)
-
-    def _at(self, space: Space, expiry: Expiry) -> Self:
-        return type(self)(self._host, replace(self._procedures, space=space, expiry=expiry))
-
-
-@contextmanager
-def _tolerant(collection: str) -> Iterator[None]:
-    try:
-        yield
-    except DatabaseError as error:
-        LOG.warning("%s: a value was read, but its expiry was not extended: %s", collection, error)
 
 
 def _adding(key: str, by: Any) -> Callable[[Any], Any]:

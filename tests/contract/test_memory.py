@@ -28,7 +28,7 @@ from collections_store import (
     VersionConflict,
 )
 from collections_store.memory import Entry
-from collections_store.memory.keys import Space
+from collections_store.memory.encoding import Space
 
 HOSTILE = [
     *("", " ", "a", "A", "é", "e\u0301", "0", "1", "007", "3:abc", "3;abc", "1/x", "/", "//", ":", ";"),

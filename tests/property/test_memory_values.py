@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from collections_store import InvalidBody, Store
 from collections_store.codec import Codec, decode
-from collections_store.memory.keys import Space, collection_of
-from collections_store.memory.values import from_json, to_json
+from collections_store.memory.encoding import Space, collection_of, from_json, to_json
 
 QUICK = settings(deadline=None, suppress_health_check=list(HealthCheck))
 NAMES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "Pacific/Apia", "Etc/GMT+5"]
