@@ -55,8 +55,8 @@ class Runner(Protocol):
 class Collection(OperationBuilder):
     """A named group of JSON documents, each under an id.
 
-    Get one from a store: `store.collection("name")` or `store["name"]`. The first write creates it. Threads can
-    share it.
+    Get one from a store: `store.collection("name")` or `store["name"]`. The first write creates it. Threads can share
+    it. The examples below use a store, `store`.
     """
 
     __slots__ = ("_notifier", "_run")
@@ -83,9 +83,8 @@ class Collection(OperationBuilder):
         raise `VersionConflict`. Raise `InvalidId`, `InvalidBody`, `InvalidOption`, and `DuplicateKey` for a unique
         index. After an error nothing is written.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store["cities"].put("berlin", {"population": 3_900_000})
-        ...     store["cities"].put("berlin", {"population": 3_900_001}, if_version=version)
+        >>> version = store["cities"].put("berlin", {"population": 3_900_000})
+        >>> store["cities"].put("berlin", {"population": 3_900_001}, if_version=version)
         2
         """
         if ttl is None and if_version is None and if_absent is False:  # the usual call, sooner
@@ -97,8 +96,7 @@ class Collection(OperationBuilder):
 
         Every call returns a new object. null is a body: use `exists` to distinguish it from no document.
 
-        >>> with Store("sqlite://") as store:
-        ...     store["cities"].get("atlantis", "no such city")
+        >>> store["cities"].get("atlantis", "no such city")
         'no such city'
         """
         return self._run(by_id.Get(self.name, check_id(id), default))
@@ -106,9 +104,8 @@ class Collection(OperationBuilder):
     def document(self, id: str) -> Document | None:
         """Return the document with its version and times, or None.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store["cities"].put("berlin", {"population": 3_900_000})
-        ...     store["cities"].document("berlin").version
+        >>> version = store["cities"].put("berlin", {"population": 3_900_000})
+        >>> store["cities"].document("berlin").version
         1
         """
         return self._run(by_id.GetDocument(self.name, check_id(id)))
@@ -116,8 +113,7 @@ class Collection(OperationBuilder):
     def exists(self, id: str) -> bool:
         """Return whether there is a document under an id.
 
-        >>> with Store("sqlite://") as store:
-        ...     store["cities"].exists("atlantis")
+        >>> store["cities"].exists("atlantis")
         False
         """
         return self._run(by_id.DocumentExists(self.name, check_id(id)))
@@ -127,8 +123,7 @@ class Collection(OperationBuilder):
 
         `if_version` deletes only that version, and otherwise raises `VersionConflict`.
 
-        >>> with Store("sqlite://") as store:
-        ...     store["cities"].remove("atlantis")
+        >>> store["cities"].remove("atlantis")
         False
         """
         return self._run(by_id.RemoveById(self.name, check_id(id), check_version(if_version)))
@@ -149,8 +144,7 @@ class Collection(OperationBuilder):
         (`VersionConflict`). `ttl` as in `put`. A unique index is checked for each document: first for those that
         replace others, then for new ones, in their order.
 
-        >>> with Store("sqlite://") as store:
-        ...     store["cities"].put_many({"berlin": {"country": "de"}, "paris": {"country": "fr"}})
+        >>> store["cities"].put_many({"berlin": {"country": "de"}, "paris": {"country": "fr"}})
         PutManyResult(inserted_count=2, replaced_count=0, unchanged_count=0)
         """
         return self._follow(self._put_many(bodies, mode, ttl, atomic))
@@ -160,9 +154,8 @@ class Collection(OperationBuilder):
 
         Raise `DuplicateKey` if the id is taken, and what `put` raises.
 
-        >>> with Store("sqlite://") as store:
-        ...     result = store["cities"].insert_one({"country": "de"})
-        ...     store["cities"].get(result.inserted_id)
+        >>> result = store["cities"].insert_one({"country": "de"})
+        >>> store["cities"].get(result.inserted_id)
         {'country': 'de'}
         """
         operation = self._insert_one(body, id, ttl)
@@ -177,8 +170,7 @@ class Collection(OperationBuilder):
         The `result` of a `BulkWriteError` is a `BulkWriteResult`; its `inserted_ids` has the ids of the written ones
         by position.
 
-        >>> with Store("sqlite://") as store:
-        ...     store["cities"].insert_many({"berlin": {}, "paris": {}})
+        >>> store["cities"].insert_many({"berlin": {}, "paris": {}})
         InsertManyResult(inserted_ids=('berlin', 'paris'))
         """
         return self._follow(self._insert_many(bodies, ttl, atomic))
@@ -199,9 +191,8 @@ class Collection(OperationBuilder):
         Raise `InvalidUpdate`, `UpdateRefused` if the update does not fit the document, `VersionConflict` if its version
         is not `if_version`, `InvalidBody` and `DuplicateKey`; then nothing is changed.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store["cities"].put("ulm", {"rivers": ["Danube"]})
-        ...     store["cities"].update("ulm", {"$push": {"rivers": "Iller"}})
+        >>> version = store["cities"].put("ulm", {"rivers": ["Danube"]})
+        >>> store["cities"].update("ulm", {"$push": {"rivers": "Iller"}})
         UpdateResult(matched_count=1, modified_count=1, upserted_id=None)
         """
         request = UpdateOne(None, update, upsert, array_filters=array_filters)
@@ -221,9 +212,8 @@ class Collection(OperationBuilder):
         `$` in a path is the array element that matched the filter. An `upsert` inserts the filter's equalities with the
         update applied, under the filter's `$id` or a new id.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store["cities"].put("ulm", {"rivers": ["Danube"]})
-        ...     store["cities"].update_one({"rivers": "Danube"}, {"$set": {"rivers.$": "Donau"}})
+        >>> version = store["cities"].put("ulm", {"rivers": ["Danube"]})
+        >>> store["cities"].update_one({"rivers": "Danube"}, {"$set": {"rivers.$": "Donau"}})
         UpdateResult(matched_count=1, modified_count=1, upserted_id=None)
         """
         request = UpdateOne(filter, update, upsert, array_filters=array_filters, sort=sort)
@@ -234,9 +224,8 @@ class Collection(OperationBuilder):
     ) -> UpdateResult:
         """Update all matching documents, or none if an error is raised; `{}` matches all. See `update_one`.
 
-        >>> with Store("sqlite://") as store:
-        ...     result = store["cities"].insert_many([{"visits": 1}, {"visits": 2}])
-        ...     store["cities"].update_many({}, {"$inc": {"visits": 1}})
+        >>> result = store["cities"].insert_many([{"visits": 1}, {"visits": 2}])
+        >>> store["cities"].update_many({}, {"$inc": {"visits": 1}})
         UpdateResult(matched_count=2, modified_count=2, upserted_id=None)
         """
         request = UpdateMany(filter, update, upsert, array_filters=array_filters)
@@ -247,8 +236,7 @@ class Collection(OperationBuilder):
     ) -> UpdateResult:
         """Replace the body of the first matching document; see `update_one`.
 
-        >>> with Store("sqlite://") as store:
-        ...     store["cities"].replace_one({"$id": "ulm"}, {"country": "de"}, upsert=True)
+        >>> store["cities"].replace_one({"$id": "ulm"}, {"country": "de"}, upsert=True)
         UpdateResult(matched_count=0, modified_count=0, upserted_id='ulm')
         """
         return self._run(self._modify(ReplaceOne(filter, replacement, upsert, sort=sort)))
@@ -271,10 +259,9 @@ class Collection(OperationBuilder):
         Return None if none matches, or if it is new and was wanted as it was. Raise `VersionConflict` if its version is
         not `if_version`. See `update_one` and `find`.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store["jobs"].put("1", {"state": "new"})
-        ...     taken = store["jobs"].find_one_and_update({"state": "new"}, {"$set": {"state": "taken"}})
-        ...     taken.body
+        >>> version = store["jobs"].put("1", {"state": "new"})
+        >>> taken = store["jobs"].find_one_and_update({"state": "new"}, {"$set": {"state": "taken"}})
+        >>> taken.body
         {'state': 'new'}
         """
         request = UpdateOne(filter, update, upsert, array_filters=array_filters, sort=sort)
@@ -293,11 +280,10 @@ class Collection(OperationBuilder):
     ) -> Document | None:
         """Replace the body of the first matching document, and return it as `find_one_and_update` does.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store["cities"].put("ulm", {"country": "de"})
-        ...     after = {"return_document": ReturnDocument.AFTER}
-        ...     found = store["cities"].find_one_and_replace({"country": "de"}, {"in": "de"}, **after)
-        ...     found.version
+        >>> version = store["cities"].put("ulm", {"country": "de"})
+        >>> after = {"return_document": ReturnDocument.AFTER}
+        >>> found = store["cities"].find_one_and_replace({"country": "de"}, {"in": "de"}, **after)
+        >>> found.version
         2
         """
         request = ReplaceOne(filter, replacement, upsert, sort=sort)
@@ -308,9 +294,8 @@ class Collection(OperationBuilder):
     ) -> Document | None:
         """Delete the first matching document and return it, or None. See `find`.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store["jobs"].put("1", {"state": "new"})
-        ...     store["jobs"].find_one_and_delete({"state": "new"})
+        >>> version = store["jobs"].put("1", {"state": "new"})
+        >>> store["jobs"].find_one_and_delete({"state": "new"})
         Document(id='1', body={'state': 'new'}, version=1)
         """
         return self._run(self._find_and_delete(filter, sort, projection))
@@ -325,10 +310,9 @@ class Collection(OperationBuilder):
         `atomic` runs all requests in one transaction: it raises the first refusal, and nothing is written. Other
         exceptions end the call as in `put_many`.
 
-        >>> with Store("sqlite://") as store:
-        ...     requests = [InsertOne({"n": 1}), UpdateMany({}, {"$inc": {"n": 1}}), DeleteOne({"n": 2})]
-        ...     result = store["things"].bulk_write(requests)
-        ...     result.inserted_count, result.modified_count, result.deleted_count
+        >>> requests = [InsertOne({"n": 1}), UpdateMany({}, {"$inc": {"n": 1}}), DeleteOne({"n": 2})]
+        >>> result = store["things"].bulk_write(requests)
+        >>> result.inserted_count, result.modified_count, result.deleted_count
         (1, 1, 1)
         """
         return self._follow(self._bulk_write(requests, ordered, atomic))
@@ -339,8 +323,7 @@ class Collection(OperationBuilder):
         A missing field starts at `initial`, also in a missing document, which is created. Raise `UpdateRefused` if the
         field is not a number.
 
-        >>> with Store("sqlite://") as store:
-        ...     store["counters"].increment("visits", "by.page", 2)
+        >>> store["counters"].increment("visits", "by.page", 2)
         2
         """
         return self._run(self._increment(id, path, by, initial))
@@ -362,8 +345,7 @@ class Collection(OperationBuilder):
         have no other effects. `default` is its argument if there is no document; without a default raise
         `DocumentNotFound`. `ttl` applies to a new document; an existing one keeps its time.
 
-        >>> with Store("sqlite://") as store:
-        ...     store["counters"].change("visits", lambda count: count + 1, default=0)
+        >>> store["counters"].change("visits", lambda count: count + 1, default=0)
         1
         """
         return self._follow(self._change(id, function, default, ttl, attempts))
@@ -372,9 +354,8 @@ class Collection(OperationBuilder):
         """Restart a document's time to live, with `ttl` (see `put`) or its last one; return whether it exists. The
         version stays.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store["sessions"].put("1", {}, ttl=60)
-        ...     store["sessions"].touch("1"), store["sessions"].touch("1", ttl=3600)
+        >>> version = store["sessions"].put("1", {}, ttl=60)
+        >>> store["sessions"].touch("1"), store["sessions"].touch("1", ttl=3600)
         (True, True)
         """
         return self._run(by_id.Touch(self.name, check_id(id), read_ttl(ttl)))
@@ -382,8 +363,7 @@ class Collection(OperationBuilder):
     def purge_expired(self) -> int:
         """Delete the rows of expired documents, which are invisible already; return their number.
 
-        >>> with Store("sqlite://") as store:
-        ...     store["sessions"].purge_expired()
+        >>> store["sessions"].purge_expired()
         0
         """
         return self._follow(purge(self.name))
@@ -391,9 +371,8 @@ class Collection(OperationBuilder):
     def get_many(self, ids: Iterable[str]) -> dict[str, Any]:
         """Return the bodies of existing documents by id, in the order of `ids`.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store["cities"].put("berlin", {"country": "de"})
-        ...     store["cities"].get_many(["atlantis", "berlin"])
+        >>> version = store["cities"].put("berlin", {"country": "de"})
+        >>> store["cities"].get_many(["atlantis", "berlin"])
         {'berlin': {'country': 'de'}}
         """
         return self._run(by_id.GetMany(self.name, check_ids(ids)))
@@ -401,8 +380,7 @@ class Collection(OperationBuilder):
     def remove_many(self, ids: Iterable[str]) -> int:
         """Delete the documents under those ids in one transaction; return their number.
 
-        >>> with Store("sqlite://") as store:
-        ...     store["cities"].remove_many(["atlantis", "berlin"])
+        >>> store["cities"].remove_many(["atlantis", "berlin"])
         0
         """
         return self._run(by_id.RemoveMany(self.name, check_ids(ids)))
@@ -410,9 +388,8 @@ class Collection(OperationBuilder):
     def list(self, *, skip: int = 0, limit: int | None = None) -> Documents:
         """Return all documents in natural order, the order of their insertion.
 
-        >>> with Store("sqlite://") as store:
-        ...     count = store["cities"].put_many({"paris": {}, "berlin": {}})
-        ...     [id for id, body in store["cities"].list()]
+        >>> count = store["cities"].put_many({"paris": {}, "berlin": {}})
+        >>> [id for id, body in store["cities"].list()]
         ['paris', 'berlin']
         """
         return self._run(self._find(None, ..., None, skip, limit, None))
@@ -440,9 +417,8 @@ class Collection(OperationBuilder):
         parts of the bodies: a list of fields, or MongoDB's mapping. Raise `InvalidFilter`, `InvalidSort` and
         `InvalidProjection`.
 
-        >>> with Store("sqlite://") as store:
-        ...     count = store["cities"].put_many({"paris": {"people": 2}, "berlin": {"people": 4}})
-        ...     [city.id for city in store["cities"].find(sort=[("people", -1)], limit=1)]
+        >>> count = store["cities"].put_many({"paris": {"people": 2}, "berlin": {"people": 4}})
+        >>> [city.id for city in store["cities"].find(sort=[("people", -1)], limit=1)]
         ['berlin']
         """
         return self._run(self._find(filter, equals, sort, skip, limit, projection))
@@ -458,9 +434,8 @@ class Collection(OperationBuilder):
     ) -> Document | None:
         """Return the first matching document, or None; see `find`.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store["cities"].put("berlin", {"rivers": ["Spree", "Havel"]})
-        ...     print(store["cities"].find_one("rivers", "Seine"))
+        >>> version = store["cities"].put("berlin", {"rivers": ["Spree", "Havel"]})
+        >>> print(store["cities"].find_one("rivers", "Seine"))
         None
         """
         found = self._run(self._find(filter, equals, sort, skip, 1, projection))
@@ -482,10 +457,9 @@ class Collection(OperationBuilder):
         once at most, unless the write changes its position; all others come exactly once. A cursor is an opaque string
         for the same collection, filter and sort, valid in any process at any time. Raise `InvalidCursor` otherwise.
 
-        >>> with Store("sqlite://") as store:
-        ...     count = store["numbers"].put_many((str(n), n) for n in range(5))
-        ...     page = store["numbers"].page(sort="$body", limit=3)
-        ...     [number.body for number in store["numbers"].page(sort="$body", after=page.cursor)]
+        >>> count = store["numbers"].put_many((str(n), n) for n in range(5))
+        >>> page = store["numbers"].page(sort="$body", limit=3)
+        >>> [number.body for number in store["numbers"].page(sort="$body", after=page.cursor)]
         [3, 4]
         """
         return self._run(self._page(filter, equals, sort, limit, after, projection))
@@ -493,8 +467,7 @@ class Collection(OperationBuilder):
     def count(self, filter: Any = None, equals: Any = ...) -> int:
         """Return the number of matching documents, or of all without a filter.
 
-        >>> with Store("sqlite://") as store:
-        ...     store["cities"].count({"country": "de"})
+        >>> store["cities"].count({"country": "de"})
         0
         """
         return self._run(self._count(filter, equals))
@@ -502,9 +475,8 @@ class Collection(OperationBuilder):
     def distinct(self, field: str | Path, filter: Any = None) -> Values:
         """Return the different values of a field in the matching documents, sorted; an array contributes its elements.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store["cities"].put("ulm", {"rivers": ["Danube", "Iller"]})
-        ...     store["cities"].distinct("rivers")
+        >>> version = store["cities"].put("ulm", {"rivers": ["Danube", "Iller"]})
+        >>> store["cities"].distinct("rivers")
         ['Danube', 'Iller']
         """
         return self._run(self._distinct(field, filter))
@@ -512,8 +484,7 @@ class Collection(OperationBuilder):
     def delete_one(self, filter: Any, equals: Any = ...) -> DeleteResult:
         """Delete the first matching document in natural order.
 
-        >>> with Store("sqlite://") as store:
-        ...     store["cities"].delete_one("country", "de")
+        >>> store["cities"].delete_one("country", "de")
         DeleteResult(deleted_count=0)
         """
         return self._run(self._delete_one(filter, equals))
@@ -521,8 +492,7 @@ class Collection(OperationBuilder):
     def delete_many(self, filter: Any, equals: Any = ...) -> DeleteResult:
         """Delete all matching documents, or none if an error is raised; `{}` matches all.
 
-        >>> with Store("sqlite://") as store:
-        ...     store["cities"].delete_many({"country": "de"})
+        >>> store["cities"].delete_many({"country": "de"})
         DeleteResult(deleted_count=0)
         """
         return self._run(self._delete_many(filter, equals))
@@ -549,8 +519,7 @@ class Collection(OperationBuilder):
         Writers wait while the index is created, readers do not. Raise `InvalidIndex`, `IndexExists`, and `DuplicateKey`
         if existing documents are duplicates.
 
-        >>> with Store("sqlite://") as store:
-        ...     store["cities"].create_index([("country", 1), ("people", -1)])
+        >>> store["cities"].create_index([("country", 1), ("people", -1)])
         'country_1_people_-1'
         """
         options = {"unique": unique, "where": where, "arrays": arrays, "name": name}
@@ -559,8 +528,7 @@ class Collection(OperationBuilder):
     def drop_index(self, name: str) -> bool:
         """Drop an index; return whether there was one. Raise `InvalidIndex` if the name is not a string.
 
-        >>> with Store("sqlite://") as store:
-        ...     store["cities"].drop_index("country_1")
+        >>> store["cities"].drop_index("country_1")
         False
         """
         return self._run(DropIndex(self.name, read_index_name(name)))
@@ -568,9 +536,8 @@ class Collection(OperationBuilder):
     def indexes(self) -> Indexes:
         """Return the indexes in the order of their creation.
 
-        >>> with Store("sqlite://") as store:
-        ...     name = store["cities"].create_index("country", unique=True)
-        ...     [str(index) for index in store["cities"].indexes()]
+        >>> name = store["cities"].create_index("country", unique=True)
+        >>> [str(index) for index in store["cities"].indexes()]
         ["country_1: {'country': 1}, unique"]
         """
         return self._run(ListIndexes(self.name))
@@ -589,10 +556,9 @@ class Collection(OperationBuilder):
 
         Only the plan is computed. Raise `CollectionNotFound` if the collection does not exist.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store["cities"].put("berlin", {"country": "de"})
-        ...     name = store["cities"].create_index("country")
-        ...     print(str(store["cities"].explain("country", "de")).partition("order")[0])
+        >>> version = store["cities"].put("berlin", {"country": "de"})
+        >>> name = store["cities"].create_index("country")
+        >>> print(str(store["cities"].explain("country", "de")).partition("order")[0])
         filter in SQL: {'country': 'de'}
         indexes: country_1
         scans the collection: no
@@ -608,9 +574,8 @@ class Collection(OperationBuilder):
         that holds rows, such as `$sort` or `$group`, uses up to about `memory_limit` bytes. Raise `InvalidPipeline`,
         `InvalidOperand` and `MemoryLimitExceeded`.
 
-        >>> with Store("sqlite://") as store:
-        ...     count = store["cities"].put_many({"berlin": {"in": "de"}, "bonn": {"in": "de"}})
-        ...     store["cities"].aggregate([{"$group": {"_id": "$in", "cities": {"$count": {}}}}])
+        >>> count = store["cities"].put_many({"berlin": {"in": "de"}, "bonn": {"in": "de"}})
+        >>> store["cities"].aggregate([{"$group": {"_id": "$in", "cities": {"$count": {}}}}])
         [{'_id': 'de', 'cities': 2}]
         """
         return self._run(self._aggregate(pipeline, memory_limit))
@@ -627,9 +592,8 @@ class Collection(OperationBuilder):
         If no index has the order of `sort`, the sort fields and ids are read first and held in memory. A document that
         moves meanwhile comes at its old position, and a new one may not come.
 
-        >>> with Store("sqlite://") as store:
-        ...     count = store["numbers"].put_many((str(n), n) for n in range(1000))
-        ...     sum(document.body for document in store["numbers"].stream())
+        >>> count = store["numbers"].put_many((str(n), n) for n in range(1000))
+        >>> sum(document.body for document in store["numbers"].stream())
         499500
         """
         batches = self._stream(filter, equals, sort, projection)
@@ -656,11 +620,10 @@ class Collection(OperationBuilder):
         `InvalidToken`, `InvalidOption` if changes are not recorded, and `ChangesLost` if some after the token were
         deleted.
 
-        >>> with Store("sqlite://") as store:
-        ...     cities = store.collection("cities", changes="after")
-        ...     version = cities.put("berlin", {"country": "de"})
-        ...     for change in cities.watch({"country": "de"}, after="oldest", kinds=["insert"], timeout=0):
-        ...         print(change.kind, change.id, change.body)
+        >>> cities = store.collection("cities", changes="after")
+        >>> version = cities.put("berlin", {"country": "de"})
+        >>> for change in cities.watch({"country": "de"}, after="oldest", kinds=["insert"], timeout=0):
+        ...     print(change.kind, change.id, change.body)
         insert berlin {'country': 'de'}
         """
         notifier = check_notifier(self._notifier)

@@ -75,7 +75,8 @@ class Store(Collections):
     `engine` is your own SQLAlchemy engine instead, with its own pool and settings. `StoreOptions` lists the options. The
     constructor does no I/O: the first use connects, and creates the tables in an empty database.
 
-    Any number of threads can use a store. Close it by `close()` or as a context manager.
+    Any number of threads can use a store. Close it by `close()` or as a context manager. The examples of the methods use
+    a store, `store`.
 
     Raise `InvalidUrl`, `InvalidOption` and `MissingExtra` at once; `DatabaseUnavailable`, `SchemaOutdated` and
     `SchemaTooNew` on first use.
@@ -225,12 +226,11 @@ class Store(Collections):
         conflicts; SQLite is always serializable. Raise `InvalidOption`, `DatabaseBusy` if no transaction can begin within
         `busy_timeout`, and at the end `TransactionEnded` if it was rolled back before.
 
-        >>> with Store("sqlite://") as store:
-        ...     with store.transaction() as tx:
-        ...         stock = tx["stock"].get("tea", 3)
-        ...         version = tx["stock"].put("tea", stock - 1)
-        ...         version = tx["orders"].put("7", {"tea": 1})
-        ...     store["stock"].get("tea")
+        >>> with store.transaction() as tx:
+        ...     stock = tx["stock"].get("tea", 3)
+        ...     version = tx["stock"].put("tea", stock - 1)
+        ...     version = tx["orders"].put("7", {"tea": 1})
+        >>> store["stock"].get("tea")
         2
         """
         return StoreTransactionContext(
@@ -254,8 +254,7 @@ class Store(Collections):
         ...     stock = tx["stock"].get("tea", 3)
         ...     tx["stock"].put("tea", stock - 1)
         ...     return stock - 1
-        >>> with Store("sqlite://") as store:
-        ...     store.run_transaction(sell)
+        >>> store.run_transaction(sell)
         2
         """
         last = check_attempts(attempts)
@@ -304,9 +303,8 @@ class Store(Collections):
         Its attributes are `seq`, `id`, `body`, `version`, `created_at`, `updated_at` and `expires_at`.
 
         >>> import sqlalchemy as sa
-        >>> with Store("sqlite://") as store:
-        ...     City = store.model("cities")
-        ...     print(sa.select(City.id).where(City.body["country"].as_string() == "de").whereclause)
+        >>> City = store.model("cities")
+        >>> print(sa.select(City.id).where(City.body["country"].as_string() == "de").whereclause)
         cs_1_cities.body[:body_1] = :param_1
         """
         return mapped_class(self.run(FindTable(check_name(name))).table, name)

@@ -67,8 +67,7 @@ class Collections(ABC):
         are stored with the collection, which is created if necessary, and hold for every process. Raise `InvalidName`
         and `InvalidOption`.
 
-        >>> with Store("sqlite://") as store:
-        ...     store.collection("my_collection")
+        >>> store.collection("my_collection")
         Collection('my_collection')
         """
         wanted, collection = Settings.parse(settings), self[name]
@@ -83,9 +82,8 @@ class Collections(ABC):
         """Return a memory: values under keys, in its own collection. The namespace is any non-empty string. Raise
         `InvalidOption`.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store.memory("bot").put("name", "Ada")
-        ...     store.memory("bot").get("name")
+        >>> version = store.memory("bot").put("name", "Ada")
+        >>> store.memory("bot").get("name")
         'Ada'
         """
         from .memory import Memory
@@ -107,10 +105,9 @@ class Collections(ABC):
         A memory is a dict, or the result of `model` with its fields; see `SkillMemory` for `policy` and `ttl`. Raise
         `InvalidName` and `InvalidOption`.
 
-        >>> with Store("sqlite://") as store:
-        ...     skills = store.skill_memory(policy="raise")
-        ...     count = skills.save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
-        ...     [each["value"] for each in skills.load("session 1", "weather")]
+        >>> skills = store.skill_memory(policy="raise")
+        >>> count = skills.save("session 1", "weather", [{"name": "city", "value": "Bonn"}])
+        >>> [each["value"] for each in skills.load("session 1", "weather")]
         ['Bonn']
         """
         from .integrations.soul_machines import SkillMemory
@@ -135,8 +132,7 @@ class Collections(ABC):
         JSONB: scans are faster, `get` is slower. PostgreSQL always does. For the others see `collection`. Raise
         `InvalidName`, `InvalidOption` and `CollectionExists`.
 
-        >>> with Store("sqlite://") as store:
-        ...     store.create_collection("log", body_index=False, ttl=86_400)
+        >>> store.create_collection("log", body_index=False, ttl=86_400)
         Collection('log')
         """
         wanted = Settings.parse(settings)
@@ -147,9 +143,8 @@ class Collections(ABC):
     def collections(self) -> list[CollectionInfo]:
         """List the collections by name, with their counts and sizes.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store.collection("cities").put("berlin", {})
-        ...     [(each.name, each.count) for each in store.collections()]
+        >>> version = store.collection("cities").put("berlin", {})
+        >>> [(each.name, each.count) for each in store.collections()]
         [('cities', 1)]
         """
         return self.run(catalogue.ListCollections())
@@ -157,8 +152,7 @@ class Collections(ABC):
     def drop(self, name: str) -> bool:
         """Delete a collection with all its documents; return whether it existed.
 
-        >>> with Store("sqlite://") as store:
-        ...     store.drop("cities")
+        >>> store.drop("cities")
         False
         """
         return self.run(catalogue.DropCollection(check_name(name)))
@@ -166,10 +160,9 @@ class Collections(ABC):
     def rename(self, old: str, new: str) -> None:
         """Rename a collection; raise `CollectionNotFound` and `CollectionExists`.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store.collection("towns").put("berlin", {})
-        ...     store.rename("towns", "cities")
-        ...     store.collection("cities").count()
+        >>> version = store["towns"].put("berlin", {})
+        >>> store.rename("towns", "cities")
+        >>> store["cities"].count()
         1
         """
         self.run(catalogue.Rename(check_name(old), check_name(new)))

@@ -132,7 +132,7 @@ DOORS: tuple[Any, ...] = (
 
 
 def docstrings() -> Iterator[doctest.DocTest]:
-    """Yield the examples of each docstring; they may use the public names, and asyncio."""
+    """Yield the examples of each docstring; they may use the public names, asyncio, and a `store`."""
     public = {name: getattr(door, name) for door in DOORS for name in door.__all__}
     finder = doctest.DocTestFinder(exclude_empty=True)
     found = pkgutil.walk_packages(collections_store.__path__, "collections_store.")
@@ -153,7 +153,9 @@ def test_the_example_of_a_docstring_runs(
     monkeypatch.chdir(tmp_path)
     report: list[str] = []
     runner = doctest.DocTestRunner(verbose=False)
-    runner.run(example, out=report.append)
+    with collections_store.Store("sqlite://") as store:
+        example.globs["store"] = store
+        runner.run(example, out=report.append)
     assert not runner.failures, "".join(report)
 
 

@@ -42,7 +42,8 @@ class Memory(Namespace):
     equal and of the same type. Other values are rejected, unless the store's `default` function converts them.
 
     `ttl` is seconds, a timedelta, or `math.inf` for ever. A value written without one never expires, except in a
-    session with a `ttl`. Methods raise what a collection's do, and `InvalidOption` for what cannot be a key.
+    session with a `ttl`. Methods raise what a collection's do, and `InvalidOption` for what cannot be a key. The examples
+    of the methods use a store, `store`.
 
     >>> from datetime import date
     >>> with Store("sqlite://") as store:
@@ -72,9 +73,8 @@ class Memory(Namespace):
     def end(self) -> int:
         """Delete all values of this memory and of its inner namespaces and sessions; returns how many.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store.memory("bot").namespace("room").put("topic", "tea")
-        ...     store.memory("bot").end()
+        >>> version = store.memory("bot").namespace("room").put("topic", "tea")
+        >>> store.memory("bot").end()
         1
         """
         return self._follow(self._procedures.end())
@@ -82,8 +82,7 @@ class Memory(Namespace):
     def configure(self, **settings: Unpack[ChangeSettings]) -> None:
         """Record the changes of this memory and of all its namespaces for `watch`: see `Store.get_sync_collection`.
 
-        >>> with Store("sqlite://") as store:
-        ...     store.memory("bot").configure(changes="after", changes_kept=1000)
+        >>> store.memory("bot").configure(changes="after", changes_kept=1000)
         """
         self._follow(self._procedures.configure(settings))
 
@@ -91,11 +90,10 @@ class Memory(Namespace):
     def transaction(self) -> Iterator[Self]:
         """Return a context in which several methods are atomic: see `Store.transaction`.
 
-        >>> with Store("sqlite://") as store:
-        ...     with store.memory("bot").transaction() as memory:
-        ...         version = memory.put("a", 1)
-        ...         version = memory.put("b", 2)
-        ...     store.memory("bot").count()
+        >>> with store.memory("bot").transaction() as memory:
+        ...     version = memory.put("a", 1)
+        ...     version = memory.put("b", 2)
+        >>> store.memory("bot").count()
         2
         """
         with self._host.transaction() as tx:
@@ -104,9 +102,8 @@ class Memory(Namespace):
     def get(self, key: str, default: Any = None) -> Any:
         """Return the value under a key, or `default` if there is none; 0, "", None and False are values.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store.memory("bot").put("count", 0)
-        ...     store.memory("bot").get("count", 7)
+        >>> version = store.memory("bot").put("count", 0)
+        >>> store.memory("bot").get("count", 7)
         0
         """
         return self._follow(self._procedures.get(key, default))
@@ -114,8 +111,7 @@ class Memory(Namespace):
     def fetch(self, key: str) -> tuple[bool, Any]:
         """Return whether there is a value under a key, and the value.
 
-        >>> with Store("sqlite://") as store:
-        ...     store.memory("bot").fetch("name")
+        >>> store.memory("bot").fetch("name")
         (False, None)
         """
         return self._follow(self._procedures.fetch(key))
@@ -132,8 +128,7 @@ class Memory(Namespace):
         """Write a value under a key; returns its version. `if_absent` writes only if there is no value,
         `if_version` only over that version; otherwise `VersionConflict` is raised.
 
-        >>> with Store("sqlite://") as store:
-        ...     store.memory("bot").put("name", "Ada", ttl=60, if_absent=True)
+        >>> store.memory("bot").put("name", "Ada", ttl=60, if_absent=True)
         1
         """
         options: dict[str, Any] = {"ttl": ttl, "if_absent": if_absent, "if_version": if_version}
@@ -142,9 +137,8 @@ class Memory(Namespace):
     def delete(self, key: str, default: Any = None) -> Any:
         """Delete the value under a key and return it, or `default` if there is none.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store.memory("bot").put("name", "Ada")
-        ...     store.memory("bot").delete("name"), store.memory("bot").delete("name", "nobody")
+        >>> version = store.memory("bot").put("name", "Ada")
+        >>> store.memory("bot").delete("name"), store.memory("bot").delete("name", "nobody")
         ('Ada', 'nobody')
         """
         return self._follow(self._procedures.delete(key, default))
@@ -152,9 +146,8 @@ class Memory(Namespace):
     def pop(self, key: str) -> Any:
         """Delete the value under a key and return it; raises `DocumentNotFound`, a `KeyError`, if there is none.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store.memory("bot").put("name", "Ada")
-        ...     store.memory("bot").pop("name")
+        >>> version = store.memory("bot").put("name", "Ada")
+        >>> store.memory("bot").pop("name")
         'Ada'
         """
         return self._follow(self._procedures.pop(key))
@@ -162,8 +155,7 @@ class Memory(Namespace):
     def increment(self, key: str, by: float = 1, initial: float = 0) -> Any:
         """Add to the number under a key, `initial` if there is none, and return the sum; atomic.
 
-        >>> with Store("sqlite://") as store:
-        ...     store.memory("bot").increment("visits"), store.memory("bot").increment("visits", by=2)
+        >>> store.memory("bot").increment("visits"), store.memory("bot").increment("visits", by=2)
         (1, 3)
         """
         return self._follow(self._procedures.increment(key, by, initial))
@@ -175,8 +167,7 @@ class Memory(Namespace):
         `put(key, None)`. If the value was changed meanwhile, it is read and the function called again. The
         function gets `default` if there is no value; without it, `DocumentNotFound` is raised.
 
-        >>> with Store("sqlite://") as store:
-        ...     store.memory("bot").change("names", lambda names: names | {"Ada"}, default=set())
+        >>> store.memory("bot").change("names", lambda names: names | {"Ada"}, default=set())
         {'Ada'}
         """
         changed = self._procedures.on_json(key, function)
@@ -188,9 +179,8 @@ class Memory(Namespace):
         """Return the keys with a prefix, sorted, up to `limit` (None: all), after the key `after`: pass the
         last key of a page for the next page.
 
-        >>> with Store("sqlite://") as store:
-        ...     result = store.memory("bot").put_many({"user/ada": 1, "user/bob": 2, "room/1": 3})
-        ...     store.memory("bot").keys("user/"), store.memory("bot").keys(limit=2, after="room/1")
+        >>> result = store.memory("bot").put_many({"user/ada": 1, "user/bob": 2, "room/1": 3})
+        >>> store.memory("bot").keys("user/"), store.memory("bot").keys(limit=2, after="room/1")
         (['user/ada', 'user/bob'], ['user/ada', 'user/bob'])
         """
         return self._follow(self._procedures.keys(prefix, after, limit))
@@ -201,9 +191,8 @@ class Memory(Namespace):
         """Return the entries of the keys that `keys` returns, with `key`, `value`, `version` and `expires_at`.
         Each unpacks as the pair of key and value.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store.memory("bot").put("name", "Ada")
-        ...     dict(store.memory("bot").items())
+        >>> version = store.memory("bot").put("name", "Ada")
+        >>> dict(store.memory("bot").items())
         {'name': 'Ada'}
         """
         return self._follow(self._procedures.items(prefix, after, limit))
@@ -211,8 +200,7 @@ class Memory(Namespace):
     def count(self, prefix: str = "") -> int:
         """Return the number of keys with a prefix.
 
-        >>> with Store("sqlite://") as store:
-        ...     store.memory("bot").count("user/")
+        >>> store.memory("bot").count("user/")
         0
         """
         return self._follow(self._procedures.count(prefix))
@@ -223,9 +211,8 @@ class Memory(Namespace):
         A value that is no JSON object is the field `$body`. `equals` may be any value; a filter document has
         values of Python's types as they are stored: see the reference.
 
-        >>> with Store("sqlite://") as store:
-        ...     result = store.memory("bot").put_many({"ada": {"city": "Berlin"}, "bob": 3})
-        ...     [each.key for each in store.memory("bot").find("city", "Berlin")]
+        >>> result = store.memory("bot").put_many({"ada": {"city": "Berlin"}, "bob": 3})
+        >>> [each.key for each in store.memory("bot").find("city", "Berlin")]
         ['ada']
         """
         return self._follow(self._procedures.find(filter, equals, limit))
@@ -234,9 +221,8 @@ class Memory(Namespace):
         """Delete the values under the keys with a prefix; returns how many. Inner namespaces and sessions
         stay: see `end`.
 
-        >>> with Store("sqlite://") as store:
-        ...     result = store.memory("bot").put_many({"user/ada": 1, "user/bob": 2, "room/1": 3})
-        ...     store.memory("bot").clear("user/")
+        >>> result = store.memory("bot").put_many({"user/ada": 1, "user/bob": 2, "room/1": 3})
+        >>> store.memory("bot").clear("user/")
         2
         """
         return self._follow(self._procedures.clear(prefix))
@@ -244,9 +230,8 @@ class Memory(Namespace):
     def get_many(self, keys: Iterable[str]) -> dict[str, Any]:
         """Return the existing values under several keys, in the order of the argument.
 
-        >>> with Store("sqlite://") as store:
-        ...     result = store.memory("bot").put_many({"a": 1, "b": 2})
-        ...     store.memory("bot").get_many(["b", "c"])
+        >>> result = store.memory("bot").put_many({"a": 1, "b": 2})
+        >>> store.memory("bot").get_many(["b", "c"])
         {'b': 2}
         """
         return self._follow(self._procedures.get_many(keys))
@@ -254,8 +239,7 @@ class Memory(Namespace):
     def put_many(self, values: Mapping[str, Any], *, ttl: Ttl = None) -> int:
         """Write values under their keys, all or none; returns how many.
 
-        >>> with Store("sqlite://") as store:
-        ...     store.memory("bot").put_many({"a": 1, "b": 2})
+        >>> store.memory("bot").put_many({"a": 1, "b": 2})
         2
         """
         return self._follow(self._procedures.put_many(values, ttl))
@@ -263,8 +247,7 @@ class Memory(Namespace):
     def delete_many(self, keys: Iterable[str]) -> int:
         """Delete the values under several keys in one transaction; returns how many there were.
 
-        >>> with Store("sqlite://") as store:
-        ...     store.memory("bot").delete_many(["a", "b"])
+        >>> store.memory("bot").delete_many(["a", "b"])
         0
         """
         return self._follow(self._procedures.delete_many(keys))
@@ -272,8 +255,7 @@ class Memory(Namespace):
     def touch(self, key: str) -> bool:
         """Restart a value's time to live; returns whether there is a value.
 
-        >>> with Store("sqlite://") as store:
-        ...     store.memory("bot").touch("name")
+        >>> store.memory("bot").touch("name")
         False
         """
         return self._follow(self._procedures.touch(key))
@@ -281,9 +263,8 @@ class Memory(Namespace):
     def expire(self, key: str, ttl: float | timedelta) -> bool:
         """Set a value's time to live, from now on; returns whether there is a value.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store.memory("bot").put("name", "Ada")
-        ...     store.memory("bot").expire("name", ttl=60)
+        >>> version = store.memory("bot").put("name", "Ada")
+        >>> store.memory("bot").expire("name", ttl=60)
         True
         """
         return self._follow(self._procedures.expire(key, ttl))
@@ -291,9 +272,8 @@ class Memory(Namespace):
     def ttl(self, key: str) -> float | None:
         """Return the seconds until a value expires; infinity: never; None: there is no value.
 
-        >>> with Store("sqlite://") as store:
-        ...     version = store.memory("bot").put("name", "Ada")
-        ...     store.memory("bot").ttl("name")
+        >>> version = store.memory("bot").put("name", "Ada")
+        >>> store.memory("bot").ttl("name")
         inf
         """
         return self._follow(self._procedures.ttl(key))
@@ -304,11 +284,10 @@ class Memory(Namespace):
         """Return the changes of the values whose keys have a prefix, as `Collection.watch` does, with the key
         for `id` and the value for `body`. The memory must record them: see `configure`.
 
-        >>> with Store("sqlite://") as store:
-        ...     memory = store.memory("bot")
-        ...     memory.configure(changes="after")
-        ...     version = memory.put("name", "Ada")
-        ...     [(each.id, each.body) for each in memory.watch(after="oldest", timeout=0)]
+        >>> memory = store.memory("bot")
+        >>> memory.configure(changes="after")
+        >>> version = memory.put("name", "Ada")
+        >>> [(each.id, each.body) for each in memory.watch(after="oldest", timeout=0)]
         [('name', 'Ada')]
         """
         notifier = check_notifier(self._host._notifier)

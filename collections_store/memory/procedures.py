@@ -314,8 +314,7 @@ class Namespace:
     def namespace(self, *names: str) -> Self:
         """Return the memory of an inner namespace; `namespace("a", "b")` is `namespace("a").namespace("b")`.
 
-        >>> with Store("sqlite://") as store:
-        ...     store.memory("bot").namespace("room", "42")
+        >>> store.memory("bot").namespace("room", "42")
         Memory('memory__bot/room/42')
         """
         inner = replace(self._procedures, space=self._procedures.space.within(*names), ends=False)
@@ -328,10 +327,9 @@ class Namespace:
         time; a value with a `ttl` of its own expires with that or with the session, whichever is first. Without
         `ttl`, values expire as in the outer memory. The end of a `with` block, or `end`, clears the session.
 
-        >>> with Store("sqlite://") as store:
-        ...     with store.memory("bot").session("ada", ttl=1800, sliding=True) as session:
-        ...         version = session.put("cart", ["tea"])
-        ...     store.memory("bot").session("ada").get("cart", "nothing")
+        >>> with store.memory("bot").session("ada", ttl=1800, sliding=True) as session:
+        ...     version = session.put("cart", ["tea"])
+        >>> store.memory("bot").session("ada").get("cart", "nothing")
         'nothing'
         """
         outer = self._procedures
