@@ -187,7 +187,12 @@ def check_id(id: object) -> str:
     if "\0" in id:
         raise InvalidId(id, "it holds a NUL character")
     if len(id) * 4 > MAX_ID_BYTES or not id.isascii():
-        _check_bytes(id)
+        try:
+            size = len(id.encode())
+        except UnicodeEncodeError:
+            raise InvalidId(id, "it holds a lone surrogate, which is not Unicode") from None
+        if size > MAX_ID_BYTES:
+            raise InvalidId(id, f"{size:,} bytes are more than {MAX_ID_BYTES:,}")
     return id if type(id) is str else str.__str__(id)
 
 
@@ -201,15 +206,6 @@ def check_ids(ids: Iterable[str]) -> tuple[str, ...]:
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
         raise InvalidId(ids, "give a list of ids")
     return tuple(map(check_id, ids))
-
-
-def _check_bytes(id: str) -> None:
-    try:
-        size = len(id.encode())
-    except UnicodeEncodeError:
-        raise InvalidId(id, "it holds a lone surrogate, which is not Unicode") from None
-    if size > MAX_ID_BYTES:
-        raise InvalidId(id, f"{size:,} bytes are more than {MAX_ID_BYTES:,}")
 
 
 FOREVER: Final = 0

@@ -50,6 +50,7 @@ has its facts as attributes::
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -469,15 +470,13 @@ _NOTE: Final = "collections_store "
 """The beginning of a note of what was written."""
 
 
+@dataclass(slots=True)
 class Outcome:
     """What a call wrote that was cancelled, or failed between two batches. `is_final`: of the call, not of one batch."""
 
-    __slots__ = ("committed", "is_final", "result")
-
-    def __init__(
-        self, committed: bool | None, result: Any = None, *, is_final: bool = False
-    ) -> None:
-        self.committed, self.result, self.is_final = committed, result, is_final
+    committed: bool | None
+    result: Any = None
+    is_final: bool = field(default=False, kw_only=True)
 
 
 def note_outcome(error: BaseException, outcome: Outcome, text: str) -> None:

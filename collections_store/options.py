@@ -504,11 +504,6 @@ def check_count(option: str, value: Any) -> int:
     return check_integer(option, value, least=0, most=MAX_COUNT)
 
 
-def check_attempts(value: Any) -> int:
-    """Return a number of attempts."""
-    return check_integer("attempts", value)
-
-
 def check_version(value: Any, option: str = "if_version") -> int | None:
     """Return a version, or None."""
     return None if value is None else check_integer(option, value, most=MAX_COUNT)

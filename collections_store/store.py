@@ -10,7 +10,6 @@ import weakref
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import count
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar, Unpack, get_args
 
 import sqlalchemy as sa
@@ -47,9 +46,9 @@ from .options import (
     Isolation,
     Options,
     StoreOptions,
-    check_attempts,
     check_choice,
     check_function,
+    check_integer,
     safe_url,
 )
 from .query.change import ChangePosition
@@ -159,12 +158,7 @@ class Store(Collections):
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -257,7 +251,7 @@ class Store(Collections):
         >>> store.run_transaction(sell)
         2
         """
-        last = check_attempts(attempts)
+        last = check_integer("attempts", attempts)
         check_function("function", function)
         for attempt in count(1):
             begun = False
@@ -266,9 +260,10 @@ class Store(Collections):
                     begun = True
                     return function(transaction)
             except (TransactionConflict, DatabaseUnavailable) as error:
-                if not begun or attempt >= last or not may_retry_transaction(error):
+                if not begun:
                     raise
-            time.sleep(pause_between_transactions(attempt))
+                pause = pause_before_retry(error, attempt, last)
+            time.sleep(pause)
         raise AssertionError("unreachable")
 
     def bind(self, connection: sa.Connection) -> Transaction:
@@ -384,11 +379,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def may_retry_transaction(error: CollectionsStoreError) -> bool:
-    """Return whether the failed transaction is known to be uncommitted, and another attempt may succeed."""
-    return not (getattr(error, "in_doubt", False) or getattr(error, "is_final", False))
-
-
-def pause_between_transactions(attempt: int) -> float:
-    """Return how many seconds to wait after a conflict; random, so that the same transactions do not conflict again."""
+def pause_before_retry(error: CollectionsStoreError, attempt: int, attempts: int) -> float:
+    """Return how many seconds to wait before a failed transaction runs again; random, so that the same transactions do
+    not conflict again. Raise the error after the last attempt, if the transaction may be committed, or if another attempt
+    cannot succeed.
+    """
+    in_doubt, is_final = getattr(error, "in_doubt", False), getattr(error, "is_final", False)
+    if attempt >= attempts or in_doubt or is_final:
+        raise error
     return random.uniform(0, 0.001 * 2 ** min(attempt, 8))

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import suppress
 from inspect import isawaitable
-from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar
 
 from ..aggregation.expressions.evaluation import MEMORY_LIMIT
@@ -434,12 +433,7 @@ class AsyncChangeStream:
     async def __aenter__(self) -> Self:
         return await self._started()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def try_next(self) -> Change | None:

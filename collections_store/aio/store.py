@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from itertools import count
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, get_args
 
 import sqlalchemy as sa
@@ -32,14 +31,14 @@ from ..options import (
     Isolation,
     Settings,
     StoreOptions,
-    check_attempts,
     check_awaitable,
     check_choice,
     check_function,
+    check_integer,
 )
 from ..query.values import lazy_type
 from ..sql.schema import mapped_class
-from ..store import ATTEMPTS, EXIT_TIMEOUT, Store, may_retry_transaction, pause_between_transactions
+from ..store import ATTEMPTS, EXIT_TIMEOUT, Store, pause_before_retry
 from .bridge import (
     TransactionStep,
     abandon,
@@ -128,12 +127,7 @@ class AsyncStore(AsyncCollections):
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -233,7 +227,7 @@ class AsyncStore(AsyncCollections):
         isolation: Isolation = "repeatable read",
     ) -> T:
         """Async counterpart of `Store.run_transaction`. `function` is a coroutine function."""
-        last = check_attempts(attempts)
+        last = check_integer("attempts", attempts)
         check_function("function", function)
         for attempt in count(1):
             begun = False
@@ -242,9 +236,10 @@ class AsyncStore(AsyncCollections):
                     begun = True
                     return await check_awaitable(function(transaction))
             except (TransactionConflict, DatabaseUnavailable) as error:
-                if not begun or attempt >= last or not may_retry_transaction(error):
+                if not begun:
                     raise
-            await asyncio.sleep(pause_between_transactions(attempt))
+                pause = pause_before_retry(error, attempt, last)
+            await asyncio.sleep(pause)
         raise AssertionError("unreachable")
 
     async def _begin(self, isolation: Isolation) -> TransactionResources:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 from inspect import isawaitable
-from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, Unpack
 
 from ..aio.bridge import run_uncancellably
@@ -57,12 +56,7 @@ class AsyncMemory(Namespace):
         self._procedures.check_ends()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, _kind: object, error: BaseException | None, *_: object) -> None:
         try:
             with after_block(error):
                 await run_uncancellably(self.end())

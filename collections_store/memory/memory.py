@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, TypeVar, Unpack
 
 from ..changes import ChangeNotifier, ChangeStream, check_notifier
@@ -61,12 +60,7 @@ class Memory(Namespace):
         self._procedures.check_ends()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, *_: object) -> None:
         with after_block(error):
             self.end()
 

@@ -25,9 +25,9 @@ from ..document import (
 )
 from ..errors import InvalidFilter, InvalidOption, missing_method, shortened
 from ..options import (
-    check_attempts,
     check_flag,
     check_function,
+    check_integer,
     check_iterable,
     check_version,
 )
@@ -212,7 +212,7 @@ class OperationBuilder:
         return bulk_write(self.name, self._request, read, **flags)
 
     def _change(self, id: Any, function: Any, default: Any, ttl: Any, attempts: Any) -> Steps[Any]:
-        life, most = read_ttl(ttl), check_attempts(attempts)
+        life, most = read_ttl(ttl), check_integer("attempts", attempts)
         options = {"default": default, "ttl": life, "attempts": most}
         checked = check_id(id), check_function("function", function)
         return change(self.name, self._codec, *checked, options)
