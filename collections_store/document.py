@@ -1,7 +1,6 @@
 """What collections hold and methods return: documents, pages, expiry times, write requests and results.
 
-Times are microseconds. An object whose `expires_at` is not after now is gone for every verb at once;
-`purge_expired` deletes its row later.
+Times are microseconds. No method finds a document after its `expires_at`; `purge_expired` deletes its row later.
 """
 
 from __future__ import annotations
@@ -235,7 +234,7 @@ def read_ttl(ttl: Any, option: str = "ttl") -> int | None:
         raise InvalidOption(
             option,
             f"{shortened(ttl)} is not between a microsecond and 1,000 years; "
-            "math.inf is for objects that never expire",
+            "math.inf is for documents that never expire",
         )
     return found
 

@@ -369,7 +369,8 @@ class Settings:
         if self.bodies == "off" or (feed is None and self.bodies is None):
             if self.limit is not None or self.age is not None:
                 raise InvalidOption(
-                    "changes", "none are recorded, so none are kept: say changes=True"
+                    "changes",
+                    "must be set for changes_kept and changes_ttl: no changes are recorded",
                 )
             return None
         feed = feed or Feed()

@@ -35,12 +35,10 @@ else:
 
 T = TypeVar("T")
 
-SAVEPOINT_ENDED: Final = (
-    "this block of the transaction is over: use what the block around it was given"
-)
+SAVEPOINT_ENDED: Final = "the savepoint was released or rolled back: use the transaction around it"
 OUT_OF_ORDER: Final = (
-    "a block within a transaction ended before one that began later: both were rolled back. "
-    "Tasks and threads that share a transaction cannot have blocks of their own in it"
+    "a savepoint ended before one that was set later: both were rolled back. "
+    "Tasks and threads that share a transaction cannot have savepoints of their own in it"
 )
 
 

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TransactionStep:
-    """A step of a transaction, as the operation of a job; it is called with the job."""
+    """A step of a transaction, in place of the operation of a job."""
 
     name: str
     act: Callable[[Job], Any]
@@ -34,15 +34,12 @@ class TransactionStep:
     def __repr__(self) -> str:
         return self.name
 
-    def __call__(self, job: Job) -> Any:
-        return self.act(job)
-
 
 def run_step(job: Job) -> None:
     """Run a claimed job whose operation is a `TransactionStep`, and finish it."""
     step: Any = job.operation
     try:
-        result = step(job)
+        result = step.act(job)
     except BaseException as error:  # noqa: BLE001 - it is raised where the job is waited for
         job.finish(error=error)
     else:

@@ -196,10 +196,17 @@ def to_json(value: Any, default: Default = None, depth: int = 0) -> Any:
             return _converted(value, default, depth)
         return encoded if encoded is value else {tag: encoded}
     if kind in _GROUPS:
-        made = {_GROUPS[kind]: _sorted(value, default, depth + 2)}
-        return made if kind is tuple or default is None else _unique(made, value)
+        found = [to_json(each, default, depth + 2) for each in value]
+        if kind is tuple:
+            return {"$tuple": found}
+        made = {_GROUPS[kind]: sorted(found, key=repr)}  # a deterministic order
+        return made if default is None else _unique(made, value)
     if isinstance(value, dict):
-        return _of_dict(value, default, depth + 1)
+        if all(isinstance(key, str) and not isinstance(key, Enum) for key in value):
+            return {_marked(key): to_json(each, default, depth + 1) for key, each in value.items()}
+        pairs = [[to_json(each, default, depth + 3) for each in pair] for pair in value.items()]
+        made = {"$map": pairs}
+        return made if default is None else _unique(made, value)
     if isinstance(value, list):
         return [to_json(each, default, depth + 1) for each in value]
     return _converted(value, default, depth)
@@ -221,7 +228,7 @@ def from_json(json: Any) -> Any:
             return _DECODERS[tag](inner)
         if tag.startswith(_MARK) and not tag.startswith(_MARK * 2):
             raise ValueError(f"the type {shortened(tag)} is unknown to this version")
-    return {_unmarked(key): from_json(each) for key, each in json.items()}
+    return {key.removeprefix(_MARK): from_json(each) for key, each in json.items()}
 
 
 def value_of(key: str, json: Any) -> Any:
@@ -231,15 +238,6 @@ def value_of(key: str, json: Any) -> Any:
     except Exception as error:
         problem = f"cannot be read: {type(error).__name__}: {error}; it stays as it is"
         raise InvalidBody(key, problem) from error
-
-
-def _of_dict(value: dict[Any, Any], default: Default, depth: int) -> Any:
-    if all(type(key) is str or _is_text(key) for key in value):
-        return {_marked(key): to_json(each, default, depth) for key, each in value.items()}
-    within = depth + 2
-    pairs = ([to_json(each, default, within) for each in pair] for pair in value.items())
-    made = {"$map": list(pairs)}
-    return made if default is None else _unique(made, value)
 
 
 def _converted(value: Any, default: Default, depth: int) -> Any:
@@ -271,23 +269,9 @@ def _unique(made: Any, value: set[Any] | frozenset[Any] | dict[Any, Any]) -> Any
     return made
 
 
-def _is_text(key: Any) -> bool:
-    return isinstance(key, str) and not isinstance(key, Enum)
-
-
 def _marked(key: str) -> str:
     plain = str.__str__(key)
     return _MARK + plain if plain.startswith(_MARK) else plain
-
-
-def _unmarked(key: str) -> str:
-    return key[1:] if key.startswith(_MARK) else key
-
-
-def _sorted(value: Any, default: Default, depth: int) -> list[Any]:
-    """Return the elements; those of a set in a deterministic order."""
-    found = [to_json(each, default, depth) for each in value]
-    return found if isinstance(value, tuple) else sorted(found, key=repr)
 
 
 def _local_time(value: datetime | time) -> list[Any] | None:
@@ -304,30 +288,12 @@ def _local_time(value: datetime | time) -> list[Any] | None:
 
 
 def _with_zone(value: Any, zone: str | int | None, fold: int) -> Any:
+    """Return the local time that `_local_time` encoded."""
     if isinstance(zone, int):
         value = value.replace(tzinfo=timezone(zone * _MICROSECOND))
     elif zone is not None:
         value = value.replace(tzinfo=ZoneInfo(zone))
     return value.replace(fold=fold)
-
-
-def _datetime(json: list[Any]) -> datetime:
-    found: datetime = _with_zone(datetime.fromisoformat(json[0]), *json[1:])
-    return found
-
-
-def _time(json: list[Any]) -> time:
-    found: time = _with_zone(time.fromisoformat(json[0]), *json[1:])
-    return found
-
-
-def _integer(value: int) -> int | str:
-    """Return large ones in hexadecimal, since Python refuses to convert thousands of decimal digits."""
-    return value if -_LARGEST <= value < _LARGEST else hex(value)
-
-
-def _float(value: float) -> float | str:
-    return value if math.isfinite(value) else repr(value)
 
 
 _PLAIN: Final = frozenset({type(None), bool, str})
@@ -339,8 +305,9 @@ _PLAINLY: Final[dict[type, Callable[[Any], Any]]] = {
 """The types as which values of their subclasses are stored."""
 _GROUPS: Final[dict[type, str]] = {tuple: "$tuple", set: "$set", frozenset: "$frozenset"}
 _SCALARS: Final[dict[type, tuple[str, Callable[[Any], Any]]]] = {
-    int: ("$integer", _integer),
-    float: ("$float", _float),
+    # Python refuses to convert thousands of decimal digits: large integers are hexadecimal
+    int: ("$integer", lambda value: value if -_LARGEST <= value < _LARGEST else hex(value)),
+    float: ("$float", lambda value: value if math.isfinite(value) else repr(value)),
     datetime: ("$datetime", _local_time),
     date: ("$date", date.isoformat),
     time: ("$time", _local_time),
@@ -352,9 +319,9 @@ _SCALARS: Final[dict[type, tuple[str, Callable[[Any], Any]]]] = {
 _DECODERS: Final[dict[str, Callable[[Any], Any]]] = {
     "$integer": lambda json: int(json, 16),
     "$float": float,
-    "$datetime": _datetime,
+    "$datetime": lambda json: _with_zone(datetime.fromisoformat(json[0]), *json[1:]),
     "$date": date.fromisoformat,
-    "$time": _time,
+    "$time": lambda json: _with_zone(time.fromisoformat(json[0]), *json[1:]),
     "$timedelta": lambda json: timedelta(*json),
     "$decimal": Decimal,
     "$uuid": UUID,

@@ -226,7 +226,7 @@ def test_a_finished_transaction_raises_an_error(store: Any) -> None:
         things.put("1", 1)
         with tx.transaction() as inner:
             inner["a"].put("2", 1)
-        with pytest.raises(TransactionEnded, match="block of the transaction is over"):
+        with pytest.raises(TransactionEnded, match="the savepoint was released or rolled back"):
             inner["a"].put("3", 1)
     for use in (
         lambda: things.put("4", 1),
