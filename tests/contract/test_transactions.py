@@ -253,10 +253,10 @@ def test_nested_transactions_that_end_out_of_order_are_rolled_back(store: Any) -
         one, two = first.__enter__(), second.__enter__()
         one["a"].put("2", 1)
         two["a"].put("3", 1)
-        with pytest.raises(TransactionEnded, match="before one that began later"):
+        with pytest.raises(TransactionEnded, match="before one that was set later"):
             first.__exit__(None, None, None)
         tx["a"].put("4", 1)
-        with pytest.raises(TransactionEnded, match="before one that began later"):
+        with pytest.raises(TransactionEnded, match="before one that was set later"):
             second.__exit__(None, None, None)
         third, fourth = tx.transaction(), tx.transaction()
         third.__enter__()
