@@ -29,7 +29,7 @@ from typing import Any, Final, Self, TypeAlias
 from .engine.jobs import Flag
 from .engine.workers import Background
 from .errors import InvalidOption, StoreClosed, shortened
-from .operations.changes import OLDEST, Changes, FindPosition, ReadChanges
+from .operations.changes import OLDEST, FindPosition, ReadChanges
 from .operations.operation import Steps, follow
 from .query.change import Change, ChangeFilter, ChangePosition, read_token
 from .query.values import value_class
@@ -117,21 +117,19 @@ class ChangeNotifier:
                 self._thread = None  # the next listener starts another
                 return False
         for each in collections:
-            if self._has_changed(each):
+            read = None if self._reader is None else self._reader()
+            if read is None:
+                continue
+            try:
+                position = read(each)
+            except Exception:  # noqa: BLE001 - the streams read again, and raise it themselves
+                self.notify(each)
+                continue
+            before: Any = self._positions.get(each, self)
+            self._positions[each] = position
+            if before != position:
                 self.notify(each)
         return True
-
-    def _has_changed(self, collection: str) -> bool:
-        read = None if self._reader is None else self._reader()
-        if read is None:
-            return False
-        try:
-            position = read(collection)
-        except Exception:  # noqa: BLE001 - the streams read again, and raise it themselves
-            return True
-        before: Any = self._positions.get(collection, self)
-        self._positions[collection] = position
-        return bool(before != position)
 
 
 def notify_all(collections: Iterable[str]) -> None:
@@ -172,12 +170,15 @@ class ChangeReader:
         collection: str,
         wanted: ChangeFilter,
         *,
-        after: str | None,
-        timeout: float | None,
+        after: Any,
+        timeout: Any,
         convert: Callable[[Change], Change] | None = None,
     ) -> None:
         self.collection, self._wanted, self._convert = collection, wanted, convert
-        self._timeout, self.token = _check_timeout(timeout), _check_after(after)
+        if after is not None and not (isinstance(after, str) and after == OLDEST):
+            read_token(after, "")
+        self._timeout = _check_timeout(timeout)
+        self.token: str | None = after
         """The position after the last change that was returned or filtered out."""
         self.closed = False
         self._position: ChangePosition | None = None
@@ -205,7 +206,12 @@ class ChangeReader:
         yield from self.start()
         while not self._ready and not self.closed:
             changes = yield ReadChanges(self.collection, self._here(), self._limit, self._wanted)
-            self._took(changes)
+            self._position = changes.position
+            self._ready.extend(changes.changes)
+            if not self._ready:
+                self.token = changes.position.to_token(self.collection)
+            wanted = BATCH_CHARACTERS * self._limit // max(1, changes.characters)
+            self._limit = max(1, min(wanted, 2 * self._limit, MAX_BATCH))
             if not changes.more:
                 break
         return self.take()
@@ -217,14 +223,6 @@ class ChangeReader:
         change = self._ready.popleft()
         self.token = change.token if self._ready else self._here().to_token(self.collection)
         return change if self._convert is None else self._convert(change)
-
-    def _took(self, changes: Changes) -> None:
-        self._position = changes.position
-        self._ready.extend(changes.changes)
-        if not self._ready:
-            self.token = changes.position.to_token(self.collection)
-        wanted = BATCH_CHARACTERS * self._limit // max(1, changes.characters)
-        self._limit = max(1, min(wanted, 2 * self._limit, MAX_BATCH))
 
     def _here(self) -> ChangePosition:
         assert self._position is not None
@@ -240,19 +238,14 @@ def check_notifier(notifier: ChangeNotifier | None) -> ChangeNotifier:
     return notifier
 
 
-def _check_after(after: Any) -> str | None:
-    """Return a token, "oldest" or None; raises `InvalidToken`."""
-    if after is not None and not (isinstance(after, str) and after == OLDEST):
-        read_token(after, "")
-    return after  # type: ignore[no-any-return]
-
-
 def _check_timeout(timeout: Any) -> float | None:
     """Return seconds, or None; raises `InvalidOption`."""
     if timeout is None:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not timeout >= 0:
-        raise InvalidOption("timeout", f"{shortened(timeout)} is no number of seconds from 0 on")
+        raise InvalidOption(
+            "timeout", f"must be a number of seconds from 0 on, got {shortened(timeout)}"
+        )
     return None if timeout > MAX_TIMEOUT else float(timeout)
 
 

@@ -36,6 +36,9 @@ from .sql.schema import REVISION, catalogue_table, documents_table, feed_table
 T = TypeVar("T")
 
 _PACKAGE: Final = Path(__file__).parent
+_INSTALLED: Final = _PACKAGE / "migrations"
+_MIGRATIONS: Final = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent / "migrations"
+"""The wheel contains them in the package; in a checkout they are beside it."""
 _TIMEOUT: Final = 600.0
 """Seconds that an upgrade waits for other processes that migrate or write."""
 _RETRY_PAUSE: Final = 0.01
@@ -43,7 +46,11 @@ _RETRY_PAUSE: Final = 0.01
 
 def current(url: str | sa.URL, *, prefix: str = "cs_", schema: str | None = None) -> str | None:
     """Return the revision of a database; None: it has no tables of this library."""
-    return _read(url, Options(prefix=prefix, schema=schema), lambda pooled, _: _revision(pooled))
+    return _read(
+        url,
+        Options(prefix=prefix, schema=schema),
+        lambda pooled, _: read_revision(pooled.connection),
+    )
 
 
 def upgrade(
@@ -88,12 +95,14 @@ def include_name(
 
 def head() -> str | None:
     """Return the newest revision of the migrations."""
-    return _scripts().get_current_head()
+    return ScriptDirectory(str(_MIGRATIONS)).get_current_head()
 
 
 def refuse_unknown(revision: str) -> None:
     """Raise `SchemaTooNew` for a revision that no migration of this version knows."""
-    if revision not in {script.revision for script in _scripts().walk_revisions()}:
+    if revision not in {
+        script.revision for script in ScriptDirectory(str(_MIGRATIONS)).walk_revisions()
+    }:
         raise SchemaTooNew(
             f"the database is at schema {revision}, which this version of collections_store does not "
             f"know (it knows {REVISION}): upgrade the library; nothing was touched",
@@ -105,33 +114,23 @@ def refuse_unknown(revision: str) -> None:
 def bring_up(pooled: PooledConnection, names: Names) -> None:
     """Upgrade the tables of a connection, unless another process has done it meanwhile."""
     connection = pooled.connection
-    if not isinstance(connection, DriverConnection):
-        with connection.transaction(write=True):
-            _upgrade_in_transaction(pooled, names)
-        return
-    with pooled.sa.begin():  # alembic leaves this transaction alone
-        connection.begin(write=True)
-        _upgrade_in_transaction(pooled, names)
-
-
-def _upgrade_in_transaction(pooled: PooledConnection, names: Names) -> None:
-    lock = pooled.connection.database.transactions.lock_schema(pooled.connection.store.revisions)
-    if lock is not None:
-        pooled.connection.command(lock)
-    if _revision(pooled) == REVISION:
-        return
-    config = _config(names)
-    config.attributes["connection"] = pooled.sa
-    command.upgrade(config, "head")
-
-
-def _revision(pooled: PooledConnection) -> str | None:
-    return read_revision(pooled.connection)
+    owned = isinstance(connection, DriverConnection)  # alembic leaves the transaction of `sa` alone
+    with pooled.sa.begin() if owned else connection.transaction(write=True):
+        if isinstance(connection, DriverConnection):
+            connection.begin(write=True)
+        lock = connection.database.transactions.lock_schema(connection.store.revisions)
+        if lock is not None:
+            connection.command(lock)
+        if read_revision(connection) == REVISION:
+            return
+        config = _config(names)
+        config.attributes["connection"] = pooled.sa
+        command.upgrade(config, "head")
 
 
 def _upgrade(pooled: PooledConnection, names: Names) -> str | None:
     """Upgrade a database; return the revision before."""
-    before = _revision(pooled) or create_or_find(pooled.connection)
+    before = read_revision(pooled.connection) or create_or_find(pooled.connection)
     if before not in {None, REVISION}:
         refuse_unknown(str(before))
         bring_up(pooled, names)
@@ -139,7 +138,7 @@ def _upgrade(pooled: PooledConnection, names: Names) -> str | None:
 
 
 def _check(pooled: PooledConnection, names: Names) -> list[str]:
-    found = _revision(pooled)
+    found = read_revision(pooled.connection)
     if found is None:
         return [f"there are no tables of this library, this version needs schema {REVISION}"]
     if found != REVISION:
@@ -148,14 +147,18 @@ def _check(pooled: PooledConnection, names: Names) -> list[str]:
 
 
 def _sql(pooled: PooledConnection, names: Names) -> str:
-    found, database, output = _revision(pooled), pooled.connection.database, StringIO()
+    found, database, output = (
+        read_revision(pooled.connection),
+        pooled.connection.database,
+        StringIO(),
+    )
     if found == REVISION:
         return ""
     if found is not None:
         refuse_unknown(found)
     elif names.schema is not None:
-        words = sa.schema.CreateSchema(names.schema, if_not_exists=True)
-        output.write(f"{compiled(words, database)};\n\n")
+        creating = sa.schema.CreateSchema(names.schema, if_not_exists=True)
+        output.write(f"{compiled(creating, database)};\n\n")
     config = _config(names)
     tables = _tables(pooled) if found else []
     config.attributes.update(
@@ -189,9 +192,8 @@ def _differences(pooled: PooledConnection, names: Names) -> Iterator[str]:
         "compare_type": True,
     }
     context = MigrationContext.configure(pooled.sa, opts=options)
-    with (
-        warnings.catch_warnings()
-    ):  # of indexes over expressions, which SQLAlchemy does not reflect
+    with warnings.catch_warnings():
+        # SQLAlchemy does not reflect indexes over expressions
         warnings.simplefilter("ignore", sa.exc.SAWarning)
         differences = compare_metadata(context, models)
     for difference in differences:
@@ -245,10 +247,8 @@ def _connection(url: sa.URL, options: Options) -> Iterator[PooledConnection]:
     database = named(url.get_backend_name())
     options.check_for(database)
     engine = open_engine(url, database, options.busy_timeout)
-    catalogue, file = (
-        Catalogue(CatalogueStatements(options.names(), database)),
-        file_of(url, database),
-    )
+    catalogue = Catalogue(CatalogueStatements(options.names(), database))
+    file = file_of(url, database)
     try:
         pooled = open_driver_connection(engine, file, catalogue, options, options.busy_timeout)
         try:
@@ -263,16 +263,6 @@ def _connection(url: sa.URL, options: Options) -> Iterator[PooledConnection]:
 
 def _config(names: Names) -> Config:
     config = Config()
-    config.set_main_option("script_location", str(_folder()).replace("%", "%%"))
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
     config.attributes.update(prefix=names.prefix, schema=names.schema)
     return config
-
-
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory(str(_folder()))
-
-
-def _folder() -> Path:
-    """Return the migrations: within the package when installed, beside it in a checkout."""
-    installed = _PACKAGE / "migrations"
-    return installed if installed.is_dir() else _PACKAGE.parent / "migrations"
