@@ -134,7 +134,7 @@ class Collections(ABC):
         """
         wanted = Settings.parse(settings)
         bodies = check_flag("body_index", body_index), wanted, check_flag("jsonb", jsonb)
-        self.run(catalogue.NewCollection(check_name(name), *bodies))
+        self.run(catalogue.CreateCollection(check_name(name), *bodies, True))
         return self[name]
 
     def collections(self) -> list[CollectionInfo]:

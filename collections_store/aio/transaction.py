@@ -101,7 +101,7 @@ class AsyncCollections:
         """Async counterpart of `Store.create_collection`."""
         wanted = Settings.parse(settings)
         bodies = check_flag("body_index", body_index), wanted, check_flag("jsonb", jsonb)
-        await self.run(catalogue.NewCollection(check_name(name), *bodies))
+        await self.run(catalogue.CreateCollection(check_name(name), *bodies, True))
         return self[name]
 
     async def collections(self) -> list[CollectionInfo]:

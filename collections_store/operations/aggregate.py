@@ -16,9 +16,10 @@ from ..query.filter import Filter
 from ..query.sort import NATURAL
 from ..query.values import MISSING, value_class
 from ..sql.select import MAX_VALUE
+from .connection import Inexact
 from .find import Count, Find
 from .operation import CollectionAbsent, Operation
-from .read import Inexact, matching, rows_of
+from .read import matching
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -102,7 +103,7 @@ class Aggregate(Operation[list[Any]]):
         if query.residual:
             return None
         try:
-            rows = rows_of(connection, query, filter, {"skip": 0, "limit": MAX_VALUES})
+            rows = connection.select(query, filter, skip=0, limit=MAX_VALUES)
         except Inexact:
             return None
         if len(rows) == MAX_VALUES or any(map(_is_truncated, rows)):

@@ -44,6 +44,13 @@ def read_entry(connection: Connection, collection: str) -> Entry | None:
     return (rows[0][0], CollectionOptions.from_text(rows[0][1])) if rows else None
 
 
+def existing(collection: str, entry: Entry | None) -> Entry:
+    """Return an entry; raise `CollectionAbsent` if there is none."""
+    if entry is None:
+        raise CollectionAbsent(collection)
+    return entry
+
+
 def lock_entry(connection: Connection, collection: str, *, readers: bool = True) -> Entry | None:
     """Lock a collection against writers, and `readers` too, until the transaction ends; returns its entry in the catalogue.
     Raises `TableVanished` where another transaction changed it first.
@@ -183,16 +190,17 @@ class Catalogue:
 
 
 @value_class
-class CreateCollection(Operation[bool]):
-    """Create a collection, unless it exists; returns whether it is new."""
+class CreateCollection(Operation[None]):
+    """Create a collection, unless it exists; `must_be_new`: then raise `CollectionExists`."""
 
     collection: str
     body_index: bool = True
     settings: Settings = AS_IT_IS
     jsonb: bool = False
+    must_be_new: bool = False
     writes = True
 
-    def __call__(self, connection: Connection) -> bool:
+    def __call__(self, connection: Connection) -> None:
         store = connection.store
         if self.jsonb and (problem := jsonb_problem(connection)):
             raise InvalidOption("jsonb", problem)
@@ -202,25 +210,13 @@ class CreateCollection(Operation[bool]):
         entered = connection.rows(store.insert, row)
         if entered:
             table = _name_table(connection, entered[0][0], self.collection, None)
-            _create_indexes(connection, table, bodies=self.body_index)
+            indexes = store.indexes(table)
+            connection.changed(indexes.create_over_expiry())
+            for statement in indexes.create_over_body(0) if self.body_index else ():
+                connection.changed(statement)
             if options.feed is not None:
                 _set_options(connection, self.collection, _with_feed(connection, table, options))
-        return bool(entered)
-
-
-@value_class
-class NewCollection(Operation[None]):
-    """Create a collection; raises `CollectionExists`."""
-
-    collection: str
-    body_index: bool
-    settings: Settings = AS_IT_IS
-    jsonb: bool = False
-    writes = True
-
-    def __call__(self, connection: Connection) -> None:
-        creating = CreateCollection(self.collection, self.body_index, self.settings, self.jsonb)
-        if not creating(connection):
+        elif self.must_be_new:
             raise CollectionExists(self.collection)
 
 
@@ -236,18 +232,13 @@ class Configure(Operation[None]):
     creates_collection = True
 
     def __call__(self, connection: Connection) -> None:
-        options = self._found(read_entry(connection, self.collection))
+        _, options = existing(self.collection, read_entry(connection, self.collection))
         if self.settings.apply(options) == options:
             return  # without waiting for a lock
-        options = self._found(lock_entry(connection, self.collection))
+        _, options = existing(self.collection, lock_entry(connection, self.collection))
         wanted = self.settings.apply(options)
         if wanted != options:
             self._change(connection, options, wanted)
-
-    def _found(self, entry: Entry | None) -> CollectionOptions:
-        if entry is None:
-            raise CollectionAbsent(self.collection)
-        return entry[1]
 
     def _change(
         self, connection: Connection, options: CollectionOptions, wanted: CollectionOptions
@@ -371,13 +362,6 @@ def _name_table(connection: Connection, number: int, name: str, old: str | None)
     connection.changed(sql)
     connection.changed(store.set_table, {"number": number, "table": table})
     return table
-
-
-def _create_indexes(connection: Connection, table: str, *, bodies: bool) -> None:
-    statements = connection.store.indexes(table)
-    connection.changed(statements.create_over_expiry())
-    for statement in statements.create_over_body(0) if bodies else ():
-        connection.changed(statement)
 
 
 def _with_feed(connection: Connection, table: str, options: CollectionOptions) -> CollectionOptions:

@@ -19,15 +19,20 @@ import sqlalchemy as sa
 
 from ..errors import DatabaseUnavailable
 from ..options import Isolation
+from ..query.filter import Filter
 from ..sql.by_id import FeedStatements
 from ..sql.dialects.protocols import COMMIT, PING, ROLLBACK, Database
-from ..sql.select import Statements
+from ..sql.select import Query, Statements
 from .catalogue import Catalogue
 from .changes import PendingChange, Recorder, Savepoint, prunable, prune
 
 Row = Any
 Parameters = Mapping[str, Any]
 NONE: Final[Parameters] = {}
+
+
+class Inexact(Exception):
+    """The result of a statement in the indexed form is wrong: an array is where it expects none."""
 
 
 class Connection:
@@ -56,6 +61,17 @@ class Connection:
     def rows(self, sql: str, parameters: Parameters = NONE) -> list[Row]:
         """Execute a statement, and return its rows."""
         raise NotImplementedError
+
+    def select(self, query: Query, filter: Filter, **window: Any) -> list[Row]:
+        """Execute a compiled statement with the values of a filter; return its rows without the array guard. Raise
+        `Inexact` if that is set.
+        """
+        rows = self.rows(query.sql, query.parameters(filter, **window))
+        if not query.guard:
+            return rows
+        if rows[0][0]:
+            raise Inexact
+        return rows[1:] if query.guard == "row" else [row[1:] for row in rows if row[1] is not None]
 
     def changed(self, sql: str, parameters: Parameters = NONE) -> int:
         """Execute a statement, and return the number of rows that it changed."""

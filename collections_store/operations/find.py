@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..aggregation.expressions.evaluation import key_of, size_of, sort_key
 from ..codec import Codec, decode
-from ..document import Document, Page, metadatum
+from ..document import Document, Page, metadatum, new_document
 from ..errors import CollectionNotFound, InvalidFilter, shortened
 from ..options import CollectionOptions
 from ..query.conditions import And, Target
@@ -26,22 +26,21 @@ from ..query.projection import Projection
 from ..query.sort import NATURAL, Sort
 from ..query.values import value_class
 from ..sql.select import Query, Statements
+from .by_id import damaged
+from .connection import Inexact
 from .operation import Operation
 from .read import (
     BEFORE_ALL,
     FIRST_BATCH,
     MAX_BATCH,
     NO_LIMIT,
-    Inexact,
     NaturalBatches,
     SortedReader,
     document_of,
-    documents_of,
     matching,
     next_limit,
     popped,
     projected,
-    rows_of,
 )
 
 if TYPE_CHECKING:
@@ -67,10 +66,9 @@ class Find(Operation[list[Document]]):
             limit = NO_LIMIT if self.limit is None else self.limit
             with suppress(Inexact):
                 if not query.residual:
-                    window = {"skip": self.skip, "limit": limit}
-                    rows = rows_of(connection, query, self.filter, window)
+                    rows = connection.select(query, self.filter, skip=self.skip, limit=limit)
                     if self.projection is None:
-                        return documents_of(rows)
+                        return _documents_of(rows)
                     return self._projected(connection, map(document_of, popped(rows)))
         reader = SortedReader(connection, self.collection, self.filter, self.sort)
         found = reader.window(self.skip, self.limit)
@@ -78,6 +76,20 @@ class Find(Operation[list[Document]]):
 
     def _projected(self, connection: Connection, documents: Iterable[Document]) -> list[Document]:
         return list(projected(connection, documents, self.projection, self.filter))
+
+
+def _documents_of(rows: list[Any]) -> list[Document]:
+    """Return the documents of rows, and empty the list: a body and its text do not take memory at once."""
+    documents = []
+    rows.reverse()
+    while rows:  # a call for each row would take longer
+        _, id, text, version, created, updated, expires = rows.pop()
+        try:
+            body = decode(text)
+        except ValueError as error:
+            raise damaged(id, error) from error
+        documents.append(new_document(id, body, version, created, updated, expires))
+    return documents
 
 
 @value_class
@@ -122,7 +134,7 @@ class FindIds(Operation[list[str]]):
                 found = matching(connection, self.collection, self.filter)
                 return sorted(document.id for _, document in found)[: self.limit]
         limit = NO_LIMIT if self.limit is None else self.limit
-        rows = connection.rows(query.sql, query.parameters(self.filter, limit=limit))
+        rows = connection.select(query, self.filter, limit=limit)
         return [id for (id,) in rows]
 
 
@@ -141,11 +153,12 @@ class Count(Operation[int]):
         if query.residual:
             with connection.transaction(write=False):
                 return sum(1 for _ in matching(connection, self.collection, self.filter))
-        [row] = connection.rows(query.sql, query.parameters(self.filter))
-        if query.guard and row[0]:
+        try:
+            [row] = connection.select(query, self.filter)
+        except Inexact:
             query = statements.count(self.filter, indexed=False)
-            [row] = connection.rows(query.sql, query.parameters(self.filter))
-        return int(row[-1])
+            [row] = connection.select(query, self.filter)
+        return int(row[0])
 
 
 @value_class
@@ -178,7 +191,7 @@ class Distinct(Operation[list[Any]]):
             for seq, document in matching(connection, self.collection, self.filter):
                 yield from ((seq, each) for each in distinct_values(document.body, field.keys))
             return
-        for seq, text in popped(connection.rows(query.sql, query.parameters(self.filter))):
+        for seq, text in popped(connection.select(query, self.filter)):
             yield seq, decode(text)
         yield from self._within_arrays(connection, field.keys)
 
@@ -189,8 +202,7 @@ class Distinct(Operation[list[Any]]):
         query = connection.collection(self.collection).bodies_with_array(self.filter, keys)
         after, limit, more = BEFORE_ALL, FIRST_BATCH, True
         while more:
-            parameters = query.parameters(self.filter, seq=after, limit=limit)
-            rows = connection.rows(query.sql, parameters)
+            rows = connection.select(query, self.filter, seq=after, limit=limit)
             for seq, text in rows:
                 yield from ((seq, each) for each in distinct_values(decode(text), keys))
             more = len(rows) == limit
@@ -398,7 +410,7 @@ class Explain(Operation[Explanation]):
         keys = next(indexable_keys(self.filter), None)
         if keys is not None and connection.database.ordering.can_order(keys):
             some = statements.has_array(self.filter, keys)
-            [(found,)] = connection.rows(some.sql, some.parameters(self.filter))
+            [(found,)] = connection.select(some, self.filter)
             arrays = arrays or bool(found)
         if arrays and not connection.database.indexes_arrays:
             return None

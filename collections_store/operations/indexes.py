@@ -17,9 +17,9 @@ from ..query.matcher import matches, value_at
 from ..query.path import Path, path_prefixes
 from ..query.sort import key_of
 from ..query.values import value_class
-from .catalogue import Entry, check_readable, lock_entry, read_entry
+from .catalogue import Entry, check_readable, existing, lock_entry, read_entry
 from .find import Find
-from .operation import CollectionAbsent, Operation, Written
+from .operation import Operation, Written
 from .read import matching
 
 if TYPE_CHECKING:
@@ -221,18 +221,12 @@ class _Indexes:
 
 
 def _read(connection: Connection, collection: str) -> Entry:
-    return _found(collection, read_entry(connection, collection))
+    return existing(collection, read_entry(connection, collection))
 
 
 def _lock(connection: Connection, collection: str, *, readers: bool) -> Entry:
-    entry = _found(collection, lock_entry(connection, collection, readers=readers))
+    entry = existing(collection, lock_entry(connection, collection, readers=readers))
     check_readable(connection, collection, entry[1])
-    return entry
-
-
-def _found(collection: str, entry: Entry | None) -> Entry:
-    if entry is None:
-        raise CollectionAbsent(collection)
     return entry
 
 

@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import heapq
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from .. import codec
-from ..document import Document, new_document, now
+from ..document import Document, now
 from ..query.cursor import Position
 from ..query.filter import Filter
 from ..query.matcher import matches
@@ -34,15 +33,12 @@ from ..query.projection import Projection
 from ..query.sort import NATURAL, Key, Sort
 from ..query.values import value_class
 from ..sql.select import Query
-from .by_id import as_document, damaged
+from .by_id import as_document
+from .connection import Inexact
 from .operation import Operation
 
 if TYPE_CHECKING:
     from .connection import Connection
-
-
-class Inexact(Exception):
-    """The result of a statement in the indexed form is wrong: an array is where it expects none."""
 
 
 Positioned: TypeAlias = tuple[int, Document]
@@ -54,34 +50,6 @@ FIRST_BATCH: Final = 50
 MAX_BATCH: Final = 2000
 BATCH_CHARACTERS: Final = 2**20
 """Characters of JSON in a batch of a stream, about, as long as no single body is larger."""
-
-
-def rows_of(
-    connection: Connection, query: Query, filter: Filter, window: Mapping[str, Any]
-) -> list[Any]:
-    """Return the rows of `Statements.select`: positions and documents' columns. Raises `Inexact`."""
-    rows = connection.rows(query.sql, query.parameters(filter, **window))
-    if not query.guard:
-        return rows
-    if rows[0][0]:
-        raise Inexact
-    if query.guard == "row":
-        return rows[1:]
-    return [row[1:] for row in rows if row[1] is not None]
-
-
-def documents_of(rows: list[Any]) -> list[Document]:
-    """Return the documents of such rows, and empty the list: a body and its text do not take memory at once."""
-    decode, documents = codec.decode, []
-    rows.reverse()
-    while rows:  # a call for each row would take longer
-        _, id, text, version, created, updated, expires = rows.pop()
-        try:
-            body = decode(text)
-        except ValueError as error:
-            raise damaged(id, error) from error
-        documents.append(new_document(id, body, version, created, updated, expires))
-    return documents
 
 
 def document_of(row: Any) -> Document:
@@ -139,7 +107,7 @@ class ReadBatch(Operation[Batch]):
             self.filter, NATURAL, 0, indexed=False
         )
         window = {"seq": self.after, "skip": 0, "limit": self.limit}
-        rows = rows_of(connection, query, self.filter, window)
+        rows = connection.select(query, self.filter, **window)
         after = rows[-1][0] if len(rows) == self.limit else None
         characters = sum([len(row[2]) for row in rows])
         positions = [row[0] for row in rows]
@@ -312,7 +280,7 @@ class SortedReader:
     def _with_arrays(self, after: Position | None) -> list[Positioned]:
         """Return the documents that have arrays on the way, sorted."""
         query = self._statements.select_with_arrays(self._filter, self._sort)
-        rows = rows_of(self._connection, query, self._filter, {})
+        rows = self._connection.select(query, self._filter)
         found = self._decided(query, ((row[0], document_of(row)) for row in rows))
         return sorted(self._after(after, found), key=self._comparable)
 
@@ -327,7 +295,7 @@ class SortedReader:
         self, query: Query, window: dict[str, Any], after: Position | None = None
     ) -> list[Positioned]:
         """Return what SQL finds, one more than is wanted; raises `Inexact` and `Unorderable`."""
-        rows = rows_of(self._connection, query, self._filter, window)
+        rows = self._connection.select(query, self._filter, **window)
         found = [(row[0], document_of(row)) for row in popped(rows)]
         if self._sort.fields:
             keys = map(self._keys, found)

@@ -417,10 +417,8 @@ class DeleteFirst(Operation[DeleteResult]):
     empty = partial(DeleteResult, 0)
 
     def __call__(self, connection: Connection) -> DeleteResult:
-        writer, find = (
-            Writer(connection, self.collection),
-            Find(self.collection, self.filter, limit=1),
-        )
+        writer = Writer(connection, self.collection)
+        find = Find(self.collection, self.filter, limit=1)
         for _ in range(MAX_ATTEMPTS):
             found = find(connection)
             if not found or writer.remove_document(found[0]):
@@ -451,7 +449,7 @@ class DeleteMatching(Operation[DeleteResult]):
         guard = connection.collection(self.collection).guard(self.filter)
         if guard is None:
             return False
-        [(some,)] = connection.rows(guard.sql, guard.parameters(self.filter))
+        [(some,)] = connection.select(guard, self.filter)
         return bool(some)
 
     def _by_ids(self, connection: Connection, writer: Writer) -> int:
@@ -467,8 +465,7 @@ class DeleteMatching(Operation[DeleteResult]):
         """Delete what must be recorded, in batches."""
         total, after = 0, BEFORE_ALL
         while True:
-            parameters = query.parameters(self.filter, seq=after, limit=DELETE_BATCH)
-            rows = sorted(connection.rows(query.sql, parameters))
+            rows = sorted(connection.select(query, self.filter, seq=after, limit=DELETE_BATCH))
             total += writer.removed(row[1:] for row in rows)
             if len(rows) < DELETE_BATCH:
                 return total
