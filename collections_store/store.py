@@ -26,7 +26,7 @@ from .engine.backend import (
 )
 from .engine.database_file import leak
 from .engine.jobs import Job
-from .engine.lifecycle import Component, Components, check_synchronous, noting_failure, tear_down
+from .engine.lifecycle import Component, Components, noting_failure, tear_down
 from .engine.permits import TransactionPermit, TransactionPermits
 from .engine.transactions import TransactionResources
 from .engine.workers import Sweeper, working
@@ -145,8 +145,7 @@ class Store(Collections):
         done
         """
         self._refuse_if_closed()
-        check_synchronous(component)
-        self._components.attach(component)
+        self._components.attach(component, is_synchronous=True)
 
     def __enter__(self) -> Self:
         try:

@@ -256,25 +256,23 @@ class Backend:
         started = time.monotonic()
         while True:
             try:
-                return self._try_to_make_ready()
+                pooled = self._pools[0].acquire()
+                lost = finished = False
+                try:
+                    with nullcontext() if self._own is not None else pooled.sa.begin():
+                        make_ready(pooled, self._options)
+                    finished = True
+                    return
+                except DatabaseUnavailable:
+                    lost = True
+                    raise
+                finally:
+                    self.executor.release(pooled, lost, finished)
             except (DatabaseBusy, DatabaseUnavailable, TransactionConflict) as error:
                 if isinstance(error, DatabaseUnavailable) and self._single_writer:
                     raise  # a file that cannot be opened now cannot be opened later
                 self.executor.raise_unless_retryable(error, None, started)
                 time.sleep(RETRY_PAUSE)
-
-    def _try_to_make_ready(self) -> None:
-        pooled = self._pools[0].acquire()
-        lost = finished = False
-        try:
-            with nullcontext() if self._own is not None else pooled.sa.begin():
-                make_ready(pooled, self._options)
-            finished = True
-        except DatabaseUnavailable:
-            lost = True
-            raise
-        finally:
-            self.executor.release(pooled, lost, finished)
 
 
 def connection_limit(url: sa.URL, options: Options, database: Database) -> int:

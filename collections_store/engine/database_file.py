@@ -56,18 +56,15 @@ def identity(path: str | Path) -> Identity | None:
 
 def _open_files() -> Iterator[tuple[int, os.stat_result]]:
     """Yield the descriptors of the files that this process has open."""
-    for descriptor in _descriptors():
+    try:
+        descriptors: Iterable[int] = [int(name) for name in os.listdir("/proc/self/fd")]  # noqa: PTH208
+    except OSError:  # no Linux
+        descriptors = range(min(os.sysconf("SC_OPEN_MAX"), 2**16) if hasattr(os, "sysconf") else 0)
+    for descriptor in descriptors:
         with suppress(OSError):
             status = os.fstat(descriptor)
             if stat.S_ISREG(status.st_mode):
                 yield descriptor, status
-
-
-def _descriptors() -> Iterable[int]:
-    try:
-        return [int(name) for name in os.listdir("/proc/self/fd")]  # noqa: PTH208
-    except OSError:  # no Linux
-        return range(min(os.sysconf("SC_OPEN_MAX"), 2**16) if hasattr(os, "sysconf") else 0)
 
 
 def opening() -> AbstractContextManager[bool]:

@@ -13,7 +13,6 @@ from ..errors import DatabaseBusy, InvalidOption, SchemaOutdated, StoreClosed, s
 from ..operations.catalogue import create_or_find, read_revision
 from ..operations.connection import DriverConnection, SharedConnection
 from ..options import Options
-from ..sql.dialects.protocols import Database
 from ..sql.schema import REVISION
 from .pool import PooledConnection, translate
 
@@ -51,9 +50,17 @@ class Components(Generic[C]):
     def __iter__(self) -> Iterator[C]:
         return iter(list(self._attached))
 
-    def attach(self, component: C) -> None:
-        """Attach a component; raises `InvalidOption` and `StoreClosed`."""
-        _check(component)
+    def attach(self, component: C, *, is_synchronous: bool = False) -> None:
+        """Attach a component; raises `InvalidOption` and `StoreClosed`. Nobody would await what is asynchronous in a
+        store that `is_synchronous`.
+        """
+        methods = [getattr(component, name, None) for name in ("setup", "teardown")]
+        if isinstance(component, type) or not all(map(callable, methods)):
+            problem = "is no object with the methods setup() and teardown()"
+            raise InvalidOption("component", f"{shortened(component)} {problem}")
+        if is_synchronous and any(map(inspect.iscoroutinefunction, methods)):
+            problem = "is asynchronous: attach it to an AsyncStore"
+            raise InvalidOption("component", f"{shortened(component)} {problem}")
         with self._guard:
             if self._have_ended:
                 raise StoreClosed("the store is closed: nothing can be attached any more")
@@ -63,33 +70,13 @@ class Components(Generic[C]):
         """Remove and yield each, the last first, those attached meanwhile included. When none is left, none can be
         attached any more.
         """
-        while (component := self._take()) is not None:
+        while True:
+            with self._guard:
+                self._have_ended = not self._attached
+                if self._have_ended:
+                    return
+                component = self._attached.pop()
             yield component
-
-    def _take(self) -> C | None:
-        with self._guard:
-            self._have_ended = not self._attached
-            return self._attached.pop() if self._attached else None
-
-
-def _check(component: Any) -> None:
-    verbs = [getattr(component, name, None) for name in ("setup", "teardown")]
-    if isinstance(component, type) or not all(map(callable, verbs)):
-        raise InvalidOption(
-            "component",
-            f"{shortened(component)} is no object with the methods setup() and teardown()",
-        )
-
-
-def check_synchronous(component: Any) -> None:
-    """Raise `InvalidOption` for a component that nobody would await."""
-    if any(
-        inspect.iscoroutinefunction(getattr(component, name, None))
-        for name in ("setup", "teardown")
-    ):
-        raise InvalidOption(
-            "component", f"{shortened(component)} is asynchronous: attach it to an AsyncStore"
-        )
 
 
 def tear_down(components: Iterable[Component]) -> None:
@@ -167,18 +154,14 @@ def _persist(connection: DriverConnection, timeout: float) -> None:
     """Set the settings that a file keeps. While another process does so, SQLite reports "busy" at once, whatever the
     busy timeout.
     """
-    deadline = time.monotonic() + timeout
-    for words in connection.database.connections.persistent_settings():
+    errors, deadline = connection.database.errors, time.monotonic() + timeout
+    for setting in connection.database.connections.persistent_settings():
         while True:
             try:
-                connection.command(words)
+                connection.command(setting)
                 break
-            except connection.database.errors.types() as error:
-                if not _may_retry(connection.database, error, deadline):
+            except errors.types() as error:
+                is_busy = isinstance(errors.translate(error), DatabaseBusy)
+                if not is_busy or time.monotonic() >= deadline:
                     raise
                 time.sleep(RETRY_PAUSE)
-
-
-def _may_retry(database: Database, error: Exception, deadline: float) -> bool:
-    busy = isinstance(database.errors.translate(error), DatabaseBusy)
-    return busy and time.monotonic() < deadline
