@@ -241,7 +241,7 @@ def _perform(pooled: PooledConnection, operation: Operation[T], job: Job | None)
             connection.prepare(write=operation.writes)
             result = call(connection, operation)
             connection.record_pending()
-        connection.after_commit()
+        connection.publish_recorded()
         return result
     if job is None:
         return call(connection, operation)

@@ -18,7 +18,7 @@ from ..changes import ChangeReader
 from ..codec import Codec
 from ..document import Document, now, read_ttl
 from ..errors import DatabaseError, InvalidBody, InvalidOption, shortened
-from ..operations.by_id import Get, GetDocument, GetMany, RemoveMany, Slide, Touch
+from ..operations.by_id import Get, GetDocument, GetMany, RemoveMany, Touch
 from ..operations.catalogue import AS_IT_IS, Configure
 from ..operations.find import Count, Find, FindIds, check_window
 from ..operations.operation import Operation, Steps, Work
@@ -277,9 +277,7 @@ class Procedures:
         if not ids or not self.sliding:
             return
         ttl = read_ttl(self.lifetime)
-        each = [
-            Slide(self.collection, id, ttl) if ttl else Touch(self.collection, id) for id in ids
-        ]
+        each = [Touch(self.collection, id, ttl or None, slides=bool(ttl)) for id in ids]
         try:
             if len(each) == 1:
                 yield each[0]

@@ -252,11 +252,14 @@ class RemoveMany(AtomicWrite[int]):
 
 @value_class
 class Touch(AtomicWrite[bool]):
-    """Restart a document's time to live, or set another one; returns whether it exists."""
+    """Restart a document's time to live, or set another one; returns whether it exists. `slides`: that of a document of a
+    session becomes as long as the session's, and at most its own.
+    """
 
     collection: str
     id: str
     ttl: int | None = None
+    slides: bool = False
     empty = bool
 
     def __call__(self, connection: Connection) -> bool:
@@ -264,7 +267,8 @@ class Touch(AtomicWrite[bool]):
         parameters = {"id": self.id, "now": now()}
         if self.ttl == FOREVER:
             return connection.changed(sql.persist, parameters) > 0
-        return connection.changed(sql.touch, {**parameters, "ttl": self.ttl}) > 0
+        statement = sql.slide if self.slides else sql.touch
+        return connection.changed(statement, {**parameters, "ttl": self.ttl}) > 0
 
 
 @value_class
@@ -280,20 +284,6 @@ class TouchMany(AtomicWrite[int]):
         ids = connection.database.compiler.list_parameter(self.ids)
         sql = connection.collection(self.collection).by_id.touch_many
         return connection.changed(sql, {"ids": ids, "now": now(), "ttl": self.ttl or None})
-
-
-@value_class
-class Slide(AtomicWrite[bool]):
-    """Restart the time to live of a document of a session, as long as the session's and at most its own."""
-
-    collection: str
-    id: str
-    ttl: int
-    empty = bool
-
-    def __call__(self, connection: Connection) -> bool:
-        sql = connection.collection(self.collection).by_id
-        return connection.changed(sql.slide, {"id": self.id, "now": now(), "ttl": self.ttl}) > 0
 
 
 @value_class

@@ -58,8 +58,11 @@ def lock_entry(connection: Connection, collection: str, *, readers: bool = True)
     read = read_entry(connection, collection)
     if read is None:
         return None
-    _lock_table(connection, read[0], readers=readers)
-    connection.changed(connection.store.lock, {"name": collection})
+    store, table = connection.store, read[0]
+    sql = store.lock_table(table, readers=readers)
+    if sql is not None and connection.rows(store.has_table, store.find_table(table)):
+        connection.changed(sql)  # unless somebody dropped it by hand
+    connection.changed(store.lock, {"name": collection})
     locked = read_entry(connection, collection)
     if locked is None or locked[0] != read[0]:
         raise TableVanished(f"collection {collection} was changed by another transaction")
@@ -84,14 +87,6 @@ def check_readable(connection: Connection, collection: str, options: CollectionO
         raise SchemaError(message, found=found, expected=expected)
 
 
-def _lock_table(connection: Connection, table: str, *, readers: bool) -> None:
-    """Lock a table, unless somebody dropped it by hand."""
-    store = connection.store
-    sql = store.lock_table(table, readers=readers)
-    if sql is not None and connection.rows(store.has_table, store.find_table(table)):
-        connection.changed(sql)
-
-
 Tables: TypeAlias = dict[str, tuple[str, str, Statements]]
 """Compiled statements by collection, with the table and the options that they are for, as the catalogue has them."""
 MOST_TABLES: Final = 1024
@@ -103,10 +98,6 @@ REFRESHED_AFTER: Final = 5.0
 
 
 AS_IT_IS: Final = Settings()
-
-
-def _ignore(collections: Iterable[str]) -> None:
-    """Do nothing: nobody watches."""
 
 
 class Catalogue:
@@ -125,7 +116,7 @@ class Catalogue:
         """A transaction of the store has a catalogue with a `parent`: what that reads may be rolled back."""
         self.statements, self._parent, self._caches = statements, parent, caches
         self.changed: Callable[[Iterable[str]], None] = (
-            _ignore if parent is None else parent.changed
+            (lambda _: None) if parent is None else parent.changed
         )
         """Called after each commit that recorded changes, with the collections."""
         self.known: dict[str, tuple[Statements, float]] = {}

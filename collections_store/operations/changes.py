@@ -199,15 +199,10 @@ class Savepoint:
     to it they are pending again, even if they were recorded since: that was undone.
     """
 
-    __slots__ = ("_length", "_pending", "handle")
+    __slots__ = ("handle", "length", "pending")
 
     def __init__(self, handle: Any, pending: list[PendingChange]) -> None:
-        self.handle, self._pending, self._length = handle, pending, len(pending)
-
-    def pending(self) -> list[PendingChange]:
-        """Return the list as it was: it has only grown."""
-        del self._pending[self._length :]
-        return self._pending
+        self.handle, self.pending, self.length = handle, pending, len(pending)
 
 
 class Recorder:
@@ -235,13 +230,10 @@ class Recorder:
         if changes:
             self.recorded.update(record(connection, changes))
 
-    def savepoint(self, handle: Any) -> Savepoint:
-        """Return a savepoint that holds what is pending."""
-        return Savepoint(handle, self.pending)
-
     def rollback_to(self, savepoint: Savepoint) -> None:
-        """Restore what was pending at a savepoint."""
-        self.pending = savepoint.pending()
+        """Restore what was pending at a savepoint: that list has only grown."""
+        self.pending = savepoint.pending
+        del self.pending[savepoint.length :]
         self._characters = sum(each.characters for each in self.pending)
 
     def clear(self) -> None:

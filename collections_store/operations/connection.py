@@ -122,7 +122,7 @@ class Connection:
         """Undo what was done since the savepoint; where the database cannot, undo the whole transaction."""
         raise NotImplementedError
 
-    def _publish_recorded(self) -> None:
+    def publish_recorded(self) -> None:
         """Notify those who watch of the changes that were committed, and prune the feeds."""
         recorded, self.recorder.recorded = self.recorder.recorded, {}
         if recorded:
@@ -211,7 +211,7 @@ class DriverConnection(Connection):
         self.driver.execute(COMMIT)
         self.grouped = False
         if self.recorder.recorded:
-            self._publish_recorded()
+            self.publish_recorded()
 
     def _prune(self, feed: FeedStatements) -> None:
         try:
@@ -232,7 +232,7 @@ class DriverConnection(Connection):
 
     def begin_savepoint(self) -> Savepoint:
         self._depth += 1
-        point = self.recorder.savepoint(self._depth)
+        point = Savepoint(self._depth, self.recorder.pending)
         self.command(self.database.transactions.savepoint(point.handle))
         return point
 
@@ -335,11 +335,7 @@ class SharedConnection(Connection):
         """Commit the transaction."""
         self.committing = True
         self.sa.commit()
-        self.after_commit()
-
-    def after_commit(self) -> None:
-        """Publish the changes that were recorded."""
-        self._publish_recorded()
+        self.publish_recorded()
 
     def _prune(self, feed: FeedStatements) -> None:
         self.sa.execution_options(**self.database.transactions.shared_options())
@@ -359,7 +355,7 @@ class SharedConnection(Connection):
         )
 
     def begin_savepoint(self) -> Savepoint:
-        return self.recorder.savepoint(self.sa.begin_nested())
+        return Savepoint(self.sa.begin_nested(), self.recorder.pending)
 
     def release_savepoint(self, savepoint: Savepoint) -> None:
         savepoint.handle.commit()

@@ -332,16 +332,12 @@ class SortedBatches:
                 self._ids = iter(batch.ids)
             else:
                 self._ended = self._after is None
-        self._adapt(documents)
-        return documents
-
-    def _adapt(self, documents: list[Document]) -> None:
-        """Set the limit of the next batch, by the size of some documents."""
         some = documents[:_SAMPLE]
         if some:
             size = sum(size_of(each.body, BATCH_SIZE) for each in some)
             wanted = BATCH_SIZE * len(some) // size
             self._limit = max(1, min(wanted, 2 * self._limit, MAX_BATCH))
+        return documents
 
 
 @value_class

@@ -313,7 +313,10 @@ def change(
         found = yield GetDocument(collection, id)
         if found is None and options["default"] is ...:
             raise DocumentNotFound(collection, id)
-        body = deepcopy(options["default"]) if found is None else _copied(found.body)
+        if found is None:
+            body = deepcopy(options["default"])
+        else:  # a copy: the body that was read is recorded as the one before
+            body = decode(_UNLIMITED.encode(found.body))
         returned = yield CallFunction(function, body)
         text = codec.encode(body if returned is None else returned)
         try:
@@ -328,11 +331,6 @@ def change(
         else:
             return decode(text)
     raise conflict
-
-
-def _copied(body: Any) -> Any:
-    """Return a body that may be changed: the one that was read is recorded as the body before."""
-    return decode(_UNLIMITED.encode(body))
 
 
 def purge(collection: str) -> Steps[int]:
@@ -359,19 +357,17 @@ def _note_part(error: BaseException, collection: str, result: R, *, ended: bool)
             return
         is_ours = isinstance(outcome.result, type(result))
         result += outcome.result if is_ours else type(result)()
-    if _wrote(result):
+    if isinstance(result, PutManyResult):
+        wrote = result.written_count > 0
+    else:
+        wrote = replace(result, matched_count=0, refused=()) != BulkWriteResult()
+    if wrote:
         done = ended and outcome is not None and outcome.committed
         part = "everything" if done else "a part, in batches"
         text = f"wrote {part}: collection {collection}: {result!r}"
         note_outcome(error, Outcome(True if done else None, result, is_final=True), text)
     elif outcome is not None:
         outcome.committed, outcome.is_final = outcome.committed and ended, True
-
-
-def _wrote(result: PutManyResult | BulkWriteResult) -> bool:
-    if isinstance(result, PutManyResult):
-        return result.written_count > 0
-    return replace(result, matched_count=0, refused=()) != BulkWriteResult()
 
 
 def _total(parts: Sequence[PutManyResult]) -> PutManyResult:

@@ -339,7 +339,8 @@ class SortedReader:
         while True:
             for level in [None] if position is None else self._order.levels(position.keys):
                 query = select(level)
-                read = self._level(query, position, batch)
+                values = {} if position is None else self._order.values(position.keys, position.seq)
+                read = self._exact(query, {**values, "skip": 0, "limit": batch + 1}, position)
                 found = read[:batch]
                 yield from self._decided(query, found)
                 if len(read) > batch:
@@ -363,10 +364,6 @@ class SortedReader:
             alike = self._exact(query, {**values, "skip": 0, "limit": MIN_BATCH}, position)
             if len(alike) == MIN_BATCH:
                 raise Unorderable
-
-    def _level(self, query: Query, after: Position | None, batch: int) -> list[Positioned]:
-        values = {} if after is None else self._order.values(after.keys, after.seq)
-        return self._exact(query, {**values, "skip": 0, "limit": batch + 1}, after)
 
     def _decided(self, query: Query, found: Iterable[Positioned]) -> Iterable[Positioned]:
         """Return what the matcher keeps of what SQL could not decide."""
