@@ -16,7 +16,6 @@ import json
 import math
 import re
 from datetime import timedelta
-from types import TracebackType
 from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
 
 from .. import InvalidOption
@@ -64,13 +63,8 @@ class _Strings:
         self._memory.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._memory.__exit__(kind, error, traceback)
+    def __exit__(self, *error: Any) -> None:
+        self._memory.__exit__(*error)
 
     def clear(self) -> str:
         """Delete all values; returns kdeps' message with their number."""
@@ -201,13 +195,8 @@ class _AsyncStrings:
         await self._memory.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._memory.__aexit__(kind, error, traceback)
+    async def __aexit__(self, *error: Any) -> None:
+        await self._memory.__aexit__(*error)
 
     async def clear(self) -> str:
         """Async counterpart of `Items.clear`."""
@@ -344,19 +333,14 @@ def _string(name: str, text: Any) -> str:
     raise InvalidOption(name, f"must be a non-empty string, got {text!r}")
 
 
-def _ttl(ttl: Duration) -> float | timedelta | None:
+def _ttl(ttl: Any) -> Any:
     """Return a time to live for `Memory`; raises `InvalidOption`."""
-    if isinstance(ttl, str):
-        ttl = _seconds(ttl)
-    seconds = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
-    if isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds <= 0:
-        return math.inf
-    return seconds  # the memory rejects what is not a number
-
-
-def _seconds(text: str) -> float:
-    total = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
-    if not _DURATION.fullmatch(text) or not math.isfinite(total):
-        problem = f"must be a duration such as 90s, 1h30m or 7d, of {', '.join(_UNITS)}"
-        raise InvalidOption("ttl", f"{problem}, got {text!r}")
-    return -total if text.startswith("-") else total
+    seconds: Any = ttl.total_seconds() if isinstance(ttl, timedelta) else ttl
+    if isinstance(seconds, str):
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(seconds))
+        if not _DURATION.fullmatch(ttl) or not math.isfinite(seconds):
+            problem = f"must be a duration such as 90s, 1h30m or 7d, of {', '.join(_UNITS)}"
+            raise InvalidOption("ttl", f"{problem}, got {ttl!r}")
+        seconds = -seconds if ttl.startswith("-") else seconds
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    return math.inf if is_number and seconds <= 0 else seconds  # the memory rejects others

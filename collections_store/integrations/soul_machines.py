@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from ..codec import Codec, decode
 from ..document import SKILL_MEMORY, Document, check_id, check_name, read_ttl
@@ -33,7 +33,7 @@ from ..memory.memory import MemoryHost
 from ..operations.bulk import Given, PutBatch, batches
 from ..operations.by_id import GetDocument, Insert, RemoveById, RemoveMany, Rewrite, TouchMany
 from ..operations.find import Find
-from ..operations.operation import Work
+from ..operations.operation import Operation, Work
 from ..operations.update import DeleteMatching
 from ..options import Ttl
 from ..query.filter import Filter
@@ -42,6 +42,7 @@ from ..query.values import equal, identical
 Policy: TypeAlias = Literal["creator", "anyone", "raise"]
 Model: TypeAlias = Callable[..., Any]
 Run: TypeAlias = Callable[[Any], Any]
+H = TypeVar("H", MemoryHost, AsyncMemoryHost)
 PRIVATE: Final = "PRIVATE"
 PUBLIC: Final = "PUBLIC"
 _DIGITS: Final = 40
@@ -128,20 +129,18 @@ class SkillRules:
             memories.append((self.model or dict)(**parts))
         return memories
 
-    def save(self, session: Any, skill: Any, memories: Any) -> Work:
+    def save(self, session: Any, skill: Any, memories: Any) -> Operation[int]:
         """Return the operation that applies a skill's response."""
         named = _checked("session", session), _checked("skill", skill)
         response = Response.read(*named, memories, self.codec)
         return Work((self.collection,), lambda run: self._save(run, response))
 
-    def end(self, session: Any) -> Work:
+    def end(self, session: Any) -> Operation[int]:
         """Return the operation that deletes a session."""
         named = _checked("session", session)
 
         def end(run: Run) -> int:
-            run(
-                RemoveById(self.collection, _digest(named))
-            )  # a concurrent save conflicts here first
+            run(RemoveById(self.collection, _digest(named)))  # a concurrent save conflicts here
             found = run(DeleteMatching(self.collection, Filter.parse(_all_of(named))))
             return int(found.deleted_count)
 
@@ -181,7 +180,24 @@ class SkillRules:
             run(RemoveMany(self.collection, removed))
 
 
-class SkillMemory:
+class _SkillMemory(Generic[H]):
+    def __init__(
+        self,
+        host: H,
+        collection: str = SKILL_MEMORY,
+        *,
+        policy: Policy = "creator",
+        model: Model | None = None,
+        ttl: Ttl = None,
+    ) -> None:
+        self._host: H = host
+        self._rules = SkillRules.of(collection, host._codec, policy=policy, model=model, ttl=ttl)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._rules.collection!r}, policy={self._rules.policy!r})"
+
+
+class SkillMemory(_SkillMemory[MemoryHost]):
     """The memories of sessions' skills: `store.skill_memory()`.
 
     A memory has a name, a value, optionally a session_id, and a scope: a PRIVATE one (None means PRIVATE) belongs
@@ -200,21 +216,6 @@ class SkillMemory:
     ...     [each["value"] for each in skills.load("session 1", "weather")]
     ['Ada']
     """
-
-    def __init__(
-        self,
-        host: MemoryHost,
-        collection: str = SKILL_MEMORY,
-        *,
-        policy: Policy = "creator",
-        model: Model | None = None,
-        ttl: Ttl = None,
-    ) -> None:
-        self._host = host
-        self._rules = SkillRules.of(collection, host._codec, policy=policy, model=model, ttl=ttl)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._rules.collection!r}, policy={self._rules.policy!r})"
 
     def load(self, session: str, skill: str) -> list[Any]:
         """Return a skill's PRIVATE memories and all PUBLIC ones of the session, in the order of their creation.
@@ -239,8 +240,7 @@ class SkillMemory:
         ...     skills.save("session 1", "weather", [])
         1
         """
-        count: int = self._host.run(self._rules.save(session, skill, memories))
-        return count
+        return self._host.run(self._rules.save(session, skill, memories))
 
     def end_session(self, session: str) -> int:
         """Delete all memories of a session; returns how many.
@@ -250,11 +250,10 @@ class SkillMemory:
         ...     store.skill_memory().end_session("session 1")
         1
         """
-        count: int = self._host.run(self._rules.end(session))
-        return count
+        return self._host.run(self._rules.end(session))
 
 
-class AsyncSkillMemory:
+class AsyncSkillMemory(_SkillMemory[AsyncMemoryHost]):
     """Async counterpart of `SkillMemory`: `AsyncStore(...).skill_memory()`.
 
     >>> async def main():
@@ -267,34 +266,17 @@ class AsyncSkillMemory:
     ['Ada']
     """
 
-    def __init__(
-        self,
-        host: AsyncMemoryHost,
-        collection: str = SKILL_MEMORY,
-        *,
-        policy: Policy = "creator",
-        model: Model | None = None,
-        ttl: Ttl = None,
-    ) -> None:
-        self._host = host
-        self._rules = SkillRules.of(collection, host._codec, policy=policy, model=model, ttl=ttl)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._rules.collection!r}, policy={self._rules.policy!r})"
-
     async def load(self, session: str, skill: str) -> list[Any]:
         """Async counterpart of `SkillMemory.load`."""
         return self._rules.loaded(await self._host.run(self._rules.load(session, skill)))
 
     async def save(self, session: str, skill: str, memories: Iterable[Any]) -> int:
         """Async counterpart of `SkillMemory.save`."""
-        count: int = await self._host.run(self._rules.save(session, skill, memories))
-        return count
+        return await self._host.run(self._rules.save(session, skill, memories))
 
     async def end_session(self, session: str) -> int:
         """Async counterpart of `SkillMemory.end_session`."""
-        count: int = await self._host.run(self._rules.end(session))
-        return count
+        return await self._host.run(self._rules.end(session))
 
 
 def scope_of(scope: Any, where: str = "scope") -> str | None:
