@@ -107,7 +107,7 @@ class SharedLock:
 
 
 class SharedLocks(StripedLocks[SharedLock]):
-    """Such locks for groups of dialogues."""
+    """`SharedLock`s for groups of dialogues."""
 
     def __init__(self) -> None:
         super().__init__(SharedLock)
@@ -183,8 +183,7 @@ class AsyncDialogueStore(BaseDialogueStore[AsyncStore, D]):
 
     async def get_dialogues_with_counterparty(self, address: str) -> list[D]:
         """Async counterpart of `DialogueStore.get_dialogues_with_counterparty`."""
-        parts = (self._repository.with_counterparty(address, is_terminal=e) for e in (False, True))
-        return [each for part in parts for each in await self._run(part)]
+        return await self._run(self._repository.with_counterparty(address, False, True))
 
     async def messages(
         self, label: DialogueLabel, *, after: int = 0, limit: int = PAGE

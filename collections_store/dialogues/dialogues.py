@@ -1,4 +1,4 @@
-"""Dialogues, sync: `Dialogues`, `DialogueStore` and `HostDialogues`; what sync and async share."""
+"""Dialogues, sync: `Dialogues`, `DialogueStore` and `HostDialogues`, and the bases of sync and async classes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JOIN_TIMEOUT: Final = 30.0
 
 
 class BaseDialogueStore(Generic[S, D]):
-    """What `DialogueStore` and `AsyncDialogueStore` share."""
+    """Base of `DialogueStore` and `AsyncDialogueStore`."""
 
     _STORE: ClassVar[type]
     _LOCK: ClassVar[Any]
@@ -67,12 +67,12 @@ class DialogueStore(BaseDialogueStore[Store, D]):
     _STORE, _LOCK = Store, threading.Lock
 
     def save(self, *dialogues: D) -> int:
-        """Write what is new of dialogues, in one transaction; returns of how many something was new.
+        """Save the changes of dialogues in one transaction; returns the number of dialogues that had changes.
 
-        Of a dialogue that was saved before, that is the new messages, and the header if it has changed. A dialogue
-        that has ended moves to the terminal ones. One that cannot be converted or stored, or that somebody else
-        wrote to (`DialogueConflict`), does not keep the others from being saved: `DialoguesNotSaved`, raised in
-        the end, has the errors by label.
+        Of a dialogue that was saved before, only the new messages are written, and the header if it has changed. A
+        dialogue that has ended moves to the terminal ones. If some cannot be converted or stored, or another process
+        wrote to them (`DialogueConflict`), the others are saved all the same, and `DialoguesNotSaved` is raised with
+        the errors by label.
         """
         with self._lock:
             self._run(self._repository.settle())
@@ -95,12 +95,14 @@ class DialogueStore(BaseDialogueStore[Store, D]):
         return self._run(self._repository.get([label], note=True))
 
     def remove(self, label: DialogueLabel, *, remember: bool = False) -> bool:
-        """Delete a dialogue; returns whether there was one. After `remember=True`, `is_known` is true for ever."""
+        """Delete a dialogue; returns whether there was one. With `remember=True` its key stays, and `is_known` remains
+        true.
+        """
         with self._lock:
             return self._run(self._repository.remove(label, remember=remember))
 
     def is_known(self, label: DialogueLabel) -> bool:
-        """Return whether there is a dialogue with a label, complete or not, or a deleted one is remembered."""
+        """Return whether a label, complete or not, is that of a stored dialogue or of a deleted one that is remembered."""
         if not self._repository.is_settled:
             with self._lock:
                 self._run(self._repository.settle())
@@ -124,8 +126,7 @@ class DialogueStore(BaseDialogueStore[Store, D]):
 
     def get_dialogues_with_counterparty(self, address: str) -> list[D]:
         """Return the dialogues with an address: the active ones, then the terminal ones."""
-        parts = (self._repository.with_counterparty(address, is_terminal=e) for e in (False, True))
-        return [each for part in parts for each in self._run(part)]
+        return self._run(self._repository.with_counterparty(address, False, True))
 
     def messages(self, label: DialogueLabel, *, after: int = 0, limit: int = PAGE) -> list[Any]:
         """Return messages of a dialogue as JSON: up to `limit`, past the first `after`."""
@@ -153,7 +154,7 @@ class DialogueStore(BaseDialogueStore[Store, D]):
 
 
 class HostDialogues(DialogueStore[D]):
-    """The dialogues of a framework whose own classes accept messages: active ones in memory, all of them persisted.
+    """The dialogues of a framework whose own classes accept messages: all are persisted, and the active ones in memory.
 
     The framework calls `add` with its new dialogues, and `accepted` after it has added a message to one. `setup`
     restores the active dialogues of an earlier process. `options` say what happens to dialogues that have ended.
@@ -172,7 +173,7 @@ class HostDialogues(DialogueStore[D]):
         self._manager = DialogueManager(self._repository, options)
 
     def move_to(self, store: Store) -> None:
-        """Continue in another store."""
+        """Use another store from now on."""
         self._store = check_store(store, Store)
         self._repository.forget()
 
@@ -247,7 +248,7 @@ class HostDialogues(DialogueStore[D]):
 
 
 class BaseDialogues(Generic[S]):
-    """What `Dialogues` and `AsyncDialogues` share."""
+    """Base of `Dialogues` and `AsyncDialogues`."""
 
     _STORE: ClassVar[type]
     _LOCKS: ClassVar[Any]
@@ -299,7 +300,7 @@ class BaseDialogues(Generic[S]):
         return self._manager.cache.active
 
     def _lock_of(self, subject: Any) -> Any:
-        """Return the lock for a procedure about a message, a label or a dialogue; None: for a search."""
+        """Return the lock for the dialogue of a message, a label or a dialogue; None: a lock for a search."""
         return self._locks.of(None if subject is None else self._manager.group_of(subject))
 
     def _start_saving(self) -> None:
@@ -308,13 +309,13 @@ class BaseDialogues(Generic[S]):
             self._saver = _saver(self._manager.interval, self._save_in_background)
 
     def _save_in_background(self) -> bool:
-        """Save what changed; returns False when the store is closed."""
+        """Save all changes; returns False when the store is closed."""
         raise NotImplementedError
 
 
 def _saver(seconds: float, save: Callable[[], bool]) -> Background:
-    """Return a thread that calls a method every so many seconds, whatever that raises, until its object is gone or it
-    returns False.
+    """Return a thread that calls a method periodically, until its object is deleted or it returns False; errors are
+    logged.
     """
     method: weakref.WeakMethod[Any] = weakref.WeakMethod(save)
 
@@ -332,11 +333,11 @@ def _saver(seconds: float, save: Callable[[], bool]) -> Background:
 
 
 class Dialogues(BaseDialogues[Store]):
-    """The dialogues of a component of an agent: active ones in memory, all of them persisted.
+    """The dialogues of a component of an agent: all are persisted, and the active ones in memory.
 
     A message is committed before the method that accepts it returns. The next process that creates `Dialogues`
-    with the same `self_address` and `component` restores it. Every other pair has collections of its own. The first
-    use sets the dialogues up, or entering the store; closing the store tears them down.
+    with the same `self_address` and `component` restores it. Every other pair has collections of its own. Entering
+    the store, or else the first use, calls `setup`; closing the store calls `teardown`.
 
     Options:
 
@@ -347,12 +348,12 @@ class Dialogues(BaseDialogues[Store]):
       database, and remembers only their keys.
     * `offload`: True removes terminal dialogues from memory, except the `cached` ones used last. False restores all,
       and keeps them in memory.
-    * `save`: "message": as above; a number of seconds, or a timedelta: within that time, by a thread;
-      "teardown": when the store is closed. The end of a dialogue is saved at once in any case.
-    * `terminal_ttl`, `terminal_kept`: how long, in seconds or as a timedelta, and how many terminal dialogues are
-      kept; None: no limit. Setup and, now and then, the end of a dialogue delete older ones.
+    * `save`: when a message is committed. "message": as above; a number of seconds, or a timedelta: within that time,
+      by a thread; "teardown": when the store is closed. The end of a dialogue is always committed at once.
+    * `terminal_ttl`, `terminal_kept`: the maximum age, in seconds or as a timedelta, and number of stored terminal
+      dialogues; None: no limit. `setup` and, periodically, the end of a dialogue delete older ones.
 
-    Any number of threads may use it. Raises `InvalidOption`; each method raises what the store does.
+    Any number of threads may use it. Raises `InvalidOption`; each method also raises the store's errors.
 
     >>> with Store("sqlite://") as store:
     ...     ada, bob = Dialogues(store, "ada"), Dialogues(store, "bob")
@@ -365,17 +366,17 @@ class Dialogues(BaseDialogues[Store]):
     _STORE, _LOCKS = Store, partial(StripedLocks, threading.Lock)
 
     def setup(self) -> Restored:
-        """Restore the active dialogues; returns how many, and the records that no dialogue could be restored from:
-        they move to the quarantine. Any other method does so too, once.
+        """Restore the active dialogues; returns their number, and the records that cannot be restored, which move to the
+        quarantine. The first call of any other method calls it.
         """
         self._refuse_nested()
         with self._locks:
             return self._set_up()
 
     def teardown(self) -> None:
-        """Save what has changed, in one transaction, and forget all. Closing the store does this.
+        """Save all changes in one transaction, and remove the dialogues from memory. Closing the store calls it.
 
-        Raises `DialoguesNotSaved` if some could not be saved: the others are, and all stay in memory.
+        Raises `DialoguesNotSaved` if some cannot be saved: the others are saved, and all stay in memory.
         """
         self._refuse_nested()
         with self._locks:
@@ -412,22 +413,22 @@ class Dialogues(BaseDialogues[Store]):
         return self._run(self._manager.reply(dialogue, performative, body, target), dialogue)
 
     def finish(self, dialogue: Dialogue, state: str = ENDED) -> None:
-        """End a dialogue without a message, in a state: after a timeout, for example."""
+        """End a dialogue in a state, without a message: after a timeout, for example."""
         self._run(self._manager.finish(dialogue, state), dialogue)
 
     def save(self, dialogue: Dialogue) -> None:
-        """Save what changed in a dialogue: its metadata, and messages that `save=` has not saved yet.
+        """Save a dialogue's metadata, and messages that `save=` has not saved yet.
 
-        Raises `DialoguesNotSaved`; then it stays in memory as it is.
+        Raises `DialoguesNotSaved`; then the dialogue stays in memory unchanged.
         """
         self._run(self._manager.save(dialogue), dialogue)
 
     def reload(self, dialogue_label: DialogueLabel) -> Dialogue | None:
-        """Forget what is in memory of a dialogue, unsaved changes too, and return it as it is stored, or None.
-        This resolves a `DialogueConflict`. Older objects of the dialogue are no longer valid.
+        """Discard a dialogue's state in memory, with unsaved changes, and return the stored dialogue, or None. This
+        resolves a `DialogueConflict`. Older objects of the dialogue are no longer valid.
 
-        An error that leaves in doubt whether a message was written does not need it: the next method that writes to
-        the dialogue reads it again, and undoes what was written and not acknowledged.
+        It is not necessary after an error that leaves in doubt whether a message was written: the next write to the
+        dialogue reads it again, and undoes a write that was not acknowledged.
         """
         return self._run(self._manager.reload(dialogue_label), dialogue_label)
 

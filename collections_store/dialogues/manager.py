@@ -1,5 +1,5 @@
-"""The manager of a component's dialogues: options, memory, recovery, purge. A host's class of dialogue works as well as
-`Dialogue`; `messaging` adds what `Dialogue` can do.
+"""The manager of a component's dialogues: options, locks, cache, recovery, purge. It works with any class of dialogue;
+`messaging` adds the methods for `Dialogue`.
 
 Each method is a procedure that yields operations, for sync and async. Rules:
 
@@ -85,7 +85,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class DialogueOptions:
-    """What happens to dialogues that have ended: the options of `Dialogues` with these names. Raises `InvalidOption`.
+    """The options of `Dialogues` for dialogues that have ended, with the same names. Raises `InvalidOption`.
 
     >>> DialogueOptions(terminal_kept=1000).terminal_ttl is None
     True
@@ -104,13 +104,6 @@ class DialogueOptions:
         read_ttl(self.terminal_ttl, "terminal_ttl")
         if self.terminal_kept is not None:
             check_count("terminal_kept", self.terminal_kept)
-
-    @property
-    def purge_every(self) -> int:
-        """The number of dialogues that end between two purges."""
-        return min(
-            PURGE_EVERY, PURGE_EVERY if self.terminal_kept is None else self.terminal_kept + 1
-        )
 
 
 class DialogueCache(Generic[D]):
@@ -243,7 +236,7 @@ class DialogueManager(Generic[D]):
         self._last_error = ""
         self.is_set_up = self.is_torn_down = False
 
-    # -- what a class of dialogues knows of its objects -------------------------------------------
+    # -- methods that a subclass overrides ---------------------------------------------------------
 
     def is_dirty(self, dialogue: D) -> bool:
         """Return whether a dialogue may have changed since it was saved: a host's active ones at any time."""
@@ -292,7 +285,7 @@ class DialogueManager(Generic[D]):
             raise StoreClosed(closed)
 
     def teardown(self) -> Steps[None]:
-        """Save what changed, and forget all; what cannot be saved stays in memory."""
+        """Save all changes, and remove the dialogues from memory, unless some cannot be saved."""
         if not self.is_set_up:
             return
         yield from self._save(self.cache.changed(self.is_borrowed))
@@ -308,7 +301,7 @@ class DialogueManager(Generic[D]):
         return not self.is_set_up or not self.cache.changed(self.is_dirty)
 
     def flush(self) -> Steps[None]:
-        """Save what changed, in one transaction. What cannot be saved stays in memory, with a line in the log."""
+        """Save all changes in one transaction. Dialogues that cannot be saved stay in memory, and are logged."""
         try:
             yield from self._save(self.cache.changed(self.is_dirty) if self.is_set_up else [])
         except DialoguesNotSaved:
@@ -349,7 +342,7 @@ class DialogueManager(Generic[D]):
         return saved
 
     def _saved(self, dialogues: Iterable[D], counts: dict[str, int], failed: Any) -> None:
-        """Note what was saved, unless there are more messages by now."""
+        """Record that dialogues were saved, except those with messages added since."""
         for each in dialogues:
             label = self.repository.label(each)
             if label in failed:
@@ -404,7 +397,7 @@ class DialogueManager(Generic[D]):
         """Return the dialogues with an address: the active ones, then the terminal ones."""
         check_string("counterparty", address)
         active = self.cache.with_counterparty(address)
-        terminal = yield from self.repository.with_counterparty(address, is_terminal=True)
+        terminal = yield from self.repository.with_counterparty(address, True)
         return _distinct([*active, *filter(None, map(self.known, terminal))])
 
     def find(self, filter: Any, equals: Any, terminal: Any, limit: Any) -> Steps[list[D]]:
@@ -442,7 +435,7 @@ class DialogueManager(Generic[D]):
         return removed or is_new
 
     def reload(self, label: DialogueLabel) -> Steps[D | None]:
-        """Forget what is in memory of a dialogue, and read it again."""
+        """Discard a dialogue's state in memory, and read it again."""
         found = yield from self.repository.reload(label)
         self.cache.forget(label.key)
         return None if found is None else self.cache.add(found)
@@ -464,11 +457,12 @@ class DialogueManager(Generic[D]):
         yield from self.purge_now_and_then()
 
     def purge_now_and_then(self, *, force: bool = False) -> Steps[None]:
-        """Purge what the options say, if it is time. A failure is logged: the next purge does it."""
+        """Purge according to the options, if it is time. A failure is logged, and the next purge tries again."""
         ttl, kept = self.options.terminal_ttl, self.options.terminal_kept
         age = read_ttl(ttl) or None
         is_time = force or (age is not None and now() - self._purged > age)
-        if not is_time and self._ended % self.options.purge_every:
+        every = PURGE_EVERY if kept is None else min(PURGE_EVERY, kept + 1)
+        if not is_time and self._ended % every:
             return
         self._purged = now()
         try:

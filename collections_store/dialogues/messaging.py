@@ -1,4 +1,4 @@
-"""Messages of `Dialogue`: beginning, continuing and ending dialogues. Procedures of the manager."""
+"""Messages of `Dialogue`: procedures of the manager that begin, continue and end dialogues."""
 
 from __future__ import annotations
 
@@ -147,7 +147,8 @@ class MessageManager(DialogueManager[Dialogue]):
         """End a dialogue without a message."""
         check_string("state", state)
         if not self._check_known(dialogue).is_terminal:
-            yield from self._continue(dialogue, dialogue.ended(state))
+            end = Transition(dialogue.dialogue_label, state, is_terminal=True)
+            yield from self._continue(dialogue, end)
 
     def save(self, dialogue: Dialogue) -> Steps[None]:
         """Save what changed of a dialogue."""
@@ -226,31 +227,26 @@ class MessageManager(DialogueManager[Dialogue]):
         self, dialogue: Dialogue, step: Transition, *, is_new: bool = False
     ) -> Steps[None]:
         """Persist a step, and then apply it."""
+        label = step.label
         try:
-            yield from self._write_step(dialogue, step, is_new=is_new)
+            if step.is_terminal and not self.options.keep_terminal_state_dialogues:
+                remember, count = label.is_by_counterparty, dialogue.message_count
+                yield from self.repository.remove(label, remember=remember, expected=count)
+            elif self._saves_at_once or step.is_terminal:
+                yield from self._write(dialogue, step)
+            else:
+                self.cache.unsaved.add(label.key)
+                if is_new:
+                    self.repository.codec.json.encode(dialogue.header(step))  # `InvalidBody` now
+                    self.cache.new.add(label.key)
             dialogue.apply(step)
         except BaseException:
-            self.repository.withdraw(step.label, dialogue.message_count)
+            self.repository.withdraw(label, dialogue.message_count)
             raise
         if step.is_terminal:
             yield from self.retire(dialogue)
         elif is_new:
             self.cache.add(dialogue)
-
-    def _write_step(self, dialogue: Dialogue, step: Transition, *, is_new: bool) -> Steps[None]:
-        label = step.label
-        if step.is_terminal and not self.options.keep_terminal_state_dialogues:
-            remember, count = label.is_by_counterparty, dialogue.message_count
-            yield from self.repository.remove(label, remember=remember, expected=count)
-        elif self._saves_at_once or step.is_terminal:
-            yield from self._write(dialogue, step)
-        else:
-            self.cache.unsaved.add(label.key)
-            if is_new:
-                self.repository.codec.json.encode(
-                    dialogue.header(step)
-                )  # `InvalidBody` now, not later
-                self.cache.new.add(label.key)
 
     def _write(self, dialogue: Dialogue, step: Transition) -> Steps[None]:
         yield from self.repository.settle({step.label.key})

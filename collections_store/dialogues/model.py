@@ -78,9 +78,7 @@ class DialogueLabel:
 
     def complete(self, responder_reference: str) -> DialogueLabel:
         """Return the label with the responder's reference."""
-        return replace(
-            self, dialogue_reference=(self.dialogue_starter_reference, responder_reference)
-        )
+        return replace(self, dialogue_reference=(self.dialogue_reference[0], responder_reference))
 
     @property
     def json(self) -> dict[str, str]:
@@ -106,8 +104,8 @@ class DialogueLabel:
 
         It is a digest (SHA-256) of the incomplete label: a starter never uses a reference twice.
         """
-        parts = self.dialogue_starter_reference, self.dialogue_opponent_addr
-        return _digest(*parts, self.dialogue_starter_addr)
+        reference, _ = self.dialogue_reference
+        return _digest(reference, self.dialogue_opponent_addr, self.dialogue_starter_addr)
 
     @property
     def is_by_counterparty(self) -> bool:
@@ -195,10 +193,7 @@ class Message:
         known = {key: json[key] for key in _MESSAGE_KEYS}
         if isinstance(known["dialogue_reference"], list):
             known["dialogue_reference"] = tuple(known["dialogue_reference"])
-        is_known = len(json) == len(_MESSAGE_KEYS)
-        return cls(
-            **known, unknown={} if is_known else {k: json[k] for k in json.keys() - _MESSAGE_KEYS}
-        )
+        return cls(**known, unknown={key: json[key] for key in json.keys() - _MESSAGE_KEYS})
 
     def __post_init__(self) -> None:
         _check_reference(self.dialogue_reference)
@@ -277,7 +272,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """All that a message, or an end without a message, changes in a dialogue."""
+    """The change of a dialogue by a message, or by an end without a message."""
 
     label: DialogueLabel
     state: str
@@ -324,9 +319,9 @@ class Dialogue:
         self.rules, self.state, self.is_terminal = rules, state, is_terminal
         self._metadata = {} if metadata is None else metadata
         self.dirty = False
-        """Whether `metadata` may have changed since it was last saved."""
+        """True if `metadata` may have changed since it was last saved."""
         self.borrowed = False
-        """Whether a caller may hold a reference to `metadata`."""
+        """True if a caller may hold a reference to `metadata`."""
         self._messages: list[Message] = []
         self._by_id: dict[int, Message] = {}
         self._by_responder = 0
@@ -378,7 +373,7 @@ class Dialogue:
         return self._metadata
 
     def header(self, step: Transition | None = None) -> dict[str, Any]:
-        """Return what is stored beside the messages, at present or after `step`."""
+        """Return the header, at present or after `step`."""
         return {
             "self_address": self._self_address,
             "role": self.role,
@@ -422,7 +417,10 @@ class Dialogue:
         known = self._by_id.get(message.message_id)
         if known == message and equal(known.json, message.json, ordered=False):  # True is not 1
             raise RepeatedMessage(message, self)
-        problem = self._problem(message)
+        if self.is_terminal:
+            ended = f"the dialogue has ended: its state is {self.state!r}"
+            raise InvalidDialogueMessage(message, self._of_others(message) or ended)
+        problem = self._misplaced(message) or self._against_rules(message)
         if problem is not None:
             raise InvalidDialogueMessage(message, problem)
         state = self.rules.state_after(message.performative)
@@ -430,10 +428,6 @@ class Dialogue:
         if self.is_self_initiated and message.sender != self._self_address:
             label = label.complete(message.dialogue_reference[1])
         return Transition(label, state or self.state, state is not None, message)
-
-    def ended(self, state: str) -> Transition:
-        """Return the transition by an end without a message."""
-        return Transition(self._label, state, is_terminal=True)
 
     def apply(self, step: Transition) -> None:
         """Change the dialogue by a transition."""
@@ -452,14 +446,6 @@ class Dialogue:
         self._messages.append(message)
         self._by_id[message.message_id] = message
         self._by_responder += message.message_id < 0
-
-    def _problem(self, message: Message) -> str | None:
-        """Return why a message is not the next one."""
-        if self.is_terminal:
-            return (
-                self._of_others(message) or f"the dialogue has ended: its state is {self.state!r}"
-            )
-        return self._misplaced(message) or self._against_rules(message)
 
     def _of_others(self, message: Message) -> str | None:
         """Return why sender and receiver are not the two agents of the dialogue."""

@@ -1,4 +1,4 @@
-"""What is stored of a dialogue: its collections, its header, and a record for each message.
+"""The stored form of a dialogue: its collections, its header, and a record for each message.
 
 A header has a format, `record_format`, by default 1. Keys that this version does not know are of a newer one: they
 are ignored when a dialogue is read, and stay when its header is written again. A change that older versions must
@@ -12,7 +12,6 @@ import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from ..codec import Codec, decode
@@ -118,57 +117,38 @@ class DialogueNamespace:
 
     agent: str
     component: str
+    active: str = field(init=False, repr=False, compare=False)
+    """The collection of the headers of active dialogues."""
+    terminal: str = field(init=False, repr=False, compare=False)
+    """The collection of the headers of terminal dialogues."""
+    messages: str = field(init=False, repr=False, compare=False)
+    """The collection of the messages of both."""
+    finished: str = field(init=False, repr=False, compare=False)
+    """The collection of the keys of deleted dialogues that must not begin again."""
+    quarantine: str = field(init=False, repr=False, compare=False)
+    """The collection of the records that cannot be restored."""
 
     def __post_init__(self) -> None:
         for name, value in (("agent", self.agent), ("component", self.component)):
             if not check_string(name, value):
                 raise InvalidOption(name, "must not be empty")
-
-    @property
-    def active(self) -> str:
-        """The collection of the headers of active dialogues."""
-        return self._named("active")
-
-    @property
-    def terminal(self) -> str:
-        """The collection of the headers of terminal dialogues."""
-        return self._named("terminal")
-
-    def headers(self, *, is_terminal: bool) -> str:
-        """Return one of these two."""
-        return self.terminal if is_terminal else self.active
-
-    @property
-    def messages(self) -> str:
-        """The collection of the messages of both."""
-        return self._named("messages")
-
-    @property
-    def finished(self) -> str:
-        """The collection of the keys of deleted dialogues that must not begin again."""
-        return self._named("finished")
-
-    @property
-    def quarantine(self) -> str:
-        """The collection of the records that cannot be restored."""
-        return self._named("quarantine")
+        prefix = f"{spelled(self.agent)}__{spelled(self.component)}"
+        if (
+            len(prefix) > _MAX_PREFIX
+        ):  # it then begins with two underscores, as no escaped string does
+            text = json.dumps([self.agent, self.component], ensure_ascii=False)
+            prefix = f"__{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+        for part in ("active", "terminal", "messages", "finished", "quarantine"):
+            object.__setattr__(self, part, f"dialogues__{prefix}__{part}")
 
     @property
     def all(self) -> tuple[str, ...]:
         """All of them."""
         return self.active, self.terminal, self.messages, self.finished, self.quarantine
 
-    def _named(self, part: str) -> str:
-        return f"dialogues__{_prefix(self.agent, self.component)}__{part}"
-
-
-@lru_cache(maxsize=256)  # every message needs some of the names
-def _prefix(agent: str, component: str) -> str:
-    prefix = f"{spelled(agent)}__{spelled(component)}"
-    if len(prefix) > _MAX_PREFIX:  # it then begins with two underscores, as no escaped string does
-        text = json.dumps([agent, component], ensure_ascii=False)
-        prefix = f"__{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
-    return prefix
+    def headers(self, *, is_terminal: bool) -> str:
+        """Return the collection of the headers of active or of terminal dialogues."""
+        return self.terminal if is_terminal else self.active
 
 
 def message_id(key: str, number: int) -> str:
@@ -207,7 +187,7 @@ class BadRecord(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Persisted:
-    """What is stored of a dialogue: the number of messages, the header's JSON and version, and its collection."""
+    """The stored state of a dialogue: the number of messages, the header's JSON and version, and its collection."""
 
     messages: int = 0
     header: str | None = None
@@ -216,7 +196,7 @@ class Persisted:
     last: str | None = field(default=None, repr=False)
     """The JSON of the last message, as long as it has not been compared with the dialogue's."""
     unknown: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
-    """What the codec does not know in the header."""
+    """The keys of the header that the codec does not know."""
 
     def is_of(self, label: DialogueLabel) -> bool:
         """Return whether it is of the dialogue with a label, and not of another one with the same key."""
@@ -238,12 +218,12 @@ class Persisted:
 
 NOTHING = Persisted()
 Attempt: TypeAlias = tuple[Persisted, Persisted]
-"""What is stored before a write, and after it."""
+"""The stored state before a write, and after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What is to be stored: a header, and the JSON of the new messages."""
+    """The parts of a write: a header, and the JSON of the new messages."""
 
     label: DialogueLabel
     header: str = field(repr=False)
@@ -266,7 +246,7 @@ class Draft:
 
     @property
     def after(self) -> Persisted:
-        """What is stored after the write."""
+        """The stored state after the write."""
         before, moves = self.before, self.is_terminal != self.before.is_terminal
         version = 1 if moves else before.version + self.has_new_header
         count = before.messages + len(self.messages)
@@ -274,7 +254,7 @@ class Draft:
 
     @property
     def attempt(self) -> Attempt:
-        """What is stored before and after the write."""
+        """The stored state before and after the write."""
         last = self.messages[-1] if self.messages else None
         return self.before, replace(self.after, last=last)
 
@@ -343,8 +323,8 @@ class RecordCodec(Generic[D]):
     json: Codec
 
     def draft(self, dialogue: D, before: Persisted) -> Draft:
-        """Return what is to be stored of a dialogue; raises what its codec raises, `InvalidBody`, and
-        `DialogueConflict` where other messages are stored than it has.
+        """Return the write that a dialogue needs; raises what its codec raises, `InvalidBody`, and `DialogueConflict`
+        where other messages are stored than it has.
         """
         codec = self.dialogues
         label = codec.label(dialogue)
@@ -378,7 +358,7 @@ class RecordCodec(Generic[D]):
         return Draft(label, body, is_terminal, messages, before)
 
     def read(self, record: Record) -> tuple[D, Persisted]:
-        """Return the dialogue of a record, and what is stored of it; raises `BadRecord`."""
+        """Return the dialogue of a record, and its stored state; raises `BadRecord`."""
         header, label, count = record.document.body, record.label, len(record.messages)
         if [number for number, _ in record.messages] != list(range(1, count + 1)):
             raise BadRecord("some of its messages are missing")
@@ -392,15 +372,11 @@ class RecordCodec(Generic[D]):
             raise BadRecord(f"{type(error).__name__}: {error}") from error
         if draft.label != label or draft.messages or draft.is_terminal != record.is_terminal:
             raise BadRecord("the restored dialogue is another one")
-        unknown = _unknown(header, decode(draft.header))
+        known = decode(draft.header)
+        unknown = {key: value for key, value in header.items() if key not in known}
+        of_label = {key: each for key, each in header[_LABEL].items() if key not in known[_LABEL]}
+        unknown |= {_LABEL: of_label} if of_label else {}
         if unknown:
-            whole = {**decode(draft.header), **unknown, _LABEL: header[_LABEL]}
-            draft = replace(draft, header=_UNLIMITED.encode(whole))
+            header = {**known, **unknown, _LABEL: header[_LABEL]}
+            draft = replace(draft, header=_UNLIMITED.encode(header))
         return dialogue, replace(draft.after, version=record.document.version, unknown=unknown)
-
-
-def _unknown(header: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys of a header, and of its label, that are not known."""
-    unknown = {key: value for key, value in header.items() if key not in known}
-    of_label = {key: each for key, each in header[_LABEL].items() if key not in known[_LABEL]}
-    return {**unknown, _LABEL: of_label} if of_label else unknown

@@ -86,11 +86,10 @@ class DialogueRepository(Generic[D]):
     def save(
         self, dialogues: Iterable[D], stored: Container[str] = (), purgeable: Container[str] = ()
     ) -> Steps[int]:
-        """Write what is new of dialogues, in one transaction; returns of how many something was new.
+        """Save the changes of dialogues in one transaction; returns the number of dialogues that had changes.
 
-        A dialogue that cannot be converted, or that somebody else wrote to, does not keep the others from being
-        written. Those with the keys `stored` must be stored already, except for the `purgeable` ones, which
-        others may have deleted.
+        If some cannot be converted, or another process wrote to them, the others are saved all the same. Those with
+        the keys `stored` must be stored already, except the `purgeable` ones, which another process may have deleted.
         """
         yield from self._create_indexes()
         errors: dict[Any, Exception] = {}
@@ -250,11 +249,13 @@ class DialogueRepository(Generic[D]):
         """Return the label of a dialogue."""
         return self.codec.dialogues.label(dialogue)
 
-    def with_counterparty(self, address: str, *, is_terminal: bool) -> Steps[list[D]]:
-        """Return the dialogues with an address."""
-        check_string("counterparty", address)
-        filter = Filter.parse(COUNTERPARTY, address)
-        return (yield from self.find(filter, None, is_terminal=is_terminal))
+    def with_counterparty(self, address: str, *parts: bool) -> Steps[list[D]]:
+        """Return the dialogues with an address; `parts` are values of `is_terminal`."""
+        filter = Filter.parse(COUNTERPARTY, check_string("counterparty", address))
+        found: list[D] = []
+        for is_terminal in parts:
+            found += yield from self.find(filter, None, is_terminal=is_terminal)
+        return found
 
     def find(self, filter: Filter, limit: int | None, *, is_terminal: bool) -> Steps[list[D]]:
         """Return the dialogues that match."""

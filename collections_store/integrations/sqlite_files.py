@@ -52,7 +52,7 @@ _KDEPS: Final = {"items": ("id", "value"), "records": ("id", "value"), "memory":
 """The tables of kdeps' memories, the oldest first, each with the columns of keys and values."""
 
 
-class Foreign:
+class ExternalFile:
     """A file, at one moment."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -74,7 +74,7 @@ class Foreign:
         return self._connection.execute(f"SELECT {', '.join(names)} FROM {source}").fetchall()
 
 
-def read(file: File, reader: Callable[[Foreign], T]) -> T:
+def read(file: File, reader: Callable[[ExternalFile], T]) -> T:
     """Return what a function reads from a file; it is called again if another program opened the file meanwhile.
 
     Raises `DatabaseUnavailable` if there is no such file, and other `DatabaseError`s.
@@ -83,12 +83,12 @@ def read(file: File, reader: Callable[[Foreign], T]) -> T:
         return _read(file, Path(file).resolve(), reader)
 
 
-def _read(file: File, path: Path, reader: Callable[[Foreign], T]) -> T:
+def _read(file: File, path: Path, reader: Callable[[ExternalFile], T]) -> T:
     before = _state(path)
     if _is_wal(path) and not _log(path).exists():
         try:
-            with _opened(file, path, "immutable=1") as foreign:
-                result = reader(foreign)
+            with _opened(file, path, "immutable=1") as external:
+                result = reader(external)
         except CollectionsStoreError:
             if _state(path) == before:
                 raise
@@ -96,18 +96,18 @@ def _read(file: File, path: Path, reader: Callable[[Foreign], T]) -> T:
             if _state(path) == before:
                 return result
     try:
-        with _opened(file, path, "mode=ro") as foreign:
-            return reader(foreign)
+        with _opened(file, path, "mode=ro") as external:
+            return reader(external)
     except DatabaseError:
         journal = path.with_name(f"{path.name}-journal")
         if not journal.is_file() or not journal.stat().st_size or is_open_here(path):
             raise
-    with _copied(path, journal) as copy, _opened(file, copy, "mode=rw") as foreign:
-        return reader(foreign)
+    with _copied(path, journal) as copy, _opened(file, copy, "mode=rw") as external:
+        return reader(external)
 
 
 @contextmanager
-def _opened(file: File, path: Path, mode: str) -> Iterator[Foreign]:
+def _opened(file: File, path: Path, mode: str) -> Iterator[ExternalFile]:
     if not path.is_file():
         raise DatabaseUnavailable(f"there is no SQLite file {str(file)!r}")
     refuse(str(path))
@@ -118,7 +118,7 @@ def _opened(file: File, path: Path, mode: str) -> Iterator[Foreign]:
             closing(sqlite3.connect(f"file:{quote(str(path))}?{mode}", **options)) as connection,
         ):
             connection.execute("BEGIN")
-            yield Foreign(connection)
+            yield ExternalFile(connection)
     except DatabaseError as error:
         raise type(error)(f"{str(file)!r}: {error}") from error
 
@@ -178,7 +178,7 @@ def import_opsdroid(
     """
     _check_memory(memory)
     tables = {table: ("key", "data")}
-    [(_, rows)] = read(file, lambda foreign: _key_values(foreign, file, tables))
+    [(_, rows)] = read(file, lambda external: _key_values(external, file, tables))
     return memory.put_many(_values(memory, partial(_opsdroid_value, table), rows, on_error))
 
 
@@ -201,7 +201,7 @@ def import_kdeps(memory: Memory, file: File, *, on_error: OnError | None = None)
     agent = name.removesuffix(suffix) if name.endswith(suffix) else ""
     old = memory.namespace(agent) if agent else memory
     values: dict[Memory, dict[str, Any]] = {memory: {}, old: {}}
-    for table, rows in read(file, lambda foreign: _key_values(foreign, file, _KDEPS)):
+    for table, rows in read(file, lambda external: _key_values(external, file, _KDEPS)):
         into = memory if table == "memory" else old
         values[into] |= _values(into, partial(_kdeps_value, table), rows, on_error)
     with memory.transaction() as within:
@@ -216,15 +216,15 @@ def _check_memory(memory: object) -> None:
 
 
 def _key_values(
-    foreign: Foreign, file: File, wanted: dict[str, tuple[str, str]]
+    external: ExternalFile, file: File, wanted: dict[str, tuple[str, str]]
 ) -> list[tuple[str, Rows]]:
     """Return the rows with a key, of the wanted tables that exist; raises `InvalidOption` if none does."""
-    found = [each for each in wanted if foreign.columns(each) >= set(wanted[each])]
+    found = [each for each in wanted if external.columns(each) >= set(wanted[each])]
     if not found:
-        tables = ", ".join(map(repr, foreign.tables())) or "none"
+        tables = ", ".join(map(repr, external.tables())) or "none"
         each = " and no ".join(f"{table!r} ({', '.join(wanted[table])})" for table in wanted)
         raise InvalidOption("file", f"{str(file)!r} has no table {each}; its tables are: {tables}")
-    all_rows = ((table, foreign.rows(table, *wanted[table])) for table in found)
+    all_rows = ((table, external.rows(table, *wanted[table])) for table in found)
     return [(table, [row for row in rows if row[0] is not None]) for table, rows in all_rows]
 
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from ... import Filter, InvalidBody, InvalidFilter, InvalidId, InvalidOption, Path, Store
-from ..sqlite_files import File, Foreign, read
+from ..sqlite_files import File, ExternalFile, read
 
 Step: TypeAlias = str | int
 """A key; an integer is a position from the end of an array: -1 is the last."""
@@ -39,7 +39,7 @@ def filter_of(field: Any, equals: Any) -> Filter:
         return Filter.parse({Path(*map(str, steps)): {"$eq": value}})
     found: Any = "$$ROOT"
     for step in steps:
-        found = _by_key(found, step) if isinstance(step, str) else _from_end(found, step)
+        found = _at(found, step)
     return Filter.parse({"$expr": {"$eq": [found, {"$literal": value}]}})
 
 
@@ -64,19 +64,15 @@ def read_field(field: Any) -> list[Step]:
     return steps
 
 
-def _by_key(found: Any, key: str) -> Any:
-    if key.isdecimal():  # a key, or a position in an array
-        is_array = {"$isArray": [found]}
-        return {"$cond": [is_array, {"$arrayElemAt": [found, int(key)]}, _field(found, key)]}
-    return _field(found, key)
-
-
-def _field(found: Any, key: str) -> Any:
-    return {"$getField": {"field": {"$literal": key}, "input": found}}
-
-
-def _from_end(found: Any, position: int) -> Any:
-    return {"$cond": [{"$isArray": [found]}, {"$arrayElemAt": [found, position]}, "$$REMOVE"]}
+def _at(found: Any, step: Step) -> Any:
+    """Return the expression of a value's field, or of a position if the value is an array."""
+    is_array = {"$isArray": [found]}
+    if isinstance(step, int):
+        return {"$cond": [is_array, {"$arrayElemAt": [found, step]}, "$$REMOVE"]}
+    field = {"$getField": {"field": {"$literal": step}, "input": found}}
+    if not step.isdecimal():
+        return field
+    return {"$cond": [is_array, {"$arrayElemAt": [found, int(step)]}, field]}
 
 
 MARK: Final = "__aea__"
@@ -206,7 +202,7 @@ def import_aea(
     ...
     collections_store.errors.DatabaseUnavailable: there is no SQLite file 'agent.db'
     """
-    rows = read(file, lambda foreign: _read(foreign, file))
+    rows = read(file, lambda external: _read(external, file))
     check = store._codec.encode if on_error else None
     objects = {name: list(_objects(name, some, check, on_error)) for name, some in rows.items()}
     with store.transaction() as tx:
@@ -215,14 +211,14 @@ def import_aea(
     return {name: len(some) for name, some in objects.items()}
 
 
-def _read(foreign: Foreign, file: File) -> dict[str, list[tuple[Any, ...]]]:
-    tables = foreign.tables()
-    found = [each for each in tables if is_name(each) and foreign.columns(each) == set(_COLUMNS)]
+def _read(external: ExternalFile, file: File) -> dict[str, list[tuple[Any, ...]]]:
+    tables = external.tables()
+    found = [each for each in tables if is_name(each) and external.columns(each) == set(_COLUMNS)]
     if not found:
         names = ", ".join(map(repr, sorted(tables))) or "none"
         problem = f"{str(file)!r} must have tables of AEA; its tables are: {names}"
         raise InvalidOption("file", problem)
-    return {name: foreign.rows(name, *_COLUMNS) for name in found}
+    return {name: external.rows(name, *_COLUMNS) for name in found}
 
 
 def _objects(
