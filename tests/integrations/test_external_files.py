@@ -19,8 +19,8 @@ from collections_store import DatabaseBusy, DatabaseError, DatabaseUnavailable, 
 from collections_store.integrations import sqlite_files
 from collections_store.integrations.aea import import_aea
 from collections_store.integrations.sqlite_files import (
+    ExternalFile,
     File,
-    Foreign,
     import_kdeps,
     import_opsdroid,
     read,
@@ -188,12 +188,12 @@ def test_a_file_that_is_not_of_sqlite_is_an_error(program: Program, file: Path) 
 def test_a_file_is_read_in_one_snapshot(program: Program, file: Path) -> None:
     connection = program.write(file, {"a": [1]}, wal=True)
 
-    def reader(foreign: Foreign) -> list[Any]:
-        tables = foreign.tables()
+    def reader(external: ExternalFile) -> list[Any]:
+        tables = external.tables()
         connection.execute(f"DROP TABLE {program.table}")
         connection.execute("CREATE TABLE another (x TEXT)")
         [table] = tables
-        return [tables, foreign.tables(), foreign.rows(table, *sorted(foreign.columns(table)))]
+        return [tables, external.tables(), external.rows(table, *sorted(external.columns(table)))]
 
     tables, again, rows = read(file, reader)
     assert tables == again == [program.table]
@@ -207,11 +207,11 @@ def test_a_file_opened_meanwhile_is_read_again(program: Program, file: Path) -> 
     opened: list[sqlite3.Connection] = []
     seen: list[int] = []
 
-    def reader(foreign: Foreign) -> int:
+    def reader(external: ExternalFile) -> int:
         if not opened:
             opened.append(sqlite3.connect(file, isolation_level=None))
             program.add(opened[0], {"b": [2]})
-        seen.append(len(foreign.rows(program.table, *sorted(foreign.columns(program.table)))))
+        seen.append(len(external.rows(program.table, *sorted(external.columns(program.table)))))
         return seen[-1]
 
     assert read(file, reader) == 2

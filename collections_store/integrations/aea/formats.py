@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 from ... import Filter, InvalidBody, InvalidFilter, InvalidId, InvalidOption, Path, Store
-from ..sqlite_files import File, ExternalFile, read
+from ..sqlite_files import ExternalFile, File, read
 
 Step: TypeAlias = str | int
 """A key; an integer is a position from the end of an array: -1 is the last."""
