@@ -391,14 +391,14 @@ class DialoguesNotSaved(CollectionsStoreError, RuntimeError):
 
 
 class NotTheCreator(CollectionsStoreError, PermissionError):
-    """The `skill` changed the PUBLIC memory `name` of the skill `creator`, and nothing was written: leave it out, or use
+    """The `skill` changed the PUBLIC memory `name` of the skill `creator`, and nothing was written: omit the memory, or use
     another policy.
     """
 
     def __init__(self, name: str, creator: str, skill: str) -> None:
         super().__init__(
-            f"memory {shortened(name)}: skill {shortened(creator)} made it, so {shortened(skill)} cannot "
-            "change it: give it back as it was, leave it out, or use another policy"
+            f"memory {shortened(name)}: skill {shortened(creator)} created it, so {shortened(skill)} cannot "
+            "change it: return the same value, omit the memory, or use another policy"
         )
         self.name, self.creator, self.skill = name, creator, skill
 

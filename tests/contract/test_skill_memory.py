@@ -181,7 +181,7 @@ def test_policy_raises_for_changes_by_others(store: Any) -> None:
     skills = store.skill_memory(policy="raise")
     skills.save(S, "a", [public("x", 1)])
     skills.save(S, "b", [private("mine", 1)])
-    with pytest.raises(NotTheCreator, match="'x': skill 'a' made it, so 'b' cannot") as caught:
+    with pytest.raises(NotTheCreator, match="'x': skill 'a' created it, so 'b' cannot") as caught:
         skills.save(S, "b", [private("new", 1), public("x", 2), public("own", 1)])
     assert (caught.value.name, caught.value.creator, caught.value.skill) == ("x", "a", "b")
     assert isinstance(caught.value, PermissionError)
