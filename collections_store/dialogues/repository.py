@@ -324,10 +324,10 @@ class DialogueRepository(Generic[D]):
     def quarantined(self) -> Steps[list[Quarantined]]:
         """Return the records in the quarantine."""
         found: list[Document] = yield Find(self.names.quarantine, Filter())
-        others = self.names.quarantine, "not written by this library"
+        names, reason = self.names, "not written by this library"
         return [
-            read_quarantined(self.names, each)
-            or Quarantined(others[0], each.id, others[1], each.body)
+            read_quarantined(names, each)
+            or Quarantined(names.quarantine, each.id, reason, each.body)
             for each in found
         ]
 
