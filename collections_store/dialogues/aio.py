@@ -16,7 +16,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 from typing import Any, TypeAlias, TypeVar
 
@@ -73,13 +73,16 @@ class SharedLock:
         self.release()
 
     def release(self) -> None:
-        """Pass the lock on."""
-        while (wake := self._next()) is not None:
-            try:
+        """Pass the lock to the next waiter, or unlock it."""
+        while True:
+            with self._guard:
+                if not self._waiting:
+                    self._is_locked = False
+                    return
+                wake = self._waiting.popleft()
+            with suppress(RuntimeError):  # its event loop is closed
                 wake()
-            except RuntimeError:  # its event loop is closed
-                continue
-            return
+                return
 
     def _acquire(self, wake: Wake) -> bool:
         """Return whether the lock was free; otherwise `wake` is called when the lock is passed on."""
@@ -89,14 +92,6 @@ class SharedLock:
                 return False
             self._is_locked = True
             return True
-
-    def _next(self) -> Wake | None:
-        """Return the next waiter, which has the lock now."""
-        with self._guard:
-            if self._waiting:
-                return self._waiting.popleft()
-            self._is_locked = False
-            return None
 
     def _give_up(self, wake: Wake) -> None:
         with self._guard:
