@@ -72,7 +72,7 @@ def _fail(message: str, code: Exit) -> int:
 
 
 def _abandon_output() -> None:
-    """Make the interpreter's last flush succeed although nobody reads it."""
+    """Make the interpreter's last flush succeed without a reader."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -178,7 +178,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A document to import, its position in the input, and when it expires; None: as the collection says."""
+    """A document to import, its position in the input, and its time of expiry; None: the default of the collection."""
 
     place: str
     id: str

@@ -158,8 +158,8 @@ class Import:
         return sum(not each.is_expired for each in batch) if some else None
 
     def _read_batch(self) -> list[Record]:
-        """Read up to `size` documents, or lines of `BATCH_BYTES`. An error that ends the import is raised after them:
-        one of them may be bad too, and comes first.
+        """Read up to `size` documents, or lines of `BATCH_BYTES`. An error that ends the import is raised after they are
+        written: one of them may be bad too, and its error comes first.
         """
         batch: list[Record] = []
         self._bytes = 0
@@ -220,7 +220,7 @@ class Import:
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Turn an error that ends the import into a `Failure` that says how much of it was written."""
+        """Turn an error that ends the import into a `Failure`, whose message has the number of written documents."""
         try:
             yield
         except KeyboardInterrupt:

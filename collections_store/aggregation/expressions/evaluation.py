@@ -1,8 +1,8 @@
 """What operators need to be evaluated: checks of operands, comparison, the scope, and limits.
 
-A short expression can fill a machine: `$range` to a billion, or an array that holds another twice, which holds
-another twice, and so on. The latter takes little memory before it is written, so there are two limits: on the
-bytes of memory, and on the characters of JSON of one computed value.
+A short expression can exhaust a machine: `$range` to a billion, or an array that contains another one twice, which contains
+another one twice, and so on. The latter takes little memory until it is written as JSON, so there are two limits: on the bytes
+of memory, and on the characters of JSON of one computed value.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _EXACT_PART: Final = 64
 
 
 class OperandError(Exception):
-    """A value that an operator cannot take. The evaluation adds which operator it is."""
+    """A value that an operator cannot take. The node that evaluates the operator adds its name."""
 
     def __init__(self, problem: str, found: Any = None) -> None:
         super().__init__(problem)
@@ -156,9 +156,8 @@ def distinct(values: Iterable[Any], *, ordered: bool = True) -> dict[Hashable, A
 class Scope:
     """The document, the variables, and the memory that the expressions of one document hold, in bytes.
 
-    `held` counts what is made, and is never too small by more than small values. It counts what is dropped,
-    too, until `settle` replaces the charges for a value by the value's exact size. `ordered`: the order of an
-    object's keys counts.
+    `held` counts created values, without small ones. It counts discarded values too, until `settle` replaces the
+    charges for a value by the value's exact size. `ordered`: the order of an object's keys counts.
     """
 
     __slots__ = ("_most", "_unsettled", "held", "limit", "ordered", "row", "variables")
@@ -183,7 +182,7 @@ class Scope:
             self._check()
 
     def settle(self, before: int, value: Any) -> None:
-        """Charge a value that was made while `held` grew from `before`: everything else that was charged is gone."""
+        """Charge a value that was created while `held` grew from `before`: all else that was charged is discarded."""
         kind = type(value)
         if kind is list or kind is dict:
             self.held += getsizeof(value)
@@ -193,10 +192,10 @@ class Scope:
             self.held = before + getsizeof(value) if kind is str else before
 
     def each(self, values: list[Any], results: list[Any]) -> Iterator[Any]:
-        """Yield values; `results` is all that is still needed of what is made for those before.
+        """Yield values; of all that is created for the previous ones, only `results` is still needed.
 
         The exact size is computed again when the charges have grown by a quarter, so that it costs less than
-        to make the values.
+        to create the values.
         """
         before, mark = self.held, self.held + self._unsettled
         for position, value in enumerate(values):
@@ -214,7 +213,7 @@ class Scope:
             self._check()
 
     def _check(self) -> None:
-        """Raise `OperandError` beyond the limit. The body may be a part of the sizes, so it comes on top."""
+        """Raise `OperandError` beyond the limit. The body may be part of the sizes, so its size is added to the limit."""
         if self._most == self.limit:
             self._most += size_of(self.row.body, 2**63)
         if self.held > self._most:
@@ -224,8 +223,7 @@ class Scope:
 def size_of(value: Any, enough: int, seen: set[int] | None = None) -> int:
     """Return the bytes of memory that a value takes; the count ends where it exceeds `enough`.
 
-    `seen` holds the ids of arrays and objects that are counted already, as long as these exist: values that
-    are shared count once. Raises `OperandError` for a value nested deeper than a body may be.
+    `seen` has the ids of arrays and objects that are counted already, while these exist: shared values count once. Raises `OperandError` for a value nested deeper than a body may be.
     """
     total, level = 0, [value]
     for _ in range(MAX_DEPTH + 3):

@@ -1,14 +1,14 @@
 """The nodes of an expression. Each evaluates itself.
 
-All are immutable, compare and hash. An operator that needs no more than the values of its operands is an
-`OperatorCall`; those that decide what is evaluated, or name variables, are nodes of their own. The rules:
+Nodes are immutable, comparable and hashable. An operator that needs only the values of its operands is an `OperatorCall`;
+operators that choose what is evaluated, or define variables, have nodes of their own. The rules:
 
-1. `$a.b` walks objects by key. An array on the way gives the array of what its objects give; a number in a
+1. `$a.b` reads the fields of objects. If `a` is an array, the value is an array of the fields of its objects. A number in a
    path is a key, never an index. A body that is not an object has no fields.
-2. A path without a value gives `MISSING`, which is not null: it comes before null in the order of types, a
-   missing field is left out, a missing element becomes null.
-3. Most operators give null for null and missing. A value that an operator cannot take is an `InvalidOperand`
-   when it is evaluated.
+2. A path without a value is `MISSING`, which is not null: it sorts before null, a missing field is left out, a missing
+   element becomes null.
+3. Most operators return null for null and missing. An operand that an operator cannot take raises `InvalidOperand` when it
+   is evaluated.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ IN_PLACE: Final[Mapping[str, Callable[[Scope, Any, list[Any]], Any]]] = {
     "$concatArrays": arrays.extended,
     "$mergeObjects": arrays.updated,
 }
-"""Operators by which a `$reduce` adds to its result."""
+"""The operators by which a `$reduce` adds to its result, with functions that change the result in place."""
 _COPY: Final = 24
 """Bytes that a character of a constant's JSON takes in memory, at most: `[]` takes 56."""
 
@@ -69,7 +69,7 @@ def evaluate(expression: Node, scope: Scope) -> Any:
 
 @value_class(eq=True)
 class Constant(Node):
-    """A JSON value; `text` makes it comparable and keeps 1, 1.0 and true apart."""
+    """A JSON value; `text` is its JSON, which makes it comparable and distinguishes 1, 1.0 and true."""
 
     text: str
     value: Any = field(compare=False, repr=False)

@@ -108,7 +108,7 @@ def absolute(value: Any) -> Any:
 
 
 def rounded(value: Any, digits: int = 0) -> Any:
-    """Return the number with so many digits behind the point; half goes to even."""
+    """Return the number with so many digits after the point; half is rounded to even."""
     found = round(value, digits)
     if isinstance(found, int) and not MIN_INTEGER <= found <= MAX_INTEGER:
         raise OperandError(f"gives {found}, an integer beyond 64 bit", found)
@@ -116,7 +116,7 @@ def rounded(value: Any, digits: int = 0) -> Any:
 
 
 def truncated(value: Any, digits: int = 0) -> Any:
-    """Return the number without what is behind so many digits."""
+    """Return the number cut off after so many digits."""
     if isinstance(value, int) and digits >= 0:
         return value
     step = Decimal(1).scaleb(-digits)

@@ -1,4 +1,4 @@
-"""The operators that need no more than the values of their operands.
+"""The operators that need only the values of their operands.
 
 To add one, write a plain function in `numbers`, `strings` or `arrays`, and its row here.
 """
@@ -47,10 +47,10 @@ ALL: Final = 100
 class Operator:
     """An operator: its function, and the types of its operands, such as `"array, int?"`.
 
-    `?` marks an operand that may be left out, `*` one that comes any number of times. Operands that are named,
-    as in `"input: string, chars: string?"`, are written as a document. The result is null where one of the first
-    `null` operands is null or missing. A `scoped` function takes the `Scope` first: it compares
-    (`scope.ordered`), or makes something large (`scope.hold`).
+    `?` marks an optional operand, `*` one that is repeated any number of times. Operands with names,
+    as in `"input: string, chars: string?"`, are written as a document. The result is null if one of the first
+    `null` operands is null or missing. The first argument of a `scoped` function is the `Scope`: it compares
+    (`scope.ordered`), or creates large values (`scope.hold`).
     """
 
     __slots__ = ("_checks", "_null", "_scoped", "function", "least", "most", "names")
@@ -236,4 +236,4 @@ UNSUPPORTED: Final = frozenset({
     "$sinh", "$stdDevPop", "$stdDevSamp", "$tan", "$tanh", "$toDate", "$toDecimal",
     "$toHashedIndexKey", "$toObjectId", "$toUUID", "$tsIncrement", "$tsSecond", "$week", "$year",
 })  # fmt: skip
-"""Operators that MongoDB has besides."""
+"""Other operators of MongoDB."""
