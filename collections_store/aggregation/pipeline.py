@@ -207,22 +207,24 @@ def _counted(field: str, rows: Iterator[Row]) -> Iterator[Row]:
 
 
 def _unwound(stage: stages.Unwind, row: Row) -> Iterator[Row]:
-    def with_index(body: Any, index: int | None) -> Row:
-        return with_body(row, body if stage.index is None else with_value(body, stage.index, index))
-
     value = row.body
     for key in stage.path:
         value = value.get(key, MISSING) if isinstance(value, dict) else MISSING
     if isinstance(value, list) and value:
         for index, each in enumerate(value):
             spend()
-            yield with_index(with_value(row.body, stage.path, each), index)
+            body = with_value(row.body, stage.path, each)
+            yield _with_index(stage, row, body, index)
     elif value is MISSING or value is None or value == []:
         if stage.preserve:
             body = with_value(row.body, stage.path, MISSING) if value == [] else row.body
-            yield with_index(body, None)
+            yield _with_index(stage, row, body, None)
     else:
-        yield with_index(row.body, None)
+        yield _with_index(stage, row, row.body, None)
+
+
+def _with_index(stage: stages.Unwind, row: Row, body: Any, index: int | None) -> Row:
+    return with_body(row, body if stage.index is None else with_value(body, stage.index, index))
 
 
 def _most(steps: tuple[PlacedStage, ...]) -> int | None:

@@ -193,9 +193,8 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """The indexes of an export, not parsed, and their position in the input."""
+    """The indexes of an export, not parsed."""
 
-    place: str
     values: Any
 
 
@@ -255,7 +254,7 @@ def to_record(item: Item, id_field: FieldPath | None) -> Record | Indexes:
         raise value
     if id_field is None:
         if isinstance(value, dict) and value.keys() == {INDEXES}:
-            return Indexes(item.place, value[INDEXES])
+            return Indexes(value[INDEXES])
         if not isinstance(value, dict) or value.keys() - {EXPIRES} != {"id", "body"}:
             raise BadItem(
                 'expected {"id": …, "body": …} as export writes it; '

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from decimal import ROUND_DOWN, Context, Decimal
 from fractions import Fraction
 from typing import Any, Final
@@ -73,13 +73,23 @@ def _partials(partials: list[float], value: float) -> list[float] | None:
     return [*others, value]
 
 
-def folded(operation: Callable[[Any, Any], Any], start: int, *operands: Any) -> Any:
-    """Return the sum or product of all operands; null, if one is null."""
-    found: Any = start
+def add(*operands: Any) -> Any:
+    """Return the sum; null, if an operand is null."""
+    found: float = 0
     for each in operands:
         if is_null(each):
             return None
-        found = result(operation(found, number(each)))
+        found = result(found + number(each))
+    return found
+
+
+def multiply(*operands: Any) -> Any:
+    """Return the product; null, if an operand is null."""
+    found: float = 1
+    for each in operands:
+        if is_null(each):
+            return None
+        found = result(found * number(each))
     return found
 
 

@@ -114,8 +114,8 @@ OPERATORS: Final = {
     "$min": Operator(partial(_extreme, min), "any*", scoped=True),
     "$max": Operator(partial(_extreme, max), "any*", scoped=True),
     # numbers
-    "$add": Operator(partial(numbers.folded, operator.add, 0), "any*"),
-    "$multiply": Operator(partial(numbers.folded, operator.mul, 1), "any*"),
+    "$add": Operator(numbers.add, "any*"),
+    "$multiply": Operator(numbers.multiply, "any*"),
     "$sum": Operator(lambda *values: numbers.total(*values).total(), "any*"),
     "$avg": Operator(lambda *values: numbers.total(*values).average(), "any*"),
     "$subtract": Operator(lambda left, right: result(left - right), "number, number", null=ALL),
