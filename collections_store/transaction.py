@@ -313,26 +313,20 @@ class StoreTransactionContext:
         self._open: list[TransactionResources] = []
 
     def __enter__(self) -> Transaction:
+        store, permits = self._store, self._store._permits
         resources: TransactionResources | None = None
         try:
-            resources = self._begin()
+            if permits.granted or permits.callers:
+                store._refuse_if_closed()
+                permits.refuse_self_deadlock()
+            transactions = (store._backend or store._open()).transactions
+            resources = transactions.begin(permits.acquire(), self._isolation)
             self._open.append(resources)
-            return Transaction(resources.transaction, self._store._codec)
+            return Transaction(resources.transaction, store._codec)
         except BaseException:
             if resources is not None:
                 resources.transaction.rollback()
                 resources.release()
-            raise
-
-    def _begin(self) -> TransactionResources:
-        self._store._refuse_if_closed()
-        permits = self._store._permits
-        permits.refuse_self_deadlock()
-        permit = permits.acquire()
-        try:
-            return self._store._begin(permit, self._isolation)
-        except BaseException:
-            permits.release(permit)
             raise
 
     def __exit__(self, _kind: object, error: BaseException | None, *_: object) -> None:

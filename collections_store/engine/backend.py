@@ -257,17 +257,16 @@ class Backend:
         while True:
             try:
                 pooled = self._pools[0].acquire()
-                lost = finished = False
+                lost = False
                 try:
                     with nullcontext() if self._own is not None else pooled.sa.begin():
                         make_ready(pooled, self._options)
-                    finished = True
                     return
                 except DatabaseUnavailable:
                     lost = True
                     raise
                 finally:
-                    self.executor.release(pooled, lost, finished)
+                    self.executor.release(pooled, lost)
             except (DatabaseBusy, DatabaseUnavailable, TransactionConflict) as error:
                 if isinstance(error, DatabaseUnavailable) and self._single_writer:
                     raise  # a file that cannot be opened now cannot be opened later

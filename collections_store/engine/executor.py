@@ -122,10 +122,10 @@ class Executor:
             raise found from error
         finally:
             try:
-                if finished and not pooled.tainted and not pooled.connection.is_lost:
+                if finished:
                     self.pool.release(pooled)
                 else:
-                    self.release(pooled, lost, finished)
+                    self.release(pooled, lost)
             except BaseException:
                 self.release_after_interrupt(pooled, permits)
                 raise
@@ -162,7 +162,7 @@ class Executor:
                 finally:
                     if not begun:
                         try:
-                            self.release(pooled, lost, finished=False)
+                            self.release(pooled, lost)
                         except BaseException:
                             self.release_after_interrupt(pooled, permits)
                             raise
@@ -171,11 +171,12 @@ class Executor:
                 time.sleep(random.uniform(0, 0.001 * 2 ** min(attempt, 6)))
         raise AssertionError("unreachable")
 
-    def release(self, pooled: PooledConnection, lost: bool, finished: bool) -> None:
-        """Return a connection to its pool, or close it where nothing can bring it out of a transaction."""
+    def release(self, pooled: PooledConnection, lost: bool) -> None:
+        """Return a connection whose work did not finish to its pool, or close it where nothing can bring it out of a
+        transaction.
+        """
         connection = pooled.connection
-        broken = lost or pooled.tainted or connection.is_lost
-        if broken or not (finished or connection.reset()):
+        if lost or pooled.tainted or connection.is_lost or not connection.reset():
             self.pool.discard(pooled)
         else:
             self.pool.release(pooled)
@@ -190,7 +191,7 @@ class Executor:
         signal can keep from beginning.
         """
         if permits is not None and pooled.permits is permits:
-            self.release(pooled, lost=False, finished=False)
+            self.release(pooled, lost=False)
 
     def _wait_for_collection(self, times: int, error: CollectionsStoreError) -> None:
         """Wait for a collection that other processes drop and create. One that stays absent was dropped by hand."""

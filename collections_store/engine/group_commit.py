@@ -305,7 +305,10 @@ def _try_together(executor: Executor, jobs: list[Job]) -> list[Job]:
         return jobs
     finally:
         try:
-            executor.release(pooled, lost, finished)
+            if finished:
+                executor.pool.release(pooled)
+            else:
+                executor.release(pooled, lost)
         except BaseException:
             executor.release_after_interrupt(pooled, permits)
             raise

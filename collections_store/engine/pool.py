@@ -303,7 +303,10 @@ class ConnectionPool(Pool):
                 self._free.put(permit)
 
     def release(self, pooled: PooledConnection) -> None:
-        """Return a connection to the pool."""
+        """Return a connection to the pool, or close it if it broke."""
+        if pooled.tainted or pooled.connection.is_lost:
+            self.discard(pooled)
+            return
         pooled.released_at = time.monotonic()
         permits = pooled.permits or []
         self._idle[pooled] = permits  # one step with the next line (rule 2)

@@ -247,7 +247,10 @@ class OpenTransaction:
                     if (
                         pooled.permits is permits
                     ):  # else a call before this was interrupted after that
-                        executor.release(pooled, lost, committed)
+                        if committed:
+                            executor.pool.release(pooled)
+                        else:
+                            executor.release(pooled, lost)
                 except executor.database.errors.types():
                     pass
                 except BaseException:
@@ -292,7 +295,7 @@ class TransactionManager:
                 raise
             try:
                 if pooled is not None:
-                    self.executor.release(pooled, lost=False, finished=False)
+                    self.executor.release(pooled, lost=False)
             finally:
                 self.release(permit)
             raise
