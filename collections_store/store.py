@@ -317,11 +317,13 @@ class Store(Collections):
         return (self._backend or self._open()).transactions.begin(permit, isolation, job)
 
     def _run_job(self, job: Job) -> None:
+        """Open the store, and run a job that was submitted before."""
         try:
             backend = self._backend or self._open()
         except Exception as error:  # noqa: BLE001 - it is raised where the job is waited for
             job.finish(error=error)
         else:
+            job.created = time.monotonic()  # until here it waited for no other operation
             backend.run_job(job)
 
     def _open(self) -> Backend:

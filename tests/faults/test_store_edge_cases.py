@@ -24,6 +24,7 @@ from collections_store import (
     InvalidOption,
     Store,
 )
+from collections_store.engine.lifecycle import make_ready
 
 
 class Text(str, enum.Enum):  # noqa: UP042 - its str() is not its value
@@ -225,3 +226,21 @@ def test_memory_by_uri(url: str) -> None:
     with Store(url) as store:
         store["things"].put_many({"a": 1})
         assert store["things"].get("a") == 1
+
+
+def test_the_first_call_waits_for_a_store_that_opens_slowly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timeout of an operation begins when the store is open: nothing was ahead of it before."""
+
+    def slow(*arguments: Any) -> None:
+        time.sleep(1.5)
+        make_ready(*arguments)
+
+    monkeypatch.setattr("collections_store.engine.backend.make_ready", slow)
+
+    async def main() -> int:
+        async with AsyncStore(f"sqlite:///{tmp_path / 'store.db'}", busy_timeout=1.0) as store:
+            return sum(await asyncio.gather(*(store["a"].put(str(n), n) for n in range(3))))
+
+    assert asyncio.run(main()) == 3
