@@ -625,7 +625,7 @@ def test_a_transaction_ended_by_an_idle_timeout_is_retried(
     postgres_backend: Backend, own: bool
 ) -> None:
     """Whether it finds out at a statement or at its COMMIT: nothing of it was written."""
-    url = postgres_backend.url + "?options=-cidle_in_transaction_session_timeout%3D50"
+    url = postgres_backend.url + "?options=-cidle_in_transaction_session_timeout%3D500"
     engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
     with Store(url if own else None, engine=None if own else engine,
                **postgres_backend.options) as store:  # fmt: skip
@@ -636,7 +636,7 @@ def test_a_transaction_ended_by_an_idle_timeout_is_retried(
             calls.append(moment)
             tx["a"].put("x", tx["a"].get("x") + 1)
             if calls.count(moment) == 1:
-                threading.Event().wait(0.2)
+                threading.Event().wait(1.0)
             if moment == "statement":
                 tx["a"].put("y", 1)
 
@@ -645,7 +645,7 @@ def test_a_transaction_ended_by_an_idle_timeout_is_retried(
         assert (len(calls), store["a"].get("x"), store["a"].get("y")) == (4, 2, 1)
         with pytest.raises(TransactionConflict), store.transaction() as tx:
             tx["a"].put("x", 5)
-            threading.Event().wait(0.2)
+            threading.Event().wait(1.0)
         assert store["a"].put("z", 1) == 1  # the connection that ended is not used again
     engine.dispose()
 
