@@ -47,7 +47,7 @@ _TTL: Final = sa.cast(integer("ttl"), sa.BigInteger)
 PATHS_CACHED: Final = 256
 TABLES_CACHED: Final = 8
 PRUNED: Final = "pruned"
-"""The kind of the last row that was pruned: it stays, so that a token can be checked for changes after it that are gone."""
+"""The kind of the last row that was pruned: it stays, so that a token can be checked for deleted changes after it."""
 COUNT_START: Final = 1000
 """A count begins at random below that, so that many processes that record little prune too."""
 _CHANGE: Final[dict[str, type[sa.types.TypeEngine[Any]]]] = {
@@ -277,7 +277,7 @@ class IdStatements:
         """Let `:id` live from `:now` for `:ttl`, which is that of its session, but no longer than its own."""
         c, until = self.c, integer("now") + _TTL
         ends: Any = sa.type_coerce(c.updated_at, sa.BigInteger) + c.ttl
-        own: Any = sa.case((c.expires_at > ends, c.expires_at), else_=ends)  # touched since
+        own: Any = sa.case((c.expires_at > ends, c.expires_at), else_=ends)  # later after a touch
         expires = sa.case((sa.and_(c.ttl > _TTL, own < until), own), else_=until)
         return self.live(self.update(self.is_id).where(c.ttl >= _TTL), expires_at=expires)
 

@@ -351,9 +351,9 @@ class Statements:
         expired: sa.Select[Any] = sa.select(self.table.c.seq).where(is_expired(self.table))
         expired = expired.correlate(None)
         zero: sa.ColumnElement[int] = ZERO
-        gone = rows.where(*where.tests, self.table.c.seq.in_(expired)).scalar_subquery()
-        some_gone = sa.case((sa.exists(expired), gone), else_=zero)
-        return rows.where(*where.tests).scalar_subquery() - some_gone
+        not_live = rows.where(*where.tests, self.table.c.seq.in_(expired)).scalar_subquery()
+        some_expired = sa.case((sa.exists(expired), not_live), else_=zero)
+        return rows.where(*where.tests).scalar_subquery() - some_expired
 
     def _array_guard(
         self, shape: Condition, prefixes: Iterable[Keys]

@@ -22,7 +22,6 @@ from ...query.conditions import (
     OneOf,
     Operand,
     Test,
-    Value,
     takes_missing,
     with_sql,
 )
@@ -100,22 +99,20 @@ class RankedForm(IndexedForm, Generic[Columns]):
         return ()
 
     def test(self, body: str, keys: Keys, test: Test) -> str:
-        return f"({' OR '.join(self._alternatives(body, keys, test))})"
-
-    def partial_test(self, body: str, keys: Keys, test: Test) -> str:
-        return self.test(body, keys, with_sql(test, self._literals))
-
-    def _literals(self, value: Value) -> tuple[str, ...]:
-        return tuple(map(self.literal, self.values(value)))
-
-    def _alternatives(self, body: str, keys: Keys, test: Test) -> Iterable[str]:
+        alternatives: Iterable[str]
         match test:
             case Exists():
-                return [self.exists(body, keys)]
+                alternatives = [self.exists(body, keys)]
             case HasType(types):
-                return self.types(body, keys, types)
-        null = f"({' AND '.join(self.null(body, keys))})" if takes_missing(test) else ""
-        return self.scalar_tests(self.columns(body, keys), test, null)
+                alternatives = self.types(body, keys, types)
+            case _:
+                null = f"({' AND '.join(self.null(body, keys))})" if takes_missing(test) else ""
+                alternatives = self.scalar_tests(self.columns(body, keys), test, null)
+        return f"({' OR '.join(alternatives)})"
+
+    def partial_test(self, body: str, keys: Keys, test: Test) -> str:
+        literals = with_sql(test, lambda value: tuple(map(self.literal, self.values(value))))
+        return self.test(body, keys, literals)
 
     def scalar_tests(self, columns: Columns, test: Test, null: str = "") -> Iterator[str]:
         """Yield the alternatives of a test of scalars; `null` is that of null."""

@@ -47,7 +47,7 @@ Renderer: TypeAlias = Callable[..., str]
 
 
 class TableVanished(CollectionsStoreError):
-    """A table of the catalogue is gone: another process dropped or renamed its collection."""
+    """A table of the catalogue does not exist: another process dropped or renamed its collection."""
 
 
 class UniqueViolated(DatabaseError):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from .... import codec
 from ....query.conditions import (
@@ -132,14 +132,13 @@ class PostgresFilters(Filters):
         marked = with_operands(shape, lambda slot: Value(slot.kind, f"\0{next(numbers)}\0", None))
         pieces = parameter(marked).split("\0")
         order = list(map(int, pieces[1::2]))
-        return Binding((name,), positions, partial(_filled, pieces, order))
 
+        def filled(values: list[Value]) -> tuple[str]:
+            parts = pieces.copy()
+            parts[1::2] = [values[number].text for number in order]
+            return ("".join(parts),)
 
-def _filled(pieces: list[str], order: list[int], values: list[Value]) -> tuple[str]:
-    """Return a jsonpath with texts of values between its pieces."""
-    filled = pieces.copy()
-    filled[1::2] = [values[number].text for number in order]
-    return ("".join(filled),)
+        return Binding((name,), positions, filled)
 
 
 def _parameter_with(shape: Condition, values: list[Value]) -> tuple[str]:
@@ -211,13 +210,6 @@ def matches_scalar_body(condition: Condition) -> bool:
     raise AssertionError(condition)
 
 
-def _names_positions(condition: Condition) -> bool:
-    """Return whether some path begins with a number, which may name an element of an array."""
-    return any(
-        isinstance(each, Field) and is_index(each.path.keys[0]) for each in leaves(condition)
-    )
-
-
 def _can_path(condition: Condition) -> bool:
     every = leaves(condition)
     return all(
@@ -283,15 +275,10 @@ def _reaches(keys: Keys, leaf: Leaf, *, opened: bool = False) -> Iterable[str]:
         yield f'exists(@{holder} ? (@.type() == "object" && ({leaf(value)})))'
     for depth in range(1, len(keys)):
         if is_index(str(keys[depth])):
-            yield _through(keys[:depth], keys[depth:], leaf, opened)
-
-
-def _through(keys: Keys, rest: Keys, leaf: Leaf, opened: bool) -> str:
-    *holders, last = map(_accessor, keys)
-    inside = _in_element(f"@{last}", rest, leaf, opened)
-    if not holders:
-        return inside
-    return f'exists(@{"".join(holders)} ? (@.type() == "object" && {inside}))'
+            *holders, last = map(_accessor, keys[:depth])
+            inside = _in_element(f"@{last}", keys[depth:], leaf, opened)
+            holder = "".join(holders)
+            yield f'exists(@{holder} ? (@.type() == "object" && {inside}))' if holder else inside
 
 
 def _in_element(array: str, keys: Keys, leaf: Leaf, opened: bool) -> str:
@@ -353,7 +340,9 @@ def _whole(value: str, test: Test) -> str:
             return f'({value}.type() == "array" && exists({value} ? ({inside})))'
         case HasObject(condition):
             views = [f'(@.type() == "object" && {_predicate(condition)})']
-            if matches_scalar_body(condition) or _names_positions(condition):
+            fields = [each for each in leaves(condition) if isinstance(each, Field)]
+            names_positions = any(is_index(each.path.keys[0]) for each in fields)
+            if names_positions or matches_scalar_body(condition):
                 as_array = _predicate(condition, as_array=True)
                 views.append(f'(@.type() == "array" && {as_array})')
             return f'({value}.type() == "array" && exists({value} ? ({" || ".join(views)})))'
@@ -366,7 +355,10 @@ def _test(test: Test) -> str:
         case Equals(value):
             return _compares("==", value)
         case OneOf(lists):
-            return _joined(" || ", (_is(each) for one in lists for each in scalars_of(one)))
+            return _joined(
+                " || ",
+                (_compares("==", Value.of(each)) for one in lists for each in scalars_of(one)),
+            )
         case Compare(operator, value):
             return _compares(SIGNS[operator], value)
         case HasType(types):
@@ -384,10 +376,6 @@ def _test(test: Test) -> str:
         case Exists():
             return _TRUE
     return _whole("@", test)
-
-
-def _is(scalar: Any) -> str:
-    return _compares("==", Value.of(scalar))
 
 
 def _compares(sign: str, value: Operand) -> str:

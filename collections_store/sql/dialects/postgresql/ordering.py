@@ -3,8 +3,8 @@
 `jsonb` has an order of its own, with strings by the database's collation. Numbers as `numeric`, and strings COLLATE "C",
 which is by code point, have MongoDB's. A cast stands in a CASE: the planner may run it before a condition that guards it.
 
-A row of an index ends at 2,704 bytes, so a column holds the beginning of a string only. Two longer strings that begin
-alike are not told apart by the columns, and objects never are. A unique index also has a digest of such values.
+A row of an index ends at 2,704 bytes, so a column holds the beginning of a string only. The columns do not distinguish two
+longer strings that begin alike, or objects. A unique index also has a digest of such values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..indexed_form import RankedForm, open_prefixes
 from ..protocols import Ordering
 
 BEGINNING: Final = 100
-"""Characters of a string that are told apart."""
+"""Characters of a string that the columns distinguish."""
 _PARTS: Final = {
     "rank": (
         "(CASE jsonb_typeof({value}) WHEN 'number' THEN 2 WHEN 'string' THEN 3 WHEN 'object' THEN 4 "

@@ -6,7 +6,7 @@ and NULL.
 
 What SQL cannot express is a function in Python (`functions`). Its rules:
 
-1. A function takes one text: what a filter asks for and the text of the database, joined by `||` (`packed`).
+1. A function takes one text: the operand of a filter and the text of the database, joined by `||` (`packed`).
 2. SQLite reports what it raises as "user-defined function raised exception". The exception is stored, and raised again
    as itself (`raised_within`): Ctrl-C, a cancellation, the limit of a pattern.
 3. It is the `send` of a generator, which goes on within its `try`. Python asks for signals at the first
@@ -220,7 +220,7 @@ class _Writer:
             case Equals(value):
                 return _equals(T, V, value)
             case OneOf(lists):
-                return _one_of(T, V, lists)
+                return _joined(" OR ", (_among(T, V, each) for each in lists))
             case Compare(operator, value):
                 return _compares(T, V, SIGNS[operator], value)
             case HasType(types):
@@ -276,10 +276,6 @@ def _equals(T: str, V: str, value: Operand) -> str:  # noqa: N803
         case "null":
             return f"({T} = 'null')"
     return f"({T} = '{value.kind}' AND collections_store_equal({_parameter(value)} || {V}))"
-
-
-def _one_of(T: str, V: str, lists: tuple[Operand, ...]) -> str:  # noqa: N803
-    return _joined(" OR ", (_among(T, V, each) for each in lists))
 
 
 def _among(T: str, V: str, values: Operand) -> str:  # noqa: N803
@@ -355,13 +351,9 @@ def _joined(operator: str, parts: Iterable[str]) -> str:
     return f"({operator.join(every)})"
 
 
-def _sql(value: Operand) -> tuple[str, ...]:
-    assert isinstance(value, Parameter)
-    return value.sql
-
-
 def _parameter(value: Operand) -> str:
-    return _sql(value)[0]
+    assert isinstance(value, Parameter)
+    return value.sql[0]
 
 
 TextTest: TypeAlias = Callable[[str], Any]
