@@ -139,7 +139,7 @@ def read_token(token: object, collection: str) -> tuple[ChangePosition, bool]:
         read = b""
     is_whole = len(read) == _SIZE and read[:1] == _FORMAT and read[-4:] == _digest(read[:-4])
     if not is_whole or urlsafe_b64encode(read).decode() != token:
-        raise InvalidToken(f"{shortened(token)} is damaged, or no token of this version")
+        raise InvalidToken(f"must be an unchanged token of this version, got {shortened(token)}")
     position = ChangePosition(read[1:5].hex(), int.from_bytes(read[9:17], "big"))
     return position, read[5:9] == _digest(collection.encode())
 

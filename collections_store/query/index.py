@@ -36,7 +36,7 @@ MAX_NAME: Final = 200
 SCALARS: Final = frozenset({"null", "boolean", "number", "string"})
 TYPES: Final = frozenset({"string", "object", "array", "bool", "null", "number"})
 """The types that both databases distinguish."""
-MAX_PLACES: Final = 40
+MAX_POSITIONS: Final = 40
 """Keys of all fields of an index and of its `where`: each may need a small index of its own."""
 MAX_LISTED: Final = 100
 """Values of an `$in` in the `where` of an index."""
@@ -96,8 +96,8 @@ class Index:
             raise InvalidIndex("where", "an index of arrays covers all documents")
         partial = None if where is None else _partial(Filter.parse(where))
         index = cls(_name(name, sort, arrays=arrays), sort, unique, partial, arrays)
-        if (places := len(prefixes_of(index))) > MAX_PLACES:
-            problem = f"{places} keys, each of which an array may be at, are more than {MAX_PLACES}"
+        if (positions := len(prefixes_of(index))) > MAX_POSITIONS:
+            problem = f"must have at most {MAX_POSITIONS} keys in all, with those of where, got {positions}"
             raise InvalidIndex(sort.fields[0].name, problem)
         return index
 
@@ -257,18 +257,13 @@ def _name(name: Any, sort: Sort, *, arrays: bool) -> str:
     default = "_".join(f"{field}_{direction}" for field, direction in pairs)[:MAX_NAME]
     if name is None or (isinstance(name, str) and name == default):
         return default
-    if check_name(name).startswith("$"):
-        raise InvalidIndex("name", "must not begin with $, as the store's own indexes do")
-    return str(name)
-
-
-def check_name(name: Any) -> str:
-    """Return `name` if a caller can give it to an index; raises `InvalidIndex`."""
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or not name.isprintable():
-        raise InvalidIndex(
-            "name",
-            f"must be a printable string of up to {MAX_NAME} characters, got {shortened(name)}",
+        problem = (
+            f"must be a printable string of up to {MAX_NAME} characters, got {shortened(name)}"
         )
+        raise InvalidIndex("name", problem)
+    if name.startswith("$"):
+        raise InvalidIndex("name", "must not begin with $, as the store's own indexes do")
     return name
 
 

@@ -18,7 +18,7 @@ from .patterns import compiled
 from .patterns.parser import InvalidPattern
 from .values import NON_JSON_TYPES, TYPES, is_number, value_class
 
-Place: TypeAlias = tuple[str | int, ...]
+SchemaPath: TypeAlias = tuple[str | int, ...]
 Keyword: TypeAlias = Callable[[Any, Any, Any, Mapping[str, Any]], bool]
 """A function that returns whether a value passes: of the validator, the keyword's operand, the value, and the
 schema around it."""
@@ -55,26 +55,26 @@ class Schema:
         return bool(self._validator.is_valid(value))
 
 
-def read(schema: Any, place: str = "$jsonSchema") -> Schema:
-    """Read a schema of JSON values; raises `InvalidFilter`, which names the place, and `MissingExtra`."""
+def read(schema: Any, position: str = "$jsonSchema") -> Schema:
+    """Read a schema of JSON values; raises `InvalidFilter`, which names the position, and `MissingExtra`."""
     kind, kind_of_schemas = _dialect()
     from jsonschema.exceptions import best_match
 
     for path, inner in _schemas(schema, ()):
         if len(path) > MAX_STEPS:
-            raise InvalidFilter(place, f"nested deeper than {MAX_STEPS} keywords and names")
-        _check(inner, _dotted(place, path))
+            raise InvalidFilter(position, f"nested deeper than {MAX_STEPS} keywords and names")
+        _check(inner, _dotted(position, path))
     # without its `$schema`, by which `jsonschema` would choose a validator with other integers
     rules = {key: rule for key, rule in kind_of_schemas.META_SCHEMA.items() if key != "$schema"}
     error = best_match(_on(kind_of_schemas, rules).iter_errors(schema))
     if error is not None:
         text = str(error.message)
         problem = text if len(text) <= 200 else f"{text[:150]}…"
-        raise InvalidFilter(_dotted(place, error.absolute_path), problem)
+        raise InvalidFilter(_dotted(position, error.absolute_path), problem)
     return Schema(_on(kind, schema))
 
 
-def _schemas(schema: Any, path: Place) -> Iterator[tuple[Place, Mapping[str, Any]]]:
+def _schemas(schema: Any, path: SchemaPath) -> Iterator[tuple[SchemaPath, Mapping[str, Any]]]:
     """Yield a schema and those within it. A value that is no document is skipped: the schema of schemas rejects it, or
     it is a boolean that may stand there.
     """
@@ -82,7 +82,7 @@ def _schemas(schema: Any, path: Place) -> Iterator[tuple[Place, Mapping[str, Any
         return
     yield path, schema
     for keyword, value in schema.items():
-        below: Iterable[tuple[Place, Any]] = ()
+        below: Iterable[tuple[SchemaPath, Any]] = ()
         if keyword in _BY_NAME and isinstance(value, Mapping):
             below = (((name,), inner) for name, inner in value.items())
         elif keyword in _LISTS and isinstance(value, list):
@@ -93,39 +93,39 @@ def _schemas(schema: Any, path: Place) -> Iterator[tuple[Place, Mapping[str, Any
             yield from _schemas(inner, (*path, keyword, *steps))
 
 
-def _check(schema: Mapping[str, Any], place: str) -> None:
+def _check(schema: Mapping[str, Any], position: str) -> None:
     """Check what the schema of schemas does not."""
     for keyword in schema:
         if keyword in _LEFT_OUT:
-            raise InvalidFilter(f"{place}.{keyword}", "this keyword is not supported")
+            raise InvalidFilter(f"{position}.{keyword}", "this keyword is not supported")
         if keyword not in _KNOWN:
-            raise InvalidFilter(f"{place}.{keyword}", "no such keyword")
+            raise InvalidFilter(f"{position}.{keyword}", "no such keyword")
     if "type" in schema and "bsonType" in schema:
-        raise InvalidFilter(place, "must have type or bsonType, not both")
-    _check_types(schema.get("type", []), _JSON_TYPES, f"{place}.type")
-    _check_types(schema.get("bsonType", []), _BSON_TYPES, f"{place}.bsonType")
+        raise InvalidFilter(position, "must have type or bsonType, not both")
+    _check_types(schema.get("type", []), _JSON_TYPES, f"{position}.type")
+    _check_types(schema.get("bsonType", []), _BSON_TYPES, f"{position}.bsonType")
     if schema.get("bsonType") == []:
-        raise InvalidFilter(f"{place}.bsonType", "must have at least one type")
+        raise InvalidFilter(f"{position}.bsonType", "must have at least one type")
     patterns = schema.get("patternProperties")
     for pattern in patterns if isinstance(patterns, Mapping) else ():
-        _check_pattern(pattern, f"{place}.patternProperties")
-    _check_pattern(schema.get("pattern", ""), f"{place}.pattern")
+        _check_pattern(pattern, f"{position}.patternProperties")
+    _check_pattern(schema.get("pattern", ""), f"{position}.pattern")
 
 
-def _check_types(types: Any, known: frozenset[str], place: str) -> None:
+def _check_types(types: Any, known: frozenset[str], position: str) -> None:
     for each in types if isinstance(types, list) else [types]:
         if each == "integer":
             problem = 'there is no type "integer": use bsonType with "int" or "long"'
-            raise InvalidFilter(place, problem)
+            raise InvalidFilter(position, problem)
         if not isinstance(each, str) or each not in known:
-            raise InvalidFilter(place, f"no such type: {shortened(each)}")
+            raise InvalidFilter(position, f"no such type: {shortened(each)}")
 
 
-def _check_pattern(pattern: Any, place: str) -> None:
+def _check_pattern(pattern: Any, position: str) -> None:
     try:
         compiled(pattern) if isinstance(pattern, str) else None
     except InvalidPattern as error:
-        raise InvalidFilter(place, error.problem) from None
+        raise InvalidFilter(position, error.problem) from None
 
 
 def _on(kind: Any, schema: Any) -> Any:
@@ -228,5 +228,5 @@ def _fraction(number: float) -> Fraction:
     return Fraction(number) if isinstance(number, int) else Fraction(format(number, ".15g"))
 
 
-def _dotted(place: str, path: Iterable[str | int]) -> str:
-    return ".".join([place, *map(str, path)])
+def _dotted(position: str, path: Iterable[str | int]) -> str:
+    return ".".join([position, *map(str, path)])

@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, get_args
 
+from ..aggregation.expressions.evaluation import truthy
 from ..aggregation.expressions.parser import ExpressionParser
 from ..codec import Codec, decode
 from ..document import microseconds
@@ -97,11 +98,6 @@ def first_key(document: Mapping[Any, Any]) -> str:
     """Return the first key of a document if it is a string: a `Path` names a field, whatever is in it."""
     first = next(iter(document), "")
     return first if isinstance(first, str) else ""
-
-
-def truthy(operand: Any) -> bool:
-    """Return MongoDB's truth value: null, false and 0 are false, all else is true."""
-    return bool(operand) if operand is None or isinstance(operand, bool | int | float) else True
 
 
 def one_of(scalars: list[Value]) -> OneOf:

@@ -64,7 +64,7 @@ class Update:
         codec: Codec = Codec(),  # noqa: B008 - it is frozen
     ) -> Update:
         """Parse a document of operators or a list of stages, or take an `Update`; raises `InvalidUpdate`, which names
-        the place.
+        the position.
 
         `array_filters` are the filters of the elements that `$[name]` stands for: a list, each on one name.
         """

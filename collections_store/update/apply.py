@@ -86,7 +86,7 @@ def tree_of(changes: tuple[FieldChange, ...]) -> Fields:
 
 def _conflict(change: FieldChange, depth: int) -> InvalidUpdate:
     path = shortened(".".join(map(str, change.path[:depth])))
-    return InvalidUpdate(change.place, f"there is another change of {path}, or of a field in it")
+    return InvalidUpdate(change.position, f"there is another change of {path}, or of a field in it")
 
 
 def _sort(node: Node) -> None:

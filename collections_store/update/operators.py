@@ -44,7 +44,7 @@ class UpdateOperator:
     """An update operator.
 
     `apply` returns the new value for the parsed operand and the value, each of which may be `MISSING`; it raises
-    `OperandError`. `parse` reads the operand, given as a JSON value and its place in the update; without it the
+    `OperandError`. `parse` reads the operand, given as a JSON value and its position in the update; without it the
     operand is the value. `adds`: the size of the operand counts against the size of the body.
     """
 
@@ -104,31 +104,32 @@ def iso(now: int) -> str:
     return moment(now).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _parse_number(operand: Value, place: str) -> Value:
+def _parse_number(operand: Value, position: str) -> Value:
     if operand.kind != "number":
-        raise InvalidUpdate(place, f"must be a number, got {shortened(operand.value)}")
+        raise InvalidUpdate(position, f"must be a number, got {shortened(operand.value)}")
     return operand
 
 
-def _parse_time(operand: Value, place: str) -> str:
+def _parse_time(operand: Value, position: str) -> str:
     match operand.value:
         case bool():
             return "date"
         case {"$type": "date" | "timestamp" as kind} if len(operand.value) == 1:
             return str(kind)
     raise InvalidUpdate(
-        place, "must be true, {'$type': 'date'} (a string) or {'$type': 'timestamp'} (microseconds)"
+        position,
+        "must be true, {'$type': 'date'} (a string) or {'$type': 'timestamp'} (microseconds)",
     )
 
 
-def _parse_bits(operand: Value, place: str) -> tuple[tuple[str, int], ...]:
+def _parse_bits(operand: Value, position: str) -> tuple[tuple[str, int], ...]:
     if not isinstance(operand.value, dict) or not operand.value:
-        raise InvalidUpdate(place, "must be a document such as {'and': 10}")
+        raise InvalidUpdate(position, "must be a document such as {'and': 10}")
     for name, mask in operand.value.items():
         if name not in _BITS:
-            raise InvalidUpdate(f"{place}.{name}", f"must be one of {', '.join(_BITS)}")
+            raise InvalidUpdate(f"{position}.{name}", f"must be one of {', '.join(_BITS)}")
         if type(mask) is not int:
-            raise InvalidUpdate(f"{place}.{name}", f"must be an integer, got {shortened(mask)}")
+            raise InvalidUpdate(f"{position}.{name}", f"must be an integer, got {shortened(mask)}")
     return tuple(operand.value.items())
 
 
@@ -222,64 +223,64 @@ def _field(element: Any, keys: tuple[str, ...]) -> Any:
     return element
 
 
-def _parse_push(operand: Value, place: str) -> Push:
+def _parse_push(operand: Value, position: str) -> Push:
     given = operand.value
     if not isinstance(given, dict) or not set(given) & set(_PUSH):
         return Push((operand,))
     if "$each" not in given:
-        raise InvalidUpdate(place, f"{next(iter(given))} goes with $each")
+        raise InvalidUpdate(position, f"{next(iter(given))} goes with $each")
     for name in given:
         if name not in _PUSH:
-            raise InvalidUpdate(f"{place}.{name}", f"must be one of {', '.join(_PUSH)}")
+            raise InvalidUpdate(f"{position}.{name}", f"must be one of {', '.join(_PUSH)}")
     integers = {name: given[name] for name in ("$position", "$slice") if name in given}
     for name, each in integers.items():
         if not is_number(each) or each != each // 1:
             problem = f"must be an integer, got {shortened(each)}"
-            raise InvalidUpdate(f"{place}.{name}", problem)
+            raise InvalidUpdate(f"{position}.{name}", problem)
         integers[name] = int(each)
-    sort = _parse_sort(given["$sort"], f"{place}.$sort") if "$sort" in given else ()
-    values = _values(given["$each"], f"{place}.$each")
+    sort = _parse_sort(given["$sort"], f"{position}.$sort") if "$sort" in given else ()
+    values = _values(given["$each"], f"{position}.$each")
     return Push(values, integers.get("$position"), sort, integers.get("$slice"))
 
 
-def _parse_sort(sort: Any, place: str) -> tuple[tuple[tuple[str, ...], bool], ...]:
+def _parse_sort(sort: Any, position: str) -> tuple[tuple[tuple[str, ...], bool], ...]:
     if is_number(sort):
-        return (((), _descending(sort, place)),)
+        return (((), _descending(sort, position)),)
     if not isinstance(sort, dict) or not 0 < len(sort) <= MAX_FIELDS:
         problem = f"must be 1 or -1, or 1 to {MAX_FIELDS} fields of the elements with 1 or -1 each"
-        raise InvalidUpdate(place, problem)
+        raise InvalidUpdate(position, problem)
     for field in sort:
         if not all(field.split(".")):
-            raise InvalidUpdate(f"{place}.{field}", "a part of the path is empty")
-    pairs = ((field, _descending(each, f"{place}.{field}")) for field, each in sort.items())
+            raise InvalidUpdate(f"{position}.{field}", "a part of the path is empty")
+    pairs = ((field, _descending(each, f"{position}.{field}")) for field, each in sort.items())
     return tuple((tuple(field.split(".")), descending) for field, descending in pairs)
 
 
-def _descending(direction: Any, place: str) -> bool:
+def _descending(direction: Any, position: str) -> bool:
     if not is_number(direction) or direction not in (1, -1):
-        raise InvalidUpdate(place, f"the direction must be 1 or -1, got {shortened(direction)}")
+        raise InvalidUpdate(position, f"the direction must be 1 or -1, got {shortened(direction)}")
     return bool(direction < 0)
 
 
-def _parse_add_to_set(operand: Value, place: str) -> tuple[Value, ...]:
+def _parse_add_to_set(operand: Value, position: str) -> tuple[Value, ...]:
     given = operand.value
     if not isinstance(given, dict) or next(iter(given), "") != "$each":
         return (operand,)
     if len(given) > 1:
-        raise InvalidUpdate(f"{place}.{list(given)[1]}", "does not go with $each of $addToSet")
-    return _values(given["$each"], f"{place}.$each")
+        raise InvalidUpdate(f"{position}.{list(given)[1]}", "does not go with $each of $addToSet")
+    return _values(given["$each"], f"{position}.$each")
 
 
-def _parse_pop(operand: Value, place: str) -> bool:
+def _parse_pop(operand: Value, position: str) -> bool:
     if operand.kind != "number" or operand.value not in (1, -1):
         problem = f"must be 1 (the last) or -1 (the first), got {shortened(operand.value)}"
-        raise InvalidUpdate(place, problem)
+        raise InvalidUpdate(position, problem)
     return bool(operand.value < 0)
 
 
-def _values(values: Any, place: str) -> tuple[Value, ...]:
+def _values(values: Any, position: str) -> tuple[Value, ...]:
     if not isinstance(values, list):
-        raise InvalidUpdate(place, f"must be a list, got {shortened(values)}")
+        raise InvalidUpdate(position, f"must be a list, got {shortened(values)}")
     return tuple(Value.of(each, _UNLIMITED) for each in values)  # all of them are within the limit
 
 
@@ -310,7 +311,7 @@ OPERATORS: Final[Mapping[str, UpdateOperator]] = {
         _parse_pop,
     ),
     "$pull": UpdateOperator(pull, lambda operand, _: (operand,)),  # the parser reads conditions
-    "$pullAll": UpdateOperator(pull, lambda operand, place: _values(operand.value, place)),
+    "$pullAll": UpdateOperator(pull, lambda operand, position: _values(operand.value, position)),
     "$bit": UpdateOperator(lambda steps, value, _: combine_bits(steps, value), _parse_bits),
 }
 

@@ -70,7 +70,7 @@ class FieldChange:
     operand: Any
 
     @property
-    def place(self) -> str:
+    def position(self) -> str:
         """The operator and the path, as errors name them."""
         return f"{self.operator}.{'.'.join(map(str, self.path))}"
 
@@ -162,32 +162,32 @@ def parse_operators(
         for path, operand in operands.items():
             pieces = parse_path(path, operator)
             key = path if type(path) is str else _written_path(path)
-            place = f"{operator}.{path}"
-            written[operator][key], parsed = _operand(operator, operand, place, codec)
+            position = f"{operator}.{path}"
+            written[operator][key], parsed = _operand(operator, operand, position, codec)
             if operator == "$rename":
-                changes += _renamed(pieces, parsed, place)
+                changes += _renamed(pieces, parsed, position)
             else:
                 changes.append(FieldChange(operator, pieces, parsed))
     return tuple(changes), written
 
 
-def _operand(operator: str, operand: Any, place: str, codec: Codec) -> tuple[Any, Any]:
+def _operand(operator: str, operand: Any, position: str, codec: Codec) -> tuple[Any, Any]:
     """Return an operand as JSON, which nobody shares, and parsed. The condition of a `$pull` is parsed as it is
     written: it may hold regular expressions.
     """
     if operator == "$pull" and isinstance(operand, Mapping | re.Pattern):
-        parsed = _condition(operand, place, codec)
+        parsed = _condition(operand, position, codec)
         return deepcopy(operand), parsed  # it is not nested too deep, then
     try:
         value = Value.of(operand, codec)
     except InvalidBody as error:
-        where = f"{place}.{error.path}" if error.path else place
+        where = f"{position}.{error.path}" if error.path else position
         raise InvalidUpdate(where, error.problem) from error
     parse = OPERATORS[operator].parse
-    return value.value, value if parse is None else parse(value, place)
+    return value.value, value if parse is None else parse(value, position)
 
 
-def _condition(operand: Any, place: str, codec: Codec) -> Pull:
+def _condition(operand: Any, position: str, codec: Codec) -> Pull:
     """Parse the condition of a `$pull`: operators on elements, or a filter on those that are objects."""
     parser = FilterParser(codec, within=True)
     try:
@@ -199,23 +199,23 @@ def _condition(operand: Any, place: str, codec: Codec) -> Pull:
         return Pull(parser.document(operand), wrapped=False)
     except InvalidFilter as error:
         inner = error.place.lstrip(".")
-        raise InvalidUpdate(f"{place}.{inner}" if inner else place, error.problem) from error
+        raise InvalidUpdate(f"{position}.{inner}" if inner else position, error.problem) from error
 
 
-def _renamed(path: UpdatePath, name: Value, place: str) -> tuple[FieldChange, FieldChange]:
+def _renamed(path: UpdatePath, name: Value, position: str) -> tuple[FieldChange, FieldChange]:
     """Return the two changes of a `$rename`: the target takes the value of the source, which goes."""
     if name.kind != "string":
-        raise InvalidUpdate(place, f"must be the field's new name, got {shortened(name.value)}")
-    target = _plain_keys(parse_path(name.value, place), place)
-    source = _plain_keys(path, place)
+        raise InvalidUpdate(position, f"must be the field's new name, got {shortened(name.value)}")
+    target = _plain_keys(parse_path(name.value, position), position)
+    source = _plain_keys(path, position)
     if source == target:
-        raise InvalidUpdate(place, "the new name must be another one")
+        raise InvalidUpdate(position, "the new name must be another one")
     return FieldChange("$rename", target, source), FieldChange("$rename", source, None)
 
 
-def _plain_keys(path: UpdatePath, place: str) -> tuple[str, ...]:
+def _plain_keys(path: UpdatePath, position: str) -> tuple[str, ...]:
     if any(isinstance(piece, Matched | Elements) for piece in path):
-        raise InvalidUpdate(place, "$rename does not take `$`, `$[]` and `$[name]`")
+        raise InvalidUpdate(position, "$rename does not take `$`, `$[]` and `$[name]`")
     return tuple(map(str, path))
 
 
@@ -229,44 +229,44 @@ def parse_array_filters(filters: Any, codec: Codec) -> tuple[ArrayFilter, ...]:
         raise InvalidUpdate("array_filters", problem)
     found: dict[str, ArrayFilter] = {}
     for number, each in enumerate(filters):
-        place = f"array_filters.{number}"
+        position = f"array_filters.{number}"
         if not isinstance(each, Mapping):
-            raise InvalidUpdate(place, f"must be a filter document, got {shortened(each)}")
+            raise InvalidUpdate(position, f"must be a filter document, got {shortened(each)}")
         try:
             condition = FilterParser(codec, within=True).document(each)
         except InvalidFilter as error:
-            raise InvalidUpdate(f"{place}.{error.place}".rstrip("."), error.problem) from error
-        name = _name(each, place)
+            raise InvalidUpdate(f"{position}.{error.place}".rstrip("."), error.problem) from error
+        name = _name(each, position)
         if name in found:
             problem = f"there is another filter for {shortened(name)}: use $and"
-            raise InvalidUpdate(place, problem)
+            raise InvalidUpdate(position, problem)
         found[name] = ArrayFilter(name, condition)
     return tuple(found.values())
 
 
-def _name(filter: Mapping[str | Path, Any], place: str) -> str:
-    names = set(_names(filter, place))
+def _name(filter: Mapping[str | Path, Any], position: str) -> str:
+    names = set(_names(filter, position))
     if len(names) != 1:
         problem = f"must have one field at its top, got {shortened(sorted(names))}"
-        raise InvalidUpdate(place, problem)
+        raise InvalidUpdate(position, problem)
     (name,) = names
     if not _NAME.fullmatch(name):
         problem = "a name must begin with a lower-case letter and go on with letters and digits"
-        raise InvalidUpdate(place, f"{problem}, got {shortened(name)}")
+        raise InvalidUpdate(position, f"{problem}, got {shortened(name)}")
     return name
 
 
-def _names(filter: Mapping[str | Path, Any], place: str) -> Iterator[str]:
+def _names(filter: Mapping[str | Path, Any], position: str) -> Iterator[str]:
     for key, value in filter.items():
         if isinstance(key, Path):
             yield from key.keys[:1]
         elif key in {"$and", "$or", "$nor"}:
             for each in value:
-                yield from _names(each, place)
+                yield from _names(each, position)
         elif not key.startswith("$"):
             yield key.split(".")[0]
         elif key != "$comment":
-            raise InvalidUpdate(f"{place}.{key}", "is not for the elements of arrays")
+            raise InvalidUpdate(f"{position}.{key}", "is not for the elements of arrays")
 
 
 def check_names(changes: tuple[FieldChange, ...], filters: tuple[ArrayFilter, ...]) -> None:
@@ -278,7 +278,7 @@ def check_names(changes: tuple[FieldChange, ...], filters: tuple[ArrayFilter, ..
             if isinstance(piece, Elements) and piece.name:
                 if piece.name not in names:
                     problem = f"array_filters has none for {shortened(piece.name)}"
-                    raise InvalidUpdate(change.place, problem)
+                    raise InvalidUpdate(change.position, problem)
                 unused.discard(piece.name)
     for name in sorted(unused):
         raise InvalidUpdate("array_filters", f"no path has {cut(str(Elements(name)))}")
