@@ -18,7 +18,7 @@ Nothing here changes a body; results share with it what they return whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any, Final, TypeAlias
@@ -91,18 +91,18 @@ Tree: TypeAlias = "dict[str, Tree | Rule]"
 ID: Final = Path("_id")
 
 
-def is_inclusion(entries: Iterable[Entry]) -> bool:
+def is_inclusion(entries: tuple[Entry, ...]) -> bool:
     """Return whether a projection names the fields to return; `_id` alone decides last."""
-    rules = [(type(rule), path == ID) for path, rule in entries]
-    if (Include, False) in rules or (Positional, False) in rules or (Positional, True) in rules:
+    kinds = {type(rule) for _, rule in entries}
+    named = {type(rule) for path, rule in entries if path != ID}
+    if Positional in kinds or Include in named:
         return True
-    if (Exclude, False) in rules:
+    if Exclude in named:
         return False
-    kinds = {kind for kind, _ in rules}
-    return Include in kinds if Slice in kinds or Element not in kinds else True
+    return Include in kinds or (Element in kinds and Slice not in kinds)
 
 
-def tree_of(entries: Iterable[Entry]) -> Tree:
+def tree_of(entries: tuple[Entry, ...]) -> Tree:
     """Return the rules in a tree by the keys of their paths; raises `InvalidProjection` where two paths overlap."""
     tree: Tree = {}
     for path, rule in entries:

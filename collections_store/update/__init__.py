@@ -72,7 +72,7 @@ class Update:
             case Mapping():
                 filters = () if array_filters is None else parse_array_filters(array_filters, codec)
                 changes, written = parse_operators(what, codec)
-                as_json = written, deepcopy(array_filters)
+                as_json = written, deepcopy(array_filters) if filters else None
                 return cls(changes, filters, None, as_json, codec.max_bytes)
             case Update() | list() | tuple() if array_filters is not None:
                 raise InvalidUpdate("array_filters", "goes with a document of operators")

@@ -29,9 +29,12 @@ _FILTERS: Final = frozenset({"$and", "$or", "$nor", "$expr", "$jsonSchema", "$co
 """Operators with which a filter begins, not the condition on a value."""
 
 
-@value_class(eq=True)
+@value_class
 class Matched:
-    """`$`: the element that matched the filter."""
+    """`$`: the element that matched the filter. `MATCHED` is the only object, so that hashing it calls nothing."""
+
+    def __reduce__(self) -> str:
+        return "MATCHED"
 
     def __str__(self) -> str:
         return "$"
