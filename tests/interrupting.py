@@ -1,4 +1,4 @@
-"""Ctrl-C at each moment at which Python may raise it.
+"""Ctrl-C at each position where Python may raise it.
 
 CPython looks for signals at few positions: at the beginning of a function, at a jump backwards, and after a call of a
 function that is written in C. `interrupted_at` raises KeyboardInterrupt at the n-th of those that a call comes to, in
@@ -17,7 +17,7 @@ from typing import Any
 
 _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 _HANG = 20.0
-"""Seconds after which a call is held to hang: it takes milliseconds."""
+"""Seconds after which a call is considered to hang: it takes milliseconds."""
 
 
 class Injector:
@@ -28,7 +28,7 @@ class Injector:
         self.is_hit = False
         self._last: dict[FrameType, int] = {}
         self._called: set[FrameType] = set()
-        """The frames whose call that runs now is one of a function in Python."""
+        """The frames whose current call is of a function in Python."""
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
         if self.is_hit:
@@ -66,44 +66,44 @@ class Injector:
 def interrupted_at(
     number: int, call: Callable[[], object], within: str = ""
 ) -> BaseException | None:
-    """Call, with a KeyboardInterrupt at the n-th position; returns what was raised, or None: there is no such position."""
+    """Call with a KeyboardInterrupt at the n-th position; return the exception, or None if there is no such position."""
     injector = Injector(number, within)
     raised: list[BaseException] = []
     sys.settrace(injector)
     try:
         call()
-    except BaseException as error:  # noqa: BLE001 - it is what the test looks at
+    except BaseException as error:  # noqa: BLE001 - the test checks it
         raised.append(error)
     finally:
         sys.settrace(None)
     if not injector.is_hit:
         assert not raised, raised
         return None
-    return raised.pop() if raised else Survived()  # kept by whoever takes it only
+    return raised.pop() if raised else Survived()  # referenced only by the caller
 
 
 class Survived(Exception):
-    """The call went on as if nothing were: the interrupt came where Python can only print it."""
+    """The call returned: the interrupt came at a position where Python can only print it."""
 
 
 def interrupts(call: Callable[[], object], within: str = "") -> Iterator[BaseException]:
-    """Yield what each interruption of a call raises, at each position in the files whose names match."""
+    """Yield the exception of each interruption of a call, at each position in the files whose names match."""
     for number in count(1):
         with watchdog():
             raised = interrupted_at(number, call, within)
         if raised is None:
             return
         taken, raised = [raised], None
-        yield taken.pop()  # whoever takes it keeps its traceback, and what that holds; nobody else does
+        yield taken.pop()  # only the caller references the traceback and its frames
 
 
 class watchdog:  # noqa: N801
-    """The context of what must not hang: it raises where it does. What runs again after a hang is no concern."""
+    """A context that raises if its body hangs."""
 
     def __enter__(self) -> None:
         def bark(*_: Any) -> None:
             traceback.print_stack()
-            raise TimeoutError("it hangs")
+            raise TimeoutError("the call hangs")
 
         self._before = signal.signal(signal.SIGALRM, bark)
         signal.setitimer(signal.ITIMER_REAL, _HANG)

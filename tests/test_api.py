@@ -48,7 +48,7 @@ PACKAGES: tuple[Any, ...] = (
     collections_store.integrations.kdeps,
 )
 """The packages whose names are public."""
-TWINS = [
+COUNTERPARTS = [
     (Collection, AsyncCollection),
     (Store, AsyncStore),
     (Transaction, AsyncTransaction),
@@ -64,10 +64,10 @@ TWINS = [
 ]
 OTHER_NAMES = {"get_sync_collection": "get_collection", "close": "aclose"}
 ONLY_ASYNC = {"get_sync_collection"}
-"""For a synchronous component in an asynchronous program."""
+"""Methods for synchronous components in asynchronous programs."""
 COUNTERPART = re.compile(r"Async counterpart of `(\w+)\.(\w+)`\.")
 LONGEST_DOCSTRING = 3
-"""Lines in an async method: what differs from the sync counterpart."""
+"""Maximum lines of the docstring of an async method: the differences from the sync counterpart."""
 
 
 def methods(kind: type) -> dict[str, Callable[..., Any]]:
@@ -86,7 +86,7 @@ def test_the_public_names_are_sorted_and_explicit(package: Any) -> None:
     }
     assert sorted(package.__all__) == package.__all__
     if package is collections_store.integrations.kdeps:
-        return  # one module: what it imports and uses stands there too
+        return  # one module, which also contains imported names
     assert public - {"TYPE_CHECKING", "import_module"} == set(package.__all__)
 
 
@@ -143,7 +143,7 @@ def test_a_type_checker_sees_a_misspelled_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", ["errors", "dialogues", "memory"])
 def test_public_modules_need_no_import_of_their_own(module: str) -> None:
-    """In a new process, where no other test has imported them."""
+    """In a new process, in which no other test has imported modules."""
     script = f"import collections_store; print(collections_store.{module}.__name__)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, encoding="utf-8", check=True
@@ -163,28 +163,30 @@ print(*sorted(modules & {"memory", "pipeline", "dialects.postgresql", "store_asy
 
 
 def test_a_program_imports_what_it_uses() -> None:
-    """Each of these costs some 10 ms of every start (docs/explanation/speed.md)."""
+    """Each of these takes some 10 ms of every start (docs/explanation/speed.md)."""
     done = subprocess.run(
         [sys.executable, "-c", ENTERED], capture_output=True, encoding="utf-8", check=True
     )
     assert done.stdout.split() == []
 
 
-@pytest.mark.parametrize(("sync", "twin"), TWINS, ids=lambda kind: kind.__name__)
-def test_sync_and_async_have_the_same_methods(sync: type, twin: type) -> None:
+@pytest.mark.parametrize(("sync", "async_class"), COUNTERPARTS, ids=lambda kind: kind.__name__)
+def test_sync_and_async_have_the_same_methods(sync: type, async_class: type) -> None:
     ours = {OTHER_NAMES.get(name, name): method for name, method in methods(sync).items()}
-    theirs = {name: method for name, method in methods(twin).items() if name not in ONLY_ASYNC}
+    theirs = {
+        name: method for name, method in methods(async_class).items() if name not in ONLY_ASYNC
+    }
     assert ours.keys() == theirs.keys()
     for name, method in ours.items():
         assert _parameters(method) == _parameters(theirs[name]), name
         assert _answer(method) == _answer(theirs[name]), name
 
 
-@pytest.mark.parametrize(("sync", "twin"), TWINS, ids=lambda kind: kind.__name__)
-def test_async_methods_name_their_sync_counterpart(sync: type, twin: type) -> None:
-    """Arguments, results and examples stand in the docstring of the sync counterpart only."""
+@pytest.mark.parametrize(("sync", "async_class"), COUNTERPARTS, ids=lambda kind: kind.__name__)
+def test_async_methods_name_their_sync_counterpart(sync: type, async_class: type) -> None:
+    """Only the docstring of the sync counterpart has arguments, results and examples."""
     sync_names = {theirs: ours for ours, theirs in OTHER_NAMES.items()}
-    for name, member in inspect.getmembers_static(twin):
+    for name, member in inspect.getmembers_static(async_class):
         if name.startswith("_") or name in ONLY_ASYNC or not _is_method(member):
             continue
         counterpart = inspect.getattr_static(sync, sync_names.get(name, name))
@@ -194,22 +196,25 @@ def test_async_methods_name_their_sync_counterpart(sync: type, twin: type) -> No
         if member is counterpart:  # inherited from the same class
             continue
         named = COUNTERPART.match(text)
-        assert named, f"{twin.__name__}.{name}: {text}"
-        owner = next(kind for kind, _ in TWINS if kind.__name__ == named[1])
-        assert inspect.getattr_static(owner, named[2]) is counterpart, f"{twin.__name__}.{name}"
-        assert len(text.splitlines()) <= LONGEST_DOCSTRING, f"{twin.__name__}.{name}"
-        assert ">>>" not in text, f"{twin.__name__}.{name}"
+        assert named, f"{async_class.__name__}.{name}: {text}"
+        owner = next(kind for kind, _ in COUNTERPARTS if kind.__name__ == named[1])
+        assert inspect.getattr_static(owner, named[2]) is counterpart, (
+            f"{async_class.__name__}.{name}"
+        )
+        assert len(text.splitlines()) <= LONGEST_DOCSTRING, f"{async_class.__name__}.{name}"
+        assert ">>>" not in text, f"{async_class.__name__}.{name}"
 
 
-@pytest.mark.parametrize(("sync", "twin"), TWINS[:-1], ids=lambda kind: kind.__name__)
-def test_sync_and_async_methods_take_the_same_options(sync: type, twin: type) -> None:
-    expected = [p.replace("AsyncConnection", "Connection") for p in _parameters(twin.__init__)]  # type: ignore[misc]
+@pytest.mark.parametrize(("sync", "async_class"), COUNTERPARTS[:-1], ids=lambda kind: kind.__name__)
+def test_sync_and_async_methods_take_the_same_options(sync: type, async_class: type) -> None:
+    constructor = async_class.__init__  # type: ignore[misc]
+    expected = [p.replace("AsyncConnection", "Connection") for p in _parameters(constructor)]
     ours = [p.replace("sa.Connection", "Connection") for p in _parameters(sync.__init__)]  # type: ignore[misc]
     assert [p.replace("Async", "") for p in expected] == ours
 
 
 def test_the_type_hints_of_everything_public_can_be_resolved() -> None:
-    """Of what is imported on first use, too: `get_type_hints` imports it."""
+    """Also of names imported on first use: `get_type_hints` imports them."""
     for name, thing in _public():
         constructor = [thing.__init__] if inspect.isclass(thing) else []
         target = thing.fget if isinstance(thing, property) else inspect.unwrap(thing)
@@ -259,7 +264,7 @@ def test_every_error_states_its_cause_and_what_to_do() -> None:
 
 
 def _tree(kind: type, indent: str = "    ") -> Iterator[str]:
-    """Draw the subclasses of an error, in the order of their definition."""
+    """Return the tree of the subclasses of an error, in the order of definition."""
     kinds = [each for each in vars(errors).values() if inspect.isclass(each)]
     below = [each for each in kinds if kind in each.__bases__]
     for each in below:

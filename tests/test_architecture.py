@@ -1,4 +1,4 @@
-"""The rules of the layout: which package may know what (docs/explanation/architecture.md)."""
+"""The rules of the layout: what each package may import (docs/explanation/architecture.md)."""
 
 import ast
 import importlib
@@ -40,7 +40,7 @@ LAYERS = (
     "integrations",
     "cli __main__",
 )
-"""From the ground up: a module imports only what stands below it, or beside it in its own row."""
+"""Rows from the bottom up: a module imports only modules of rows below, or of its own row."""
 
 PURE = {"errors", "document", "codec", "query", "aggregation", "update"}
 PUBLIC = (
@@ -52,7 +52,7 @@ PUBLIC = (
     "collections_store.integrations.sqlite_files",
 )
 FILES = "integrations.sqlite_files"
-"""Stands on sqlite3 alone, with SQL of its own: the files are other programs'."""
+"""Uses sqlite3 alone, with its own SQL: the files are of other programs."""
 BELOW_THE_STORE = {"integrations", FILES, "integrations.soul_machines"}
 """The store provides `skill_memory`, whose rules are operations."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools", "core"}
@@ -61,7 +61,7 @@ STATEMENT = re.compile(
     r"|SAVEPOINT|RELEASE|WITH|EXPLAIN)\b"
     r"|\b(json_\w+\(|jsonb_\w+\(|pg_\w+\(|sqlite_master|IS (NOT )?(NULL|TRUE)|(ORDER|GROUP) BY|WHERE )"
 )
-"""What begins a statement, and what stands within one; the parts of an f-string are strings of their own."""
+"""The start of a statement, and keywords within one; the parts of an f-string are separate strings."""
 EXECUTES = {"execute", "executemany", "executescript", "exec_driver_sql", "scalars", "fetchall", "fetchone"}  # fmt: skip
 
 
@@ -86,7 +86,7 @@ class Module:
 
     @cached_property
     def imports(self) -> dict[str, bool]:
-        """Return what is imported, by absolute names, and whether that is only for the type checker."""
+        """Return the imports by absolute names, and whether they are only for the type checker."""
         typing = {
             id(inner)
             for outer in ast.walk(self.tree)
@@ -135,7 +135,7 @@ LIBRARY = [module for module in MODULES if module.top not in {"cli", "__main__"}
 
 
 def _layer(name: str) -> int:
-    """Return the row of the longest name that a module is, or is within."""
+    """Return the row with the longest name that is the module or contains it."""
     rows = {each: number for number, row in enumerate(LAYERS) for each in row.split()}
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
@@ -217,7 +217,7 @@ def test_only_aio_is_asynchronous() -> None:
 
 
 def _strings(module: Module) -> Iterator[str]:
-    """Yield the strings of a module that are no documentation."""
+    """Yield the strings of a module except docstrings."""
     documentation = {
         id(node.value) for node in module.nodes(ast.Expr) if isinstance(node, ast.Expr)
     }

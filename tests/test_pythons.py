@@ -1,4 +1,4 @@
-"""A part of the suite on each other Python that the project supports and this machine has; `nox -s tests` runs all.
+"""A part of the suite on each other supported Python of this machine; `nox -s tests` runs all.
 
 The other Python borrows this environment's packages, but for those that are compiled: it gets its own.
 """
@@ -29,7 +29,7 @@ OTHERS = [version for version in PYTHONS if version != ".".join(map(str, sys.ver
 
 
 def interpreters(version: str) -> Iterator[str]:
-    """Yield the interpreters of a version: on the path, and pyenv's."""
+    """Yield the interpreters of a version, on the path and of pyenv."""
     found = shutil.which(f"python{version}")
     if found:
         yield found
@@ -38,9 +38,9 @@ def interpreters(version: str) -> Iterator[str]:
 
 
 def runs(interpreter: str, version: str) -> bool:
-    """Return whether it is that version, and not a program that only says how to choose one."""
-    asked = [interpreter, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
-    done = subprocess.run(asked, check=False, capture_output=True, encoding="utf-8")
+    """Return whether an interpreter has a version, and is not a stub of pyenv."""
+    probe = [interpreter, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+    done = subprocess.run(probe, check=False, capture_output=True, encoding="utf-8")
     return done.stdout.strip() == version
 
 
@@ -66,7 +66,7 @@ def test_supported_python_versions(version: str, tmp_path: Path) -> None:
 
 
 def done(*command: str, packages: str = "") -> str:
-    """Run a program to its end, which must be a good one; returns what it prints."""
+    """Run a program, which must succeed; return its output."""
     result = subprocess.run(
         command,
         check=False,

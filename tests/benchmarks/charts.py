@@ -1,4 +1,4 @@
-"""Charts of what was measured, as SVG, and tables: `python tests/benchmarks/charts.py` draws the charts again."""
+"""Charts of the measurements, as SVG, and tables: `python tests/benchmarks/charts.py` draws the charts again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WIDTH, LEFT, RIGHT, BAR, GAP = 760, 300, 90, 16, 6
 FONT = 'font-family="sans-serif" font-size="12"'
 _LINES = ("#00897b", "#c58a3a", "#5c6bc0", "#d81b60", "#8d6e63")
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-# A chart follows the reader's colour scheme; without one it is light.
+# Charts follow the reader's colour scheme; the default is light.
 _STYLE = """<style>
 .ground { fill: #fff } .text { fill: #212121 } .quiet { fill: #616161 } .grid { stroke: #e0e0e0 } .floor { stroke: #616161 }
 .ours { fill: #00897b } .other { fill: #c58a3a }
@@ -31,7 +31,7 @@ BEGIN, END = "<!-- measured -->", "<!-- end -->"
 
 
 def write(folder: Path, results: Sequence[Result]) -> None:
-    """Write a picture for each group, and the table into the page beside the folder."""
+    """Write a chart for each group, and the table into the page beside the folder."""
     groups = dict.fromkeys(each.group for each in results)
     for group in groups:
         some = [each for each in results if each.group == group and each.floor]
@@ -52,7 +52,7 @@ def file_name(group: str) -> str:
 
 
 def tables(folder: str, results: Sequence[Result]) -> str:
-    """Return a table for each group, with its picture, in Markdown."""
+    """Return a table for each group, with its chart, in Markdown."""
     parts = []
     for group in dict.fromkeys(each.group for each in results):
         shown = any(each.floor for each in results if each.group == group)
@@ -108,7 +108,7 @@ def bars(title: str, results: Sequence[Result]) -> str:
 
 
 def sizes_of(results: Sequence[Result]) -> dict[str, dict[int, float]]:
-    """Return the ratios by verb and size, of results that name a size and that of the floor."""
+    """Return the ratios by method and size, of the results that name a size."""
     found: dict[str, dict[int, float]] = {}
     for each in results:
         if (read := _SIZE.fullmatch(each.what)) is not None:
@@ -118,7 +118,7 @@ def sizes_of(results: Sequence[Result]) -> dict[str, dict[int, float]]:
 
 
 def curves(title: str, results: Sequence[Result]) -> str:
-    """Return a curve for each verb: how many times as long it takes as on the floor's size, by size."""
+    """Return a curve for each method: the ratio of its time to that on the floor's size, by size."""
     sizes = sizes_of(results)
     every = sorted({size for ratios in sizes.values() for size in ratios})
     top = max(2.0, *(ratio for ratios in sizes.values() for ratio in ratios.values()))

@@ -1,4 +1,4 @@
-"""What all that measures needs."""
+"""Fixtures of the measurements."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -14,8 +14,8 @@ from collections_store import AsyncStore, Store
 
 
 @dataclass(frozen=True)
-class Bed:
-    """A database that is measured, and the options of its stores."""
+class Setup:
+    """A database to measure, and the options of its stores."""
 
     name: str
     backend: Backend
@@ -23,7 +23,7 @@ class Bed:
 
     @property
     def is_postgresql(self) -> bool:
-        """Is it PostgreSQL?"""
+        """Whether the database is PostgreSQL."""
         return self.backend.is_postgresql
 
     def store(self, **more: Any) -> Store:
@@ -31,15 +31,13 @@ class Bed:
         return Store(self.backend.url, **self.backend.options, **self.options, **more)
 
     def async_store(self, **more: Any) -> AsyncStore:
-        """Open an awaited one."""
+        """Open an async store."""
         return AsyncStore(self.backend.url, **self.backend.options, **self.options, **more)
 
 
 @pytest.fixture(autouse=True)
 def one_core(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Stay on one core: whether two threads share one or not changes a hop from 20 µs to 70, by
-    chance, and whose turn meets which would be all that is measured.
-    """
+    """Stay on one core: two threads on different cores take 70 µs for a hop instead of 20, at random."""
     if not hasattr(os, "sched_setaffinity") or request.node.get_closest_marker("all_cores"):
         yield
         return
@@ -50,7 +48,7 @@ def one_core(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def kept() -> Iterator[list[Any]]:
+def all_results() -> Iterator[list[Any]]:
     """The results of all tests; they are written to the folder that `BENCH_REPORT` names."""
     results: list[Any] = []
     yield results
@@ -62,28 +60,28 @@ def kept() -> Iterator[list[Any]]:
 
 
 @pytest.fixture
-def table(capsys: pytest.CaptureFixture[str], kept: list[Any]) -> Iterator[Table]:
+def table(capsys: pytest.CaptureFixture[str], all_results: list[Any]) -> Iterator[Table]:
     """The table of what is measured."""
 
-    def tell(line: str) -> None:
+    def print_results(line: str) -> None:
         with capsys.disabled():
             print(f"\n{line}", end="")
 
-    told: Callable[[str], None] = tell
-    table = Table(told)
+    print_line: Callable[[str], None] = print_results
+    table = Table(print_line)
     yield table
-    kept += table.results
+    all_results += table.results
 
 
 @pytest.fixture(params=["SQLite, full", "SQLite, normal", "PostgreSQL"])
-def bed(request: pytest.FixtureRequest, tmp_path: Path) -> Bed:
-    """Each database, and SQLite with each durability."""
+def setup(request: pytest.FixtureRequest, tmp_path: Path) -> Setup:
+    """Each database, SQLite with each durability."""
     return bed_of(request, tmp_path, request.param)
 
 
-def bed_of(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> Bed:
-    """Return a database of a name."""
+def bed_of(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> Setup:
+    """Return the database of a name."""
     if name == "PostgreSQL":
-        return Bed(name, request.getfixturevalue("postgres_backend"), {})
+        return Setup(name, request.getfixturevalue("postgres_backend"), {})
     backend = Backend("sqlite-file", f"sqlite:///{tmp_path / 'store.db'}")
-    return Bed(name, backend, {"durability": name.split()[1]})
+    return Setup(name, backend, {"durability": name.split()[1]})

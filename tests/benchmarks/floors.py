@@ -19,7 +19,7 @@ UPSERT = (
     "updated_at = excluded.updated_at RETURNING version"
 )
 COLUMNS = "seq, id, {body}, version, created_at, updated_at, expires_at"
-"""What our verbs tell of an object; the floor reads it too."""
+"""The columns that the library returns of a document; the floor reads them too."""
 
 
 class SqliteFloor:
@@ -53,25 +53,27 @@ class SqliteFloor:
         return self.select(where, (value,))
 
     def select(self, where: str, values: Iterable[Any]) -> list[Any]:
-        asked = f"SELECT {self.columns} FROM {self.table} WHERE {where} ORDER BY seq"
-        rows = self.connection.execute(asked, tuple(values)).fetchall()
+        statement = f"SELECT {self.columns} FROM {self.table} WHERE {where} ORDER BY seq"
+        rows = self.connection.execute(statement, tuple(values)).fetchall()
         return [(row[1], orjson.loads(row[2]), row) for row in rows]
 
     def all(self) -> list[Any]:
-        asked = f"SELECT {self.columns} FROM {self.table} ORDER BY seq"
-        return [(r[1], orjson.loads(r[2]), r) for r in self.connection.execute(asked).fetchall()]
+        statement = f"SELECT {self.columns} FROM {self.table} ORDER BY seq"
+        return [
+            (r[1], orjson.loads(r[2]), r) for r in self.connection.execute(statement).fetchall()
+        ]
 
     def stream(self) -> int:
-        asked = f"SELECT {self.columns} FROM {self.table} ORDER BY seq"
+        statement = f"SELECT {self.columns} FROM {self.table} ORDER BY seq"
         count = 0
-        for row in self.connection.execute(asked):
+        for row in self.connection.execute(statement):
             orjson.loads(row[2])
             count += 1
         return count
 
-    def put_many(self, objects: Iterable[tuple[str, Any]]) -> None:
+    def put_many(self, documents: Iterable[tuple[str, Any]]) -> None:
         sql = self.put_sql.partition(" RETURNING")[0]
-        given = iter(objects)
+        given = iter(documents)
         while batch := list(islice(given, BATCH)):
             now = time.time_ns() // 1000
             self.connection.execute("BEGIN IMMEDIATE")
@@ -88,11 +90,11 @@ class SqliteFloor:
 
     def page(self, field: str, after: Any, limit: int) -> list[Any]:
         expression = self.field.format(field)
-        asked = (
+        statement = (
             f"SELECT {self.columns} FROM {self.table} WHERE {expression} > ? "
             f"ORDER BY {expression} LIMIT {limit}"
         )
-        rows = self.connection.execute(asked, (after,)).fetchall()
+        rows = self.connection.execute(statement, (after,)).fetchall()
         return [(row[1], orjson.loads(row[2]), row) for row in rows]
 
     def close(self) -> None:
@@ -100,7 +102,7 @@ class SqliteFloor:
 
 
 class PostgresFloor(SqliteFloor):
-    """psycopg, which prepares what is asked again and again."""
+    """psycopg, which prepares repeated statements."""
 
     def __init__(self, backend: Backend, options: dict[str, Any], collection: str) -> None:
         import psycopg
@@ -120,23 +122,23 @@ class PostgresFloor(SqliteFloor):
         return self.select(f"({self.field.format(field)}) = %s::jsonb", (str(value),))
 
     def stream(self) -> int:
-        asked = f"SELECT {self.columns} FROM {self.table} ORDER BY seq"
+        statement = f"SELECT {self.columns} FROM {self.table} ORDER BY seq"
         count = 0
         with self.connection.transaction(), self.connection.cursor(name="floor") as cursor:
             cursor.itersize = BATCH
-            for row in cursor.execute(asked):
+            for row in cursor.execute(statement):
                 orjson.loads(row[2])
                 count += 1
         return count
 
-    def put_many(self, objects: Iterable[tuple[str, Any]]) -> None:
+    def put_many(self, documents: Iterable[tuple[str, Any]]) -> None:
         """COPY into a staging table, and one upsert."""
         with self.connection.transaction():
             self.connection.execute(
                 "CREATE TEMP TABLE IF NOT EXISTS staging (id text, body text) ON COMMIT DELETE ROWS"
             )
             with self.connection.cursor().copy("COPY staging (id, body) FROM STDIN") as copy:
-                for id, body in objects:
+                for id, body in documents:
                     copy.write_row((id, orjson.dumps(body).decode()))
             now = time.time_ns() // 1000
             upsert = UPSERT.partition("VALUES")[0].format(table=self.table)
@@ -155,11 +157,11 @@ class PostgresFloor(SqliteFloor):
 
     def page(self, field: str, after: Any, limit: int) -> list[Any]:
         expression = f"({self.field.format(field)})"
-        asked = (
+        statement = (
             f"SELECT {self.columns} FROM {self.table} WHERE {expression} > %s::jsonb "
             f"ORDER BY {expression} LIMIT {limit}"
         )
-        rows = self.connection.execute(asked, (str(after),)).fetchall()
+        rows = self.connection.execute(statement, (str(after),)).fetchall()
         return [(row[1], orjson.loads(row[2]), row) for row in rows]
 
 

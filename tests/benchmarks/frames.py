@@ -1,4 +1,4 @@
-"""How many frames and files of ours a warm call goes through: `python tests/benchmarks/frames.py`.
+"""The number of frames and files of the package in a warm call: `python tests/benchmarks/frames.py`.
 
 A frame is a call of a Python function of the package, in any thread. Each call is made twice before it is counted.
 """
@@ -22,7 +22,7 @@ PACKAGE = str(Path(collections_store.__file__).parent)
 
 
 class Counter:
-    """Counts the frames of ours, and the files they are in, while it is `current`."""
+    """Counts the frames of the package, and their files, while it is `current`."""
 
     def __init__(self) -> None:
         self.frames, self.files = 0, set[str]()
@@ -63,7 +63,7 @@ def warm(call: Callable[[], object]) -> Counter:
     return counter
 
 
-async def warm_awaited(call: Callable[[], Awaitable[object]]) -> Counter:
+async def warm_async(call: Callable[[], Awaitable[object]]) -> Counter:
     await call()
     await call()
     with counting() as counter:
@@ -88,18 +88,18 @@ def measure(url: str) -> dict[str, Counter]:
         }
 
 
-async def measure_awaited(url: str) -> Counter:
+async def measure_async(url: str) -> Counter:
     async with AsyncStore(url) as store:
         people = await store.get_collection("people")
         update: dict[str, Any] = {"$inc": {"n": 1}}
-        return await warm_awaited(lambda: people.update_one({"name": "Ada"}, update))
+        return await warm_async(lambda: people.update_one({"name": "Ada"}, update))
 
 
 if __name__ == "__main__":
-    threading.setprofile(profile)  # for the worker threads of stores that are opened from here on
+    threading.setprofile(profile)  # for worker threads of stores that are opened later
     sys.setprofile(profile)
     with tempfile.TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/frames.db"
         for name, counter in measure(url).items():
             print(f"{name}: {counter}")
-        print(f"async update_one: {asyncio.run(measure_awaited(url))}")
+        print(f"async update_one: {asyncio.run(measure_async(url))}")

@@ -1,4 +1,4 @@
-"""The least that an awaited call to a thread costs, and bare threads that do the same work."""
+"""The minimum cost of an awaited call to a thread, and bare threads that do the same work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Hops:
             each.start()
 
     async def __call__(self, function: Callable[[Any], Any]) -> Any:
-        """Call a function with what a thread has, and wait for it."""
+        """Call a function with the thread's resource, and wait for it."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         self._queue.put((function, loop, future))

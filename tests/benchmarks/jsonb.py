@@ -23,7 +23,7 @@ def main(url: str) -> None:
         for each in (text, binary):
             each.put_many(numbered(documents(SCANNED)))
         bodies = list(numbered(documents(WRITTEN)))
-        verbs: dict[str, tuple[Callable[[Collection], object], int]] = {
+        methods: dict[str, tuple[Callable[[Collection], object], int]] = {
             "scan for a number": (lambda things: things.find("n", 777), 1),
             "scan for a field that is in no object": (lambda things: things.find("x", 777), 1),
             "scan for an element of an array": (lambda things: things.find("services", "-"), 1),
@@ -31,8 +31,11 @@ def main(url: str) -> None:
             "put_many of 10,000, each": (lambda things: things.put_many(bodies), WRITTEN),
         }
         found = [
-            (what, *compare(lambda: verb(text), {"ours": lambda: verb(binary)}, per=per)["ours"])  # noqa: B023
-            for what, (verb, per) in verbs.items()
+            (
+                what,
+                *compare(lambda: method(text), {"ours": lambda: method(binary)}, per=per)["ours"],  # noqa: B023
+            )
+            for what, (method, per) in methods.items()
         ]
     print(json.dumps([sqlite3.sqlite_version, found]))
 

@@ -1,4 +1,4 @@
-"""How things are measured: rounds that alternate, medians, ratios, and the table of all of them.
+"""Measurements: alternating rounds, medians, ratios, and the table of results.
 
 Rounds alternate between the floor and the others, so that whatever else the machine does meets all of them. The
 floor is the bare driver doing the same work. Only ratios are worth reading; nothing is asserted.
@@ -32,7 +32,7 @@ REPORT = "BENCH_REPORT"
 
 @dataclass(frozen=True)
 class Result:
-    """A line of the table: what was measured, how long the floor took and this one, and the ratio to reach."""
+    """A line of the table: the name, the times of the floor and of the library, and the ratio to reach."""
 
     group: str
     what: str
@@ -45,14 +45,14 @@ class Result:
 
 
 def documents(count: int) -> Iterator[dict[str, Any]]:
-    """Yield documents of about 1 KB: the real dialogues, cut; made-up ones where they are not there."""
+    """Yield documents of about 1 KB: truncated real dialogues, or generated ones if there are none."""
     bodies = itertools.cycle(cut_dialogues())
     for number, body in zip(range(count), bodies, strict=False):
         yield {"n": number, "bucket": number // 20, **body}
 
 
 def cut_dialogues() -> list[dict[str, Any]]:
-    """Return the dialogues without the turns that are too much."""
+    """Return a dialogue truncated to `SIZE`."""
     if not DATA.is_file():
         turns = [
             {"speaker": "USER", "utterance": f"I would like to eat at {n}."} for n in range(16)
@@ -63,16 +63,16 @@ def cut_dialogues() -> list[dict[str, Any]]:
 
 
 def _cut(dialogue: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: each for name, each in dialogue.items() if name != "turns"}
-    left = SIZE - len(orjson.dumps(kept))
+    header = {name: each for name, each in dialogue.items() if name != "turns"}
+    left = SIZE - len(orjson.dumps(header))
     turns = []
     for turn in dialogue["turns"]:
-        said = {"speaker": turn["speaker"], "utterance": turn["utterance"]}
-        left -= len(orjson.dumps(said))
+        shortened = {"speaker": turn["speaker"], "utterance": turn["utterance"]}
+        left -= len(orjson.dumps(shortened))
         if left < 0:
             break
-        turns.append(said)
-    return {**kept, "turns": turns}
+        turns.append(shortened)
+    return {**header, "turns": turns}
 
 
 def compare(
@@ -107,7 +107,7 @@ def timed(function: Callable[[], Any]) -> float:
 
 
 def again(function: Callable[[], Any], times: int) -> Callable[[], None]:
-    """Return what calls a function so many times."""
+    """Return a function that calls another `times` times."""
 
     def all_times() -> None:
         for _ in range(times):
@@ -116,10 +116,10 @@ def again(function: Callable[[], Any], times: int) -> Callable[[], None]:
     return all_times
 
 
-def awaited(
+def run_async(
     runner: asyncio.Runner, function: Callable[[], Awaitable[Any]], times: int
 ) -> Callable[[], None]:
-    """Return what awaits a function so many times."""
+    """Return a coroutine function that awaits another `times` times."""
 
     async def all_times() -> None:
         for _ in range(times):
@@ -129,14 +129,14 @@ def awaited(
 
 
 class Table:
-    """All that was measured, as it is printed and kept."""
+    """The table of results."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
         self.results: list[Result] = []
 
     def add(self, *results: Result) -> None:
-        """Print lines, and keep them."""
+        """Print and collect lines."""
         for each in results:
             times = (
                 f"floor {each.floor:10.1f}   {each.took:10.1f} {each.unit}" if each.floor else ""
@@ -155,12 +155,12 @@ class Table:
         per: int,
         reach: str = "",
     ) -> None:
-        """Measure a floor, us and perhaps others, each doing something `per` times."""
+        """Measure the floor, the library and perhaps others, each doing something `per` times."""
         for who, (low, own, ratio) in compare(floor, others, per=per).items():
             self.add(Result(group, what, who, low, own, ratio, reach if who == "ours" else ""))
 
     def keep(self, folder: Path) -> None:
-        """Write the results, with those of earlier runs that were not measured again, and the pictures."""
+        """Write the charts and the results, with those of earlier runs that were not measured again."""
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "results.json"
         old = [Result(**each) for each in json.loads(path.read_text())] if path.exists() else []

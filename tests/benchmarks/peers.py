@@ -1,4 +1,4 @@
-"""Other libraries at the same work, if they are installed: the extra `peers` brings most, and `dev` AEA and TinyDB."""
+"""Other libraries doing the same work, if they are installed: the extra `peers` brings most, and `dev` AEA and TinyDB."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import orjson
 
 
 class Peer(Protocol):
-    """A program that keeps objects under keys."""
+    """A library that stores values under keys."""
 
     def get(self, id: str) -> Any: ...
     def put(self, id: str, body: Any) -> Any: ...
@@ -114,8 +114,12 @@ class SQLAlchemyAsyncio:
         self._engine = create_async_engine(
             wanted, pool_size=10, max_overflow=0, json_deserializer=orjson.loads
         )
-        kept = sa.table(table, sa.column("id", sa.Text), sa.column("body", JSONB), schema=schema)
-        self._get = sa.select(kept.c.body).where(kept.c.id == sa.bindparam("id"))
+        documents_table = sa.table(
+            table, sa.column("id", sa.Text), sa.column("body", JSONB), schema=schema
+        )
+        self._get = sa.select(documents_table.c.body).where(
+            documents_table.c.id == sa.bindparam("id")
+        )
 
     async def get(self, id: str) -> Any:
         async with self._engine.connect() as connection:
@@ -184,7 +188,7 @@ PEERS: dict[str, Callable[[Path], Peer]] = {
 
 
 def installed(folder: Path) -> dict[str, Peer]:
-    """Return those that are installed."""
+    """Return the installed libraries."""
     found: dict[str, Peer] = {}
     for name, make in PEERS.items():
         try:

@@ -1,4 +1,4 @@
-"""What the measurements of writes, questions and dialogues stand on: a floor for each, and a line of a table.
+"""Base of the measurements of writes, queries and dialogues: a floor for each, and a line of a table.
 
 Rounds alternate between the floor and the store, so that whatever else the machine does meets both.
 The floor holds its connection, has its statement prepared or cached, and encodes and decodes with
@@ -119,10 +119,10 @@ def show(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> 
     """Print a line of the table."""
     backend = request.node.callspec.id
 
-    def show(verb: str, result: tuple[float, float, float]) -> None:
+    def show(method: str, result: tuple[float, float, float]) -> None:
         floor, ours, ratio = result
         with capsys.disabled():
-            print(f"\n  {backend + ', ' + verb:<34} floor {floor:7.1f} µs", end="")
+            print(f"\n  {backend + ', ' + method:<34} floor {floor:7.1f} µs", end="")
             print(f"   ours {ours:7.1f} µs   {ratio:5.2f} times", end="")
 
     return show

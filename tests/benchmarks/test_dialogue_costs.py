@@ -1,4 +1,4 @@
-"""What keeping dialogues costs: 10,000 of 20 messages, against the bare driver doing the same work.
+"""The cost of storing dialogues: 10,000 of 20 messages, against the bare driver doing the same work.
 
 `nox -s bench -- tests/benchmarks/test_dialogue_costs.py`. The floor inserts a row for each message, in a transaction of
 its own, on a table like that of the messages. `DIALOGUES=1000` in the environment is quicker.
@@ -45,7 +45,7 @@ def row(capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest) -> R
 
 
 def opponent(number: int) -> str:
-    """Return whom a dialogue is with: five dialogues each."""
+    """Return the counterparty of a dialogue; each has five dialogues."""
     return f"agent{number // 5}"
 
 
@@ -60,14 +60,14 @@ def timed(function: Callable[[], Any]) -> float:
 
 
 def other_side(message: Message, number: int, turn: int) -> Message:
-    """Return what the opponent answers, as the other half of a dialogue."""
+    """Return the reply of the opponent."""
     reference = (message.dialogue_reference[0], f"ref{number}")
     parties = message.to, message.sender
     return Message("say", BODY, -turn, message.message_id, reference, *parties)
 
 
 def talk(dialogues: Dialogues, number: int, messages: int, last: str = "say") -> Any:
-    """Have one dialogue of so many messages, half of them the opponent's; returns it."""
+    """Create a dialogue of `count` messages, half of them the opponent's, and return it."""
     message, dialogue = dialogues.create(opponent(number), "say", body(number))
     for turn in range(1, messages // 2 + 1):
         dialogues.update(other_side(message, number, turn))

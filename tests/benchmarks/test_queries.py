@@ -1,5 +1,5 @@
-"""Questions by filter, order and page on 100,000 objects, against the bare driver asking the same of
-the same table by an index of the plainest kind: `nox -s bench`.
+"""Queries by filter, sort and page on 100,000 documents, against the bare driver with a plain index on the same table:
+`nox -s bench`.
 
 The floor's index sees no arrays, does not keep types apart and pages by a value alone; ours does what
 MongoDB means. Only ratios are worth reading; nothing is asserted but that both find the same.
@@ -21,14 +21,14 @@ from conftest import Backend
 from collections_store import Store
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1200)]
-OBJECTS, TURNS = 100_000, 20
+DOCUMENTS, TURNS = 100_000, 20
 TABLE = "cs_1_things"
 
 
 def body(number: int) -> dict[str, Any]:
     return {
         "bucket": number % 1000,
-        "price": number * 7919 % OBJECTS,
+        "price": number * 7919 % DOCUMENTS,
         "status": ["open", "done", "lost"][number % 3],
         "address": {"city": f"city{number % 500}", "street": "Unter den Linden 77"},
         "text": "I am feeling hungry so I would like to find a place to eat. " * 6,
@@ -71,17 +71,19 @@ class Floor:
 
     def count(self) -> int:
         wanted = "7" if self.mark == "%s" else 7
-        asked = f"SELECT count(*) FROM {self.table} WHERE {self.bucket} = {self.mark}"
-        count: int = self.connection.execute(asked, (wanted,)).fetchall()[0][0]
+        statement = f"SELECT count(*) FROM {self.table} WHERE {self.bucket} = {self.mark}"
+        count: int = self.connection.execute(statement, (wanted,)).fetchall()[0][0]
         return count
 
     def group(self) -> int:
-        asked = f"SELECT {self.status}, count(*) FROM {self.table} GROUP BY 1"
-        return len(self.connection.execute(asked).fetchall())
+        statement = f"SELECT {self.status}, count(*) FROM {self.table} GROUP BY 1"
+        return len(self.connection.execute(statement).fetchall())
 
     def _read(self, rest: str, *values: Any) -> list[Any]:
-        asked = f"SELECT id, {self.body} FROM {self.table} {rest}"
-        return [orjson.loads(text) for _, text in self.connection.execute(asked, values).fetchall()]
+        statement = f"SELECT id, {self.body} FROM {self.table} {rest}"
+        return [
+            orjson.loads(text) for _, text in self.connection.execute(statement, values).fetchall()
+        ]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -96,7 +98,7 @@ def test_queries(backend: Backend, show: Show, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(rounds, "TURNS", TURNS)
     with Store(backend.url, durability="normal", **backend.options) as store:
         things = store["things"]
-        things.put_many((str(number), body(number)) for number in range(OBJECTS))
+        things.put_many((str(number), body(number)) for number in range(DOCUMENTS))
         things.create_index("bucket")
         things.create_index("price")
         floor = Floor(backend)
@@ -127,7 +129,7 @@ def test_queries(backend: Backend, show: Show, monkeypatch: pytest.MonkeyPatch) 
 
 
 def cursor_before(things: Any, number: int) -> str | None:
-    """Return the cursor that leads to a page, by way of one large page."""
+    """Return the cursor of a page, from one large page before it."""
     if number == 1:
         return None
     cursor: str = things.page(sort="price", limit=20 * (number - 1), projection=["price"]).cursor

@@ -1,4 +1,4 @@
-"""From asyncio: a hop to a thread and back, many tasks at once, and how long the event loop stands still."""
+"""asyncio: a hop to a thread and back, many tasks at once, and the longest pause of the event loop."""
 
 import asyncio
 import sys
@@ -8,29 +8,29 @@ from functools import partial
 from typing import Any
 
 import pytest
-from benchmarks.fixtures import Bed, bed, kept, one_core, table
+from benchmarks.fixtures import Setup, all_results, one_core, setup, table
 from benchmarks.floors import floor_of, numbered
 from benchmarks.hops import Hops
-from benchmarks.measuring import Result, Table, awaited, documents
+from benchmarks.measuring import Result, Table, documents, run_async
 from benchmarks.peers import SQLAlchemyAsyncio
 
 from collections_store import AsyncStore
 
-__all__ = ["bed", "kept", "one_core", "table"]
+__all__ = ["all_results", "one_core", "setup", "table"]
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
-KEPT, TURNS = 2000, 300
+STORED, ROUNDS = 2000, 300
 CALLS = 4096
-"""Calls of a round in which many tasks take part."""
+"""Calls of a round with many tasks."""
 GROUP = {"SQLite, full": "≤ 0.17 (6 times as many)", "PostgreSQL": "≤ 0.5 (2 times as many)"}
 
 
-def test_sequential_calls(bed: Bed, table: Table) -> None:
+def test_sequential_calls(setup: Setup, table: Table) -> None:
     body = next(documents(1))
     with asyncio.Runner() as runner:
-        store = bed.async_store()
+        store = setup.async_store()
         things = store["things"]
-        runner.run(things.put_many(list(numbered(documents(KEPT)))))
-        hops = Hops(lambda: floor_of(bed.backend, bed.options, "things"))
+        runner.run(things.put_many(list(numbered(documents(STORED)))))
+        hops = Hops(lambda: floor_of(setup.backend, setup.options, "things"))
         for what, low, own, reach in (
             ("get", lambda f: f.get("00000007"), lambda: things.get("00000007"), "≤ 1.5"),
             (
@@ -41,9 +41,9 @@ def test_sequential_calls(bed: Bed, table: Table) -> None:
             ),
         ):
             table.compare(
-                f"{bed.name}, async", f"{what} (floor: behind a bare hop)",
-                awaited(runner, partial(hops, low), TURNS),
-                {"ours": awaited(runner, own, TURNS)}, per=TURNS, reach=reach,
+                f"{setup.name}, async", f"{what} (floor: behind a bare hop)",
+                run_async(runner, partial(hops, low), ROUNDS),
+                {"ours": run_async(runner, own, ROUNDS)}, per=ROUNDS, reach=reach,
             )  # fmt: skip
         hops.stop()
         runner.run(store.aclose())
@@ -52,7 +52,7 @@ def test_sequential_calls(bed: Bed, table: Table) -> None:
 def tasks_of(
     runner: asyncio.Runner, count: int, call: Callable[[int], Awaitable[Any]]
 ) -> Callable[[], None]:
-    """Return what has so many tasks make `CALLS` calls in all."""
+    """Return a coroutine function that makes `CALLS` calls in many tasks."""
 
     async def one(first: int) -> None:
         for number in range(first, CALLS, count):
@@ -65,13 +65,13 @@ def tasks_of(
 
 
 @pytest.mark.all_cores
-def test_concurrent_puts(bed: Bed, table: Table) -> None:
+def test_concurrent_puts(setup: Setup, table: Table) -> None:
     bodies = list(documents(CALLS))
     with asyncio.Runner() as runner:
-        store = bed.async_store()
+        store = setup.async_store()
         things = store["things"]
         runner.run(things.put("a", {}))
-        floor = floor_of(bed.backend, bed.options, "things")
+        floor = floor_of(setup.backend, setup.options, "things")
 
         def one_by_one() -> None:
             for number in range(CALLS):
@@ -82,32 +82,32 @@ def test_concurrent_puts(bed: Bed, table: Table) -> None:
 
         others = {f"{n} tasks": tasks_of(runner, n, put) for n in (1, 64, 256)}
         table.compare(
-            f"{bed.name}, async", "put (floor: bare, a transaction each)", one_by_one,
+            f"{setup.name}, async", "put (floor: bare, a transaction each)", one_by_one,
             {("ours" if name == "64 tasks" else name): each for name, each in others.items()},
-            per=CALLS, reach=GROUP.get(bed.name, ""),
+            per=CALLS, reach=GROUP.get(setup.name, ""),
         )  # fmt: skip
         floor.close()
         runner.run(store.aclose())
 
 
 @pytest.mark.all_cores
-def test_concurrent_reads_and_writes(bed: Bed, table: Table) -> None:
+def test_concurrent_reads_and_writes(setup: Setup, table: Table) -> None:
     """64 tasks on 10 connections, against 10 bare threads with a connection each."""
-    if not bed.is_postgresql:
+    if not setup.is_postgresql:
         pytest.skip("SQLite has one writer")
     bodies = list(documents(CALLS))
     with asyncio.Runner() as runner:
-        store = bed.async_store(pool_size=10)
+        store = setup.async_store(pool_size=10)
         things = store["things"]
         runner.run(things.put_many(list(numbered(bodies))))
-        hops = Hops(lambda: floor_of(bed.backend, bed.options, "things"), 10)
+        hops = Hops(lambda: floor_of(setup.backend, setup.options, "things"), 10)
         ids = [f"{number:08d}" for number in range(CALLS)]
         alchemy = SQLAlchemyAsyncio(
-            bed.backend.url, bed.backend.options.get("schema"), "cs_1_things"
+            setup.backend.url, setup.backend.options.get("schema"), "cs_1_things"
         )
         assert runner.run(alchemy.get(ids[7])) == runner.run(things.get(ids[7])) == bodies[7]
         table.compare(
-            f"{bed.name}, async", "64 tasks that get (floor: 10 bare threads)",
+            f"{setup.name}, async", "64 tasks that get (floor: 10 bare threads)",
             tasks_of(runner, 64, lambda n: hops(lambda f: f.get(ids[n]))),
             {
                 "ours": tasks_of(runner, 64, lambda n: things.get(ids[n])),
@@ -121,7 +121,7 @@ def test_concurrent_reads_and_writes(bed: Bed, table: Table) -> None:
 
 
 async def longest_pause(store: AsyncStore, bodies: list[Any]) -> float:
-    """Return the longest time, in milliseconds, that the loop stood still while 64 tasks read and write."""
+    """Return the longest pause of the event loop, in milliseconds, while 64 tasks read and write."""
     things, pauses, over = store["things"], [0.0], asyncio.Event()
 
     async def look() -> None:
@@ -145,9 +145,9 @@ async def longest_pause(store: AsyncStore, bodies: list[Any]) -> float:
 
 
 @pytest.mark.all_cores
-def test_the_event_loop_stays_responsive(bed: Bed, table: Table) -> None:
+def test_the_event_loop_stays_responsive(setup: Setup, table: Table) -> None:
     with asyncio.Runner() as runner:
-        store = bed.async_store()
+        store = setup.async_store()
         bodies = list(documents(CALLS))
         runner.run(store["things"].put("a", {}))
         what, usual = (
@@ -160,7 +160,7 @@ def test_the_event_loop_stays_responsive(bed: Bed, table: Table) -> None:
             who = "ours" if interval == usual else "ours, sys.setswitchinterval(0.001)"
             reach = "< 5 ms" if interval == usual else ""
             table.add(
-                Result(f"{bed.name}, async", what, who, 0.0, pauses[2], pauses[2], reach, "ms")
+                Result(f"{setup.name}, async", what, who, 0.0, pauses[2], pauses[2], reach, "ms")
             )
         sys.setswitchinterval(usual)
         runner.run(store.aclose())

@@ -9,14 +9,14 @@ from typing import Any
 
 import newer_sqlite
 import pytest
-from benchmarks.fixtures import Bed, bed, kept, one_core, table
+from benchmarks.fixtures import Setup, all_results, one_core, setup, table
 from benchmarks.floors import floor_of, numbered
 from benchmarks.measuring import Result, Table, again, documents
 
-__all__ = ["bed", "kept", "one_core", "table"]
+__all__ = ["all_results", "one_core", "setup", "table"]
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
 TESTS = Path(__file__).parents[1]
-KEPT, SCANNED = 10_000, 100_000
+STORED, SCANNED = 10_000, 100_000
 FIVE = {
     "bucket": 77,
     "n": {"$gte": 1540, "$lt": 1560},
@@ -36,22 +36,22 @@ VALUES: dict[bool, tuple[Any, ...]] = {
 }
 
 
-def test_five_conditions(bed: Bed, table: Table) -> None:
-    if bed.name == "SQLite, full":
+def test_five_conditions(setup: Setup, table: Table) -> None:
+    if setup.name == "SQLite, full":
         pytest.skip("reading is the same")
-    with bed.store() as store:
+    with setup.store() as store:
         things = store["things"]
         bodies = (
             {"service": f"s{each['bucket'] % 10}", "kind": "dialogue", **each}
-            for each in documents(KEPT)
+            for each in documents(STORED)
         )
         things.put_many(numbered(bodies))
         things.create_index("bucket")
-        floor = floor_of(bed.backend, bed.options, "things")
+        floor = floor_of(setup.backend, setup.options, "things")
         floor.index("bucket")
-        if bed.is_postgresql:
+        if setup.is_postgresql:
             floor.connection.execute(f"VACUUM ANALYZE {floor.table}")
-        pg = bed.is_postgresql
+        pg = setup.is_postgresql
 
         def low() -> Any:
             return floor.select(HAND[pg], VALUES[pg])
@@ -59,7 +59,7 @@ def test_five_conditions(bed: Bed, table: Table) -> None:
         assert [each[0] for each in low()] == [each.id for each in things.find(FIVE)]
         assert len(low()) == 20
         table.compare(
-            f"{bed.name}, filters", "five conditions, 20 found (floor: SQL by hand)",
+            f"{setup.name}, filters", "five conditions, 20 found (floor: SQL by hand)",
             again(low, 30), {"ours": again(lambda: things.find(FIVE), 30)}, per=30, reach="≤ 2",
         )  # fmt: skip
         floor.close()
@@ -78,19 +78,19 @@ def test_jsonb(table: Table, tmp_path: Path) -> None:
         table.add(Result(f"SQLite {version}, JSONB", named, "ours", low, own, ratio, reach))
 
 
-def test_a_scan(bed: Bed, table: Table) -> None:
-    if bed.name == "SQLite, full":
+def test_a_scan(setup: Setup, table: Table) -> None:
+    if setup.name == "SQLite, full":
         pytest.skip("reading is the same")
-    with bed.store() as store:
+    with setup.store() as store:
         store.create_collection("things", body_index=False)
         things = store["things"]
         things.put_many(numbered(documents(SCANNED)))
-        floor = floor_of(bed.backend, bed.options, "things")
-        if bed.is_postgresql:
+        floor = floor_of(setup.backend, setup.options, "things")
+        if setup.is_postgresql:
             floor.connection.execute(f"VACUUM ANALYZE {floor.table}")
         assert len(floor.find("n", 777)) == len(things.find("n", 777)) == 1
         table.compare(
-            f"{bed.name}, filters", "scan of 100,000 (floor: SQL by hand)",
+            f"{setup.name}, filters", "scan of 100,000 (floor: SQL by hand)",
             lambda: floor.find("n", 777), {"ours": lambda: things.find("n", 777)},
             per=1, reach="≤ 1.2",
         )  # fmt: skip

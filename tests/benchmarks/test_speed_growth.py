@@ -1,4 +1,4 @@
-"""Growth: the same verbs on 10,000 and on 1,000,000 documents; streams, many collections, and imports.
+"""Growth: the same methods on 10,000 and on 1,000,000 documents; streams, many collections, and imports.
 
 `GROWN=100000` in the environment is quicker.
 """
@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.fixtures import Bed, bed, kept, one_core, table
+from benchmarks.fixtures import Setup, all_results, one_core, setup, table
 from benchmarks.floors import numbered
 from benchmarks.measuring import ROUNDS, Result, Table, documents, timed
 
 from collections_store import Store
 
-__all__ = ["bed", "kept", "one_core", "table"]
+__all__ = ["all_results", "one_core", "setup", "table"]
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(3600)]
 SMALL, GROWN = 10_000, int(os.environ.get("GROWN", "1000000"))
 SIZES = sorted({1000, SMALL, 100_000, GROWN})
@@ -31,13 +31,13 @@ ROOT = Path(__file__).parents[2]
 
 
 def p50(call: Callable[[int], Any], count: int) -> float:
-    """Return the median microseconds of calls with positions all over the collection."""
+    """Return the median microseconds of calls at positions spread over the collection."""
     positions = [number * 7919 % count for number in range(TURNS)]
     return statistics.median(timed(partial(call, position)) for position in positions) * 1e6
 
 
 def calls_of(things: Any, page: int) -> dict[str, Callable[[int], Any]]:
-    """Return what is called with positions of a collection."""
+    """Return the functions to call with positions of a collection."""
     body = next(documents(1))
     cursor = things.page(sort="n", limit=20 * page - 20, projection=["n"]).cursor
     return {
@@ -50,37 +50,37 @@ def calls_of(things: Any, page: int) -> dict[str, Callable[[int], Any]]:
     }
 
 
-def test_growth(bed: Bed, table: Table) -> None:
-    if bed.name == "SQLite, full":
+def test_growth(setup: Setup, table: Table) -> None:
+    if setup.name == "SQLite, full":
         pytest.skip("fsync is all that differs")
-    with bed.store() as store:
+    with setup.store() as store:
         for count in SIZES:
             name = f"of_{count}"
             store.create_collection(name, body_index=False)
             store[name].create_index("bucket")
             store[name].create_index("n")
             store[name].put_many(numbered(documents(count)))
-        if bed.is_postgresql:
-            analyse(bed)
-        tell_growth(table, f"{bed.name}, growth", p50s(store, SIZES))
-        if not bed.is_postgresql:
-            with bed.store(page_cache=2 * 2**20) as scarce:
+        if setup.is_postgresql:
+            analyse(setup)
+        tell_growth(table, f"{setup.name}, growth", p50s(store, SIZES))
+        if not setup.is_postgresql:
+            with setup.store(page_cache=2 * 2**20) as scarce:
                 found = p50s(scarce, (SMALL, GROWN))
-            tell_growth(table, f"{bed.name}, growth, page_cache of 2 MiB", found)
+            tell_growth(table, f"{setup.name}, growth, page_cache of 2 MiB", found)
         tracemalloc.start()
         count = sum(1 for _ in store[f"of_{GROWN}"].stream())
         peak = tracemalloc.get_traced_memory()[1] / 2**20
         tracemalloc.stop()
         assert count == GROWN
         table.add(
-            Result(f"{bed.name}, growth", f"memory that a stream of {GROWN:,} adds", "ours",
+            Result(f"{setup.name}, growth", f"memory that a stream of {GROWN:,} adds", "ours",
                    0.0, peak, peak, "< 50 MB", "MB")
         )  # fmt: skip
 
 
 def p50s(store: Store, sizes: Sequence[int]) -> dict[str, dict[int, list[float]]]:
-    """Return the median microseconds of each call on the collections of these sizes, in rounds that take them in turn.
-    A `get` of what nobody asked for before has but one round.
+    """Return the median microseconds of each call on the collections of these sizes, in alternating rounds. A `get` of
+    documents that were never read has one round.
     """
     found: dict[str, dict[int, list[float]]] = {}
     calls = {}
@@ -97,7 +97,7 @@ def p50s(store: Store, sizes: Sequence[int]) -> dict[str, dict[int, list[float]]
 
 
 def tell_growth(table: Table, group: str, found: dict[str, dict[int, list[float]]]) -> None:
-    """Tell all sizes against `SMALL`."""
+    """Print all sizes relative to `SMALL`."""
     for what, took in found.items():
         for count in took:
             if count == SMALL:
@@ -110,36 +110,36 @@ def tell_growth(table: Table, group: str, found: dict[str, dict[int, list[float]
             table.add(Result(group, named, "ours", low, own, ratio, reach))
 
 
-def analyse(bed: Bed) -> None:
+def analyse(setup: Setup) -> None:
     import psycopg
 
-    with psycopg.connect(bed.backend.url, autocommit=True) as connection:
+    with psycopg.connect(setup.backend.url, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")
 
 
-def test_opening_a_large_store(bed: Bed, table: Table) -> None:
-    if bed.name == "SQLite, full":
+def test_opening_a_large_store(setup: Setup, table: Table) -> None:
+    if setup.name == "SQLite, full":
         pytest.skip("nothing is written")
-    with bed.store() as store:
+    with setup.store() as store:
         for number in range(1000):
             store.create_collection(f"c{number}", body_index=False)
         store["c7"].put_many(numbered(documents(GROWN)))
     opened = []
     for _ in range(9):
         begun = time.perf_counter()
-        with bed.store() as store:
+        with setup.store() as store:
             assert store["c7"].get("00000007") is not None
             opened.append((time.perf_counter() - begun) * 1000)
-    with bed.store() as store:
+    with setup.store() as store:
         for number in range(1000):
-            store.drop(f"c{number}")  # PostgreSQL drops no schema with so many tables
+            store.drop(f"c{number}")  # PostgreSQL cannot drop a schema with so many tables at once
     took = statistics.median(opened)
     what = f"opening 1,000 collections and {GROWN:,} documents, and a get"
-    table.add(Result(f"{bed.name}, growth", what, "ours", 0.0, took, took, "< 30 ms", "ms"))
+    table.add(Result(f"{setup.name}, growth", what, "ours", 0.0, took, took, "< 30 ms", "ms"))
 
 
 def seconds_to_import(words: str, compiled: Path) -> float:
-    """Return the seconds of an import, of modules that are compiled, as those of pip are."""
+    """Return the seconds of an import of compiled modules, as pip installs them."""
     program = f"import time; t = time.perf_counter(); {words}; print(time.perf_counter() - t)"
     env = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(compiled)}
     env.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -150,17 +150,17 @@ def seconds_to_import(words: str, compiled: Path) -> float:
 
 
 def test_importing(table: Table, tmp_path: Path) -> None:
-    asked = {
+    modules = {
         "import sqlalchemy": "",
         "import collections_store": "≤ 1.3",
         "from collections_store import Store": "",
         "from collections_store import AsyncStore": "",
     }
-    rounds = [{each: seconds_to_import(each, tmp_path) for each in asked} for _ in range(15)][2:]
-    low, *_ = took = [statistics.median(each[w] for each in rounds) * 1000 for w in asked]
-    for words, own in list(zip(asked, took, strict=True))[1:]:
+    rounds = [{each: seconds_to_import(each, tmp_path) for each in modules} for _ in range(15)][2:]
+    low, *_ = took = [statistics.median(each[w] for each in rounds) * 1000 for w in modules]
+    for words, own in list(zip(modules, took, strict=True))[1:]:
         what = f"{words} (floor: import sqlalchemy)"
-        table.add(Result("Import", what, "ours", low, own, own / low, asked[words], "ms"))
+        table.add(Result("Import", what, "ours", low, own, own / low, modules[words], "ms"))
 
 
 def test_memory_of_handles(table: Table, tmp_path: Path) -> None:
@@ -193,13 +193,13 @@ def test_memory_of_handles(table: Table, tmp_path: Path) -> None:
         store.close()
 
 
-def test_memory_of_pending_writes(bed: Bed, table: Table) -> None:
-    """1,000 awaited puts, all of them called before the first is done; their bodies are the caller's."""
-    if bed.name == "SQLite, full":
+def test_memory_of_pending_writes(setup: Setup, table: Table) -> None:
+    """1,000 concurrent puts, all called before the first completes. The caller holds their bodies."""
+    if setup.name == "SQLite, full":
         pytest.skip("fsync is all that differs")
 
     async def peak() -> float:
-        async with bed.async_store() as store:
+        async with setup.async_store() as store:
             things, bodies = store["things"], list(documents(1000))
             await things.put("a", {})
             tracemalloc.start()
@@ -209,5 +209,5 @@ def test_memory_of_pending_writes(bed: Bed, table: Table) -> None:
             return size
 
     each = asyncio.run(peak())
-    what = f"{bed.name}: one of 1,000 awaited puts that wait"
+    what = f"{setup.name}: one of 1,000 awaited puts that wait"
     table.add(Result("Memory", what, "ours", 0.0, each, each, "", "KB"))

@@ -1,4 +1,4 @@
-"""Writing many objects, and changing one, against the bare driver doing the same work: `nox -s bench`.
+"""Writing many documents, and changing one, against the bare driver doing the same work: `nox -s bench`.
 
 The floor does what a careful program would do by hand: `executemany` or `unnest` in transactions of a
 thousand rows on the same tables; for an update by id, a SELECT and an UPDATE that asks for the version.
@@ -18,12 +18,12 @@ from collections_store import InsertOne, Store
 __all__ = ["bench", "one_core", "show"]
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 Many: TypeAlias = Callable[[], None]
-OBJECTS = 20_000
+DOCUMENTS = 20_000
 BATCH = 1000
 
 
-def objects(start: int) -> Iterator[tuple[str, Any]]:
-    return ((str(n), BODY) for n in range(start, start + OBJECTS))
+def documents(start: int) -> Iterator[tuple[str, Any]]:
+    return ((str(n), BODY) for n in range(start, start + DOCUMENTS))
 
 
 class FloorOfMany(Floor):
@@ -31,7 +31,7 @@ class FloorOfMany(Floor):
 
     def put_many(self, start: int) -> None:
         batch: list[tuple[str, str]] = []
-        for id, body in objects(start):
+        for id, body in documents(start):
             batch.append((id, orjson.dumps(body).decode()))
             if len(batch) == BATCH:
                 self._write(batch)
@@ -91,19 +91,19 @@ def test_put_many(many: tuple[FloorOfMany, Store], show: Show) -> None:
     floor, store = many
     best: dict[str, float] = {}
     for number in range(3):
-        start = number * OBJECTS
+        start = number * DOCUMENTS
         writers: dict[str, Callable[[], Any]] = {
             "floor": lambda: floor.put_many(start),  # noqa: B023
-            "put_many": lambda: store["ours"].put_many(objects(start)),  # noqa: B023
-            "insert_many": lambda: store["new"].insert_many(body for _, body in objects(0)),
+            "put_many": lambda: store["ours"].put_many(documents(start)),  # noqa: B023
+            "insert_many": lambda: store["new"].insert_many(body for _, body in documents(0)),
             "bulk_write": lambda: store["bulk"].bulk_write(
-                InsertOne(body) for _, body in objects(0)
+                InsertOne(body) for _, body in documents(0)
             ),
         }
         for name, write in writers.items():
             begun = time.perf_counter()
             write()
-            took = (time.perf_counter() - begun) / OBJECTS * 1e6
+            took = (time.perf_counter() - begun) / DOCUMENTS * 1e6
             best[name] = min(best.get(name, took), took)
     for name in ("put_many", "insert_many", "bulk_write"):
         show(f"{name} (each)", (best["floor"], best[name], best[name] / best["floor"]))

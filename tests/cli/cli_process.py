@@ -1,4 +1,4 @@
-"""The command line as the tests run it: within this process, or as a process of its own."""
+"""Runs commands: in this process, or in a new process."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class Cli:
         assert result.exit_code == 0, result.stderr
         return result.stdout
 
-    def objects(self, collection: str) -> dict[str, Any]:
+    def documents(self, collection: str) -> dict[str, Any]:
         """Return the bodies of a collection by id, as `list` prints them."""
         lines = map(json.loads, self.done("list", collection).splitlines())
         return {line["id"]: line["body"] for line in lines}
@@ -47,12 +47,12 @@ class Cli:
         return error_line(result.stderr)
 
     def command(self, *arguments: str) -> list[str]:
-        """Return the words that run a command in a process of its own."""
+        """Return the arguments that run a command in a new process."""
         return [*COMMAND, *self.options, *arguments]
 
 
 def error_line(stderr: str) -> str:
-    """Return the one line that an error is, without the word before it."""
+    """Return the message of an error, without its prefix."""
     assert stderr.startswith("Error: "), stderr
     assert stderr.count("\n") == 1, stderr
     return stderr.removeprefix("Error: ").rstrip("\n")
@@ -71,7 +71,7 @@ def spawn(
     input: bytes = b"",
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command in a process of its own, to its end."""
+    """Run a command in a new process until it exits."""
     return subprocess.run(
         arguments,
         cwd=cwd,
@@ -84,7 +84,7 @@ def spawn(
 
 
 def process_environment(**more: str) -> dict[str, str]:
-    """Return an environment in which this checkout is importable, and no database is chosen."""
+    """Return an environment in which this checkout is importable and no database is set."""
     ours = {"COLLECTIONS_STORE_URL", "PYTHONUNBUFFERED"}
     inherited = {name: value for name, value in os.environ.items() if name not in ours}
     return inherited | {"PYTHONPATH": str(ROOT)} | more

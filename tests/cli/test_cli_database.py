@@ -1,4 +1,4 @@
-"""collections, drop, info and db: the database as a whole."""
+"""The commands collections, drop, info and db."""
 
 import json
 import sqlite3
@@ -21,7 +21,7 @@ def cli(shared_backend: Backend) -> Cli:
 
 @contextmanager
 def connected(backend: Backend) -> Iterator[sa.Connection]:
-    """Connect beside the library, to where its tables are."""
+    """Connect to the tables without the library."""
     engine = sa.create_engine(sa.make_url(backend.url))
     try:
         with engine.begin() as connection:
@@ -33,7 +33,7 @@ def connected(backend: Backend) -> Iterator[sa.Connection]:
 
 
 def create_empty(backend: Backend) -> None:
-    """Have the database, without any table."""
+    """Create the database without tables."""
     if not backend.is_postgresql:
         Path(backend.url.removeprefix("sqlite:///")).touch()
 
@@ -67,7 +67,7 @@ def test_long_names_are_not_truncated(cli: Cli) -> None:
 def test_drop_needs_a_terminal_or_yes(cli: Cli) -> None:
     cli.done("put", "things", "a", "1")
     assert "--yes" in cli.fails(2, "drop", "things", input="y\n")
-    assert cli.objects("things") == {"a": 1}
+    assert cli.documents("things") == {"a": 1}
     result = cli("drop", "things", "--yes")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "deleted things with its 1 document\n"

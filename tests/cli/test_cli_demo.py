@@ -1,4 +1,4 @@
-"""The demo: two processes and one file, and the code it shows is the code it ran."""
+"""The demo: two processes and one file. The printed code is the code that ran."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from cli.cli_process import COMMAND, ROOT, Cli, spawn
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What a demo prints, of which no process can connect to anything, and which leaves no file."""
+    """Run a demo without network access that leaves no file, and return its output."""
     patched, temporary = tmp_path_factory.mktemp("patched"), tmp_path_factory.mktemp("temporary")
     (patched / "sitecustomize.py").write_text(
         "import socket\n"
@@ -33,11 +33,11 @@ def test_demo(shown: str) -> None:
 
 
 def test_the_file_can_be_kept(tmp_path: Path) -> None:
-    for _ in range(2):  # a second time it finds the file there
+    for _ in range(2):  # the second time the file exists
         done = spawn([*COMMAND, "demo", "--file", "kept.db"], cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, b"")
     cli = Cli((f"--url=sqlite:///{tmp_path / 'kept.db'}",))
-    assert set(cli.objects("demo_facts")) == {"ada", "grace"}
+    assert set(cli.documents("demo_facts")) == {"ada", "grace"}
     booked = json.loads(cli.done("find", "demo_dialogues", '{"turns.frame.intent": "book"}'))
     assert booked["body"]["turns"][1]["text"] == "At seven?"
 

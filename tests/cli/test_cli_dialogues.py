@@ -1,4 +1,4 @@
-"""Real input: the dialogues are imported as the README says, and counted by another way."""
+"""Real data: the dialogues are imported as in the README, and counted independently."""
 
 import gzip
 import json
@@ -22,8 +22,10 @@ def expected() -> dict[str, int]:
         pytest.skip(f"{FILE.name} is not beside the project, in {SHARED.name}/{FILE.parent.name}")
     with gzip.open(FILE, "rt", encoding="utf-8") as lines:
         dialogues = [json.loads(line) for line in lines]
-    asked = {"services": "Restaurants_2"}, {"services": "Restaurants_1"}
-    counts = {json.dumps(a): sum(a["services"] in d["services"] for d in dialogues) for a in asked}
+    filters = {"services": "Restaurants_2"}, {"services": "Restaurants_1"}
+    counts = {
+        json.dumps(a): sum(a["services"] in d["services"] for d in dialogues) for a in filters
+    }
     intent = json.dumps({"turns.frames.state.active_intent": "ReserveRestaurant"})
     reserved = sum("ReserveRestaurant" in intents(dialogue) for dialogue in dialogues)
     return counts | {intent: reserved, "{}": len(dialogues)}

@@ -1,4 +1,4 @@
-"""put, get, remove, find, list: what they print, and how they end."""
+"""The commands put, get, remove, find and list: output and exit codes."""
 
 import json
 import re
@@ -52,7 +52,7 @@ def test_every_body_is_printed_as_one_line(cli: Cli) -> None:
 def test_a_body_is_read_from_standard_input(cli: Cli) -> None:
     cli.done("put", "things", "a", input='{"from":\n "input"}\n')
     cli.done("put", "things", "b", "-", input='"dash"')
-    assert cli.objects("things") == {"a": {"from": "input"}, "b": "dash"}
+    assert cli.documents("things") == {"a": {"from": "input"}, "b": "dash"}
 
 
 def test_hostile_ids(cli: Cli) -> None:
@@ -60,16 +60,16 @@ def test_hostile_ids(cli: Cli) -> None:
         cli.done("put", "things", "--", id, str(number))
     for number, id in enumerate(IDS):
         assert cli.done("get", "things", "--", id) == f"{number}\n"
-    assert list(cli.objects("things")) == IDS
+    assert list(cli.documents("things")) == IDS
     for id in IDS:
         cli.done("remove", "things", "--", id)
-    assert cli.objects("things") == {}
+    assert cli.documents("things") == {}
 
 
 def test_put_prints_nothing_and_overwrites(cli: Cli) -> None:
     assert cli.done("put", "things", "a", "1") == ""
     assert cli.done("put", "things", "a", "2") == ""
-    assert cli.objects("things") == {"a": 2}
+    assert cli.documents("things") == {"a": 2}
 
 
 def test_missing_documents_and_collections_exit_with_1(cli: Cli) -> None:
@@ -108,7 +108,7 @@ def test_invalid_input_exits_with_3(cli: Cli) -> None:
     }
     for message, arguments in wrong.items():
         assert message in cli.fails(3, *arguments)
-    assert cli.objects("things") == {"a": 1}
+    assert cli.documents("things") == {"a": 1}
 
 
 def test_usage_errors_exit_with_2(cli: Cli) -> None:
@@ -185,13 +185,13 @@ def test_a_table_has_a_column_for_each_field(cli: Cli) -> None:
 def test_a_table_has_a_column_for_each_projected_field(cli: Cli) -> None:
     cli.done("put", "things", "1", '{"at": {"city": "Bonn"}, "n": 1}')
     cli.done("put", "things", "2", '{"at": [{"city": "Rome"}, {"zip": 1}, {"city": "Oslo"}]}')
-    asked = ("find", "things", "--fields", "none,at.city", "--output")
-    assert cells(cli.done(*asked, "table")) == [
+    find_command = ("find", "things", "--fields", "none,at.city", "--output")
+    assert cells(cli.done(*find_command, "table")) == [
         ["id", "none", "at.city"],
         ["1", "", "Bonn"],
         ["2", "", '["Rome","Oslo"]'],
     ]
-    bodies = [json.loads(line)["body"] for line in cli.done(*asked, "jsonl").splitlines()]
+    bodies = [json.loads(line)["body"] for line in cli.done(*find_command, "jsonl").splitlines()]
     assert bodies == [
         {"at": {"city": "Bonn"}},
         {"at": [{"city": "Rome"}, {}, {"city": "Oslo"}]},

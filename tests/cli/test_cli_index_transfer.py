@@ -1,4 +1,4 @@
-"""How indexes go through export and import."""
+"""Indexes in exports and imports."""
 
 import gzip
 import json
@@ -32,7 +32,7 @@ def lines(*values: Any) -> str:
 
 
 def filled(cli: Cli) -> list[dict[str, Any]]:
-    """Have objects and indexes of all kinds in collection a; returns the indexes."""
+    """Create documents and indexes of all kinds in collection a; return the indexes."""
     for arguments, _ in INDEXES:
         cli.done("index", "create", "a", *arguments)
     cli.done("import", "a", input=lines(*({"id": k, "body": v} for k, v in BODIES.items())))
@@ -54,7 +54,7 @@ def test_indexes_are_exported_and_imported(
     result = cli("import", str(file), "-c", "b")
     assert result.stderr == "imported 2 documents and 5 indexes into b\n"
     assert indexes(cli, "b") == made
-    assert cli.objects("b") == BODIES
+    assert cli.documents("b") == BODIES
     assert cli.done("export", "b") == cli.done("export", "a")
     plan = json.loads(cli.done("explain", "b", '{"login": "ada", "age": 36}', "--json"))
     assert set(plan["indexes"]) <= {index["name"] for index in made} | {"$body"}
@@ -70,7 +70,7 @@ def test_export_and_import_through_a_pipe(cli: Cli, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, b"")
     assert done.stderr == b"imported 2 documents and 5 indexes into c\n"
     assert indexes(other, "c") == made
-    assert other.objects("c") == BODIES
+    assert other.documents("c") == BODIES
 
 
 def test_without_indexes(cli: Cli) -> None:
@@ -84,7 +84,7 @@ def test_without_indexes(cli: Cli) -> None:
     assert cli.done("export", "b") == bare
     unread = lines({"indexes": "of another version"}) + bare
     cli.done("import", "c", "--no-indexes", input=unread)
-    assert cli.objects("c") == BODIES
+    assert cli.documents("c") == BODIES
 
 
 def test_an_empty_collection_keeps_its_indexes(cli: Cli) -> None:
@@ -102,7 +102,7 @@ def test_concatenated_exports(sqlite: Cli) -> None:
     second = lines({"indexes": [{"fields": ["y"]}]}, {"id": "2", "body": {}})
     sqlite.done("import", "a", input=first + second)
     assert [index["name"] for index in indexes(sqlite, "a")] == ["x_1", "y_1"]
-    assert list(sqlite.objects("a")) == ["1", "2"]
+    assert list(sqlite.documents("a")) == ["1", "2"]
 
 
 def test_a_document_is_never_read_as_an_index(cli: Cli) -> None:
@@ -110,9 +110,9 @@ def test_a_document_is_never_read_as_an_index(cli: Cli) -> None:
     cli.done("import", "a", input=lines({"id": "1", "body": body}))
     cli.done("import", "b", "--id", "indexes", input=lines({"indexes": "2"}))
     cli.done("import", "c", "--id", "n", input=lines(body | {"n": 3}))
-    assert cli.objects("a") == {"1": body}
-    assert cli.objects("b") == {"2": {"indexes": "2"}}
-    assert cli.objects("c") == {"3": body | {"n": 3}}
+    assert cli.documents("a") == {"1": body}
+    assert cli.documents("b") == {"2": {"indexes": "2"}}
+    assert cli.documents("c") == {"3": body | {"n": 3}}
     for collection in ("a", "b", "c"):
         assert cli.done("index", "list", collection) == ""
     message = cli.fails(3, "import", "d", "--id", "indexes", input=lines(body))
@@ -153,12 +153,12 @@ def test_invalid_indexes_are_a_bad_line(sqlite: Cli, reason: str) -> None:
 
 def test_duplicates_in_an_import_with_a_unique_index(cli: Cli) -> None:
     made = {"indexes": [{"name": "by_x", "fields": ["x"], "unique": True}, {"fields": ["y"]}]}
-    objects = [{"id": str(n), "body": {"x": n % 3}} for n in range(4)]
-    message = cli.fails(3, "import", "a", input=lines(made, *objects))
+    documents = [{"id": str(n), "body": {"x": n % 3}} for n in range(4)]
+    message = cli.fails(3, "import", "a", input=lines(made, *documents))
     assert "'3' would have the same {'x': 0} as another" in message
     assert message.endswith("'by_x' forbids; imported 4 documents, but not the index 'by_x'")
     assert cli.done("index", "list", "a") == ""
-    result = cli("import", "a", "--skip-errors", input=lines(made, *objects))
+    result = cli("import", "a", "--skip-errors", input=lines(made, *documents))
     assert result.exit_code == 0
     skipped, summary = result.stderr.splitlines()
     assert skipped.startswith("skipped the index 'by_x': ")
@@ -189,7 +189,7 @@ def test_an_existing_unique_index_rejects_duplicates_of_an_import(cli: Cli) -> N
     locations = [report.split(":")[0] for report in reports]
     assert locations == [f"skipped standard input, line {n}" for n in (8, 10, 11)]
     assert summary == "imported 8 documents into a, skipped 3 documents"
-    assert list(cli.objects("a")) == ["first", *map(str, (0, 1, 2, 3, 4, 5, 6, 8))]
+    assert list(cli.documents("a")) == ["first", *map(str, (0, 1, 2, 3, 4, 5, 6, 8))]
 
 
 def test_an_error_is_one_line_without_output_of_the_driver(cli: Cli, tmp_path: Path) -> None:

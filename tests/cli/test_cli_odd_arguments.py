@@ -1,4 +1,4 @@
-"""Every command with every odd argument: it works, or ends with a code of `Exit` and one short line."""
+"""Every command with every unusual argument: it works, or exits with a code of `Exit` and one short line."""
 
 import os
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ from collections_store.cli.output import Exit
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="arguments of Windows are text")
 LONGEST = 2000
-"""Characters of a message."""
+"""Maximum characters of a message."""
 HUGE = "x" * 20_000
 ODD = ["", " ", "-1", "a\nb", "\udcff", "$gt", "{", "[[]]", '{"$nosuch": 1}', str(2**63), HUGE]
 ODD += ["[" * 5000, '{"a":' * 300 + "1" + "}" * 300, "." * 500, "1e400"]
 VALID = {"id": "1", "body": "1", "filter": "{}", "field": "a", "fields": ("a",), "name": "a_1"}
 SHARED = {"url", "prefix", "schema"}
-"""Options of each command: one is enough."""
+"""Options that all commands have: one command suffices."""
 SKIPPED = {"demo"}
-"""It takes a second, and no arguments but a file."""
+"""Takes a second, and has no arguments except a file."""
 
 
 def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -33,7 +33,7 @@ def commands(group: click.Group, before: tuple[str, ...] = ()) -> Iterator[tuple
 
 
 def lines_of(words: tuple[str, ...]) -> Iterator[list[str]]:
-    """Yield a command line for each parameter and odd value: that has it, the others valid ones or none."""
+    """Yield a command line for each parameter and unusual value; the other parameters have valid values or none."""
     command: click.Command = program
     for word in words:
         assert isinstance(command, click.Group)

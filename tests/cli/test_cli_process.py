@@ -1,4 +1,4 @@
-"""The command line in processes of its own: pipes, signals, terminals, missing packages."""
+"""Commands in new processes: pipes, signals, terminals, missing packages."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def test_export_piped_into_import(shared_backend: Backend, tmp_path: Path) -> No
     assert done.returncode == 0
     assert done.stdout == b""
     assert done.stderr == b"imported 3,004 documents into b\n"
-    assert cli.objects("a") == cli.objects("b")
+    assert cli.documents("a") == cli.documents("b")
 
 
 def test_a_collection_can_be_exported_into_itself(sqlite: Cli, tmp_path: Path) -> None:
@@ -149,7 +149,9 @@ def test_ctrl_c_in_other_commands(sqlite: Cli, tmp_path: Path) -> None:
         env=process_environment(),
     )
     assert process.stdin is not None
-    process.stdin.write(b'"' + b"x" * 10_000_000)  # more than a pipe holds: it is reading by now
+    process.stdin.write(
+        b'"' + b"x" * 10_000_000
+    )  # more than the buffer of a pipe: the command is reading
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=30)[1] == b"Error: interrupted\n"
     assert process.returncode == 130
@@ -214,7 +216,7 @@ def test_drop_asks_on_a_terminal(sqlite: Cli, tmp_path: Path) -> None:
     assert on_terminal(sqlite.command("drop", "a"), b"n\n", tmp_path)[0] == 1
     assert on_terminal(sqlite.command("drop", "a"), b"\x04", tmp_path)[0] == 1
     assert on_terminal(sqlite.command("drop", "a"), b"\x03", tmp_path)[0] == 130
-    assert list(sqlite.objects("a")) == ["first"]
+    assert list(sqlite.documents("a")) == ["first"]
     code, shown = on_terminal(sqlite.command("drop", "a"), b"y\n", tmp_path)
     assert code == 0
     assert "Delete a with its 1 document? [y/N]" in shown
@@ -226,11 +228,11 @@ def test_delete_asks_on_a_terminal(sqlite: Cli, tmp_path: Path) -> None:
     command = sqlite.command("delete", "a", '{"n": 1}')
     assert on_terminal(command, b"n\n", tmp_path)[0] == 1
     assert on_terminal(command, b"\x03", tmp_path)[0] == 130
-    assert list(sqlite.objects("a")) == ["first"]
+    assert list(sqlite.documents("a")) == ["first"]
     code, shown = on_terminal(command, b"y\n", tmp_path)
     assert code == 0
     assert "Delete 1 document of a? [y/N]" in shown
-    assert sqlite.objects("a") == {}
+    assert sqlite.documents("a") == {}
 
 
 @POSIX
@@ -263,7 +265,7 @@ def test_a_terminal_gets_a_table_and_a_progress_bar(sqlite: Cli, tmp_path: Path)
 
 
 def on_terminal(command: list[str], typed: bytes, cwd: Path) -> tuple[int, str]:
-    """Run a command on a terminal of its own; what is typed is typed once it has asked."""
+    """Run a command on a terminal; type the answer when the prompt appears."""
     import pty
 
     shown = bytearray()
@@ -287,5 +289,5 @@ def on_terminal(command: list[str], typed: bytes, cwd: Path) -> tuple[int, str]:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 4096)
-    except OSError:  # how Linux says that nobody holds the other end any more
+    except OSError:  # Linux's error when the other end is closed
         return b""

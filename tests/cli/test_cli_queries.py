@@ -1,4 +1,4 @@
-"""find with an order and with parts of bodies, distinct, explain, and delete."""
+"""The commands find with sorts and projections, distinct, explain and delete."""
 
 import json
 import os
@@ -82,16 +82,16 @@ def test_skip_and_limit(cli: Cli) -> None:
 @pytest.mark.parametrize("window", [(), ("--limit", "9"), ("--sort", "$id")], ids=" ".join)
 def test_projections(cli: Cli, window: tuple[str, ...]) -> None:
     parts = [{"name": "Ada", "address": {"city": "Berlin"}}, {"name": "Eve"}]
-    asked = ('{"age": 36}', *window)
-    assert bodies(cli, *asked, "--fields", "name,address.city") == parts
+    filter = ('{"age": 36}', *window)
+    assert bodies(cli, *filter, "--fields", "name,address.city") == parts
     wanted = '{"name": 1, "address.city": 1}'
-    assert bodies(cli, *asked, "--projection", wanted) == parts
-    assert bodies(cli, *asked, "--projection", '["name"]') == [{"name": "Ada"}, {"name": "Eve"}]
+    assert bodies(cli, *filter, "--projection", wanted) == parts
+    assert bodies(cli, *filter, "--projection", '["name"]') == [{"name": "Ada"}, {"name": "Eve"}]
     sliced = '{"tags": {"$slice": 1}, "name": 1}'
-    assert bodies(cli, *asked, "--projection", sliced)[0] == {"name": "Ada", "tags": ["b"]}
+    assert bodies(cli, *filter, "--projection", sliced)[0] == {"name": "Ada", "tags": ["b"]}
     tagged = ('{"tags": "a"}', *window, "--projection", '{"tags.$": 1}')
     assert bodies(cli, *tagged) == [{"tags": ["a"]}, {"tags": ["a"]}]
-    array = json.loads(cli.done("find", "people", *asked, "--fields", "name", "--output", "json"))
+    array = json.loads(cli.done("find", "people", *filter, "--fields", "name", "--output", "json"))
     assert array == [{"id": "ada", "body": {"name": "Ada"}}, {"id": "eve", "body": {"name": "Eve"}}]
     assert "│ Ada" in cli.done("find", "people", "--fields", "name", "--output", "table")
 
@@ -99,8 +99,8 @@ def test_projections(cli: Cli, window: tuple[str, ...]) -> None:
 def test_a_projection_is_independent_of_the_limit(cli: Cli) -> None:
     cli.done("put", "things", "a", '{"list": [{"x": 1, "y": 2}, {"y": 2, "x": 1, "z": 3}]}')
     for element in ('{"x": 1, "y": 2}', '{"y": 2, "x": 1}'):
-        asked = f'{{"list": {element}}}'
-        words = ("find", "things", asked, "--projection", '{"list.$": 1}')
+        filter = f'{{"list": {element}}}'
+        words = ("find", "things", filter, "--projection", '{"list.$": 1}')
         assert cli.done(*words) == cli.done(*words, "--limit", "1")
 
 
@@ -159,15 +159,15 @@ def test_usage_errors_of_distinct(cli: Cli) -> None:
 
 def test_delete_needs_a_terminal_or_yes(cli: Cli) -> None:
     assert "--yes" in cli.fails(2, "delete", "people", '{"age": 36}', input="y\n")
-    assert len(cli.objects("people")) == 4
+    assert len(cli.documents("people")) == 4
     result = cli("delete", "people", '{"age": 36}', "--yes")
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "deleted 2 documents of people\n"
-    assert list(cli.objects("people")) == ["bob", "text"]
+    assert list(cli.documents("people")) == ["bob", "text"]
     again = cli("delete", "people", '{"age": 36}', "--yes")
     assert (again.exit_code, again.stderr) == (0, "deleted 0 documents of people\n")
     assert cli("delete", "people", "{}", "--yes").stderr == "deleted 2 documents of people\n"
-    assert cli.objects("people") == {}
+    assert cli.documents("people") == {}
 
 
 def test_usage_errors_of_delete(cli: Cli) -> None:
@@ -176,43 +176,43 @@ def test_usage_errors_of_delete(cli: Cli) -> None:
     assert "FILTER is not JSON: " in cli.fails(3, "delete", "people", "age", "--yes")
     assert "no such operator" in cli.fails(3, "delete", "people", '{"age": {"$x": 1}}', "--yes")
     assert cli.fails(1, "delete", "nothing", "{}", "--yes") == "there is no collection 'nothing'"
-    assert len(cli.objects("people")) == 4
+    assert len(cli.documents("people")) == 4
 
 
 def test_explain_as_text(cli: Cli) -> None:
-    told = cli.done("explain", "people", '{"age": 36}', "--sort", "name:-1").splitlines()
-    assert told[0] == "filter in SQL: {'age': 36}"
-    assert any(line.startswith("indexes: ") for line in told)
-    assert any(line.startswith("order: ") for line in told)
+    output = cli.done("explain", "people", '{"age": 36}', "--sort", "name:-1").splitlines()
+    assert output[0] == "filter in SQL: {'age': 36}"
+    assert any(line.startswith("indexes: ") for line in output)
+    assert any(line.startswith("order: ") for line in output)
     cli.done("index", "create", "people", "age", "name:-1")
     assert "order: natural" in cli.done("explain", "people", '{"age": 36}', "--limit", "1")
 
 
 def test_explain_a_key_that_begins_with_a_dollar(cli: Cli) -> None:
-    told = json.loads(cli.done("explain", "people", '{"$body.$x.y": 36}', "--json"))
-    assert told["in_sql"] == {"$body.$x.y": 36}
+    output = json.loads(cli.done("explain", "people", '{"$body.$x.y": 36}', "--json"))
+    assert output["in_sql"] == {"$body.$x.y": 36}
 
 
 def test_explain_as_json(cli: Cli) -> None:
-    asked = '{"age": {"$gt": 30}, "name": {"$regex": "^a", "$options": "i"}}'
-    told = json.loads(cli.done("explain", "people", asked, "--sort", "age", "--json"))
-    assert told["in_sql"] == json.loads(asked) or told["in_matcher"]
-    assert told["order"] in {"database", "python"}
-    assert (told["scans"], type(told["indexes"])) == (True, list)
-    assert "SELECT" in told["sql"]
-    assert told["parameters"]
-    assert told["plan"]
+    filter = '{"age": {"$gt": 30}, "name": {"$regex": "^a", "$options": "i"}}'
+    output = json.loads(cli.done("explain", "people", filter, "--sort", "age", "--json"))
+    assert output["in_sql"] == json.loads(filter) or output["in_matcher"]
+    assert output["order"] in {"database", "python"}
+    assert (output["scans"], type(output["indexes"])) == (True, list)
+    assert "SELECT" in output["sql"]
+    assert output["parameters"]
+    assert output["plan"]
 
 
 def test_explain_advises_an_index(cli: Cli, shared_backend: Backend) -> None:
-    asked = ("explain", "people", '{"name": "Ada"}', "--json")
-    assert json.loads(cli.done(*asked))["advice"] == "create_index('name')"
-    assert "advice: create_index('name')" in cli.done(*asked[:-1])
+    filter = ("explain", "people", '{"name": "Ada"}', "--json")
+    assert json.loads(cli.done(*filter))["advice"] == "create_index('name')"
+    assert "advice: create_index('name')" in cli.done(*filter[:-1])
     cli.done("index", "create", "people", "name")
-    told = json.loads(cli.done(*asked))
-    assert told["advice"] is None
-    if not shared_backend.is_postgresql:  # which reads so few objects all the same
-        assert (told["scans"], told["indexes"]) == (False, ["name_1"])
+    output = json.loads(cli.done(*filter))
+    assert output["advice"] is None
+    if not shared_backend.is_postgresql:  # PostgreSQL scans so few documents
+        assert (output["scans"], output["indexes"]) == (False, ["name_1"])
 
 
 def test_usage_errors_of_explain(cli: Cli) -> None:

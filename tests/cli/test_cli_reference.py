@@ -1,4 +1,4 @@
-"""The reference page, and what it promises."""
+"""The reference page of the command line."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""import and export: what they read and write, and what is kept when something is wrong."""
+"""The commands import and export: formats, errors, and what they write."""
 
 import gzip
 import io
@@ -88,13 +88,13 @@ def test_ids_from_a_field(cli: Cli) -> None:
     result = cli("import", "things", "--id", "key.k", input=lines(*given))
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr == "imported 3 documents into things\n"
-    assert cli.objects("things") == {"a": given[0], "7": given[1], "ü": given[2]}
+    assert cli.documents("things") == {"a": given[0], "7": given[1], "ü": given[2]}
 
 
 def test_import_of_a_json_array(cli: Cli) -> None:
     given = [{"n": 1}, {"n": 2}, {"n": 3}]
     cli.done("import", "things", "--id", "n", input=f"\n  {json.dumps(given, indent=2)}\n")
-    assert cli.objects("things") == {"1": given[0], "2": given[1], "3": given[2]}
+    assert cli.documents("things") == {"1": given[0], "2": given[1], "3": given[2]}
     cli.done("import", "empty", input=" [] ")
     assert "no collection" in cli.fails(1, "list", "empty")
 
@@ -102,9 +102,9 @@ def test_import_of_a_json_array(cli: Cli) -> None:
 def test_line_ends_blank_lines_and_the_byte_order_mark(sqlite: Cli) -> None:
     text = '\ufeff\r\n{"n": 1}\r\n\r\n  \n\t{"n": 2}'.encode()
     sqlite.done("import", "things", "--id", "n", input=text)
-    assert list(sqlite.objects("things")) == ["1", "2"]
+    assert list(sqlite.documents("things")) == ["1", "2"]
     sqlite.done("import", "others", "--id", "n", input=b'\xef\xbb\xbf[{"n": 1}]')
-    assert list(sqlite.objects("others")) == ["1"]
+    assert list(sqlite.documents("others")) == ["1"]
 
 
 def test_an_empty_input_imports_nothing(sqlite: Cli, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_an_import_without_valid_lines_creates_no_collection(sqlite: Cli, tmp_pa
 def test_the_last_body_of_a_repeated_id_wins(cli: Cli) -> None:
     given = lines({"id": "a", "body": 1}, {"id": "b", "body": 2}, {"id": "a", "body": 3})
     cli.done("import", "things", "--batch-size", "1", input=given)
-    assert cli.objects("things") == {"a": 3, "b": 2}
+    assert cli.documents("things") == {"a": 3, "b": 2}
 
 
 BAD: dict[str, tuple[bytes, str]] = {
@@ -170,7 +170,7 @@ def test_a_bad_line_stops_the_import_and_rolls_back_its_batch(
     assert message.startswith(f"'{tmp_path / 'input'}', line 8: ")
     assert reason in message
     assert message.endswith("; nothing of this batch was imported, 6 documents before it were")
-    assert list(sqlite.objects("t")) == [str(n) for n in range(6)]
+    assert list(sqlite.documents("t")) == [str(n) for n in range(6)]
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -186,7 +186,7 @@ def test_skip_errors_imports_the_valid_lines(sqlite: Cli, name: str) -> None:
     assert locations == [f"skipped standard input, line {n}" for n in (1, 9, 17)]
     assert all(reason in report for report in reports)
     assert summary == "imported 14 documents into t, skipped 3 documents"
-    assert list(sqlite.objects("t")) == [str(n) for n in range(14)]
+    assert list(sqlite.documents("t")) == [str(n) for n in range(14)]
 
 
 def test_without_id_field_only_exported_lines_are_accepted(sqlite: Cli) -> None:
@@ -194,7 +194,7 @@ def test_without_id_field_only_exported_lines_are_accepted(sqlite: Cli) -> None:
         assert "--id FIELD" in sqlite.fails(3, "import", "t", input=lines(bad))
     assert "'id'" in sqlite.fails(3, "import", "t", input=lines({"id": None, "body": 1}))
     sqlite.done("import", "t", input=lines({"id": 5, "body": None}))
-    assert sqlite.objects("t") == {"5": None}
+    assert sqlite.documents("t") == {"5": None}
 
 
 def test_the_first_bad_line_is_the_one_reported(sqlite: Cli) -> None:
@@ -210,7 +210,7 @@ def test_bad_elements_of_an_array_are_named_by_their_position(sqlite: Cli) -> No
     result = sqlite("import", "t", "--id", "n", "--skip-errors", input=given)
     assert "element 2" in result.stderr
     assert "element 3" in result.stderr
-    assert list(sqlite.objects("t")) == ["1", "4"]
+    assert list(sqlite.documents("t")) == ["1", "4"]
 
 
 def test_an_invalid_json_array_is_one_bad_item(sqlite: Cli) -> None:
@@ -224,8 +224,10 @@ def test_an_invalid_json_array_is_one_bad_item(sqlite: Cli) -> None:
 
 @pytest.mark.parametrize("options", [(), ("--skip-errors",)])
 def test_damaged_gzip_stops_the_import(sqlite: Cli, tmp_path: Path, options: tuple[str]) -> None:
-    whole = gzip.compress(os.urandom(3000).hex().encode().join([b'{"n": 1, "v": "', b'"}\n']))
-    for number, damaged in enumerate((whole[:-9], whole[:200], b"\x1f", b"\x1f\x8bno gzip at all")):
+    compressed = gzip.compress(os.urandom(3000).hex().encode().join([b'{"n": 1, "v": "', b'"}\n']))
+    for number, damaged in enumerate(
+        (compressed[:-9], compressed[:200], b"\x1f", b"\x1f\x8bno gzip at all")
+    ):
         file = tmp_path / f"{number}.gz"
         file.write_bytes(damaged)
         message = sqlite.fails(3, "import", str(file), "-c", "t", "--id", "n", *options)
@@ -271,7 +273,7 @@ def test_ten_thousand_lines(cli: Cli) -> None:
 
 
 def test_lines_are_read_one_at_a_time() -> None:
-    """In constant memory: what is behind a line is not read before the line is taken."""
+    """In constant memory: the next line is read only after the previous one is consumed."""
 
     class Endless(io.RawIOBase):
         lines_read = 0
@@ -347,7 +349,7 @@ def test_an_export_replaces_its_file_atomically(
     file.chmod(0o600)
     link = tmp_path / "link.jsonl"
     link.symlink_to(file)
-    (tmp_path / "reader").hardlink_to(file)  # as one who has the file open
+    (tmp_path / "reader").hardlink_to(file)  # as a reader that has the file open
     before = sorted(path.name for path in tmp_path.iterdir())
 
     def broken(lines: Any, stream: Any, *, array: bool) -> None:
@@ -437,13 +439,13 @@ def test_expired_documents_are_not_imported(cli: Cli) -> None:
     dead = {"id": "a", "body": 1, "expires_at": "2001-01-01T00:00:00Z"}
     result = cli("import", "t", input=lines(dead, {"id": "b", "body": 2, "expires_at": None}))
     assert result.stderr == "imported 1 document into t, left out 1 document that had expired\n"
-    assert cli.objects("t") == {"b": 2}
+    assert cli.documents("t") == {"b": 2}
     again = cli("import", "u", input=lines(dead | {"expires_at": "2999-01-01T00:00:00Z"}, dead))
     assert again.stderr.startswith("imported 1 document into u, left out 1 document")
-    assert cli.objects("u") == {}  # it came later, and has expired
+    assert cli.documents("u") == {}  # it has expired since
     cli.done("put", "v", "a", "1")
     cli.done("import", "v", input=lines(dead))
-    assert cli.objects("v") == {}
+    assert cli.documents("v") == {}
 
 
 @pytest.mark.parametrize("bad", ["expired", "no JSON", "not to be stored"])
@@ -455,7 +457,7 @@ def test_an_empty_batch_does_not_stop_the_import(sqlite: Cli, bad: str) -> None:
     }
     given = item[bad] * 7 + lines({"id": "b", "body": 2})
     sqlite.done("import", "t", "--batch-size", "3", "--skip-errors", input=given)
-    assert sqlite.objects("t") == {"b": 2}
+    assert sqlite.documents("t") == {"b": 2}
 
 
 def test_an_expiry_time_out_of_range_is_a_bad_line(sqlite: Cli) -> None:
@@ -465,7 +467,7 @@ def test_an_expiry_time_out_of_range_is_a_bad_line(sqlite: Cli) -> None:
     message = sqlite.fails(3, "import", "t", input=far)
     assert message.startswith("standard input, line 1: expires_at must be within 1,000 years")
     assert sqlite("import", "t", "--skip-errors", input=far).exit_code == 0
-    assert sqlite.objects("t") == {"b": 2}
+    assert sqlite.documents("t") == {"b": 2}
 
 
 @pytest.mark.parametrize("time", [5, "soon", "2030-01-31T12:00:00", True, ["x"]])
@@ -544,4 +546,4 @@ def test_export_to_the_database_file_is_rejected(sqlite: Cli, tmp_path: Path) ->
     for name in (database, link):
         assert "is the database itself" in sqlite.fails(2, "export", "t", str(name))
         assert "is the database itself" in sqlite.fails(2, "import", str(name), "-c", "t")
-    assert sqlite.objects("t") == {"a": 1}
+    assert sqlite.documents("t") == {"a": 1}

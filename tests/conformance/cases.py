@@ -14,19 +14,19 @@ IS_THERE = all(file.is_file() for file in FILES)
 
 @dataclass(frozen=True)
 class Case:
-    """A script of operations, each with what is expected of it."""
+    """A list of operations with their expected results."""
 
     id: str
     ops: tuple[dict[str, Any], ...]
 
     @property
     def needs(self) -> frozenset[str]:
-        """What a library must know to replay it: verbs, and the unusual arguments of `find`."""
+        """The features that a case needs: methods, and unusual arguments of `find`."""
         return frozenset(need for op in self.ops for need in _needs(op))
 
 
 def read() -> list[Case]:
-    """Return the cases over JSON values of which nobody doubts what MongoDB does."""
+    """Return the cases over JSON values whose results in MongoDB are certain."""
     cases = []
     for file in FILES if IS_THERE else []:
         for line in file.read_text(encoding="utf-8").splitlines():

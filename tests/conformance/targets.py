@@ -1,4 +1,4 @@
-"""What the cases are replayed against, and how: one function per operation, for each target.
+"""The targets of the cases: one function per operation and target.
 
 A function does what an operation says and returns what it answers. What is in `LACKING` is not known
 to the target yet: cases that need it are left out, and counted. When a verb comes into being, take it out.
@@ -30,7 +30,7 @@ from collections_store.update.apply import seed
 Op = dict[str, Any]
 
 LACKING: dict[str, frozenset[str]] = {
-    # the pure rooms: what stays here is run by operations, over what they find
+    # the pure packages: the features below need operations
     "matcher": frozenset({"aggregate"}),
     "sqlite": frozenset(),
     "postgresql": frozenset(),
@@ -41,7 +41,7 @@ LACKING: dict[str, frozenset[str]] = {
 
 
 class InMemory:
-    """The pure rooms, without any database."""
+    """The pure packages, without a database."""
 
     def __init__(self) -> None:
         self.documents: list[Document] = []
@@ -108,8 +108,8 @@ class InMemory:
                     self.update(given | {"array_filters": request.get("arrayFilters")})
 
     def _matching(self, filter: Any, sort: Any = None) -> list[Document]:
-        asked = Filter.parse(filter)
-        found = [each for each in self.documents if matches(asked, each)]
+        parsed = Filter.parse(filter)
+        found = [each for each in self.documents if matches(parsed, each)]
         if sort is not None:
             found.sort(key=Sort.parse(_sort({"sort": sort})).key)
         return found
@@ -135,7 +135,7 @@ class InMemory:
     def _written(
         self, found: list[Document], change: "Changing", filter: Any, upsert: bool
     ) -> list[Document]:
-        """Change what was found, or insert; return what it has become."""
+        """Change the found document, or insert one; return the new document."""
         if not found and upsert:
             start = Document("new", seed(Filter.parse(filter)))
             return [self._add(change(start, True))]
@@ -145,12 +145,12 @@ class InMemory:
 
 
 Changing = Callable[[Document, bool], Any]
-"""What a document's body becomes; the other argument tells whether it is inserted."""
+"""Returns the new body of a document; the second argument says whether it is inserted."""
 
 
 def _updating(update: Update, filter: Any) -> Changing:
-    asked = Filter.parse(filter)
-    return lambda old, inserting: update.apply(old, filter=asked, now=0, inserting=inserting)
+    parsed = Filter.parse(filter)
+    return lambda old, inserting: update.apply(old, filter=parsed, now=0, inserting=inserting)
 
 
 def _replacing(body: Any) -> Changing:
@@ -188,17 +188,17 @@ class Stored:
         return list(self.things.distinct(op["key"], op["filter"]))
 
     def delete(self, op: Op) -> int:
-        verb = self.things.delete_many if op["many"] else self.things.delete_one
-        count: int = verb(op["filter"]).deleted_count
+        method = self.things.delete_many if op["many"] else self.things.delete_one
+        count: int = method(op["filter"]).deleted_count
         return count
 
     def aggregate(self, op: Op) -> list[Any]:
         return list(self.things.aggregate(op["pipeline"]))
 
     def update(self, op: Op) -> Op:
-        verb = self.things.update_many if op["many"] else self.things.update_one
+        method = self.things.update_many if op["many"] else self.things.update_one
         options = {"upsert": op["upsert"], "array_filters": op.get("array_filters")}
-        return _counts(verb(op["filter"], op["update"], **options))
+        return _counts(method(op["filter"], op["update"], **options))
 
     def replace(self, op: Op) -> Op:
         return _counts(self.things.replace_one(op["filter"], op["doc"], upsert=op["upsert"]))
@@ -250,7 +250,7 @@ OPS: dict[str, Callable[[Any, Op], Any]] = {
     "find_one_and": lambda target, op: target.find_one_and(op),
     "bulk": lambda target, op: target.bulk(op),
 }
-"""What does an operation; a key for each that is not in `LACKING` of every target."""
+"""The operations, except those in `LACKING` of every target."""
 
 
 def _sort(op: Op) -> list[tuple[str, Any]]:

@@ -1,5 +1,5 @@
-"""MongoDB's answers: the cases of `../shared/conformance`, replayed against the matcher, SQLite and
-PostgreSQL. What differs by intent is in `EXPLAINED`, and in docs/reference/conformance.md.
+"""MongoDB's results: the cases of `../shared/conformance`, replayed against the matcher, SQLite and PostgreSQL. What
+differs by intent is in `EXPLAINED`, and in docs/reference/conformance.md.
 """
 
 import re
@@ -113,7 +113,7 @@ def test_cases(name: str, case: Case, request: pytest.FixtureRequest) -> None:
 
 
 def replay(target: Any, case: Case) -> str | None:
-    """Return the first answer that is not what is expected."""
+    """Return the first result that differs from the expected one."""
     for op in case.ops:
         expected = op.get("expect", {})
         try:
@@ -167,7 +167,7 @@ def same_document(found: Any, expected: Any) -> bool:
     return equal(found, expected, ordered=False)
 
 
-# -- nothing vanishes --------------------------------------------------------------------------
+# -- completeness ------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not IS_THERE, reason="../shared/conformance is not there: nothing to count")

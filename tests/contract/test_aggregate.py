@@ -1,4 +1,4 @@
-"""Pipelines, with the same answers on every backend, sync and async."""
+"""Pipelines, with the same results on every backend, sync and async."""
 
 import json
 import tracemalloc

@@ -147,10 +147,10 @@ def test_items_that_are_not_pairs_are_rejected(things: Any) -> None:
 
 
 def test_usage_errors_are_raised_not_reported(things: Any) -> None:
-    for verb in (things.put_many, things.insert_many, things.bulk_write):
+    for method in (things.put_many, things.insert_many, things.bulk_write):
         for given in (5, None, "ab", InsertOne({})):
             with pytest.raises(InvalidOption, match="iterable"):
-                verb(given)
+                method(given)
     with pytest.raises(InvalidOption, match="mode"):
         things.put_many({"a": 1}, mode="upsert")
     with pytest.raises(InvalidOption, match="atomic"):
@@ -241,7 +241,7 @@ def test_an_exception_of_the_source_notes_what_was_written(things: Any) -> None:
         yield from range(count)
         raise ZeroDivisionError
 
-    verbs: list[tuple[Callable[..., Any], str]] = [
+    methods: list[tuple[Callable[..., Any], str]] = [
         (
             lambda count, **how: things.put_many(((str(n), n) for n in given(count)), **how),
             "PutMany",
@@ -252,20 +252,20 @@ def test_an_exception_of_the_source_notes_what_was_written(things: Any) -> None:
             "BulkWrite",
         ),
     ]
-    for verb, name in verbs:
+    for method, name in methods:
         things.delete_many({})
         for count, how in ((2500, {"atomic": True}), (1, {})):
             with pytest.raises(ZeroDivisionError) as failed:
-                verb(count, **how)
+                method(count, **how)
             assert not hasattr(failed.value, "__notes__")
             assert things.count() == 0
         with pytest.raises(ZeroDivisionError) as failed:
-            verb(2500)
+            method(2500)
         written = things.count()
         [note] = failed.value.__notes__
-        told = f"{name}Result(inserted_count={written}, "
+        summary = f"{name}Result(inserted_count={written}, "
         assert note.startswith(
-            f"collections_store wrote a part, in batches: collection things: {told}"
+            f"collections_store wrote a part, in batches: collection things: {summary}"
         )
         assert written > 1
         part: Any = partial_result(failed.value)
@@ -463,7 +463,7 @@ def test_source_may_write_to_the_same_store(open_store: Any) -> None:
 
 
 def test_rejected_documents_are_not_logged(store: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """A driver's own remarks would be on the standard error of whoever has set no logging up."""
+    """Warnings of a driver would go to standard error in programs without logging."""
     things = store["things"]
     things.create_index("n", unique=True)
     things.put_many({str(n): {"n": n} for n in range(10)})
@@ -482,7 +482,7 @@ def test_rejected_documents_are_not_logged(store: Any, caplog: pytest.LogCapture
 
 
 def test_unique_index_checks_updates_in_order(things: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each object makes room for the next one, whichever are written in one statement."""
+    """Each document frees the value of the next one, in any order of statements."""
     monkeypatch.setattr(writing, "REWRITE_CHARACTERS", 100)
     things.create_index("n", unique=True)
     many = [str(n) for n in range(200)]

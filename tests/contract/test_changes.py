@@ -1,4 +1,4 @@
-"""The feed of changes: what is recorded, and what a stream gives of it."""
+"""The change feed: what is recorded, and what a stream returns."""
 
 import math
 import time
@@ -46,7 +46,7 @@ WRONG: list[dict[str, Any]] = [
 
 
 class Clock:
-    """The time by which objects expire, as far as this process is asked."""
+    """The clock by which documents expire in this process."""
 
     def __init__(self) -> None:
         self._ahead = 0
@@ -60,7 +60,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class DeletedRows(Operation[Any]):
-    """What the statements give that delete, by id and by a filter."""
+    """The rows that delete statements return, by id and by a filter."""
 
     collection: str
     writes = True
@@ -79,7 +79,7 @@ class DeletedRows(Operation[Any]):
 
 
 class Boom(Exception):
-    """What the tests end a transaction with."""
+    """Raised to end a transaction."""
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def things(store: Any) -> Any:
-    """A collection that records all there is to record."""
+    """A collection that records changes with both bodies."""
     return recording(store, changes="both")
 
 
@@ -103,23 +103,23 @@ def recording(store: Any, name: str = "things", **options: Any) -> Any:
 
 
 def drain(things: Any, **options: Any) -> list[Change]:
-    """Return what there is, from the beginning unless told otherwise."""
+    """Return the recorded changes, by default from the oldest."""
     return list(things.watch(**{"after": "oldest", "timeout": 0, **options}))
 
 
-def told(changes: list[Change]) -> list[Any]:
+def summaries(changes: list[Change]) -> list[Any]:
     return [(each.kind, each.id, each.version) for each in changes]
 
 
 def bodies(changes: list[Change]) -> list[Any]:
-    """Return what is known of the bodies before and after; `...` where nothing is."""
+    """Return the bodies before and after; `...` if one is unknown."""
     return [
         (each.before if each.has_before else ..., each.body if each.has_body else ...)
         for each in changes
     ]
 
 
-# -- what is recorded ------------------------------------------------------------------------
+# -- recording -------------------------------------------------------------------------------
 
 
 def test_each_method_is_recorded(things: Any) -> None:
@@ -135,7 +135,7 @@ def test_each_method_is_recorded(things: Any) -> None:
     things.remove_many(["c", "nobody"])
     things.remove("nobody")
     changes = drain(things)
-    assert told(changes) == [
+    assert summaries(changes) == [
         ("insert", "a", 1),
         ("update", "a", 2),
         ("update", "a", 3),
@@ -172,7 +172,7 @@ def test_batch_writes_are_recorded(things: Any) -> None:
     things.put_many({"a": 11}, atomic=True)
     things.insert_many({"f": 12})
     changes = drain(things)
-    assert list(zip(told(changes), bodies(changes), strict=True)) == [
+    assert list(zip(summaries(changes), bodies(changes), strict=True)) == [
         (("insert", "a", 1), (..., 1)),
         (("insert", "b", 1), (..., 2)),
         (("update", "a", 2), (1, 3)),
@@ -192,7 +192,7 @@ def test_deleting_by_a_filter_is_recorded(things: Any, filter: Any) -> None:
     things.delete_one(filter)
     things.delete_many(filter)
     changes = drain(things, after=after)
-    assert sorted(told(changes)) == [("remove", id, 1) for id in "234"]
+    assert sorted(summaries(changes)) == [("remove", id, 1) for id in "234"]
     assert all(each.before == {"n": int(each.id)} for each in changes)
 
 
@@ -200,7 +200,7 @@ def test_deleting_by_a_filter_is_recorded(things: Any, filter: Any) -> None:
 def test_large_deletes_are_recorded_in_batches(
     things: Any, monkeypatch: pytest.MonkeyPatch, filter: Any
 ) -> None:
-    """And no more waits in memory than is allowed to."""
+    """No more changes than the limit are held in memory."""
     waiting: list[int] = []
     add = recordings.Recorder.add
 
@@ -217,7 +217,7 @@ def test_large_deletes_are_recorded_in_batches(
     assert things.delete_many(filter).deleted_count == 90
     assert things.delete_many(filter).deleted_count == 0
     changes = drain(things, after=after)
-    assert told(changes) == [("remove", str(n), 2) for n in range(90)]
+    assert summaries(changes) == [("remove", str(n), 2) for n in range(90)]
     assert bodies(changes) == [({"n": n, "m": 0}, ...) for n in range(90)]
     assert things.count() == 10
     assert len(waiting) == 290
@@ -228,8 +228,8 @@ def test_deleted_bodies_are_read_only_if_they_are_recorded(store: Any) -> None:
     for changes, expected in ((True, None), ("after", None), ("both", "1")):
         things = recording(store, f"things_{changes}", changes=changes)
         things.put("a", 1)
-        told = store.run(DeletedRows(f"things_{changes}"))
-        assert [row[-1] for row in told] == [expected] * 2
+        summaries = store.run(DeletedRows(f"things_{changes}"))
+        assert [row[-1] for row in summaries] == [expected] * 2
         assert drain(things)[-1].kind == "insert"
 
 
@@ -239,13 +239,13 @@ def test_updates_are_recorded(things: Any) -> None:
     things.update("a", {"$set": {"n": 4}})
     things.update_one({"n": 4}, {"$inc": {"n": 1}})
     things.update_many({"n": {"$in": [2, 3]}}, {"$set": {"n": 0}})
-    things.update_one({"$id": "a"}, {"$set": {"n": 5}})  # as it is
+    things.update_one({"$id": "a"}, {"$set": {"n": 5}})  # unchanged
     things.replace_one({"$id": "b"}, [])
     things.find_one_and_update({"$id": "c"}, {"$inc": {"n": 7}})
     things.find_one_and_delete({"$id": "c"})
     things.update_one({"$id": "d"}, {"$set": {"n": 8}}, upsert=True)
     changes = drain(things, after=after)
-    assert list(zip(told(changes), bodies(changes), strict=True)) == [
+    assert list(zip(summaries(changes), bodies(changes), strict=True)) == [
         (("update", "a", 2), ({"n": 1}, {"n": 4})),
         (("update", "a", 3), ({"n": 4}, {"n": 5})),
         (("update", "b", 2), ({"n": 2}, {"n": 0})),
@@ -266,7 +266,7 @@ def test_expired_documents_are_recorded_when_purged(things: Any, clock: Clock) -
     things.put_many({"b": 5})
     assert things.purge_expired() == 1
     changes = drain(things)
-    assert told(changes)[3:] == [
+    assert summaries(changes)[3:] == [
         ("expire", "a", 1),
         ("insert", "a", 1),
         ("expire", "b", 1),
@@ -292,7 +292,7 @@ def test_failed_writes_are_not_recorded(things: Any) -> None:
         things.put_many({"d": {"n": 2}, "e": {"n": 1}}, atomic=True)
     with pytest.raises(VersionConflict):
         things.remove("a", if_version=7)
-    assert told(drain(things)) == [("insert", "a", 1), ("insert", "b", 1)]
+    assert summaries(drain(things)) == [("insert", "a", 1), ("insert", "b", 1)]
 
 
 def test_touch_is_not_recorded(things: Any) -> None:
@@ -315,8 +315,8 @@ def test_a_transaction_is_recorded_when_it_commits(store: Any, things: Any) -> N
     with pytest.raises(Boom), store.transaction() as tx:
         tx["things"].put("d", 5)
         raise Boom
-    assert told(drain(things)) == [("insert", "a", 1), ("insert", "c", 1), ("update", "a", 2)]
-    assert told(drain(other)) == [("insert", "x", 1)]
+    assert summaries(drain(things)) == [("insert", "a", 1), ("insert", "c", 1), ("update", "a", 2)]
+    assert summaries(drain(other)) == [("insert", "x", 1)]
 
 
 def test_changes_of_a_collection_dropped_in_the_same_transaction(store: Any, things: Any) -> None:
@@ -330,7 +330,7 @@ def test_changes_of_a_collection_dropped_in_the_same_transaction(store: Any, thi
         with pytest.raises(Boom), tx.transaction():
             tx.drop("things")
             raise Boom
-    assert told(drain(things)) == [("insert", "a", 1)]
+    assert summaries(drain(things)) == [("insert", "a", 1)]
 
 
 def test_changes_of_a_collection_renamed_in_the_same_transaction(store: Any, things: Any) -> None:
@@ -340,7 +340,7 @@ def test_changes_of_a_collection_renamed_in_the_same_transaction(store: Any, thi
         tx.rename("things", "others")
         tx["others"].put("b", 1)
     expected = [("insert", "a", 1), ("update", "a", 2), ("insert", "b", 1)]
-    assert told(drain(store["others"])) == expected
+    assert summaries(drain(store["others"])) == expected
 
 
 def test_bodies_are_recorded_as_configured(store: Any) -> None:
@@ -369,7 +369,7 @@ def test_a_change_has_its_time(store: Any, things: Any, clock: Clock) -> None:
 def test_changes_are_recorded_on_an_engine_of_the_caller(
     open_store: Opener,
 ) -> None:
-    """A store on an engine tells of its commits, and `bind` records what its caller commits."""
+    """A store on an engine notifies of its commits, and `bind` records the commits of its caller."""
     backend = open_store.backend
     if open_store.variant == "async":
         pytest.skip("bind of an asynchronous store takes an asynchronous driver")
@@ -391,7 +391,7 @@ def test_changes_are_recorded_on_an_engine_of_the_caller(
             bound.remove("a")
         changes = drain(things)
     engine.dispose()
-    assert list(zip(told(changes), bodies(changes), strict=True)) == [
+    assert list(zip(summaries(changes), bodies(changes), strict=True)) == [
         (("insert", "a", 1), (..., 1)),
         (("update", "a", 2), (1, 2)),
         (("insert", "b", 1), (..., 3)),
@@ -403,7 +403,7 @@ def test_changes_are_recorded_on_an_engine_of_the_caller(
 
 IDS = st.sampled_from("abcd")
 BODIES = st.none() | st.integers(0, 9) | st.lists(st.integers(0, 3), max_size=2)
-VERBS = st.lists(
+OPERATIONS = st.lists(
     st.one_of(
         st.tuples(st.just("put"), IDS, BODIES),
         st.tuples(st.just("put_briefly"), IDS, BODIES),
@@ -422,12 +422,12 @@ VERBS = st.lists(
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(verbs=VERBS)
-def test_replaying_the_feed_rebuilds_the_collection(store: Any, clock: Clock, verbs: Any) -> None:
+@given(methods=OPERATIONS)
+def test_replaying_the_feed_rebuilds_the_collection(store: Any, clock: Clock, methods: Any) -> None:
     store.drop("things")
     things = recording(store, changes="after")
-    for verb, *arguments in verbs:
-        VERBS_DONE[verb](store, clock, *arguments)
+    for method, *arguments in methods:
+        METHODS_DONE[method](store, clock, *arguments)
     things.purge_expired()
     replayed: dict[str, Any] = {}
     versions: dict[str, int] = {}
@@ -450,7 +450,7 @@ def rolled_back(store: Any, _: Clock, id: str) -> None:
         raise Boom
 
 
-VERBS_DONE: dict[str, Callable[..., Any]] = {
+METHODS_DONE: dict[str, Callable[..., Any]] = {
     "put": lambda store, _, key, body: store["things"].put(key, body),
     "put_briefly": lambda store, _, key, body: store["things"].put(key, body, ttl=5),
     "put_many": lambda store, _, some: store["things"].put_many(some),
@@ -463,7 +463,7 @@ VERBS_DONE: dict[str, Callable[..., Any]] = {
 }
 
 
-# -- what a stream gives ---------------------------------------------------------------------
+# -- streams ---------------------------------------------------------------------------------
 
 
 def test_a_stream_starts_at_the_present_by_default(things: Any) -> None:
@@ -532,12 +532,12 @@ def test_filters_apply_to_the_new_body_or_to_the_deleted_one(things: Any) -> Non
     things.remove("a")
     things.put("b", {"n": 1})
     things.remove("b")
-    asked = {"n": 2}
+    filter = {"n": 2}
     wanted = [("update", "a", 2), ("insert", "b", 1), ("remove", "a", 2)]
-    assert told(drain(things, filter=asked)) == wanted
-    assert told(drain(things, filter=asked, kinds="remove")) == wanted[2:]
-    assert told(drain(things, kinds=["insert"])) == [("insert", "a", 1), ("insert", "b", 1)]
-    assert told(drain(things, filter={"$id": "b", "$version": {"$gt": 1}})) == [
+    assert summaries(drain(things, filter=filter)) == wanted
+    assert summaries(drain(things, filter=filter, kinds="remove")) == wanted[2:]
+    assert summaries(drain(things, kinds=["insert"])) == [("insert", "a", 1), ("insert", "b", 1)]
+    assert summaries(drain(things, filter={"$id": "b", "$version": {"$gt": 1}})) == [
         ("update", "b", 2),
         ("remove", "b", 2),
     ]
@@ -562,12 +562,12 @@ def test_a_token_advances_past_filtered_changes(things: Any) -> None:
 
 def test_filters_that_need_unrecorded_bodies_are_rejected(store: Any) -> None:
     plain, after = recording(store, "plain", changes=True), recording(store, "a", changes="after")
-    for asked in ({"n": 1}, {"$or": [{"$id": "a"}, {"n": 1}]}, {"$expr": {"$gt": ["$n", 1]}}):
+    for filter in ({"n": 1}, {"$or": [{"$id": "a"}, {"n": 1}]}, {"$expr": {"$gt": ["$n", 1]}}):
         with pytest.raises(InvalidFilter, match='changes="both"'):
-            plain.watch(asked)
+            plain.watch(filter)
         with pytest.raises(InvalidFilter, match='kinds=\\["insert", "update"\\]'):
-            after.watch(asked)
-        assert drain(after, filter=asked, kinds=["insert", "update"]) == []
+            after.watch(filter)
+        assert drain(after, filter=filter, kinds=["insert", "update"]) == []
     for field in ("created_at", "updated_at", "expires_at"):
         with pytest.raises(InvalidFilter, match=r"must be \$id or \$version"):
             after.watch({f"${field}": {"$gt": datetime.now(UTC)}})
@@ -589,11 +589,13 @@ def test_changes_recorded_before_bodies_were_enabled(store: Any) -> None:
     stream = things.watch({"$body": 2}, after="oldest")
     with pytest.raises(ChangesLost) as lost:
         next(stream)
-    assert told(drain(things, filter={"$body": 2}, after=lost.value.oldest)) == [("insert", "c", 1)]
+    assert summaries(drain(things, filter={"$body": 2}, after=lost.value.oldest)) == [
+        ("insert", "c", 1)
+    ]
     assert len(drain(things)) == 3
 
 
-# -- what is no longer there -----------------------------------------------------------------
+# -- retention and errors --------------------------------------------------------------------
 
 
 def test_retention_by_number(store: Any) -> None:
@@ -602,25 +604,25 @@ def test_retention_by_number(store: Any) -> None:
     first = things.watch(after="oldest")
     things.put("last", 1)
     things.purge_expired()
-    kept = [each.id for each in drain(things)]
-    assert kept == ["16", "17", "18", "19", "last"]
+    remaining = [each.id for each in drain(things)]
+    assert remaining == ["16", "17", "18", "19", "last"]
     with pytest.raises(ChangesLost) as lost:
         first.try_next()
     assert (lost.value.collection, lost.value.token) == ("things", first.token)
-    assert [each.id for each in drain(things, after=lost.value.oldest)] == kept
+    assert [each.id for each in drain(things, after=lost.value.oldest)] == remaining
     with pytest.raises(ChangesLost, match="error.oldest"):
         things.watch(after=first.token)
     things.purge_expired()
-    assert [each.id for each in drain(things)] == kept
+    assert [each.id for each in drain(things)] == remaining
 
 
 def test_writes_prune_periodically(store: Any) -> None:
     things = recording(store, changes=True, changes_kept=20)
     for n in range(60):
         things.put(str(n), n)
-    kept = [int(each.id) for each in drain(things)]
-    assert kept == list(range(kept[0], 60))
-    assert 20 <= len(kept) <= 23
+    remaining = [int(each.id) for each in drain(things)]
+    assert remaining == list(range(remaining[0], 60))
+    assert 20 <= len(remaining) <= 23
 
 
 def test_retention_by_age(store: Any, clock: Clock) -> None:
@@ -654,11 +656,11 @@ def test_watching_a_collection_without_a_feed_is_rejected(store: Any) -> None:
 
 @pytest.mark.parametrize("again", [False, True])
 def test_dropping_or_disabling_the_feed_deletes_it(store: Any, again: bool) -> None:
-    ways: list[Callable[[], Any]] = [
+    calls: list[Callable[[], Any]] = [
         lambda: store.drop("things"),
         lambda: recording(store, changes=False),
     ]
-    for turn_off in ways:
+    for turn_off in calls:
         things = recording(store, changes=True)
         stream = things.watch()
         things.put("a", 1)
@@ -697,7 +699,7 @@ def test_invalid_tokens_are_rejected(store: Any, things: Any) -> None:
 
 
 def test_a_token_ahead_of_the_feed_is_rejected(open_store: Opener) -> None:
-    """A database that was restored from a backup knows nothing of the latest tokens."""
+    """A database that was restored from a backup lacks the latest tokens."""
     store = open_store()
     things = recording(store, changes=True)
     things.put("a", 1)
@@ -732,7 +734,7 @@ def test_a_closed_store(store: Any, things: Any) -> None:
 def test_operations_in_a_transaction_of_the_caller_record_their_changes_at_once(
     open_store: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever it writes: not a statement or two for each object."""
+    """One statement for all changes, not one or two per document."""
     backend = open_store.backend
     if open_store.variant == "async":
         pytest.skip("bind of an asynchronous store takes an asynchronous driver")

@@ -1,4 +1,4 @@
-"""Collections come, are listed, renamed and dropped, the same on every backend, sync and async."""
+"""Collections are created, listed, renamed and dropped, on every backend, sync and async."""
 
 import gc
 import threading
@@ -122,8 +122,8 @@ def test_concurrent_renames_to_one_name(shared_backend: Backend) -> None:
                     return str(error.name)
                 return "done"
 
-            told = sorted(threads.map(rename, range(count)))
-            assert told == ["done"] + [f"new{round}"] * (count - 1)
+            outcomes = sorted(threads.map(rename, range(count)))
+            assert outcomes == ["done"] + [f"new{round}"] * (count - 1)
         assert [info.name for info in stores[0].collections() if info.name.startswith("new")] == [
             f"new{round}" for round in range(8)
         ]
@@ -243,14 +243,14 @@ def body_indexes(backend: Backend) -> dict[str, int]:
 
 
 def test_created_and_dropped_collections_leave_no_cache_entries(backend: Backend) -> None:
-    """Whether the store drops them, under another name too, or a transaction."""
+    """After a drop by the store, under another name, or in a transaction."""
     with Store(backend.url, **backend.options) as store:
 
         def compiled() -> int:
             gc.collect()
             return sum(type(each) is Statements for each in gc.get_objects())
 
-        def come_and_go(number: int) -> None:
+        def create_and_drop(number: int) -> None:
             name = f"c{number}"
             store[name].put("x", {"n": 1})
             assert store[name].count("n", 1) == 1
@@ -264,10 +264,10 @@ def test_created_and_dropped_collections_leave_no_cache_entries(backend: Backend
                     assert tx[name].get("x") == {"n": 1}
                     assert tx.drop(name)
 
-        come_and_go(0)
+        create_and_drop(0)
         before = compiled()
         for number in range(1, 10):
-            come_and_go(number)
+            create_and_drop(number)
         assert compiled() <= before
         for number in range(3):
             store[f"kept_{number}"].put("x", 1)

@@ -1,4 +1,4 @@
-"""Cursors that version 0.1 gave are read; what seals a cursor depends on no class."""
+"""Cursors of version 0.1 are valid, and the signature of a cursor depends on no class."""
 
 import json
 from base64 import urlsafe_b64decode
@@ -111,12 +111,12 @@ RECORDED: dict[str, tuple[Any, Any, str, str]] = {
         "23",
     ),
 }
-"""Filter, sort, the cursor after two documents, as version 0.1 gave it on both databases, and the ids that follow."""
+"""Filter, sort, the cursor of version 0.1 after two documents on both databases, and the ids that follow."""
 
 
 @pytest.fixture
 def recorded(shared_backend: Backend) -> Any:
-    """Return the collection that the cursors were recorded of."""
+    """Return the collection whose cursors were recorded."""
     with Store(shared_backend.url, **shared_backend.options) as store:
         store["things"].put_many(BODIES)
     engine = sa.create_engine(shared_backend.url)
@@ -195,7 +195,7 @@ DIFFERENT: list[Any] = [
 
 def test_cursors_of_different_queries_have_different_signatures() -> None:
     orders = [None, "a", "a.b", [("a", -1)], Path("a.b"), "$id", "id", ["a", "b"], ["b", "a"]]
-    asked = [Filter.parse(each) for each in DIFFERENT]
+    filters = [Filter.parse(each) for each in DIFFERENT]
     sorts = [Sort.parse(each) for each in orders]
-    made = {seal(Position((), 1), KEY, each, sort) for each in asked for sort in sorts}
-    assert len(made) == len(asked) * len(sorts)
+    made = {seal(Position((), 1), KEY, each, sort) for each in filters for sort in sorts}
+    assert len(made) == len(filters) * len(sorts)

@@ -1,4 +1,4 @@
-"""Many at once, two who have the same dialogues, disks that refuse, and the end of the store."""
+"""Dialogues under concurrency, two agents with the same dialogues, full disks, and closing of the store."""
 
 import asyncio
 import random
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from conftest import Backend, NewThreads, Opener
-from contract.test_dialogues import ADA, RULES, begun, ended, offer_to, on_disk, said
+from contract.test_dialogues import ADA, RULES, begun, ended, offer_to, on_disk, performatives
 
 from collections_store import (
     AsyncStore,
@@ -38,7 +38,7 @@ def again(open_store: Opener, store: Any) -> Any:
 
 @pytest.fixture
 def strife(open_store: Opener) -> Iterator[Any]:
-    """A store whose dialogues cannot all be saved in the end."""
+    """A store whose dialogues cannot all be saved at teardown."""
     store = open_store()
     yield lambda **options: open_store.dialogues(store, **options)
     with pytest.raises((DialoguesNotSaved, ExceptionGroup)):
@@ -47,7 +47,7 @@ def strife(open_store: Opener) -> Iterator[Any]:
 
 @pytest.fixture
 def hasty() -> Iterator[None]:
-    """Have threads take turns all the time."""
+    """Switch threads as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -69,7 +69,7 @@ def in_memory(dialogues: list[Any]) -> dict[str, tuple[Any, ...]]:
     return {e.dialogue_label.key: (e.messages, e.state, e.role) for e in dialogues}
 
 
-# -- many at once ---------------------------------------------------------------------------------
+# -- concurrent calls -----------------------------------------------------------------------------
 
 
 def test_concurrent_writes_to_separate_dialogues(
@@ -140,7 +140,7 @@ def test_dialogues_end_once_under_concurrent_saves_removals_and_reads(
     assert all(each.metadata == {"n": 1} for each in found)
 
 
-# -- two who have the same dialogues --------------------------------------------------------------
+# -- two agents with the same dialogues -----------------------------------------------------------
 
 
 def test_two_agents_of_one_namespace_conflict_and_lose_nothing(strife: Any) -> None:
@@ -152,19 +152,19 @@ def test_two_agents_of_one_namespace_conflict_and_lose_nothing(strife: Any) -> N
     with pytest.raises(DialogueConflict) as caught:
         two.reply(theirs, "x", "two")
     assert caught.value.label == dialogue.dialogue_label
-    assert said(theirs) == ["ask"]
+    assert performatives(theirs) == ["ask"]
     with pytest.raises(DialogueConflict):
         two.update(offer_to(message))
     assert not theirs.dialogue_label.is_complete
     theirs.metadata["a"] = 1
-    two.save(theirs)  # nobody wrote to the header: this much is true for both
+    two.save(theirs)  # the header is unchanged, so both may save it
     dialogue.metadata["a"] = 2
     with pytest.raises(DialoguesNotSaved) as not_saved:
         one.save(dialogue)
     assert isinstance(not_saved.value.errors[dialogue.dialogue_label], DialogueConflict)
     found = two.reload(theirs.dialogue_label)
     assert [found] == two.find()
-    assert (said(found), found.metadata) == (["ask", "x"], {"a": 1})
+    assert (performatives(found), found.metadata) == (["ask", "x"], {"a": 1})
     two.reply(found, "x", "two")
 
 
@@ -216,7 +216,7 @@ def test_a_conflict_does_not_stop_the_others_from_being_saved(strife: Any) -> No
     assert third.get_dialogues_with_counterparty("bob")[0].messages == dialogue.messages
 
 
-# -- what cannot be written ------------------------------------------------------------------------
+# -- errors ----------------------------------------------------------------------------------------
 
 
 def test_a_rejected_body_leaves_memory_and_disk_unchanged(open_store: Opener) -> None:
@@ -224,16 +224,16 @@ def test_a_rejected_body_leaves_memory_and_disk_unchanged(open_store: Opener) ->
         ada = open_store.dialogues(store, rules=RULES)
         _, dialogue = ada.create("bob", "ask")
         before = [on_disk(store, part) for part in ("active", "messages", "terminal")]
-        for verb, *arguments in (
+        for method, *arguments in (
             ("create", "bob", "ask", "x" * 3000),
             ("reply", dialogue, "decline", "x" * 3000),
             ("update", offer_to(dialogue.messages[0], body="x" * 3000)),
             ("update", Message("ask", "x" * 3000, 1, 0, ("b7", ""), "bob", "ada")),
         ):
             with pytest.raises(InvalidBody):
-                getattr(ada, verb)(*arguments)
+                getattr(ada, method)(*arguments)
         assert ada.dialogues_in_active_state == (dialogue,)
-        assert (said(dialogue), dialogue.state) == (["ask"], "active")
+        assert (performatives(dialogue), dialogue.state) == (["ask"], "active")
         assert not dialogue.dialogue_label.is_complete
         assert [on_disk(store, part) for part in ("active", "messages", "terminal")] == before
         assert ada.reply(dialogue, "decline", 1, target=1).message_id == 2
@@ -270,7 +270,7 @@ def test_a_full_disk_leaves_memory_unchanged(tmp_path: Path) -> None:
 
 
 def limit(engine: sa.Engine, more: int) -> None:
-    """Let an SQLite database grow by so many pages only."""
+    """Limit the growth of an SQLite database to a number of pages."""
     with engine.connect() as connection:
         pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages + more}")
@@ -296,7 +296,7 @@ def test_metadata_that_is_not_json_does_not_stop_the_others_from_being_saved(
         assert len(again(component=f"c {save}").find("metadata.a", 1)) == 3
 
 
-# -- later, or in the end --------------------------------------------------------------------------
+# -- delayed saving and teardown -------------------------------------------------------------------
 
 
 def test_delayed_saving_saves_within_its_delay(open_store: Opener, store: Any, again: Any) -> None:
@@ -322,10 +322,10 @@ def test_saving_thread_stops_at_teardown(
     begun(ada)
     savers = [each for each in new_threads() if each.name.endswith("-dialogues")]
     assert len(savers) == 1
-    twin = getattr(ada, "_target", ada)
-    assert twin._saver is not None
+    target = getattr(ada, "_target", ada)
+    assert target._saver is not None
     ada.teardown()
-    assert twin._saver is None
+    assert target._saver is None
     ada.setup()
     begun(ada)
     store.close()
@@ -347,7 +347,7 @@ def test_save_at_teardown_saves_an_end_at_once(again: Any, store: Any) -> None:
     assert as_restored(again) == in_memory([going_on, other, third])
 
 
-# -- a cancelled call --------------------------------------------------------------------------------
+# -- cancellation ------------------------------------------------------------------------------------
 
 
 def test_a_cancelled_method_leaves_memory_and_disk_equal(backend: Backend) -> None:
@@ -402,7 +402,7 @@ def test_a_cancelled_method_that_still_waits_wrote_nothing(backend: Backend) -> 
         async with AsyncStore(backend.url, **backend.options) as store:
             ada = AsyncDialogues(store, "ada")
             begin = asyncio.create_task(ada.create("bob", "ask"))
-            assert await cancelled(begin) is False  # it had to set up first
+            assert await cancelled(begin) is False  # the setup comes first
             assert ada.dialogues_in_active_state == ()
             _, dialogue = await ada.create("bob", "ask")
             first = asyncio.create_task(ada.reply(dialogue, "x", 1))
@@ -413,7 +413,7 @@ def test_a_cancelled_method_that_still_waits_wrote_nothing(backend: Backend) -> 
     asyncio.run(main())
 
 
-# -- what is attached to a store -------------------------------------------------------------------
+# -- components of a store -------------------------------------------------------------------------
 
 
 class Part:
@@ -473,7 +473,7 @@ def test_a_failed_setup_closes_the_store_and_its_components(
     for name in "abc":
         open_store.attach(store, Part(name, log, *(["setup"] if name == "b" else [])))
     with pytest.raises(LookupError, match="setup b"), store:
-        raise AssertionError("it was entered")
+        raise AssertionError("the context was entered")
     assert log == ["setup a", "setup b", "teardown c", "teardown b", "teardown a"]
     with pytest.raises(StoreClosed):
         store["things"].get("a")
@@ -528,7 +528,7 @@ def test_closing_during_a_teardown_waits_for_its_end() -> None:
             entered.set()
             assert go_on.wait(60)
             store["things"].put("a", 1)
-            store.close()  # by what is torn down itself: that is no second one
+            store.close()  # by a component in its own teardown: not a second call
 
     store["things"].put("a", 0)
     store.attach(Slow())

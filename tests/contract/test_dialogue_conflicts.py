@@ -1,11 +1,11 @@
-"""Two containers of the same dialogues: nobody writes into what the other has ended, removed or purged."""
+"""Two managers of the same dialogues: neither writes to a dialogue that the other ended, removed or purged."""
 
 from typing import Any
 
 import pytest
 from conftest import Opener
 from contract.test_dialogue_store import CallCodec, call_to
-from contract.test_dialogues import ADA, RULES, begun, ended, offer_to, on_disk, said
+from contract.test_dialogues import ADA, RULES, begun, ended, offer_to, on_disk, performatives
 
 from collections_store import DialogueConflict, DialoguesNotSaved
 from collections_store.codec import Codec
@@ -19,7 +19,7 @@ def again(open_store: Opener, store: Any) -> Any:
 
 
 def two_of(again: Any, **options: Any) -> tuple[Any, Dialogue, Any, Dialogue]:
-    """Return two containers, and the dialogue that both have."""
+    """Return two managers and their copies of one dialogue."""
     one, two = again(**options), again()
     dialogue = begun(one)
     two.setup()
@@ -27,30 +27,30 @@ def two_of(again: Any, **options: Any) -> tuple[Any, Dialogue, Any, Dialogue]:
     return one, dialogue, two, theirs
 
 
-def end(one: Any, dialogue: Dialogue, how: str) -> None:
-    """Take a dialogue away from who else has it."""
-    if how == "messages":
+def change_elsewhere(one: Any, dialogue: Dialogue, change: str) -> None:
+    """Change a dialogue that another manager has."""
+    if change == "messages":
         for number in range(3):
             one.reply(dialogue, "x", number)
-    if how == "removed":
+    if change == "removed":
         one.remove(dialogue.dialogue_label)
     else:
         one.finish(dialogue)
-    if how == "purged":
+    if change == "purged":
         one.purge(kept=0)
 
 
-WAYS = ["finished", "messages", "removed", "purged"]
+CHANGES = ["finished", "messages", "removed", "purged"]
 
 
-@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kept", [True, False], ids=["kept", "dropped"])
 def test_a_dialogue_ended_elsewhere_takes_no_message(
-    again: Any, store: Any, how: str, kept: bool
+    again: Any, store: Any, change: str, kept: bool
 ) -> None:
     one, dialogue, two, theirs = two_of(again, keep_terminal_state_dialogues=kept)
     before = theirs.messages
-    end(one, dialogue, how)
+    change_elsewhere(one, dialogue, change)
     there = on_disk(store, "messages")
     with pytest.raises(DialogueConflict):
         two.reply(theirs, "x", "late")
@@ -59,12 +59,12 @@ def test_a_dialogue_ended_elsewhere_takes_no_message(
     assert theirs.messages == before
     assert on_disk(store, "messages") == there
     found = two.reload(theirs.dialogue_label)
-    assert (found is None) == (not kept or how in {"removed", "purged"})
+    assert (found is None) == (not kept or change in {"removed", "purged"})
     assert two.dialogues_in_active_state == ()
 
 
-@pytest.mark.parametrize("how", WAYS)
-def test_a_dialogue_ended_elsewhere_is_not_saved(open_store: Opener, how: str) -> None:
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_dialogue_ended_elsewhere_is_not_saved(open_store: Opener, change: str) -> None:
     with open_store() as store:
 
         def again(**options: Any) -> Any:
@@ -75,7 +75,7 @@ def test_a_dialogue_ended_elsewhere_is_not_saved(open_store: Opener, how: str) -
         late.setup()
         [theirs] = late.dialogues_in_active_state
         late.reply(theirs, "x", "late")
-        end(one, dialogue, how)
+        change_elsewhere(one, dialogue, change)
         there = on_disk(store, "messages")
         with pytest.raises(DialoguesNotSaved) as caught:
             late.teardown()
@@ -89,12 +89,12 @@ def test_a_dialogue_purged_elsewhere_is_not_written_again(open_store: Opener) ->
     with open_store() as store:
         one, two = open_store.dialogues(store, rules=RULES), open_store.dialogues(store)
         dialogue = ended(one)
-        assert dialogue.metadata == {}  # whoever looks may change it
+        assert dialogue.metadata == {}  # reading metadata marks it as dirty
         assert two.purge(kept=0) == 1
         with pytest.raises(DialoguesNotSaved) as caught:
             one.save(dialogue)
         assert isinstance(caught.value.errors[dialogue.dialogue_label], DialogueConflict)
-        one.teardown()  # nobody asked for that one
+        one.teardown()  # its dialogue was not saved
         assert on_disk(store, "terminal") == []
         assert on_disk(store, "messages") == []
 
@@ -105,7 +105,7 @@ def test_finish_conflicts_with_messages_added_elsewhere(again: Any) -> None:
     with pytest.raises(DialogueConflict):
         one.finish(dialogue)
     assert not dialogue.is_terminal
-    assert said(one.reload(dialogue.dialogue_label)) == said(theirs)
+    assert performatives(one.reload(dialogue.dialogue_label)) == performatives(theirs)
 
 
 def test_a_dialogue_store_adds_nothing_to_a_deleted_dialogue(
@@ -143,14 +143,14 @@ def test_concurrent_messages_and_ends_leave_no_orphaned_message(
     assert {id[:32] for id, _ in messages} == {id for id, _ in headers}
 
 
-@pytest.mark.parametrize("says", [True, False], ids=["answered", "unanswered"])
-def test_a_dialogue_created_twice_is_not_overwritten(again: Any, store: Any, says: bool) -> None:
+@pytest.mark.parametrize("problem", [True, False], ids=["answered", "unanswered"])
+def test_a_dialogue_created_twice_is_not_overwritten(again: Any, store: Any, problem: bool) -> None:
     one, two = again(save="teardown"), again(save="teardown")
     for each in (one, two):
         each.setup()
     for each in (one, two):
         dialogue = each.update(Message("ask", {"n": 1}, 1, 0, ("r", ""), "eve", "ada"))
-        if says:
+        if problem:
             each.reply(dialogue, "x", repr(each))
     one.teardown()
     there = on_disk(store, "active"), on_disk(store, "messages")
@@ -195,11 +195,11 @@ def test_remove_returns_false_after_another_removed(again: Any) -> None:
     assert not two.remove(theirs.dialogue_label)
     assert two.dialogues_in_active_state == ()
     late = again(save="teardown")
-    assert late.remove(begun(late, "eve").dialogue_label)  # it was in memory only
+    assert late.remove(begun(late, "eve").dialogue_label)  # it was only in memory
 
 
 class Purging:
-    """Purges all, in either variant."""
+    """Purges all terminal dialogues."""
 
     def __init__(self, dialogues: Any) -> None:
         self._dialogues = getattr(dialogues, "_target", dialogues)
@@ -213,6 +213,6 @@ def test_concurrent_purges_count_each_dialogue_once(open_store: Opener, store: A
     for number in range(40):
         ended(ada, f"b{number}")
     others = [open_store.dialogue_store(store, "ada", codec=PlainCodec()) for _ in range(4)]
-    told = open_store.call_concurrently([(Purging(each), "purge") for each in others])
-    assert sum(told) == 40, told
+    counts = open_store.call_concurrently([(Purging(each), "purge") for each in others])
+    assert sum(counts) == 40, counts
     assert on_disk(store, "terminal") == on_disk(store, "messages") == []

@@ -1,10 +1,10 @@
-"""What reviewers found in dialogues, on every backend and sync and async."""
+"""Edge cases of dialogues, on every backend, sync and async."""
 
 from typing import Any
 
 import pytest
 from conftest import Opener
-from contract.test_dialogues import RULES, begun, ended, on_disk, said
+from contract.test_dialogues import RULES, begun, ended, on_disk, performatives
 
 from collections_store import (
     DialogueConflict,
@@ -61,7 +61,7 @@ def test_ends_and_removals_delete_no_unseen_message(again: Any) -> None:
         one.finish(theirs)
     with pytest.raises(DialogueConflict):
         one.remove(label)
-    assert said(one.reload(label)) == said(dialogue)
+    assert performatives(one.reload(label)) == performatives(dialogue)
     assert one.remove(label)
 
 
@@ -122,15 +122,15 @@ def made(role: str, reference: str) -> Dialogue:
 
 
 def test_any_truth_value_of_is_terminal_counts(open_store: Opener, store: Any) -> None:
-    kept = open_store.dialogue_store(store, "ada", codec=Odd())
-    kept.save(made("a", "1"))
-    assert [each.role for each in kept.restore()] == ["a"]
-    assert kept.quarantined() == []
+    dialogues = open_store.dialogue_store(store, "ada", codec=Odd())
+    dialogues.save(made("a", "1"))
+    assert [each.role for each in dialogues.restore()] == ["a"]
+    assert dialogues.quarantined() == []
 
 
 def test_a_quarantined_record_is_unchanged(open_store: Opener, store: Any) -> None:
-    kept = open_store.dialogue_store(store, "ada", codec=PlainCodec())
-    kept.save(made("a", "1"))
+    dialogues = open_store.dialogue_store(store, "ada", codec=PlainCodec())
+    dialogues.save(made("a", "1"))
     spoiling = open_store.dialogue_store(store, "ada", codec=Spoiling())
     assert list(spoiling.restore()) == []
     [aside] = spoiling.quarantined()
@@ -140,12 +140,12 @@ def test_a_quarantined_record_is_unchanged(open_store: Opener, store: Any) -> No
 def test_a_dialogue_without_a_label_does_not_stop_the_others_from_being_saved(
     open_store: Opener, store: Any
 ) -> None:
-    kept = open_store.dialogue_store(store, "ada", codec=Nameless())
+    dialogues = open_store.dialogue_store(store, "ada", codec=Nameless())
     given = [made("nameless", "1"), made("a", "2"), made("nameless", "3")]
     with pytest.raises(DialoguesNotSaved) as caught:
-        kept.save(*given)
+        dialogues.save(*given)
     assert len(caught.value.errors) == 2
-    assert [each.role for each in kept.restore()] == ["a"]
+    assert [each.role for each in dialogues.restore()] == ["a"]
 
 
 def test_a_reloaded_dialogue_is_saved_again(open_store: Opener, store: Any) -> None:
@@ -164,18 +164,18 @@ def test_a_reloaded_dialogue_is_saved_again(open_store: Opener, store: Any) -> N
     assert one.save(fresh) == 1
 
 
-@pytest.mark.parametrize("verb", ["find", "quarantined", "setup", "teardown"])
-def test_a_nested_call_is_rejected_instead_of_deadlocking(store: Any, verb: str) -> None:
+@pytest.mark.parametrize("method", ["find", "quarantined", "setup", "teardown"])
+def test_a_nested_call_is_rejected_instead_of_deadlocking(store: Any, method: str) -> None:
     if not isinstance(store, Store):
         pytest.skip("a function that is called cannot await")
 
     def role(message: Message, self_address: str) -> str:
         if message.to == "bob":
-            getattr(ada, verb)()
+            getattr(ada, method)()
         return "starter"
 
     ada = Dialogues(store, "ada", role_from_first_message=role, save="teardown")
-    ada.create("eve", "ask")  # there is something to be saved
+    ada.create("eve", "ask")  # there is something to save
     with pytest.raises(RuntimeError, match="within another"):
         ada.create("bob", "ask")
     assert len(ada.find()) == 1

@@ -1,5 +1,5 @@
-"""What is weak in AEA's own dialogues, one by one: sixteen weaknesses that were demonstrated there, and
-what is true here instead. (Killed processes are in tests/faults.)
+"""Sixteen demonstrated weaknesses of AEA's own dialogues, and what this library does instead. (Killed processes are in
+tests/faults.)
 """
 
 import logging
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import Opener
-from contract.test_dialogues import ADA, RULES, begun, ended, offer_to, on_disk, said
+from contract.test_dialogues import ADA, RULES, begun, ended, offer_to, on_disk, performatives
 
 from collections_store import (
     DialogueNotFound,
@@ -21,7 +21,7 @@ from collections_store.dialogues.records import DialogueNamespace
 
 @pytest.fixture
 def agent(open_store: Opener, store: Any) -> Any:
-    """A process of an agent, as far as one can be in this one."""
+    """A simulated process of an agent."""
 
     def make(address: str = "ada", **options: Any) -> Any:
         return open_store.dialogues(store, address, **{"rules": RULES, **options})
@@ -38,7 +38,7 @@ def test_1_only_a_clean_stop_saves_anything(agent: Any, store: Any) -> None:
     for number in range(50):
         begun(ada, f"b{number}")
     assert len(on_disk(store, "active")) == len(on_disk(store, "messages")) == 50
-    assert agent().setup().active == 50  # though the first was never stopped
+    assert agent().setup().active == 50  # although the first was never stopped
 
 
 def test_2_after_a_crash_the_old_snapshot_comes_back(agent: Any) -> None:
@@ -51,7 +51,7 @@ def test_2_after_a_crash_the_old_snapshot_comes_back(agent: Any) -> None:
     after_the_crash = agent()
     peers_next = offer_to(message, message_id=-2, target=2)
     found = after_the_crash.update(peers_next)
-    assert said(found) == ["ask", "offer", "offer", "offer"]
+    assert performatives(found) == ["ask", "offer", "offer", "offer"]
     assert found.dialogue_label == dialogue.dialogue_label.complete("b1")
 
 
@@ -63,7 +63,7 @@ def test_3_a_failed_dump_is_silent(agent: Any, store: Any) -> None:
         ada.teardown()
     assert list(caught.value.errors) == [dialogues[3].dialogue_label]
     assert len(on_disk(store, "active")) == 9
-    assert len(ada.dialogues_in_active_state) == 10  # it can be mended, and saved
+    assert len(ada.dialogues_in_active_state) == 10  # it can be corrected and saved
     dialogues[3].metadata.clear()
     ada.teardown()
     assert len(on_disk(store, "active")) == 10
@@ -110,7 +110,7 @@ def test_6_every_stop_writes_everything(agent: Any, store: Any) -> None:
 
 
 def test_7_a_terminal_reply_blocks_and_rewrites(agent: Any, store: Any) -> None:
-    ada = agent()  # that the event loop is never blocked is shown of the store: it has threads
+    ada = agent()  # tests of the store show that the event loop is never blocked
     message, dialogue = ada.create("bob", "ask")
     ada.update(offer_to(message))
     before = {each.id: each.version for each in on_disk(store, "messages")}
@@ -135,7 +135,7 @@ def test_9_a_late_message_to_a_loaded_terminal_dialogue_is_lost(agent: Any) -> N
     message, dialogue = ada.create("bob", "ask")
     ada.reply(dialogue, "decline", target=1)
     found = ada.get_dialogue(message)
-    with pytest.raises(InvalidDialogueMessage, match="ended"):  # it is refused, not lost
+    with pytest.raises(InvalidDialogueMessage, match="ended"):  # it is rejected, not lost
         ada.update(offer_to(message))
     found.metadata["late"] = offer_to(message).json
     ada.save(found)
@@ -170,7 +170,7 @@ def test_11_the_table_of_labels_grows_or_forgets(agent: Any, store: Any) -> None
     ada.purge(kept=0)
     with pytest.raises(InvalidDialogueMessage, match="ended"):
         agent().update(first_of_bob())
-    assert len(on_disk(store, "finished")) == 1  # of what the other side began only
+    assert len(on_disk(store, "finished")) == 1  # only of dialogues that the counterparty created
 
 
 def test_12_dialogues_created_before_setup_lose_their_labels(agent: Any) -> None:

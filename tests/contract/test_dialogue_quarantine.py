@@ -1,4 +1,4 @@
-"""What was put aside goes back where it was, what is no fault of a record puts none aside, and labels name one dialogue."""
+"""Quarantined records can be restored, only invalid records are quarantined, and a label names one dialogue."""
 
 from typing import Any
 
@@ -13,14 +13,14 @@ from collections_store.dialogues.records import message_id
 
 
 class Newer(CallCodec):
-    """A codec of a version that can read what another could not."""
+    """A codec of a version that reads records which another could not."""
 
     def restore(self, label: DialogueLabel, header: Any, messages: Any) -> Call:
         return Call(label, list(messages), header["is_terminal"], header["notes"])
 
 
 class Broken(CallCodec):
-    """A codec whose process lacks something."""
+    """A codec that fails for a reason outside of the record."""
 
     def __init__(self, error: type[BaseException]) -> None:
         self.error = error
@@ -44,7 +44,7 @@ def test_quarantined_records_move_back(open_store: Opener, store: Any) -> None:
     assert [each.label.dialogue_opponent_addr for each in old.restore()] == ["joe"]
     assert list(old.restore(terminal=True)) == []
     assert len(old.quarantined()) == 5
-    assert old.restore_quarantined() == []  # it still cannot read them
+    assert old.restore_quarantined() == []  # it still cannot be read
     assert len(old.quarantined()) == 5
     new = calls_of(open_store, store, Newer())
     found = {each.label.dialogue_opponent_addr: each for each in new.restore_quarantined()}
@@ -78,10 +78,10 @@ def test_a_dialogue_that_began_again_and_ended_is_not_restored(
     old.save(call_to("bob", notes="unreadable"))
     assert list(old.restore()) == []
     again = calls_of(open_store, store, Newer())
-    anew = call_to("bob", is_over=True)
-    again.save(anew)
+    reopened = call_to("bob", is_over=True)
+    again.save(reopened)
     if how == "removed":
-        again.remove(anew.label, remember=True)
+        again.remove(reopened.label, remember=True)
     assert again.restore_quarantined() == []
     assert list(again.restore()) == []
     assert len(again.quarantined()) == 1
@@ -110,7 +110,7 @@ def test_external_records_stay_in_the_quarantine(open_store: Opener, store: Any)
     old = calls_of(open_store, store, CallCodec())
     old.save(call_to("bob", "hello", notes="unreadable"))
     assert list(old.restore()) == []
-    foreign = [
+    external = [
         5,
         {},
         {"collection": [], "id": "k", "reason": "", "body": 1},
@@ -120,11 +120,11 @@ def test_external_records_stay_in_the_quarantine(open_store: Opener, store: Any)
         {"collection": CALLS.active, "id": "k", "reason": "", "text": "{"},
         {"collection": CALLS.active, "id": "k", "reason": ""},
     ]
-    for number, body in enumerate(foreign):
+    for number, body in enumerate(external):
         store[CALLS.quarantine].put(f"foreign{number}", body)
     new = calls_of(open_store, store, Newer())
     assert [each.lines for each in new.restore_quarantined()] == [["hello"]]
-    assert len(new.quarantined()) == len(foreign)
+    assert len(new.quarantined()) == len(external)
     assert len(on_disk(store, "messages", CALLS)) == 1
 
 
@@ -138,10 +138,10 @@ def test_setup_restores_records_that_have_become_readable(open_store: Opener, st
     second = open_store.dialogues(store, rules=RULES)
     assert second.setup().active == 0
     assert second.get_dialogue_from_label(over.dialogue_label) is None
-    aside = store[ADA.quarantine]
-    for id, body in list(aside.list()):
+    quarantined = store[ADA.quarantine]
+    for id, body in list(quarantined.list()):
         if isinstance(body["body"], dict) and body["body"].get("role") == 5:
-            aside.put(id, {**body, "body": {**body["body"], "role": "starter"}})
+            quarantined.put(id, {**body, "body": {**body["body"], "role": "starter"}})
     found = {each.dialogue_label: each for each in second.restore_quarantined()}
     assert set(found) == {going.dialogue_label, over.dialogue_label}
     assert second.dialogues_in_active_state == (found[going.dialogue_label],)

@@ -1,4 +1,4 @@
-"""Queries of 2,000 real dialogues: SQLite, PostgreSQL and plain loops over the lists agree.
+"""Queries on 2,000 real dialogues: SQLite, PostgreSQL and plain loops over the lists agree.
 
 A dialogue is {"dialogue_id", "services": [text], "turns": [{"speaker", "utterance", "frames": [{"service",
 "actions": [{"act", "slot", "values"}], "slots": [{"slot", "start"}], "state": {"active_intent", "slot_values": {slot:
@@ -38,7 +38,7 @@ def dialogues() -> list[Dialogue]:
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def talks(request: pytest.FixtureRequest, dialogues: list[Dialogue]) -> Iterator[Any]:
-    """The collection of all dialogues, by their ids, on each backend."""
+    """A collection of all dialogues on each backend."""
     url, options = "sqlite://", {}
     if request.param == "postgresql":
         backend = request.getfixturevalue("module_postgres_backend")
@@ -265,7 +265,7 @@ def test_queries(query: Query, talks: Any, dialogues: list[Dialogue]) -> None:
     assert talks.count(query.filter) == len(expected)
 
 
-# -- parts of dialogues ------------------------------------------------------------------------
+# -- projections -------------------------------------------------------------------------------
 
 
 def last_turns(dialogue: Dialogue) -> Dialogue:
@@ -306,8 +306,8 @@ RESTAURANTS = {"services": "Restaurants_1"}
 @dataclass(frozen=True)
 class Part:
     name: str
-    wanted: dict[str, Any]
-    asked: dict[str, Any]
+    projection: dict[str, Any]
+    filter: dict[str, Any]
     answer: Callable[[Dialogue], Dialogue]
 
 
@@ -328,7 +328,7 @@ PARTS = [
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
 def test_projections(part: Part, talks: Any, dialogues: list[Dialogue]) -> None:
-    filter, projection = Filter.parse(part.asked), Projection.parse(part.wanted)
+    filter, projection = Filter.parse(part.filter), Projection.parse(part.projection)
     projection.check(filter)
     by_id = {each["dialogue_id"]: each for each in dialogues}
     found = talks.find(filter)
@@ -338,13 +338,13 @@ def test_projections(part: Part, talks: Any, dialogues: list[Dialogue]) -> None:
     assert any(body != {} for body in bodies)
 
 
-# -- projections, order, pages, groups ------------------------------------------------------------------------
+# -- projections, sorts, pages, groups ------------------------------------------------------------------------
 
 LONG = {"turns": {"$size": 24}}
 
 
 def sorted_ids(dialogues: list[Dialogue]) -> list[str]:
-    """The ids of the long dialogues: by service, those of one service from the last id down."""
+    """The ids of the long dialogues: by service, then by descending id."""
     found = [each for each in dialogues if len(each["turns"]) == 24]
     found.sort(key=lambda each: str(each["dialogue_id"]), reverse=True)
     found.sort(key=lambda each: str(each["services"][0]))
@@ -354,7 +354,7 @@ def sorted_ids(dialogues: list[Dialogue]) -> list[str]:
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
 def test_find_with_a_projection(part: Part, talks: Any, dialogues: list[Dialogue]) -> None:
     by_id = {each["dialogue_id"]: each for each in dialogues}
-    found = talks.find(part.asked, projection=part.wanted)
+    found = talks.find(part.filter, projection=part.projection)
     assert 0 < len(found) < len(dialogues)
     assert all(document.body == part.answer(by_id[document.id]) for document in found)
 
@@ -400,7 +400,7 @@ def test_distinct(talks: Any, dialogues: list[Dialogue]) -> None:
     found = talks.distinct("turns.frames.service_call.method", RESTAURANTS)
     assert sorted(found) == sorted(methods)
     assert 1 < len(methods) < 28
-    asked = {"services": "Restaurants_1", "turns": {"$size": 10}}
+    filter = {"services": "Restaurants_1", "turns": {"$size": 10}}
     sizes = {
         size
         for each in dialogues
@@ -408,7 +408,7 @@ def test_distinct(talks: Any, dialogues: list[Dialogue]) -> None:
         for sizes in values(each, "party_size")
         for size in sizes
     }
-    found = talks.distinct("turns.frames.state.slot_values.party_size", asked)
+    found = talks.distinct("turns.frames.state.slot_values.party_size", filter)
     assert sorted(found) == sorted(sizes)
 
 

@@ -1,4 +1,4 @@
-"""Dialogues of a host's own classes; what one record costs the others; and what a message costs."""
+"""Dialogues of a host's own classes, invalid records, and the statements of a message."""
 
 import logging
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ CALLS = DialogueNamespace("ada", "calls")
 
 @dataclass
 class Call:
-    """A host's own dialogue: lines of text, whoever says them."""
+    """A host's own dialogue: lines of text."""
 
     label: DialogueLabel
     lines: list[Any] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Call:
 
 
 class CallCodec:
-    """Takes calls apart."""
+    """The codec of calls."""
 
     def label(self, call: Call) -> DialogueLabel:
         return call.label
@@ -75,7 +75,7 @@ def test_calls_are_saved_moved_found_and_removed(calls: Any, again: Any, store: 
     assert calls.save(one, two) == 0
     one.lines.append("goodbye")
     two.is_over = True
-    assert again().save(one, two) == 2  # another object looks at the disk first
+    assert again().save(one, two) == 2  # another manager reads the stored ones first
     assert [list(each.restore()) for each in (calls, again())] == [[one], [one]]
     assert list(again().restore(terminal=True)) == [two]
     for label in (one.label, one.label.get_incomplete_version()):
@@ -170,9 +170,9 @@ def test_concurrent_writers_never_overwrite_a_dialogue(calls: Any, again: Any) -
 
 def test_invalid_labels_and_addresses_are_rejected(calls: Any) -> None:
     for wrong in (None, "x", {"$gt": ""}):
-        for verb in ("get", "remove", "is_known", "messages"):
+        for method in ("get", "remove", "is_known", "messages"):
             with pytest.raises(InvalidOption, match="dialogue_label"):
-                getattr(calls, verb)(wrong)
+                getattr(calls, method)(wrong)
     for address in (None, 1, {"$gt": ""}):
         with pytest.raises(InvalidOption, match="counterparty"):
             calls.get_dialogues_with_counterparty(address)
@@ -196,22 +196,22 @@ def test_a_bad_record_is_quarantined_with_the_reason_and_the_rest_is_restored(
     keys = [each.label.key for each in bad]
     store[CALLS.messages].remove(message_id(keys[1], 1))
     store[CALLS.active].update(keys[2], {"$set": {"dialogue_label.dialogue_opponent_addr": "b4"}})
-    foreign = [good.label.key[0], good.label.key[:5], "x" * 500, "0" * 32, "ö"]
+    external = [good.label.key[0], good.label.key[:5], "x" * 500, "0" * 32, "ö"]
     bodies: list[Any] = [None, 7, {"dialogue_label": 1}, [[]], "text"]
-    for number, id in enumerate(foreign):
+    for number, id in enumerate(external):
         store[CALLS.active].put(id, bodies[number])
     with caplog.at_level(logging.WARNING, "collections_store"):
         assert list(again().restore()) == [good]
     assert len(caplog.records) == 8
     found = {each.id: each for each in calls.quarantined() if each.collection == CALLS.active}
-    assert found.keys() == {*keys, *foreign}
+    assert found.keys() == {*keys, *external}
     assert found[keys[0]].reason == "LookupError: no such notes"
     assert found[keys[1]].reason == "some of its messages are missing"
     assert found[keys[2]].reason == "its id is not that of its label"
-    assert found[foreign[1]].body == 7
+    assert found[external[1]].body == 7
     assert found[keys[0]].body["notes"] == "unreadable"
     assert [each.id for each in on_disk(store, "active", CALLS)] == [good.label.key]
-    assert len(on_disk(store, "messages", CALLS)) == 2  # what was said to it went with it
+    assert len(on_disk(store, "messages", CALLS)) == 2  # its messages were removed with it
     assert len([each for each in calls.quarantined() if each.collection == CALLS.messages]) == 3
 
 
@@ -251,8 +251,8 @@ def test_an_agent_starts_with_any_records_in_its_collections(
     assert reasons.keys() == bad.keys()
     for id, words in bad.items():
         assert words in reasons[id]
-    aside = [each for each in second.quarantined() if each.collection == ADA.active]
-    assert aside == list(restored.quarantined)  # and their messages
+    quarantined = [each for each in second.quarantined() if each.collection == ADA.active]
+    assert quarantined == list(restored.quarantined)  # and their messages
     third = open_store.dialogues(store, rules=RULES)
     assert (third.setup().active, third.setup().quarantined) == (1, ())
 
@@ -272,7 +272,7 @@ def test_a_bad_terminal_record_is_quarantined_when_it_is_read(
     assert second.get_dialogue_from_label(bad.dialogue_label) is None
 
 
-# -- what it costs --------------------------------------------------------------------------------
+# -- statements -----------------------------------------------------------------------------------
 
 
 def versions(store: Any, part: str) -> set[int]:
@@ -284,7 +284,7 @@ def test_a_message_inserts_one_record_and_no_header(open_store: Opener, store: A
     message, dialogue = ada.create("bob", "ask")
     assert versions(store, "active") == {1}
     ada.update(offer_to(message))
-    assert versions(store, "active") == {2}  # the label is complete now
+    assert versions(store, "active") == {2}  # the label has become complete
     for number in range(20):
         ada.reply(dialogue, "offer", number, target=-1)
     assert (versions(store, "active"), versions(store, "messages")) == ({2}, {1})
@@ -331,8 +331,8 @@ def test_statements_are_counted(backend: Any, open_store: Opener) -> None:
         many = [begun(ada, f"b{n}") for n in range(20)]
         gone = [ended(ada, f"b{n}") for n in range(20)]
         assert len(many) == len(gone)
-        said = statements(engine, lambda: ada.reply(dialogue, "offer", {"price": 1}))
-        assert len(writes(said)) == 1
+        performatives = statements(engine, lambda: ada.reply(dialogue, "offer", {"price": 1}))
+        assert len(writes(performatives)) == 1
         assert writes(statements(engine, ada.teardown)) == []
         ada.setup()
         for each in ada.dialogues_in_active_state[:2]:
@@ -353,10 +353,10 @@ def test_counterparties_are_found_by_an_index(open_store: Opener, store: Any) ->
 
 
 def test_plain_dialogues_work_in_a_dialogue_store(open_store: Opener, store: Any) -> None:
-    kept = open_store.dialogue_store(store, "ada", codec=PlainCodec(RULES))
+    dialogues = open_store.dialogue_store(store, "ada", codec=PlainCodec(RULES))
     label = DialogueLabel(("7f", ""), "bob", "ada")
     dialogue = Dialogue(label, "ada", "buyer", rules=RULES, metadata={"a": [1]})
     dialogue.apply(dialogue.read(dialogue.reply("ask", None, None)))
-    assert (kept.save(dialogue), kept.save(dialogue)) == (1, 0)
+    assert (dialogues.save(dialogue), dialogues.save(dialogue)) == (1, 0)
     [found] = open_store.dialogues(store, rules=RULES).find()
     assert (found.messages, found.metadata, found.role) == (dialogue.messages, {"a": [1]}, "buyer")

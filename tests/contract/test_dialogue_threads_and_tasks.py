@@ -1,4 +1,4 @@
-"""What the two variants of dialogues, and of what is attached to a store, add: threads, event loops, and the end."""
+"""Dialogues and attached components with threads, event loops, and the closing of a store."""
 
 import asyncio
 import threading
@@ -50,14 +50,14 @@ def running_loop() -> Iterator[asyncio.AbstractEventLoop]:
 
 
 def in_threads(functions: list[Callable[[], Any]]) -> list[Any]:
-    """Call functions at once; returns what they raised, or None."""
+    """Call functions concurrently; return the exception of each, or None."""
     begin, outcomes = threading.Barrier(len(functions)), [None] * len(functions)
 
     def call(number: int) -> None:
         begin.wait()
         try:
             functions[number]()
-        except Exception as error:  # noqa: BLE001 - it is what the test looks at
+        except Exception as error:  # noqa: BLE001 - the test checks it
             outcomes[number] = error  # type: ignore[call-overload]
 
     threads = [threading.Thread(target=call, args=(n,)) for n in range(len(functions))]
@@ -106,7 +106,7 @@ def test_delayed_saving_outlives_the_loop_in_which_it_began(shared_backend: Back
     opener = Opener(shared_backend, "sync")
     ada = AsyncDialogues(store, "ada", save=0.05)
     asyncio.run(ada.setup())
-    asyncio.run(ada.create("bob", "ask"))  # and there is no loop any more
+    asyncio.run(ada.create("bob", "ask"))  # after the loop was closed
     opener.wait_for(lambda: count_on(shared_backend, "active") == 1)
     asyncio.run(ada.create("eve", "ask"))
     opener.wait_for(lambda: count_on(shared_backend, "active") == 2)
@@ -149,7 +149,7 @@ def test_a_lock_is_granted_to_threads_and_tasks_in_order() -> None:
             await asyncio.sleep(0)
             sleeper = threading.Thread(target=thread)
             sleeper.start()
-            while len(lock._waiting) < 2:  # noqa: ASYNC110 - a thread is waited for
+            while len(lock._waiting) < 2:  # noqa: ASYNC110 - waits for a thread
                 await asyncio.sleep(0.001)
             last = asyncio.create_task(task("last"))
             await asyncio.sleep(0)
@@ -177,7 +177,7 @@ def test_a_cancelled_waiter_releases_the_lock() -> None:
         async with lock:
             passed_on = asyncio.create_task(task())
             await asyncio.sleep(0)
-        passed_on.cancel()  # it has the lock by now, and does not know it yet
+        passed_on.cancel()  # it was granted the lock, and is not notified yet
         await asyncio.wait([passed_on])
         async with lock:
             pass
@@ -248,22 +248,22 @@ def test_a_method_that_waits_for_a_teardown_is_rejected(tmp_path: Path) -> None:
         ada = Dialogues(store, "ada", save="teardown")
         outcomes: list[Any] = []
 
-        def verb() -> None:
+        def method() -> None:
             with pytest.raises(StoreClosed):
                 ada.create("bob", "ask")
             outcomes.append("refused")
 
-        thread = threading.Thread(target=verb)
+        thread = threading.Thread(target=method)
         with ada._locks:
             thread.start()
-            thread.join(0.1)  # it gets as far as to wait
+            thread.join(0.1)  # it reaches the wait
             follow(store.run, ada._manager.setup())
             follow(store.run, ada._manager.teardown())
         thread.join(60)
         assert outcomes == ["refused"]
 
 
-# -- what is attached to a store -------------------------------------------------------------------
+# -- components of a store -------------------------------------------------------------------------
 
 
 class Component:
@@ -366,7 +366,7 @@ def test_dialogues_reject_a_store_of_the_wrong_kind() -> None:
                 make(each, "ada")
 
 
-# -- beside each other -----------------------------------------------------------------------------
+# -- concurrency -----------------------------------------------------------------------------------
 
 
 def test_a_search_does_not_fail_because_of_another_dialogue(
@@ -406,9 +406,11 @@ def test_a_dialogue_removed_during_a_save_leaves_no_message(variant: str, tmp_pa
     for number in range(20):
         kept = opener.dialogue_store(store, codec=PlainCodec())
         label = DialogueLabel((f"{number}", ""), "bob", "ada")
-        said = [Message("ask", 1, n, n - 1, (f"{number}", ""), "ada", "bob") for n in (1, 2)]
-        kept.save(Dialogue(label, "ada", "buyer", messages=said[:1]))
-        longer = Dialogue(label, "ada", "buyer", messages=said)
+        performatives = [
+            Message("ask", 1, n, n - 1, (f"{number}", ""), "ada", "bob") for n in (1, 2)
+        ]
+        kept.save(Dialogue(label, "ada", "buyer", messages=performatives[:1]))
+        longer = Dialogue(label, "ada", "buyer", messages=performatives)
         opener.call_concurrently([(kept, "save", longer), (kept, "remove", label)])
         assert len(on_disk(store, "messages")) in {0, 2 * len(on_disk(store, "active"))}
         kept.remove(label)

@@ -1,4 +1,4 @@
-"""Dialogues are kept as they go, restored where they stopped, found by all that is in them."""
+"""Dialogues are saved message by message, restored, and searched."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ ADA = DialogueNamespace("ada", "dialogues")
 
 
 def offer_to(message: Message, reference: str = "b1", **changed: Any) -> Message:
-    """Return the other side's first answer."""
+    """Return the counterparty's first reply."""
     answer = Message(
         "offer",
         {"price": 4, "intent": "sell"},
@@ -50,7 +50,7 @@ def ended(dialogues: Any, other: str = "bob", **body: Any) -> Any:
     return dialogue
 
 
-def said(dialogue: Any) -> list[str]:
+def performatives(dialogue: Any) -> list[str]:
     return [each.performative for each in dialogue.messages]
 
 
@@ -65,7 +65,7 @@ def ada(open_store: Opener, store: Any) -> Any:
 
 @pytest.fixture
 def again(open_store: Opener, store: Any) -> Any:
-    """Another process of the same agent, as far as one can be in this one: the first is not torn down."""
+    """A simulated second process of the same agent: the first is not torn down."""
 
     def make(address: str = "ada", **options: Any) -> Any:
         return open_store.dialogues(store, address, **{"rules": RULES, **options})
@@ -73,7 +73,7 @@ def again(open_store: Opener, store: Any) -> Any:
     return make
 
 
-# -- what is on the disk, and when ---------------------------------------------------------------
+# -- saving --------------------------------------------------------------------------------------
 
 
 def test_every_message_is_committed_before_the_method_returns(
@@ -105,7 +105,7 @@ def test_a_restored_dialogue_continues(ada: Any, again: Any) -> None:
     assert (answer.message_id, answer.target, answer.dialogue_reference[1]) == (2, -1, "b1")
     fourth = again()
     [found] = fourth.get_dialogues_with_counterparty("bob")
-    assert said(found) == ["ask", "offer", "accept"]
+    assert performatives(found) == ["ask", "offer", "accept"]
     assert (found.state, found.is_terminal) == ("agreed", True)
 
 
@@ -122,7 +122,7 @@ def test_a_restored_dialogue_of_the_counterparty_continues(ada: Any, again: Any)
     assert offer.dialogue_reference == dialogue.dialogue_label.dialogue_reference
     third = again()
     more = Message("offer", {"price": 2}, 2, -1, offer.dialogue_reference, "bob", "ada")
-    assert said(third.update(more)) == ["ask", "offer", "offer"]
+    assert performatives(third.update(more)) == ["ask", "offer", "offer"]
     with pytest.raises(RepeatedMessage) as caught:
         third.update(first)
     assert caught.value.dialogue.message_count == 3
@@ -139,11 +139,11 @@ def test_metadata_is_saved_with_the_next_message_or_by_save_or_at_teardown(
     ada.save(dialogues[1])
     other = again()
     other.setup()
-    kept = {
+    stored = {
         each.dialogue_label.dialogue_opponent_addr: each.metadata
         for each in other.dialogues_in_active_state
     }
-    assert kept == {"bob": {"terms": {"budget": 5}}, "eve": {"terms": {"budget": 5}}, "joe": {}}
+    assert stored == {"bob": {"terms": {"budget": 5}}, "eve": {"terms": {"budget": 5}}, "joe": {}}
     ada.teardown()
     ada.setup()
     assert all(each.metadata["terms"] == {"budget": 5} for each in ada.dialogues_in_active_state)
@@ -171,7 +171,7 @@ def test_values_that_are_not_json_are_rejected_at_once(ada: Any, again: Any, sto
         dialogue = begun(dialogues)
         with pytest.raises(InvalidBody):
             dialogues.reply(dialogue, "offer", {1, 2})
-        assert said(dialogue) == ["ask"]
+        assert performatives(dialogue) == ["ask"]
         dialogues.reply(dialogue, "offer", 1)
         dialogues.teardown()
         assert len(on_disk(store, "messages", DialogueNamespace("ada", f"c {save}"))) == 2
@@ -182,14 +182,14 @@ def test_the_error_of_metadata_names_its_path(ada: Any, store: Any) -> None:
     dialogue.metadata["x"] = {"bad": object()}
     with pytest.raises(InvalidBody, match=r"metadata\.x\.bad"):
         ada.reply(dialogue, "offer")
-    assert said(dialogue) == ["ask"]
+    assert performatives(dialogue) == ["ask"]
     assert len(on_disk(store, "messages")) == 1
     dialogue.metadata["x"] = "good"
     ada.reply(dialogue, "offer")
     assert [each.body["metadata"] for each in on_disk(store, "active")] == [{"x": "good"}]
 
 
-# -- what has ended --------------------------------------------------------------------------------
+# -- terminal dialogues ----------------------------------------------------------------------------
 
 
 def test_a_terminal_dialogue_leaves_memory_and_is_still_found(
@@ -225,8 +225,8 @@ def test_the_cache_is_bounded_even_if_all_metadata_was_read(ada: Any, again: Any
     labels = [ended(dialogues, f"b{n}").dialogue_label for n in range(12)]
     for label in labels:
         dialogues.get_dialogue_from_label(label).metadata["seen"] = True
-    twin = getattr(dialogues, "_target", dialogues)
-    assert len(twin._manager.cache._terminal) <= 3 + 1  # the last was touched after it came
+    target = getattr(dialogues, "_target", dialogues)
+    assert len(target._manager.cache._terminal) <= 3 + 1  # the last was used after it was added
     dialogues.teardown()
     found = again(cached=3).find(terminal=True)
     assert [each.metadata for each in found] == [{"seen": True}] * 12
@@ -290,7 +290,11 @@ def test_finish_ends_without_a_message(ada: Any, again: Any) -> None:
     ada.finish(dialogue, "timeout")
     ada.finish(dialogue, "ignored: it has ended")
     [found] = again().find("state", "timeout")
-    assert (found.is_terminal, found.metadata, said(found)) == (True, {"why": "no answer"}, ["ask"])
+    assert (found.is_terminal, found.metadata, performatives(found)) == (
+        True,
+        {"why": "no answer"},
+        ["ask"],
+    )
     with pytest.raises(InvalidDialogueMessage, match="ended"):
         ada.reply(dialogue, "offer")
     with pytest.raises(InvalidOption):
@@ -363,7 +367,7 @@ def test_dialogues_of_another_agent_are_rejected(ada: Any, again: Any, store: An
     assert not any(on_disk(store, part) for part in ("active", "terminal", "messages"))
 
 
-# -- what is asked -------------------------------------------------------------------------------
+# -- queries -------------------------------------------------------------------------------------
 
 
 def test_get_dialogue_returns_the_dialogue_of_a_message_or_none(ada: Any) -> None:
@@ -389,9 +393,9 @@ def test_invalid_addresses_labels_and_messages_are_rejected(ada: Any) -> None:
             ada.get_dialogues_with_counterparty(wrong)
         with pytest.raises(InvalidOption, match="counterparty"):
             ada.create(wrong, "ask")
-        for verb in ("get_dialogue_from_label", "remove", "messages"):
+        for method in ("get_dialogue_from_label", "remove", "messages"):
             with pytest.raises(InvalidOption, match="dialogue_label"):
-                getattr(ada, verb)(wrong)
+                getattr(ada, method)(wrong)
         with pytest.raises(InvalidOption, match="message"):
             ada.get_dialogue(wrong)
         with pytest.raises(InvalidDialogueMessage, match="it must be a Message"):
@@ -422,7 +426,7 @@ def test_find_and_messages(ada: Any) -> None:
     with pytest.raises(StoreClosed, match="torn down"):
         ada.messages(active.dialogue_label)
     ada.setup()
-    for _ in range(2):  # from the disk, then from memory
+    for _ in range(2):  # from the database, then from memory
         read = [
             [each.body for each in ada.messages(active.dialogue_label, after=n, limit=4)][-1:]
             for n in (1, 5, 9, 10, 50)
@@ -442,7 +446,7 @@ def test_a_search_includes_unsaved_metadata(again: Any) -> None:
         assert dialogues.find("messages.body.intent", "more") == [dialogue]
 
 
-# -- what is refused -----------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------
 
 
 def test_a_message_out_of_order_is_rejected_and_changes_nothing(ada: Any, store: Any) -> None:
@@ -479,7 +483,7 @@ def test_a_message_out_of_order_is_rejected_and_changes_nothing(ada: Any, store:
     for performative, target in (("ask", None), ("offer", 9)):
         with pytest.raises(InvalidDialogueMessage):
             ada.reply(dialogue, performative, target=target)
-    assert said(dialogue) == ["ask", "offer"]
+    assert performatives(dialogue) == ["ask", "offer"]
     assert [on_disk(store, part) for part in ("active", "terminal", "messages")] == before
 
 
@@ -520,7 +524,7 @@ def test_a_role_is_a_string(again: Any, store: Any) -> None:
     assert found.role == "ada asks"
 
 
-# -- whose they are ------------------------------------------------------------------------------
+# -- namespaces ----------------------------------------------------------------------------------
 
 
 def test_agents_and_components_are_isolated(again: Any, store: Any) -> None:
@@ -535,7 +539,7 @@ def test_agents_and_components_are_isolated(again: Any, store: Any) -> None:
         assert [each.messages[0].body["number"] for each in found] == [number, number]
 
 
-# -- with the store ------------------------------------------------------------------------------
+# -- store ---------------------------------------------------------------------------------------
 
 
 def test_the_store_sets_up_and_tears_down_dialogues(open_store: Opener) -> None:

@@ -1,4 +1,4 @@
-"""The verbs by id, with the same answers on every backend, sync and async."""
+"""Methods by id, with the same results on every backend, sync and async."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,5 +1,5 @@
-"""Objects that expire: gone for every verb at once; on every backend, sync and async, by a clock of
-the tests' own.
+"""Expired documents are absent for every method at once; on every backend, sync and async, with a clock that the tests
+set.
 """
 
 import math
@@ -94,8 +94,8 @@ def test_expired_documents_are_not_counted(
         things.put("open", {"n": [1]})
     for _ in range(4):
         there = things.find()
-        for asked in COUNTED:
-            assert things.count(asked) == len(things.find(asked)), asked
+        for filter in COUNTED:
+            assert things.count(filter) == len(things.find(filter)), filter
         assert things.count() == len(there)
         clock.advance(1)
     assert things.count() == 6 + array

@@ -1,4 +1,4 @@
-"""What equality means, with the same answers on every backend, sync and async.
+"""Equality, with the same results on every backend, sync and async.
 
 The cases are those of MongoDB's documentation and of `shared/design/QUERY.md`; the property tests
 hold the rest to the reference matcher.
@@ -109,7 +109,7 @@ def test_eq_is_equality(filled: Any) -> None:
 
 
 def test_operators_are_not_values_to_equal(things: Any, store: Any) -> None:
-    """They would be compared as a document, and nothing be found."""
+    """They would be compared as a document, and match nothing."""
     calls = [things.find, things.find_one, things.count, things.delete_many, things.page]
     for call in [*calls, things.explain, store.memory("bot").find]:
         with pytest.raises(InvalidFilter, match=r"find\(\{'n': \{'\$gt': 3\}\}\)"):
@@ -187,9 +187,9 @@ def test_key_order_of_objects_matters(open_store: Any, things: Any) -> None:
     ids=repr,
 )
 def test_invalid_arguments_are_named(things: Any, arguments: Any, where: str) -> None:
-    for verb in (things.find, things.count, lambda *given: list(things.stream(*given))):
+    for method in (things.find, things.count, lambda *given: list(things.stream(*given))):
         with pytest.raises(InvalidFilter, match=where):
-            verb(*arguments)
+            method(*arguments)
 
 
 @pytest.mark.parametrize("window", [{"skip": -1}, {"limit": -1}, {"limit": 1.5}, {"skip": True}])
@@ -201,13 +201,13 @@ def test_skip_and_limit_are_integers(things: Any, window: Any) -> None:
 
 
 def test_a_filter_is_a_value(filled: Any) -> None:
-    asked = Filter.parse({"a": 1})
-    assert asked == Filter.parse("a", 1)
-    assert hash(asked) == hash(Filter.parse({"a": 1}))
-    assert asked != Filter.parse({"a": True})
+    filter = Filter.parse({"a": 1})
+    assert filter == Filter.parse("a", 1)
+    assert hash(filter) == hash(Filter.parse({"a": 1}))
+    assert filter != Filter.parse({"a": True})
     assert str(Filter.parse({"a.b": [1, None], "$id": "x"})) == "{'a.b': [1, None], '$id': 'x'}"
     assert str(Filter.parse("a", {"$x": 1})) == "{'a': {'$eq': {'$x': 1}}}"
-    assert filled.find(asked) == filled.find("a", 1)
+    assert filled.find(filter) == filled.find("a", 1)
     assert filled.find(Path("a"), 1) == filled.find("a", 1)
 
 
@@ -223,16 +223,16 @@ def test_a_filter_is_a_value(filled: Any) -> None:
     ],
 )
 def test_ids_are_found_in_their_order(store: Any, filter: Any) -> None:
-    """Whether SQL or the matcher tells which."""
-    asked = Filter.parse(filter)
-    assert store.run(FindIds("things", asked)) == []
+    """In SQL and in the matcher."""
+    filter = Filter.parse(filter)
+    assert store.run(FindIds("things", filter)) == []
     store["things"].put("old", {"n": 2, "name": "xyx"}, ttl=0.000_001)
     for number, id in enumerate(["e", "b", "\U0001f600", "\uffff", "d", "a", "c", "B"]):
         store["things"].put(id, {"n": number, "name": "xy" * (number % 3)})
     expected = sorted(each.id for each in store["things"].find(filter))
-    assert store.run(FindIds("things", asked)) == expected
+    assert store.run(FindIds("things", filter)) == expected
     for limit in (1, 2, 3, 100):
-        assert store.run(FindIds("things", asked, limit)) == expected[:limit]
+        assert store.run(FindIds("things", filter, limit)) == expected[:limit]
 
 
 @pytest.mark.parametrize("field", ["tags", "deep.tags", "one", "$version"])

@@ -1,4 +1,4 @@
-"""Awaited puts that come at the same time are written by one statement where the database can: nobody notices."""
+"""Concurrent puts are written by one statement if the database can, with the same results."""
 
 import asyncio
 from typing import Any
@@ -21,8 +21,8 @@ def opened(backend: Backend) -> Any:
 def test_adjacent_puts_of_different_ids_are_merged() -> None:
     put = Put("a", "1", "{}")
     others = [Put("a", "2", "{}"), Put("a", "1", "{}"), Put("b", "1", "{}"), Put("b", "2", "{}", 5)]
-    asked = [put, *others, RemoveById("a", "1"), Get("a", "1"), Put("a", "1", "{}")]
-    assert list(puts_together(asked)) == [[0, 1], [2], [3], [4], [5], [6], [7]]
+    operations = [put, *others, RemoveById("a", "1"), Get("a", "1"), Put("a", "1", "{}")]
+    assert list(puts_together(operations)) == [[0, 1], [2], [3], [4], [5], [6], [7]]
     assert list(puts_together([])) == []
 
 
@@ -39,7 +39,10 @@ def test_concurrent_puts_equal_sequential_puts(opened: Any) -> None:
                 assert (found[f"{n}"].body["n"], found[f"{n}"].version) == (n, 1)
             for n in range(50):
                 assert found[f"{n}"].version == 2
-                assert found[f"{n}"].body["n"] in {n, n + 150}  # who comes first is not said
+                assert found[f"{n}"].body["n"] in {
+                    n,
+                    n + 150,
+                }  # the order of the winners is undefined
 
     asyncio.run(work())
 

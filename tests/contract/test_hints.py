@@ -1,4 +1,4 @@
-"""What users of other libraries try first: the error names what is ours."""
+"""Names of other libraries: the error names the method of this library."""
 
 import pytest
 import sqlalchemy as sa

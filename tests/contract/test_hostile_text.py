@@ -1,5 +1,4 @@
-"""Keys, ids, values and names that an attacker may choose: they work or are refused, and never reach
-SQL as text."""
+"""Keys, ids, values and names of an attacker: they work or are rejected, and are never part of SQL text."""
 
 from typing import Any
 
@@ -144,9 +143,9 @@ BAD_NAMES = [*HOSTILE, *UNSTORABLE, "a b", "a-b", "x" * 201, "٣", "abc\n"]
     "name", [n for n in BAD_NAMES if n not in FINE_NAMES], ids=lambda n: ascii(n)[:20]
 )
 def test_hostile_names_are_rejected(store: Any, name: str) -> None:
-    for verb in (store.get_sync_collection, store.drop, lambda name: store[name], store.model):
+    for method in (store.get_sync_collection, store.drop, lambda name: store[name], store.model):
         with pytest.raises(InvalidName, match="cannot name a collection"):
-            verb(name)
+            method(name)
     with pytest.raises(InvalidName):
         store.rename("fine", name)
     assert store.collections() == []
@@ -154,9 +153,9 @@ def test_hostile_names_are_rejected(store: Any, name: str) -> None:
 
 @pytest.mark.parametrize("id", [None, 1, 1.5, True, b"a", ("a",)], ids=repr)
 def test_an_id_is_a_string(things: Any, id: Any) -> None:
-    for verb in (things.get, things.document, things.exists, things.remove):
+    for method in (things.get, things.document, things.exists, things.remove):
         with pytest.raises(InvalidId, match="not a string"):
-            verb(id)
+            method(id)
     with pytest.raises(InvalidId):
         things.put(id, 1)
     with pytest.raises(InvalidId):

@@ -1,4 +1,4 @@
-"""Indexes: made, used, kept, and held to on both databases."""
+"""Indexes: created, used, and enforced on both databases."""
 
 import os
 import threading
@@ -80,7 +80,7 @@ def test_unique_distinguishes_types(things: Any) -> None:
         assert caught.value.key == {"a": value}
         assert caught.value.id == "new"
     assert things.count() == 11
-    things.put("0", {"a": 1, "b": 2})  # itself is no other
+    things.put("0", {"a": 1, "b": 2})  # an index does not conflict with itself
 
 
 def test_unique_treats_missing_as_null(things: Any) -> None:
@@ -176,7 +176,7 @@ def test_results_do_not_depend_on_indexes(things: Any) -> None:
         {"a": {"$in": []}},
     ]
     filters += [{"a": {"$gte": 0, "$lt": 2}, "a.b": None}, {"$or": [{"a": 1}, {"a.b": 1}]}]
-    for skipped in (0, 7):  # with arrays, and without
+    for skipped in (0, 7):  # with and without arrays
         things.delete_many({})
         things.put_many((str(n), body) for n, body in enumerate(bodies[: len(bodies) - skipped]))
         before = [[d.id for d in things.find(each)] for each in filters]
@@ -197,8 +197,8 @@ def test_an_array_index_contains_the_elements(things: Any) -> None:
     things.create_index("t", arrays=True)
     things.put("after", {"a": {"b": 2}, "t": "x"})
     things.put("null", {"a": None, "t": [None, [3], True]})
-    asked = [{"a.b": 1}, {"a.b": 2}, {"a.b": {"$gte": 2}}, {"a.b": {"$in": ["x", 7]}}, {"t": "x"}]
-    asked += [
+    filters = [{"a.b": 1}, {"a.b": 2}, {"a.b": {"$gte": 2}}, {"a.b": {"$in": ["x", 7]}}, {"t": "x"}]
+    filters += [
         {"t": True},
         {"t": [3]},
         {"t": None},
@@ -206,10 +206,10 @@ def test_an_array_index_contains_the_elements(things: Any) -> None:
         {"t": {"$ne": "x"}},
     ]
     expected = ["b", "ba", "ba", "b", "ba", "n", "n", "n", "b", "n"]
-    assert ["".join(d.id[0] for d in things.find(each)) for each in asked] == expected
+    assert ["".join(d.id[0] for d in things.find(each)) for each in filters] == expected
     things.put("before", {"a": [{"b": 3}], "t": []})
     things.remove("after")
-    assert [things.count(each) for each in asked] == [0, 0, 1, 0, 0, 1, 1, 1, 0, 2]
+    assert [things.count(each) for each in filters] == [0, 0, 1, 0, 0, 1, 1, 1, 0, 2]
     things.put_many({"after": {"t": "x"}, "more": {"t": ["x"]}})
     assert things.delete_many({"t": "x"}).deleted_count == 2
     assert things.drop_index("t_arrays") is True
@@ -265,9 +265,9 @@ def test_deletes_create_no_collection(store: Any) -> None:
 
 def test_delete_without_a_filter_is_rejected(things: Any) -> None:
     things.put("x", 1)
-    for verb in (things.delete_one, things.delete_many):
+    for method in (things.delete_one, things.delete_many):
         with pytest.raises(InvalidFilter, match="{} matches all documents"):
-            verb(None)
+            method(None)
     assert things.count() == 1
 
 
@@ -279,7 +279,7 @@ def test_the_array_guard_uses_no_partial_index(things: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "sort"),
+    ("filter", "sort"),
     [
         ({}, "$body"),
         ({}, [("$body", -1), ("$id", 1)]),
@@ -292,13 +292,13 @@ def test_the_array_guard_uses_no_partial_index(things: Any) -> None:
         ({"$id": "x"}, "t"),
     ],
 )
-def test_advice_of_explain_can_be_followed(things: Any, asked: Any, sort: Any) -> None:
+def test_advice_of_explain_can_be_followed(things: Any, filter: Any, sort: Any) -> None:
     deep = [{"b": {"c": [{"d": 7}]}}, {"b": 7}]
     things.put_many((str(n), {"a": deep, "n": n, "t": n}) for n in range(10))
-    said = things.explain(asked, sort=sort).advice
-    if said is not None:
-        assert eval(f"things.{said}", {"things": things})
-        assert things.explain(asked, sort=sort).advice in {None, said[:-1] + ", arrays=True)"}
+    advice = things.explain(filter, sort=sort).advice
+    if advice is not None:
+        assert eval(f"things.{advice}", {"things": things})
+        assert things.explain(filter, sort=sort).advice in {None, advice[:-1] + ", arrays=True)"}
 
 
 def test_an_index_serves_both_directions(things: Any) -> None:
@@ -322,7 +322,7 @@ def test_a_unique_partial_index_may_exclude_arrays(things: Any) -> None:
 
 @pytest.mark.parametrize("name", ["same", None])
 def test_concurrent_index_creation(shared_backend: Backend, name: str | None) -> None:
-    """By four stores, of one index or of four."""
+    """By four stores: one index, or four different ones."""
     barrier = threading.Barrier(4)
     with ExitStack() as stack:
         stores = [
@@ -356,7 +356,7 @@ def test_writes_race_with_creating_and_dropping_a_unique_index(shared_backend: B
                     stores[number]["c"].put(f"{number}-{turn}", {"k": 1})
                 except DuplicateKey:
                     pass
-                except Exception as error:  # noqa: BLE001 - shown below, whatever it is
+                except Exception as error:  # noqa: BLE001 - asserted below
                     problems.append(error)
             end.set()
 
@@ -390,7 +390,7 @@ def test_a_collection_of_an_older_version_can_be_used(shared_backend: Backend) -
 
 
 def forget_options(backend: Backend) -> None:
-    """Leave the row of the catalogue as a version before 0003 made it."""
+    """Rewrite the catalogue row as a version before 0003 wrote it."""
     engine = sa.create_engine(backend.url.replace("postgresql:", "postgresql+psycopg:"))
     with engine.begin() as connection:
         table = sa.table(
@@ -412,12 +412,12 @@ def test_times_can_be_indexed(open_store: Any, clock: Clock) -> None:
         "$expires_at",
         [("kind", 1), ("$updated_at", -1)],
     ]
-    asked = [{}, {"$created_at": {"$gt": clock.now - 150_000_000}}, {"kind": 1}]
+    filters = [{}, {"$created_at": {"$gt": clock.now - 150_000_000}}, {"kind": 1}]
 
     def answers() -> list[Any]:
         found = [
             [document.id for document in things.find(each, sort=sort, limit=20)]
-            for each in asked
+            for each in filters
             for sort in sorts
         ]
         page = things.page(sort="$updated_at", limit=3)

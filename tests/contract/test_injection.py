@@ -1,5 +1,6 @@
-"""What an attacker may choose - keys, values, names, cursors - in every place that takes it: it works
-as the matcher says, or is refused in our words, and nothing else is touched."""
+"""Keys, values, names and cursors of an attacker, in every argument: results equal those of the matcher, or an error of
+the library is raised, and nothing else changes.
+"""
 
 import hashlib
 import hmac
@@ -91,7 +92,7 @@ def on_postgresql(module_postgres_backend: Backend) -> Iterator[Store]:
 
 @pytest.fixture(params=["on_sqlite", "on_postgresql"])
 def lasting(request: pytest.FixtureRequest) -> Iterator[Store]:
-    """A store on each database, in which nothing but `things` may be touched."""
+    """A store on each database; the test fails if anything but `things` changes."""
     store: Store = request.getfixturevalue(request.param)
     store.drop("things")
     store["bystander"].put_many({"1": {"a": 1}, "2": {"a": 2}})
@@ -108,7 +109,7 @@ def on(path: Path, operator: str, operand: Any) -> Filter:
 
 
 def questions_on(path: Path, text: str) -> Iterator[Filter]:
-    """Ask for a field by every operator, with a hostile text and with plain values."""
+    """Query a field with every operator, with a hostile string and with plain values."""
     for value in (text, 1, None, True, "x", [text], {text: 1}):
         for operator in ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte"):
             yield on(path, operator, value)
@@ -144,12 +145,12 @@ def bodies_with(key: str) -> Iterator[Any]:
 
 
 def check(things: Any, ordered: bool, filters: list[Filter], sorts: list[Sort]) -> None:
-    """Compare what is found with the matcher and `Sort.key`."""
+    """Compare the result with the matcher and `Sort.key`."""
     stored = things.list()
-    for asked in filters:
-        right = [d.id for d in stored if matches(asked, d, ordered=ordered)]
-        assert [d.id for d in things.find(asked)] == right, asked
-        assert things.count(asked) == len(right), asked
+    for filter in filters:
+        right = [d.id for d in stored if matches(filter, d, ordered=ordered)]
+        assert [d.id for d in things.find(filter)] == right, filter
+        assert things.count(filter) == len(right), filter
     for sort in sorts:
         right = [d.id for d in sorted(stored, key=lambda d: sort.key(d, ordered=ordered))]
         assert [d.id for d in things.find(sort=sort)] == right, sort
@@ -163,7 +164,7 @@ def projected(projection: Any, body: Any) -> Any:
 
 
 def make_indexes(things: Any, *options: tuple[Any, dict[str, Any]]) -> int:
-    """Make indexes, or have them refused; returns how many the database could keep."""
+    """Create indexes, if the database accepts them; return how many were created."""
     too_long = 0
     for keys, more in options:
         try:
@@ -278,7 +279,7 @@ def test_invalid_operands_raise_errors_of_the_library(lasting: Store, text: str)
     for operator in ("$size", "$mod", "$type", "$bitsAllSet", "$elemMatch", "$in", "$all"):
         with pytest.raises(InvalidFilter):
             things.find({"v": {"$eq": 1, operator: text + "?"}})
-    for question in (
+    for query in (
         {f"${text}": 1},
         {"v": {f"${text}": 1}},
         {"v": {"$eq": 1, text: 1}},
@@ -286,7 +287,7 @@ def test_invalid_operands_raise_errors_of_the_library(lasting: Store, text: str)
         {"v": {"$regex": "a", "$options": text}},
     ):
         with suppress(InvalidFilter):
-            things.find(question)
+            things.find(query)
     for sort in ([(text, 1), (text, -1)], [("v", text)], {text: text}, f"${text}.x"):
         with pytest.raises(InvalidSort):
             things.find(sort=sort)
@@ -342,16 +343,16 @@ def paged(lasting: Store) -> Any:
     return things
 
 
-QUESTION: dict[str, Any] = {"filter": {"kind": 1}, "sort": [("n", -1)], "limit": 5}
+QUERY: dict[str, Any] = {"filter": {"kind": 1}, "sort": [("n", -1)], "limit": 5}
 
 
-def refuse(things: Any, cursor: Any, **question: Any) -> None:
+def refuse(things: Any, cursor: Any, **query: Any) -> None:
     with pytest.raises(InvalidCursor):
-        things.page(**{**QUESTION, **question}, after=cursor)
+        things.page(**{**QUERY, **query}, after=cursor)
 
 
 def test_a_changed_cursor_is_rejected(paged: Any) -> None:
-    cursor = paged.page(**QUESTION).cursor
+    cursor = paged.page(**QUERY).cursor
     for position, character in enumerate(cursor):
         for other in {"A", "_", "-", "9", "z", "=", "!", " ", chr(ord(character) ^ 1)} - {
             character
@@ -362,11 +363,11 @@ def test_a_changed_cursor_is_rejected(paged: Any) -> None:
         for bit in range(8):
             flipped = raw[:position] + bytes([raw[position] ^ 1 << bit]) + raw[position + 1 :]
             refuse(paged, urlsafe_b64encode(flipped).rstrip(b"=").decode())
-    assert len(paged.page(**QUESTION, after=cursor)) == 5
+    assert len(paged.page(**QUERY, after=cursor)) == 5
 
 
 def test_a_truncated_or_extended_cursor_is_rejected(paged: Any) -> None:
-    cursor = paged.page(**QUESTION).cursor
+    cursor = paged.page(**QUERY).cursor
     for length in range(len(cursor)):
         refuse(paged, cursor[:length])
     for more in ("A", "AA", "=", "==", "\n", " ", "!", "\0", cursor, "é"):
@@ -389,7 +390,7 @@ def test_a_cursor_is_a_string(paged: Any, cursor: Any) -> None:
 
 
 def test_a_cursor_of_another_query_is_rejected(paged: Any, lasting: Store) -> None:
-    cursor = paged.page(**QUESTION).cursor
+    cursor = paged.page(**QUERY).cursor
     refuse(paged, cursor, sort=[("n", 1)])
     refuse(paged, cursor, sort=None)
     refuse(paged, cursor, sort=[("n", -1), ("s", 1)])
@@ -401,27 +402,27 @@ def test_a_cursor_of_another_query_is_rejected(paged: Any, lasting: Store) -> No
     refuse(paged, cursor, filter={"kind": {"$gte": 1}})
     other = lasting["bystander"]
     refuse(other, cursor)
-    page = paged.page(**QUESTION, after=cursor, projection=["s"])
+    page = paged.page(**QUERY, after=cursor, projection=["s"])
     assert [d.body for d in page] == [{"s": f"text {n}"} for n in (29, 27, 25, 23, 21)]
 
 
 def test_a_cursor_cannot_be_forged(paged: Any) -> None:
-    cursor = paged.page(**QUESTION).cursor
+    cursor = paged.page(**QUERY).cursor
     raw = urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
-    asked, sort = Filter.parse(QUESTION["filter"]), Sort.parse(QUESTION["sort"])
-    question = hashlib.sha256(f"{asked!r} {sort!r}".encode()).digest()
+    filter, sort = Filter.parse(QUERY["filter"]), Sort.parse(QUERY["sort"])
+    query = hashlib.sha256(f"{filter!r} {sort!r}".encode()).digest()
     payloads = (b'{"k":[[2,0]],"s":0}', b"{}", b"null", b"[1", b'{"k":[["\'; DROP",1]],"s":1}')
     for payload, format in product(payloads, (b"\x01", b"\x02")):
         for digest in (
-            hashlib.sha256(format + question + payload).digest(),
+            hashlib.sha256(format + query + payload).digest(),
             hashlib.sha256(payload).digest(),
-            hmac.new(b"", format + question + payload, hashlib.sha256).digest(),
+            hmac.new(b"", format + query + payload, hashlib.sha256).digest(),
             raw[1:17],
         ):
             forged = format + digest[:16] + payload
             refuse(paged, urlsafe_b64encode(forged).rstrip(b"=").decode())
     position = Position(((2, 0),), 0)
     for key in ("", "things", "0" * 32):
-        refuse(paged, seal(position, key, asked, sort))
+        refuse(paged, seal(position, key, filter, sort))
     for format in (b"\x01", b"\x03"):
         refuse(paged, urlsafe_b64encode(format + raw[1:]).rstrip(b"=").decode())

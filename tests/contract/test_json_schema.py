@@ -1,4 +1,4 @@
-"""`$jsonSchema`, with the same answers on every backend, sync and async.
+"""`$jsonSchema`, with the same results on every backend, sync and async.
 
 The cases are those of MongoDB's documentation and of what its server is known to accept and refuse.
 """
@@ -41,7 +41,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"bsonType": "objectId"}, ""),
     ({"required": ["n", "s"]}, "1239"),
     ({"required": ["n"], **of("n", {"type": "number"})}, "12349"),
-    # types; what is missing fits
+    # types; missing fields are valid
     (of("n", {"type": "number"}), "123489"),
     (of("n", {"bsonType": "number"}), "123489"),
     (of("n", {"bsonType": "int"}), "189"),
@@ -51,7 +51,7 @@ CASES: list[tuple[dict[str, Any], str]] = [
     (of("n", {"bsonType": "decimal"}), "89"),
     (of("t", {"type": "array"}), "12345689"),
     (of("t", {"type": "string"}), "789"),
-    # keywords of one type leave the others alone
+    # keywords of one type do not apply to others
     (of("n", {"maximum": 1}), "12356789"),
     (of("n", {"maximum": 1, "exclusiveMaximum": True}), "356789"),
     (of("n", {"maximum": 1, "exclusiveMaximum": False}), "12356789"),
@@ -110,16 +110,16 @@ def filled(things: Any) -> Any:
 def test_schemas(filled: Any) -> None:
     wrong = {}
     for schema, expected in CASES:
-        asked = {"$jsonSchema": schema}
-        ids = "".join(document.id for document in filled.find(asked))
+        filter = {"$jsonSchema": schema}
+        ids = "".join(document.id for document in filled.find(filter))
         if ids != expected.replace(" ", ""):
             wrong[str(schema)] = (ids, expected)
-        assert filled.count(asked) == len(ids)
+        assert filled.count(filter) == len(ids)
     assert not wrong
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("filter", "expected"),
     [
         ({"$jsonSchema": {"required": ["o"]}, "n": 1}, "12"),
         ({"$or": [{"n": "1"}, {"$jsonSchema": {"required": ["e"]}}]}, "579"),
@@ -131,11 +131,11 @@ def test_schemas(filled: Any) -> None:
     ],
     ids=str,
 )
-def test_schemas_among_other_conditions(filled: Any, asked: Any, expected: str) -> None:
-    assert "".join(document.id for document in filled.find(asked)) == expected
-    assert "".join(document.id for document in filled.stream(asked)) == expected
-    again = Filter.parse(Filter.parse(asked).to_json())
-    assert again == Filter.parse(asked)
+def test_schemas_among_other_conditions(filled: Any, filter: Any, expected: str) -> None:
+    assert "".join(document.id for document in filled.find(filter)) == expected
+    assert "".join(document.id for document in filled.stream(filter)) == expected
+    again = Filter.parse(Filter.parse(filter).to_json())
+    assert again == Filter.parse(filter)
     assert "".join(document.id for document in filled.find(again)) == expected
 
 

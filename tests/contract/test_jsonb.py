@@ -1,4 +1,4 @@
-"""Collections whose bodies SQLite keeps as JSONB: opt-in, refused where SQLite is too old, and the same answers."""
+"""Collections whose bodies SQLite stores as JSONB: opt-in, rejected by old versions of SQLite, with the same results."""
 
 import os
 import sqlite3
@@ -104,7 +104,7 @@ def test_an_old_sqlite_cannot_open_a_jsonb_collection(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", MAKES, url], env=newer(), check=True)
     with Store(url) as store:
         things = store["things"]
-        for asked in (
+        for call in (
             lambda: things.get("a"),
             lambda: things.put("c", {}),
             lambda: things.find("n", 3),
@@ -113,7 +113,7 @@ def test_an_old_sqlite_cannot_open_a_jsonb_collection(tmp_path: Path) -> None:
             with pytest.raises(
                 SchemaError, match=r"'things' keeps its bodies as JSONB: SQLite \S+"
             ):
-                asked()
+                call()
         assert store["others"].get("a") == {"n": 1}
         assert [(each.name, each.count) for each in store.collections()] == [
             ("others", 1),

@@ -1,4 +1,4 @@
-"""Opening and closing, the same on every backend, sync and async."""
+"""Opening and closing of stores, on every backend, sync and async."""
 
 import asyncio
 import os
@@ -31,9 +31,9 @@ def test_close_is_idempotent_and_final(open_store: Any) -> None:
     store["a"].put("x", 1)
     store.close()
     store.close()
-    for verb in (lambda: store["a"].get("x"), lambda: store["a"].put("x", 1), store.collections):
+    for method in (lambda: store["a"].get("x"), lambda: store["a"].put("x", 1), store.collections):
         with pytest.raises(StoreClosed):
-            verb()
+            method()
 
 
 def test_a_store_that_was_never_used_closes(open_store: Any) -> None:
@@ -61,7 +61,7 @@ def test_documents_survive_their_store(open_store: Any) -> None:
 
 
 def test_a_writer_never_stops_readers(shared_backend: Backend) -> None:
-    """Eight threads, and another store, read while a transaction that has written is open."""
+    """Eight threads and another store read while a transaction with writes is open."""
     options = {**shared_backend.options, "busy_timeout": 2}
     with (
         Store(shared_backend.url, **options) as store,
@@ -194,9 +194,9 @@ def test_the_first_use_waits_for_a_starting_server(postgres_backend: Backend) ->
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if refusals:
-            await reader.read(8)  # it asks for TLS, or begins
-            said = refusals.pop(0)
-            writer.write(b"E" + (4 + len(said)).to_bytes(4, "big") + said if said else b"")
+            await reader.read(8)  # a request for TLS, or the startup
+            refusal = refusals.pop(0)
+            writer.write(b"E" + (4 + len(refusal)).to_bytes(4, "big") + refusal if refusal else b"")
             writer.close()
             return
         to_server = await asyncio.open_connection(there.host, there.port or 5432)
@@ -280,7 +280,7 @@ def test_errors_name_a_read_only_file(tmp_path: Any) -> None:
 
 
 def test_errors_within_a_transaction_name_the_file(tmp_path: Any) -> None:
-    """A page beyond the limit is what a full disk is: SQLite refuses it within any transaction."""
+    """A page limit simulates a full disk: SQLite rejects a page beyond it in any transaction."""
     file = tmp_path / "store.db"
     engine = sa.create_engine(f"sqlite:///{file}")
     with Store(f"sqlite:///{file}") as store, store.transaction() as tx:

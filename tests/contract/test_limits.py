@@ -1,5 +1,6 @@
-"""Questions as large as they get: the right answer, or an error of ours before anything is sent; never
-a RecursionError, never a database that cannot read what it is sent."""
+"""Large queries: the right result, or an error of the library before a statement is sent; never a RecursionError or a
+syntax error of the database.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -11,7 +12,7 @@ from collections_store import Document, Filter, InvalidFilter, InvalidSort, Path
 from collections_store.query.matcher import matches
 from collections_store.query.sort import Sort
 
-OBJECTS = 20
+DOCUMENTS = 20
 LONG_LIST = 100_000
 
 
@@ -21,7 +22,7 @@ def nested(times: int, around: Callable[[Any], Any], inner: Any) -> Any:
     return inner
 
 
-LARGE: dict[str, Callable[[], Any]] = {
+LARGE_FILTERS: dict[str, Callable[[], Any]] = {
     "10,000 in a list": lambda: {"n": {"$in": list(range(0, 20_000, 2))}},
     "10,000 texts in a list": lambda: {"s": {"$in": [f"t{n}" for n in range(0, 20_000, 2)]}},
     "10,000 not in a list": lambda: {"n": {"$nin": list(range(0, 20_000, 2))}},
@@ -66,7 +67,7 @@ def on_postgresql(module_postgres_backend: Backend) -> Iterator[Store]:
 
 
 def filled(store: Store) -> Store:
-    """Two collections of the same objects; one has indexes."""
+    """Two collections of the same documents; one has indexes."""
     for name in ("plain", "indexed"):
         bodies = ({"n": n, "s": f"t{n}", "tags": [n, n + 1], "a": [{"b": n}]} for n in range(20))
         store[name].put_many((str(n), body) for n, body in enumerate(bodies))
@@ -85,20 +86,22 @@ def database(request: pytest.FixtureRequest) -> Store:
 
 
 @pytest.mark.parametrize("name", ["plain", "indexed"])
-@pytest.mark.parametrize("large", LARGE)
-def test_a_large_filter_finds_the_right_documents(database: Store, name: str, large: str) -> None:
-    things, asked = database[name], LARGE[large]()
-    parsed = Filter.parse(asked)
+@pytest.mark.parametrize("size", LARGE_FILTERS)
+def test_a_large_filter_finds_the_right_documents(database: Store, name: str, size: str) -> None:
+    things, filter = database[name], LARGE_FILTERS[size]()
+    parsed = Filter.parse(filter)
     right = [document for document in things.list() if matches(parsed, document)]
-    assert ids(things.find(asked)) == ids(right)
-    assert things.count(asked) == len(right)
+    assert ids(things.find(filter)) == ids(right)
+    assert things.count(filter) == len(right)
     by_n = Sort.parse([("n", -1)])
-    found = ids(things.find(asked, sort=by_n, limit=5))
+    found = ids(things.find(filter, sort=by_n, limit=5))
     assert found == ids(sorted(right, key=by_n.key))[:5]
-    page = things.page(asked, sort=by_n, limit=5)
+    page = things.page(filter, sort=by_n, limit=5)
     assert found == ids(page)
-    assert len(found) < 5 or page.cursor is None or things.page(asked, sort=by_n, after=page.cursor)
-    assert str(things.explain(asked)).startswith("filter in SQL: ")
+    assert (
+        len(found) < 5 or page.cursor is None or things.page(filter, sort=by_n, after=page.cursor)
+    )
+    assert str(things.explain(filter)).startswith("filter in SQL: ")
 
 
 @pytest.mark.parametrize("field", ["n", "s"])
@@ -107,35 +110,35 @@ def test_a_list_of_100_000_values(database: Store, name: str, field: str) -> Non
     numbers = range(0, 2 * LONG_LIST, 2)
     values: list[Any] = list(numbers) if field == "n" else [f"t{n}" for n in numbers]
     found = database[name].find({field: {"$in": values}})
-    assert ids(found) == [str(n) for n in range(0, OBJECTS, 2)]
-    assert database[name].count({field: {"$nin": values}}) == OBJECTS // 2 + 1
+    assert ids(found) == [str(n) for n in range(0, DOCUMENTS, 2)]
+    assert database[name].count({field: {"$nin": values}}) == DOCUMENTS // 2 + 1
 
 
 @pytest.mark.parametrize("name", ["plain", "indexed"])
-@pytest.mark.parametrize("large", TOO_LARGE)
-def test_filters_that_are_too_large_are_rejected(database: Store, name: str, large: str) -> None:
-    things, asked = database[name], TOO_LARGE[large]()
+@pytest.mark.parametrize("size", TOO_LARGE)
+def test_filters_that_are_too_large_are_rejected(database: Store, name: str, size: str) -> None:
+    things, filter = database[name], TOO_LARGE[size]()
     with pytest.raises(InvalidFilter):
-        things.find(asked)
+        things.find(filter)
     with pytest.raises(InvalidFilter):
-        things.explain(asked)
+        things.explain(filter)
     with pytest.raises(InvalidFilter):
-        things.delete_many(asked)
-    assert things.count() == OBJECTS + 1
+        things.delete_many(filter)
+    assert things.count() == DOCUMENTS + 1
 
 
 def test_a_recursive_filter_is_rejected() -> None:
-    asked: dict[str, Any] = {}
-    asked["$and"] = [asked]
+    filter: dict[str, Any] = {}
+    filter["$and"] = [filter]
     with pytest.raises(InvalidFilter, match="100 levels"):
-        Filter.parse(asked)
+        Filter.parse(filter)
 
 
 @pytest.mark.parametrize("name", ["plain", "indexed"])
 def test_a_sort_has_up_to_32_fields(database: Store, name: str) -> None:
     things, fields = database[name], [f"f{n}" for n in range(31)]
     found = ids(things.find(sort=[*fields, ("n", -1)]))
-    assert found == [*(str(n) for n in reversed(range(OBJECTS))), "deep"]
+    assert found == [*(str(n) for n in reversed(range(DOCUMENTS))), "deep"]
     page = things.page(sort=[*fields, ("n", -1)], limit=7)
     rest = things.page(sort=[*fields, ("n", -1)], after=page.cursor)
     assert [*ids(page), *ids(rest)] == found

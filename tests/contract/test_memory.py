@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo
 import pytest
 import sqlalchemy as sa
 from conftest import Backend, Clock, Opener
-from faults.test_processes import end_what_was_started as end_what_was_started
 from faults.test_processes import finish, start
+from faults.test_processes import stop_processes as stop_processes
 
 from collections_store import (
     AsyncStore,
@@ -38,11 +38,11 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-LARGE = pytest.param(10**5000, id="large")  # Python does not spell it
+LARGE = pytest.param(10**5000, id="large")  # Python cannot print it
 
 
 class Boom(Exception):
-    """What the tests end a block with."""
+    """Raised to end a context."""
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def memory(store: Any) -> Any:
     return store.memory("bot")
 
 
-# -- the verbs -----------------------------------------------------------------------------------
+# -- methods -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [0, "", None, False, [], {}, 0.0, (), set(), b""])
@@ -116,9 +116,9 @@ def test_errors_name_the_key_not_the_id(memory: Any, names: tuple[str, ...]) -> 
             assert missing.value.__notes__ == [where]
         with pytest.raises(VersionConflict, match=f": '{key}' should have version 7, ") as conflict:
             scope.put(key, 1, if_version=7)
-        told = conflict.value
-        assert (told.id, told.expected, told.found) == (key, 7, None)
-        assert told.__notes__ == [where]
+        error = conflict.value
+        assert (error.id, error.expected, error.found) == (key, 7, None)
+        assert error.__notes__ == [where]
     with pytest.raises(VersionConflict, match="'there' should not be there, but it has version 1"):
         scope.put("there", 2, if_absent=True)
 
@@ -225,12 +225,12 @@ def test_batches_of_values(memory: Any) -> None:
     assert memory.keys() == ["b"]
 
 
-@pytest.mark.parametrize("verb", ["get_many", "delete_many"])
+@pytest.mark.parametrize("method", ["get_many", "delete_many"])
 @pytest.mark.parametrize("keys", ["ab", b"ab", None, 7])
-def test_a_string_is_not_a_list_of_keys(memory: Any, verb: str, keys: Any) -> None:
+def test_a_string_is_not_a_list_of_keys(memory: Any, method: str, keys: Any) -> None:
     memory.put_many({"a": 1, "b": 2, "ab": 3})
     with pytest.raises(InvalidOption, match="keys"):
-        getattr(memory, verb)(keys)
+        getattr(memory, method)(keys)
     assert memory.count() == 3
 
 
@@ -270,9 +270,9 @@ def test_thousands_of_keys_in_pages(memory: Any) -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, 1.5, "1", True])
 def test_limits_are_integers(memory: Any, limit: Any) -> None:
-    for verb in (memory.keys, memory.items):
+    for method in (memory.keys, memory.items):
         with pytest.raises(InvalidOption, match="limit"):
-            verb(limit=limit)
+            method(limit=limit)
 
 
 def test_keys_are_listed_without_values(memory: Any, store: Any) -> None:
@@ -283,7 +283,7 @@ def test_keys_are_listed_without_values(memory: Any, store: Any) -> None:
 
 @pytest.mark.parametrize("after", [None, "", "user", "user/", "user/5", "user/􏿿", "v"])
 def test_a_page_has_one_bound_per_side(after: str | None) -> None:
-    """Of two on a side SQLite takes any, and reads all from there on: each page would take longer than the last."""
+    """With two bounds on a side SQLite uses an arbitrary one: each page would take longer than the last."""
     bounds = Space().within("room").keys("user/", after)["$id"]
     assert len(bounds) == 2
     assert "$lt" in bounds
@@ -352,7 +352,7 @@ def test_names_of_memories_are_any_strings(store: Any) -> None:
     assert [store.memory(name).get("k") for name in names] == list(range(len(names)))
 
 
-class Name(str, Enum):  # noqa: UP042 - whose str() and format() are not its text
+class Name(str, Enum):  # noqa: UP042 - its str() and format() differ from its value
     ROOM = "room"
 
 
@@ -375,7 +375,7 @@ def test_subclasses_of_str_are_strings(memory: Any, room: Any) -> None:
     assert memory.namespace("room").get_many([room]) == {"room": 1}
 
 
-VERBS: list[Callable[[Any, Any], Any]] = [
+METHODS: list[Callable[[Any, Any], Any]] = [
     lambda memory, key: memory.put(key, 1),
     lambda memory, key: memory.get(key),
     lambda memory, key: memory.delete(key),
@@ -401,9 +401,9 @@ VERBS: list[Callable[[Any, Any], Any]] = [
 )
 def test_invalid_keys_are_rejected(memory: Any, key: Any) -> None:
     memory.put("kept", 1)
-    for verb in VERBS:
+    for method in METHODS:
         with pytest.raises(InvalidOption, match="key|prefix|after"):
-            verb(memory, key)
+            method(memory, key)
     assert memory.keys() == ["kept"]
 
 
@@ -509,7 +509,7 @@ def test_requests_are_isolated(memory: Any) -> None:
 
 @pytest.mark.parametrize("times", [1, 2, 3, 10**6])
 def test_a_request_of_a_cancelled_task_is_cleared(backend: Backend, times: int) -> None:
-    """However often it is cancelled: what cancels a scope of anyio's does so again and again."""
+    """Even if it is cancelled repeatedly, as scopes of anyio do."""
 
     async def serve(memory: Any, begun: asyncio.Event) -> None:
         async with memory.request() as request:
@@ -583,7 +583,7 @@ def test_a_cancelled_transaction_with_a_request_is_cancelled(backend: Backend) -
 
 
 def test_only_sessions_and_requests_are_context_managers(store: Any, memory: Any) -> None:
-    """Or who takes `with` for a file's or a store's would lose all that there is."""
+    """Otherwise a `with` that is meant to close the memory would delete its values."""
     memory.put("kept", 1)
     for scope in (memory, memory.namespace("room"), memory.session("a").namespace("room")):
         scope.put("kept", 1)
@@ -592,7 +592,7 @@ def test_only_sessions_and_requests_are_context_managers(store: Any, memory: Any
         assert scope.keys() == ["kept"]
 
 
-# -- time ----------------------------------------------------------------------------------------
+# -- expiry --------------------------------------------------------------------------------------
 
 
 def test_values_expire(memory: Any, clock: Clock) -> None:
@@ -673,24 +673,26 @@ READS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("verb", READS)
-def test_sliding_ttl_restarts_on_reads_and_writes(memory: Any, clock: Clock, verb: str) -> None:
+@pytest.mark.parametrize("method", READS)
+def test_sliding_ttl_restarts_on_reads_and_writes(memory: Any, clock: Clock, method: str) -> None:
     session = memory.session("a", ttl=10, sliding=True)
     session.put_many({"k": 1, "other": 2})
     for _ in range(3):
         clock.advance(6)
-        READS[verb](session)
+        READS[method](session)
     assert session.ttl("k") == 10
     clock.advance(10)
     assert session.fetch("k") == (False, None)
 
 
-@pytest.mark.parametrize("verb", ["count", "keys", "items", "ttl", "find"])
-def test_metadata_reads_do_not_restart_a_sliding_ttl(memory: Any, clock: Clock, verb: str) -> None:
+@pytest.mark.parametrize("method", ["count", "keys", "items", "ttl", "find"])
+def test_metadata_reads_do_not_restart_a_sliding_ttl(
+    memory: Any, clock: Clock, method: str
+) -> None:
     session = memory.session("a", ttl=10, sliding=True)
     session.put("k", 1)
     clock.advance(6)
-    getattr(session, verb)(*(["$body", 1] if verb == "find" else ["k"]))
+    getattr(session, method)(*(["$body", 1] if method == "find" else ["k"]))
     clock.advance(6)
     assert session.fetch("k") == (False, None)
 
@@ -699,20 +701,20 @@ def test_a_ttl_of_a_value_is_not_restarted(memory: Any, clock: Clock) -> None:
     session = memory.session("a", ttl=1800, sliding=True)
     session.put("k", 1, ttl=60)
     session.put_many({"ever": 2}, ttl=math.inf)
-    for spent, verb in enumerate(("get", "get_many", "change", "fetch"), 1):
+    for spent, method in enumerate(("get", "get_many", "change", "fetch"), 1):
         clock.advance(14)
-        READS[verb](session)
+        READS[method](session)
         assert (session.get("k"), session.get("ever")) == (1, 2)
         assert (session.ttl("k"), session.ttl("ever")) == (60 - 14 * spent, math.inf)
     clock.advance(4)
     assert (session.fetch("k"), session.get("ever")) == ((False, None), 2)
 
 
-@pytest.mark.parametrize("verb", ["put", "put_many"])
-def test_a_longer_ttl_is_bounded_by_its_session(memory: Any, clock: Clock, verb: str) -> None:
+@pytest.mark.parametrize("method", ["put", "put_many"])
+def test_a_longer_ttl_is_bounded_by_its_session(memory: Any, clock: Clock, method: str) -> None:
     def begin(name: str) -> Any:
         session = memory.session(name, ttl=1000, sliding=True)
-        session.put("k", 1, ttl=2500) if verb == "put" else session.put_many({"k": 1}, ttl=2500)
+        session.put("k", 1, ttl=2500) if method == "put" else session.put_many({"k": 1}, ttl=2500)
         assert session.ttl("k") == 1000
         return session
 
@@ -726,14 +728,14 @@ def test_a_longer_ttl_is_bounded_by_its_session(memory: Any, clock: Clock, verb:
     assert used.get("k") is None
 
 
-@pytest.mark.parametrize("verb", ["touch", "expire"])
-def test_a_read_does_not_shorten_a_touched_value(memory: Any, clock: Clock, verb: str) -> None:
+@pytest.mark.parametrize("method", ["touch", "expire"])
+def test_a_read_does_not_shorten_a_touched_value(memory: Any, clock: Clock, method: str) -> None:
     session = memory.session("a", ttl=10, sliding=True)
     session.put("k", 1, ttl=20)
     for _ in range(2):
         clock.advance(9)
         session.get("k")
-    assert session.touch("k") if verb == "touch" else session.expire("k", 20)
+    assert session.touch("k") if method == "touch" else session.expire("k", 20)
     assert session.ttl("k") == 20
     assert session.get("k") == 1
     assert session.ttl("k") == 10
@@ -748,7 +750,7 @@ def test_reads_succeed_although_the_sliding_ttl_cannot_be_written(
 ) -> None:
     backend = open_store.backend
     if backend.is_private:
-        return  # nobody else can lock it
+        return  # no other store can lock it
     store = open_store(busy_timeout=0.2)
     session = store.memory("bot").session("a", ttl=60, sliding=True)
     session.put_many({"k": 1, "n": 2})
@@ -763,9 +765,9 @@ def test_reads_succeed_although_the_sliding_ttl_cannot_be_written(
 @pytest.mark.parametrize("value", [object(), {"a": ["\ud800"]}, {"a": ["\0"]}, "x" * 2000])
 def test_errors_of_a_value_name_its_key(open_store: Opener, value: Any) -> None:
     memory = open_store(max_body=1000).memory("bot")
-    for verb, given in ("put", ("city", value)), ("put_many", ({"city": value},)):
+    for method, given in ("put", ("city", value)), ("put_many", ({"city": value},)):
         with pytest.raises(InvalidBody) as caught:
-            getattr(memory, verb)(*given)
+            getattr(memory, method)(*given)
         assert caught.value.path.startswith("city")
 
 
@@ -783,7 +785,7 @@ def test_nested_scopes_inherit_the_ttl_of_their_session(memory: Any, clock: Cloc
 
 
 def test_reopening_a_session_without_a_ttl_keeps_expiry_times(memory: Any, clock: Clock) -> None:
-    """Who opens it without says nothing: what is there keeps its time, what is written lives for ever."""
+    """Without a ttl existing values keep their expiry time, and new values never expire."""
     memory.session("a", ttl=10).put("k", 1)
     plain = memory.session("a")
     assert (plain.get("k"), plain.ttl("k")) == (1, 10)
@@ -793,15 +795,15 @@ def test_reopening_a_session_without_a_ttl_keeps_expiry_times(memory: Any, clock
 
 @pytest.mark.parametrize("ttl", [0, -1, math.nan, "1", True, 10**12, timedelta(0)])
 def test_invalid_ttls_are_rejected(memory: Any, ttl: Any) -> None:
-    verbs: list[Callable[[], Any]] = [
+    methods: list[Callable[[], Any]] = [
         lambda: memory.put("k", 1, ttl=ttl),
         lambda: memory.put_many({"k": 1}, ttl=ttl),
         lambda: memory.session("a", ttl=ttl),
         lambda: memory.expire("k", ttl),
     ]
-    for verb in verbs:
+    for method in methods:
         with pytest.raises(InvalidOption, match="ttl"):
-            verb()
+            method()
     memory.put("k", 1, ttl=60)
     with pytest.raises(InvalidOption, match="ttl: must be .* got None; touch"):
         memory.expire("k", None)
@@ -866,11 +868,11 @@ def test_subclasses_of_dict_and_list_are_plain_containers(memory: Any) -> None:
 
 
 class Length(float):
-    """As NumPy's numbers are."""
+    """Like the numbers of NumPy."""
 
 
 class Count(int):
-    """A number of one's own."""
+    """A number of a custom class."""
 
 
 @pytest.mark.parametrize("value", [Length(1.5), Length("inf"), Count(7), Count(2**70), Text("a")])
@@ -887,8 +889,8 @@ def test_subclasses_of_numbers_and_strings_are_plain_values(memory: Any, value: 
     assert {type(key) for key in memory.get("k")} == {str}
 
 
-class Elsewhere(tzinfo):
-    """A zone with an offset on days only, and no name that could be looked up; as those of dateutil."""
+class ZoneByDate(tzinfo):
+    """A time zone whose offset depends on the date and that has no key, like those of dateutil."""
 
     def utcoffset(self, when: datetime | None) -> timedelta | None:
         return None if when is None or when.year == 1 else timedelta(hours=2)
@@ -901,10 +903,10 @@ class Elsewhere(tzinfo):
 
 
 def test_time_zones_are_restored_as_offsets_or_rejected(memory: Any) -> None:
-    at = datetime(2026, 11, 21, 12, tzinfo=Elsewhere())
+    at = datetime(2026, 11, 21, 12, tzinfo=ZoneByDate())
     memory.put("k", at)
     assert (memory.get("k"), memory.get("k").tzinfo) == (at, timezone(timedelta(hours=2)))
-    for value in (time(12, tzinfo=Elsewhere()), datetime(1, 1, 1, tzinfo=Elsewhere())):
+    for value in (time(12, tzinfo=ZoneByDate()), datetime(1, 1, 1, tzinfo=ZoneByDate())):
         with pytest.raises(InvalidBody, match=f"'k.a.0': {type(value).__name__} is not JSON"):
             memory.put("k", {"a": [value]})
     assert memory.get("k") == at
@@ -961,7 +963,7 @@ class Card(NamedTuple):
 
 
 def test_default_of_the_store_returns_hashable_elements_and_keys(open_store: Opener) -> None:
-    """Else a set that could be written could never be read."""
+    """Otherwise a set could be written and never read."""
 
     def default(value: Any) -> Any:
         return {"suit": value.suit} if value.rank else f"{value.suit}!"
@@ -1011,7 +1013,7 @@ READERS: list[Callable[[Any], Any]] = [
     ],
 )
 def test_unreadable_values_are_errors_and_are_kept(store: Any, memory: Any, json: Any) -> None:
-    """It was written where there is another database of zones, or by hand."""
+    """Written with another time zone database, or manually."""
     memory.configure(changes="both")
     memory.put("good", 1)
     store["memory__bot"].put("/bad", json)
@@ -1035,7 +1037,7 @@ def test_values_are_copies(memory: Any) -> None:
     assert memory.get("k") == {"list": [1]}
 
 
-# -- several at once -----------------------------------------------------------------------------
+# -- concurrency ---------------------------------------------------------------------------------
 
 
 def test_eight_threads_lose_no_increment(backend: Backend) -> None:
@@ -1138,7 +1140,7 @@ def test_memories_share_a_transaction_of_the_caller(shared_backend: Backend) -> 
 # -- changes -------------------------------------------------------------------------------------
 
 
-def told(changes: Iterator[Any]) -> list[Any]:
+def summaries(changes: Iterator[Any]) -> list[Any]:
     return [(each.kind, each.id, each.before, each.body) for each in changes]
 
 
@@ -1153,7 +1155,7 @@ def test_watching_a_prefix_of_a_namespace(memory: Any) -> None:
     memory.session("42").put("user/ada", 1)
     room.delete("user/ada")
     everything = list(room.watch("user/", after="oldest", timeout=0))
-    assert told(iter(everything)) == [
+    assert summaries(iter(everything)) == [
         ("insert", "user/ada", None, {1}),
         ("update", "user/ada", {1}, {"$set": [2]}),
         ("remove", "user/ada", {"$set": [2]}, None),
@@ -1163,7 +1165,7 @@ def test_watching_a_prefix_of_a_namespace(memory: Any) -> None:
     assert later.token
     room.put("user/bob", date(2026, 1, 1))
     rest = room.watch("user/", after=later.token, timeout=0)
-    assert told(rest) == [("insert", "user/bob", None, date(2026, 1, 1))]
+    assert summaries(rest) == [("insert", "user/bob", None, date(2026, 1, 1))]
     assert len(list(room.watch(after="oldest", timeout=0))) == 5
     room.end()
     assert [each.id for each in room.watch("user/", after=rest.token, timeout=0)] == ["user/bob"]
@@ -1180,7 +1182,7 @@ def test_changes_in_the_same_process_are_notified_at_once(open_store: Opener) ->
     store.memory("bot").configure(changes="after")
     with store.memory("bot").watch("a", timeout=30) as stream:
         store.memory("bot").put_many({"b": 1, "a": b"2"})
-        assert told(iter([next(stream)])) == [("insert", "a", None, b"2")]
+        assert summaries(iter([next(stream)])) == [("insert", "a", None, b"2")]
 
 
 def test_memories_outlive_their_store(open_store: Opener) -> None:

@@ -1,4 +1,4 @@
-"""Every public call with every odd value: it works, or raises an error of the library, on one short line."""
+"""Every public call with every unusual value: it works, or raises an error of the library with one short line."""
 
 import asyncio
 import inspect
@@ -50,10 +50,10 @@ from collections_store.dialogues import (
 )
 
 LONGEST = 1000
-"""Characters of a message."""
+"""Maximum characters of a message."""
 HUGE = 20_000
 DEEP = 1500
-"""Deeper than Python's own recursion may go."""
+"""Deeper than Python's recursion limit."""
 
 
 class BadRepr:
@@ -71,7 +71,7 @@ class LongRepr:
 
 
 class Unequal:
-    """A value that compares like numpy's arrays: with no bool."""
+    """A value whose comparisons have no truth value, like those of numpy's arrays."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -147,7 +147,7 @@ ODD: dict[str, Any] = {
 }
 
 SENT = ["None", "5", "2**63", "1e308", "surrogate", "nul", "huge", "list", "dict", "object"]
-"""The odd values that a database might see."""
+"""The unusual values that may reach a database."""
 THINGS = {"1": {"a": 1}, "2": {"a": [1, {"b": 2}]}}
 VALID: dict[str, Any] = {
     "self_address": "ada",
@@ -193,23 +193,23 @@ OPTIONS: dict[str, Any] = {
     f"Unpack[{each.__name__}]": each for each in (StoreOptions, CollectionSettings, ChangeSettings)
 }
 SKIPPED = {
-    "run",  # takes operations, which no caller makes
+    "run",  # takes operations, which are not public
     "close",
     "aclose",
     "shape",
     "from_json",  # of what is stored
 }
-"""What is not called."""
+"""The names that are not called."""
 CLASSES: list[Any] = [Store, AsyncStore, F, Filter, Path, Sort, Index, Projection, Update]
 CLASSES += [InsertOne, UpdateOne, UpdateMany, ReplaceOne, DeleteOne, DeleteMany]
 CLASSES += [DialogueLabel, Message, Rules]
 PARSED = (Filter, Path, Sort, Index, Projection, Update)
-"""What holds no value of the caller's as it was given, and so can be printed."""
+"""Types that hold no value of the caller unchanged, and so can be printed."""
 
 
 @dataclass
 class Call:
-    """A call of which one argument is odd."""
+    """A call with one unusual argument."""
 
     name: str
     function: Callable[..., Any]
@@ -218,7 +218,7 @@ class Call:
 
 
 def calls(name: str, function: Any, odd: Any) -> Iterator[Call]:
-    """Yield a call for each parameter: that has the odd value, the others valid ones or none."""
+    """Yield a call for each parameter with the unusual value; the others have valid values or none."""
     parameters = [*parameters_of(function)]
     for chosen in parameters:
         call = Call(f"{name}({chosen.name}=…)", function, [], {})
@@ -239,7 +239,7 @@ def calls(name: str, function: Any, odd: Any) -> Iterator[Call]:
 
 
 def parameters_of(function: Any) -> Iterator[inspect.Parameter]:
-    """Yield the parameters of a function; of declared options, each as a parameter of its own."""
+    """Yield the parameters of a function; declared options count as parameters."""
     for each in inspect.signature(function).parameters.values():
         if each.kind is each.VAR_KEYWORD and each.annotation in OPTIONS:
             for option in OPTIONS[each.annotation].__annotations__:
@@ -260,11 +260,11 @@ def methods(target: Any) -> Iterator[tuple[str, Any]]:
 
 
 async def finished(result: Any) -> None:
-    """Await what a call returned, enter it, or take its first element; of a stream, that which is there."""
+    """Await the result of a call, enter it, or take its first element; of a change stream, a pending one."""
     if inspect.isawaitable(result):
         result = await result
     kind = type(result).__name__
-    if isinstance(result, ChangeStream):  # whose iteration would wait
+    if isinstance(result, ChangeStream):  # its iteration would block
         result.try_next()
         result.close()
     elif isinstance(result, AsyncChangeStream):
@@ -291,7 +291,7 @@ def shown(result: Any) -> None:
 
 
 def problem_of(call: Call, run: Callable[[Any], Any]) -> str | None:
-    """Make a call; returns what is wrong with the error that it raises."""
+    """Make a call; return what is wrong with its error."""
     try:
         run(call.function(*call.positional, **call.keywords))
     except CollectionsStoreError as error:
@@ -301,7 +301,7 @@ def problem_of(call: Call, run: Callable[[Any], Any]) -> str | None:
         if re.search("SELECT |INSERT |UPDATE |DELETE FROM|CREATE ", message):
             return f"SQL: {message!r}"
         return None
-    except Exception as error:  # noqa: BLE001 - all others are what is looked for
+    except Exception as error:  # noqa: BLE001 - the test looks for all others
         backend = traceback.extract_tb(error.__traceback__)[-1]
         if (
             call.name.endswith("(function=…)")
@@ -315,7 +315,7 @@ def problem_of(call: Call, run: Callable[[Any], Any]) -> str | None:
 def check(
     targets: Iterable[tuple[str, Any]], run: Callable[[Any], Any], odd: Iterable[str] = ODD
 ) -> None:
-    """Call each target with each odd value for each parameter."""
+    """Call each target with each unusual value for each parameter."""
     found = [
         f"{call.name} of {value}: {problem}"
         for name, function in targets
@@ -327,7 +327,7 @@ def check(
 
 
 def test_values() -> None:
-    """Filters, paths, updates and the like, which know no store; and what opens one."""
+    """Filters, paths, updates and other classes without a store, and the functions that open stores."""
     field, comparisons = F("a"), ("__eq__", "__ne__", "__lt__", "__ge__")
     targets = [(each.__name__, each) for each in CLASSES]
     targets += [pair for each in CLASSES for pair in methods(each)]

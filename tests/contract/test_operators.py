@@ -1,4 +1,4 @@
-"""MongoDB's operators, with the same answers on every backend, sync and async."""
+"""MongoDB's operators, with the same results on every backend, sync and async."""
 
 import enum
 import operator
@@ -125,13 +125,13 @@ def filled(things: Any) -> Any:
 
 def test_operators(filled: Any) -> None:
     wrong = {}
-    for asked, expected in CASES:
-        ids = "".join(document.id for document in filled.find(asked))
+    for filter, expected in CASES:
+        ids = "".join(document.id for document in filled.find(filter))
         if ids != expected.replace(" ", ""):
-            wrong[str(asked)] = (ids, expected)
-        assert filled.count(asked) == len(ids)
-        again = Filter.parse(Filter.parse(asked).to_json())
-        assert "".join(document.id for document in filled.stream(again)) == ids, asked
+            wrong[str(filter)] = (ids, expected)
+        assert filled.count(filter) == len(ids)
+        again = Filter.parse(Filter.parse(filter).to_json())
+        assert "".join(document.id for document in filled.stream(again)) == ids, filter
     assert not wrong
 
 
@@ -244,8 +244,8 @@ def test_many_filters_combine_on_one_level() -> None:
 
 
 def test_filters_in_python(filled: Any) -> None:
-    asked = (F("t").contains("a") & F("n").exists()) | (F("$id") == "9")
-    assert [d.id for d in filled.find(asked)] == ["1", "5", "6", "9"]
+    filter = (F("t").contains("a") & F("n").exists()) | (F("$id") == "9")
+    assert [d.id for d in filled.find(filter)] == ["1", "5", "6", "9"]
     assert [d.id for d in filled.find(F(Path("o")) == {"x": 1})] == ["1"]
 
 
@@ -267,9 +267,9 @@ ELEMENTS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("asked", ELEMENTS, ids=str)
-def test_conditions_of_elem_match_are_printed_completely(asked: Any) -> None:
-    parsed = Filter.parse({"a": {"$elemMatch": asked}})
+@pytest.mark.parametrize("filter", ELEMENTS, ids=str)
+def test_conditions_of_elem_match_are_printed_completely(filter: Any) -> None:
+    parsed = Filter.parse({"a": {"$elemMatch": filter}})
     again = Filter.parse(parsed.to_json())
     values = [0, 1, 2, 3, 4, [1], [2], [1, [2]], "a", "x", "ab", None, [{"x": 1}, 2], {"x": 1}]
     for value in values:
@@ -298,11 +298,11 @@ PATHS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("asked", PATHS, ids=str)
-def test_keys_with_dots_are_printed_as_paths(asked: Any) -> None:
-    parsed = Filter.parse(asked)
-    assert parsed.to_json() == asked
-    assert str(parsed) == str(asked)
+@pytest.mark.parametrize("filter", PATHS, ids=str)
+def test_keys_with_dots_are_printed_as_paths(filter: Any) -> None:
+    parsed = Filter.parse(filter)
+    assert parsed.to_json() == filter
+    assert str(parsed) == str(filter)
     assert Filter.parse(parsed.to_json()) == parsed
     assert Filter.parse(eval(str(parsed))) == parsed
     assert pickle.loads(pickle.dumps(parsed)) == parsed
@@ -338,7 +338,7 @@ def test_times_are_ordered(filled: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "where"),
+    ("filter", "where"),
     [
         ({"a": {"$gtt": 1}}, r"a\.\$gtt"),
         ({"$xor": []}, r"\$xor"),
@@ -390,26 +390,26 @@ def test_times_are_ordered(filled: Any) -> None:
     ],
     ids=str,
 )
-def test_invalid_filters_name_the_path(asked: dict[str, Any], where: str) -> None:
+def test_invalid_filters_name_the_path(filter: dict[str, Any], where: str) -> None:
     with pytest.raises(InvalidFilter, match=where):
-        Filter.parse(asked)
+        Filter.parse(filter)
 
 
 def test_an_expression_that_fails_is_an_error(filled: Any) -> None:
-    for verb in (filled.find, filled.count, lambda asked: list(filled.stream(asked))):
+    for find in (filled.find, filled.count, lambda parsed: list(filled.stream(parsed))):
         with pytest.raises(InvalidOperand, match=r"\$add requires a number, got 'apple'"):
-            verb({"$expr": {"$gt": [{"$add": ["$s", 1]}, 1]}})
+            find({"$expr": {"$gt": [{"$add": ["$s", 1]}, 1]}})
     assert filled.count({"n": 1}) == 2
 
 
 def test_expressions_compare_objects_as_stored(open_store: Any, things: Any) -> None:
     things.put("a", {"o": {"a": 1, "b": 2}})
-    asked = {"$expr": {"$eq": ["$o", {"b": 2, "a": 1}]}}
-    assert things.count(asked) == int(open_store.backend.is_postgresql)
+    filter = {"$expr": {"$eq": ["$o", {"b": 2, "a": 1}]}}
+    assert things.count(filter) == int(open_store.backend.is_postgresql)
 
 
 def test_character_classes_are_ascii_and_case_folding_is_unicode(things: Any) -> None:
-    """As in MongoDB, also for a compiled pattern, of which only the text and i, m, s and x are taken."""
+    """As in MongoDB, also for a compiled pattern: only its text and the flags i, m, s and x apply."""
     things.put("a", {"s": "É"})
     for wanted in (
         r"\w",
@@ -495,8 +495,8 @@ def test_elements_have_no_metadata(what: Filter, name: str) -> None:
 
 def test_metadata_and_fields_in_any() -> None:
     for name in ("$id", "$version", "$body", "$body.a"):
-        asked = Filter.parse({name: {"$elemMatch": {"b": 1}}})
-        assert F(name).any(F("b") == 1) == asked
+        filter = Filter.parse({name: {"$elemMatch": {"b": 1}}})
+        assert F(name).any(F("b") == 1) == filter
     assert F("a").any(F(Path("$id")) == 1) != F("a").any(F("id") == 1)
     with pytest.raises(InvalidFilter, match="no such operator or metadata"):
         F("$ids").any(F("b") == 1)
@@ -507,9 +507,9 @@ def test_values_of_another_type_are_never_compared(things: Any, value: Any) -> N
     bodies = [{"tags": [each]} for each in (False, 1, "x", None, [], {}, [1], {"a": 1})]
     things.put_many((str(n), each) for n, each in enumerate(bodies))
     for second in ("$gt", "$gte", "$lte", "$ne"):
-        asked = {"tags": {"$elemMatch": {"$eq": value, second: value}}}
-        expected = [each for each in bodies if matches(Filter.parse(asked), Document("", each))]
-        assert [each.body for each in things.find(asked)] == expected
+        filter = {"tags": {"$elemMatch": {"$eq": value, second: value}}}
+        expected = [each for each in bodies if matches(Filter.parse(filter), Document("", each))]
+        assert [each.body for each in things.find(filter)] == expected
     found = things.find({"tags": {"$elemMatch": {"$regex": "^x(?=)", "$gte": "x"}}})
     assert [each.body for each in found] == [{"tags": ["x"]}]
 
@@ -523,7 +523,7 @@ class Operator(enum.StrEnum):
 def test_operators_may_be_string_enums(store: Any) -> None:
     things = store["things"]
     things.put("a", {"n": 5, "l": [5]})
-    for asked in (
+    for filter in (
         {"n": {Operator.GT: 1}},
         {"n": {"$gt": 1}},
         {"l": {"$elemMatch": {Operator.GT: 1, Operator.LTE: 5}}},
@@ -532,4 +532,4 @@ def test_operators_may_be_string_enums(store: Any) -> None:
         {"n": {"$in": [5, 6], Operator.LTE: 5}},
         {"n": {"$lte": 5, "$bitsAllSet": 5}},
     ):
-        assert [each.id for each in things.find(asked)] == ["a"], asked
+        assert [each.id for each in things.find(filter)] == ["a"], filter

@@ -1,4 +1,4 @@
-"""Pages: what one costs, what it guarantees while others write, and how long its cursor lasts."""
+"""Pages: their cost, their guarantees during writes, and the validity of cursors."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from conftest import Backend
 from collections_store import Document, InvalidCursor, InvalidFilter, Store
 
 ROOT = Path(__file__).parents[2]
-OBJECTS = 5000
+DOCUMENTS = 5000
 SORTS: list[Any] = [None, "n", [("n", -1)], [("kind", 1), ("n", -1)]]
 ORDERS: dict[str, Callable[[str], Any]] = {
     "None": int,
@@ -39,14 +39,14 @@ def walk(things: Any, *question: Any, **options: Any) -> Iterator[Document]:
 
 
 def body(n: int) -> dict[str, Any]:
-    return {"n": n * 7 % OBJECTS, "kind": n % 7}
+    return {"n": n * 7 % DOCUMENTS, "kind": n % 7}
 
 
-# -- what a page costs -----------------------------------------------------------------------
+# -- cost ------------------------------------------------------------------------------------
 
 
 class Touched:
-    """Counts what a database does for a question, and not how long it takes."""
+    """Counts the work of a database for a query, instead of its time."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -55,10 +55,10 @@ class Touched:
         self.store = Store(engine=self.engine, **backend.options)
 
     def by(self, **options: Any) -> int:
-        """Return how many rows PostgreSQL reads for a page, how many steps SQLite's machine makes."""
+        """Return the rows that PostgreSQL reads for a page, or the steps of SQLite's virtual machine."""
         with self.engine.connect() as connection, connection.begin():
             things = self.store.bind(connection)["things"]
-            things.count({"$id": "nobody"})  # finds the table
+            things.count({"$id": "nobody"})  # caches the table
             count = self._rows if self._backend.is_postgresql else self._steps
             return count(connection, lambda: things.page(limit=10, **options))
 
@@ -92,10 +92,10 @@ class Touched:
 
 @pytest.fixture
 def touched(shared_backend: Backend) -> Iterator[Touched]:
-    """What is done on a collection of many objects with indexes."""
+    """The work on a large collection with indexes."""
     counter = Touched(shared_backend)
     things = counter.store["things"]
-    things.put_many((str(n), body(n)) for n in range(OBJECTS))
+    things.put_many((str(n), body(n)) for n in range(DOCUMENTS))
     things.create_index("n")
     things.create_index([("kind", 1), ("n", -1)])
     if shared_backend.is_postgresql:
@@ -118,25 +118,25 @@ def test_page_400_reads_as_many_rows_as_page_2(touched: Touched, sort: Any) -> N
 
 
 def test_skip_reads_more_rows_the_further_it_goes(touched: Touched) -> None:
-    """What pages are better than; and that the counting above would notice."""
+    """The alternative to pages, which shows that the counts are sensitive."""
     assert touched.by_skipping(3990) > 5 * touched.by_skipping(10)
 
 
 @pytest.mark.parametrize("sort", ["n", [("n", -1)]], ids=str)
 def test_pages_of_a_filter_read_equally_many_rows(touched: Touched, sort: Any) -> None:
-    things, asked = touched.store["things"], {"kind": {"$ne": 3}}
-    cursors = [things.page(asked, sort=sort, limit=10).cursor]
+    things, filter = touched.store["things"], {"kind": {"$ne": 3}}
+    cursors = [things.page(filter, sort=sort, limit=10).cursor]
     while len(cursors) < 399:
-        cursors.append(things.page(asked, sort=sort, limit=10, after=cursors[-1]).cursor)
-    costs = [touched.by(filter=asked, sort=sort, after=cursors[page - 2]) for page in (2, 30, 400)]
+        cursors.append(things.page(filter, sort=sort, limit=10, after=cursors[-1]).cursor)
+    costs = [touched.by(filter=filter, sort=sort, after=cursors[page - 2]) for page in (2, 30, 400)]
     assert max(costs) <= 2 * min(costs)
 
 
-# -- while others write ----------------------------------------------------------------------
+# -- concurrent writes -----------------------------------------------------------------------
 
 
 class Writer(threading.Thread):
-    """Inserts, moves and deletes objects, and leaves those with an id of digits alone."""
+    """Inserts, changes and deletes documents, except those with an id of digits."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__()
@@ -155,18 +155,18 @@ class Writer(threading.Thread):
                 self.rounds += 1
 
     def _body(self) -> dict[str, Any]:
-        return {"n": self._random.randrange(OBJECTS), "kind": self._random.randrange(7)}
+        return {"n": self._random.randrange(DOCUMENTS), "kind": self._random.randrange(7)}
 
 
 @dataclass
 class Written:
-    """A collection that is being written."""
+    """A collection during writes."""
 
     things: Any
     writer: Writer
 
     def walks(self, *question: Any, **options: Any) -> Iterator[list[str]]:
-        """Yield the ids of all pages, walk after walk, until enough was written meanwhile."""
+        """Yield the ids of all pages, repeatedly, until enough was written meanwhile."""
         until = self.writer.rounds + 40
         while self.writer.rounds < until:
             assert self.writer.is_alive()
@@ -188,11 +188,11 @@ def written(shared_backend: Backend) -> Iterator[Written]:
 
 
 @pytest.mark.parametrize("sort", SORTS, ids=str)
-@pytest.mark.parametrize("asked", [{}, {"kind": {"$ne": 3}}], ids=str)
-def test_unchanged_documents_appear_exactly_once(written: Written, sort: Any, asked: Any) -> None:
-    still = [str(n) for n in range(300) if not asked or n % 7 != 3]
+@pytest.mark.parametrize("filter", [{}, {"kind": {"$ne": 3}}], ids=str)
+def test_unchanged_documents_appear_exactly_once(written: Written, sort: Any, filter: Any) -> None:
+    still = [str(n) for n in range(300) if not filter or n % 7 != 3]
     expected = sorted(still, key=ORDERS[str(sort)])
-    for found in written.walks(asked, sort=sort, limit=7):
+    for found in written.walks(filter, sort=sort, limit=7):
         assert [each for each in found if each.isdigit()] == expected
         lasting = [each for each in found if not each.startswith("mover")]
         assert len(lasting) == len(set(lasting))
@@ -204,7 +204,7 @@ def test_overwritten_documents_appear_once_in_natural_order(written: Written) ->
         assert movers == [f"mover {n}" for n in range(100)]
 
 
-# -- how long a cursor lasts -----------------------------------------------------------------
+# -- validity of cursors ---------------------------------------------------------------------
 
 
 PROGRAM = """

@@ -15,19 +15,19 @@ from collections_store import Collection, Explanation, Index, Store
 
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
 PAGE = (DOCS / "indexes.md").read_text(encoding="utf-8")
-OBJECTS = 20_000
+DOCUMENTS = 20_000
 _ROW = re.compile(r"^\| (?P<asked>`.+`) \| (?P<sqlite>.+) \| (?P<postgresql>.+) \|$", re.MULTILINE)
 _SETUP = re.compile(r"^```python\n(def thing.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def questions() -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each question of the tables, with what the table says of each database."""
+def queries() -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield each query of the tables, with the expected strategy of each database."""
     for row in _ROW.finditer(PAGE):
-        for asked in re.findall(r"`([^`]+)`", row["asked"]):
-            yield asked, {name: row[name] for name in ("sqlite", "postgresql")}
+        for query in re.findall(r"`([^`]+)`", row["asked"]):
+            yield query, {name: row[name] for name in ("sqlite", "postgresql")}
 
 
-QUESTIONS = list(questions())
+QUERIES = list(queries())
 PART_OF_AN_ORDER = '{}, sort=[("kind", 1), ("at", 1)], limit=10'
 
 
@@ -52,15 +52,15 @@ def filled(things: Collection) -> Collection:
     assert setup is not None
     namespace: dict[str, Any] = {}
     exec(setup[1], namespace)
-    things.put_many((str(n), namespace["thing"](n)) for n in range(OBJECTS))
+    things.put_many((str(n), namespace["thing"](n)) for n in range(DOCUMENTS))
     namespace["index"](things)
     return things
 
 
-def strategy(things: Collection, asked: str) -> str:
-    """Return what the database does, in the words of the tables."""
-    explained = eval(f"explain({asked})", {"explain": things.explain, "re": re})
-    if "sort=" in asked:
+def strategy(things: Collection, query: str) -> str:
+    """Return the strategy of the database, in the words of the tables."""
+    explained = eval(f"explain({query})", {"explain": things.explain, "re": re})
+    if "sort=" in query:
         words = kind_of(explained, things.indexes()) if explained.order == "index" else ""
         return {"index": words, "database": "database", "python": "Python"}[explained.order]
     words = serves(explained, things.indexes())
@@ -68,12 +68,12 @@ def strategy(things: Collection, asked: str) -> str:
 
 
 def serves(explained: Explanation, indexes: list[Index]) -> str:
-    """Name the kind of the index that is used; the objects with arrays may be found by another."""
+    """Return the kind of the index that is used; documents with arrays may be found by another."""
     return "none" if explained.scans else kind_of(explained, indexes)
 
 
 def kind_of(explained: Explanation, indexes: list[Index]) -> str:
-    """Name the kind of the index that is used."""
+    """Return the kind of the index that is used."""
     kinds = {each.name: "index of arrays" if each.arrays else "index" for each in indexes}
     kinds |= {"$body": "index over bodies", "$id": "index of ids"}
     kinds["$expires_at"] = "index of expiry times"
@@ -81,20 +81,20 @@ def kind_of(explained: Explanation, indexes: list[Index]) -> str:
     return next(kind for kind in dict.fromkeys(kinds.values()) if kind in used)
 
 
-@pytest.mark.parametrize(("asked", "said"), QUESTIONS, ids=[asked for asked, _ in QUESTIONS])
+@pytest.mark.parametrize(("query", "expected"), QUERIES, ids=[query for query, _ in QUERIES])
 def test_sqlite_plans_match_the_table(
-    on_sqlite: Collection, asked: str, said: dict[str, str]
+    on_sqlite: Collection, query: str, expected: dict[str, str]
 ) -> None:
-    if asked == PART_OF_AN_ORDER and sqlite3.sqlite_version_info >= (3, 45):
+    if query == PART_OF_AN_ORDER and sqlite3.sqlite_version_info >= (3, 45):
         pytest.skip("a newer SQLite sorts all where an index has the first part of an order only")
-    assert strategy(on_sqlite, asked) == said["sqlite"]
+    assert strategy(on_sqlite, query) == expected["sqlite"]
 
 
-@pytest.mark.parametrize(("asked", "said"), QUESTIONS, ids=[asked for asked, _ in QUESTIONS])
+@pytest.mark.parametrize(("query", "expected"), QUERIES, ids=[query for query, _ in QUERIES])
 def test_postgresql_plans_match_the_table(
-    on_postgresql: Collection, asked: str, said: dict[str, str]
+    on_postgresql: Collection, query: str, expected: dict[str, str]
 ) -> None:
-    assert strategy(on_postgresql, asked) == said["postgresql"]
+    assert strategy(on_postgresql, query) == expected["postgresql"]
 
 
 def test_every_operator_has_a_plan() -> None:
@@ -103,8 +103,8 @@ def test_every_operator_has_a_plan() -> None:
     )
     operators = set(re.findall(r'"(\$\w+)"', "".join(tables)))
     assert {"$gt", "$elemMatch", "$bitsAnyClear", "$jsonSchema", "$nor"} <= operators
-    asked = " ".join(asked for asked, _ in QUESTIONS)
-    assert not {name for name in operators if f'"{name}"' not in asked}
+    text = " ".join(query for query, _ in QUERIES)
+    assert not {name for name in operators if f'"{name}"' not in text}
 
 
 # -- counting --------------------------------------------------------------------------------
@@ -115,13 +115,13 @@ COUNTED: dict[str, tuple[Any, Any]] = {
     "a range": ({"n": {"$lt": 2}}, {"n": {"$lt": 8}}),
     "all": ({"n": {"$lt": 1}}, {}),
 }
-"""Questions whose second one is about more objects."""
+"""Pairs of filters of which the second matches more documents."""
 
 
-def steps_of(connection: sa.Connection, things: Collection, asked: Any) -> tuple[int, int]:
-    """Return how many objects there are, and how many steps SQLite's machine counts them in."""
+def steps_of(connection: sa.Connection, things: Collection, query: Any) -> tuple[int, int]:
+    """Return the count, and the steps of SQLite's virtual machine for it."""
     driver: Any = connection.connection.driver_connection
-    things.count(asked)  # finds the table and the statement
+    things.count(query)  # caches the table and the statement
     steps = 0
 
     def step() -> None:
@@ -129,22 +129,22 @@ def steps_of(connection: sa.Connection, things: Collection, asked: Any) -> tuple
         steps += 1
 
     driver.set_progress_handler(step, 1)
-    number = things.count(asked)
+    number = things.count(query)
     driver.set_progress_handler(None, 1)
     return number, steps
 
 
-@pytest.mark.parametrize("asked", COUNTED.values(), ids=COUNTED)
-def test_sqlite_counts_with_a_covering_index(tmp_path: Path, asked: Any) -> None:
+@pytest.mark.parametrize("query", COUNTED.values(), ids=COUNTED)
+def test_sqlite_counts_with_a_covering_index(tmp_path: Path, query: Any) -> None:
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'store.db'}")
     with Store(engine=engine) as store, engine.connect() as connection:
         store["things"].put_many((str(n), {"n": int(n**0.5) // 4}) for n in range(1600))
         store["things"].create_index("n")
         things = store.bind(connection)["things"]
-        (few, steps), (many, more) = (steps_of(connection, things, each) for each in asked)
+        (few, steps), (many, more) = (steps_of(connection, things, each) for each in query)
     engine.dispose()
     assert few < many
-    # an entry of the index is tested, noted as a row that may be read, counted, left: no row is read
+    # the steps of an entry of the index: tested, recorded as a candidate, counted, skipped; no row is read
     assert more - steps <= 5 * (many - few)
 
 
@@ -152,11 +152,11 @@ def test_sqlite_counts_with_a_covering_index(tmp_path: Path, asked: Any) -> None
 def test_a_long_list_is_hashed(
     on_postgresql: Collection, module_postgres_backend: Backend, operator: str
 ) -> None:
-    asked = {"free": {operator: list(range(100))}}
-    explained = on_postgresql.explain(asked)
+    query = {"free": {operator: list(range(100))}}
+    explained = on_postgresql.explain(query)
     schema = module_postgres_backend.options["schema"]
     with psycopg.connect(module_postgres_backend.url) as connection:
         connection.execute(f"SET search_path = {schema}")
         plan = connection.execute(f"EXPLAIN {explained.sql}", explained.parameters).fetchall()
     assert "hashed SubPlan" in str(plan)
-    assert on_postgresql.count(asked) == (2_000 if operator == "$in" else 18_000)
+    assert on_postgresql.count(query) == (2_000 if operator == "$in" else 18_000)

@@ -1,4 +1,4 @@
-"""What Python's prompt shows of filters, explanations and transactions."""
+"""The repr of filters, explanations and transactions."""
 
 import asyncio
 import re
@@ -21,8 +21,8 @@ def test_repr_of_a_filter() -> None:
 def test_repr_of_an_explanation_has_no_sql() -> None:
     with Store("sqlite://") as store:
         store["things"].create_index("a")
-        told = store["things"].explain({"a": 1})
-    assert repr(told) == (
+        explanation = store["things"].explain({"a": 1})
+    assert repr(explanation) == (
         "Explanation(in_sql=Filter({'a': 1}), in_matcher=None, indexes=('a_1',), "
         "scans=False, order='natural', arrays=False, advice=None)"
     )

@@ -1,4 +1,4 @@
-"""Statements are compiled for a filter's shape: once, in a bounded cache, and without a value of the user's."""
+"""Statements are compiled once for the shape of a filter, in a bounded cache, without values of the user."""
 
 import re
 from typing import Any
@@ -20,10 +20,10 @@ def test_filters_that_differ_in_values_share_a_statement() -> None:
         store["things"].put("a", {"n": 1})
         statements = store.run(FindTable("things"))
         for number in range(40):
-            asked = {"n": {"$gte": number, "$lt": number + 5}, "kind": f"kind {number}"}
-            assert store["things"].find(asked) == []
-        told = cache_info(statements.select)
-        assert (told.currsize, told.misses, told.hits) == (1, 1, 39)
+            filter = {"n": {"$gte": number, "$lt": number + 5}, "kind": f"kind {number}"}
+            assert store["things"].find(filter) == []
+        cache = cache_info(statements.select)
+        assert (cache.currsize, cache.misses, cache.hits) == (1, 1, 39)
 
 
 def test_the_cache_of_statements_is_bounded() -> None:
@@ -36,10 +36,10 @@ def test_the_cache_of_statements_is_bounded() -> None:
 
 
 def test_shapes_contain_no_values() -> None:
-    asked = Filter.parse(ASKED)
-    assert SECRET in repr(asked)
-    assert SECRET not in repr(asked.shape)
-    assert re.findall(r"\d+", repr(asked.shape)) == []
+    filter = Filter.parse(ASKED)
+    assert SECRET in repr(filter)
+    assert SECRET not in repr(filter.shape)
+    assert re.findall(r"\d+", repr(filter.shape)) == []
 
 
 def test_statements_contain_no_values() -> None:

@@ -1,4 +1,4 @@
-"""What skills remember, by the rules of their platform; on every backend, sync and async."""
+"""Memories of skills, by the rules of their platform, on every backend, sync and async."""
 
 import asyncio
 import math
@@ -48,7 +48,7 @@ def skills(store: Any) -> Any:
     return store.skill_memory()
 
 
-# -- what is shown -------------------------------------------------------------------------------
+# -- load ----------------------------------------------------------------------------------------
 
 
 def test_a_skill_loads_its_private_and_all_public_memories(skills: Any) -> None:
@@ -70,7 +70,7 @@ def test_memories_are_private_by_default(skills: Any) -> None:
     assert skills.save(S, "a", [memory("x", 1), {"name": "y", "value": 2}]) == 2
     assert skills.load(S, "a") == [private("x", 1), private("y", 2)]
     assert skills.load(S, "b") == []
-    assert skills.save(S, "a", [private("x", 1), private("y", 2)]) == 0  # the same ones
+    assert skills.save(S, "a", [private("x", 1), private("y", 2)]) == 0  # the same memories
 
 
 def test_name_session_id_and_scope_identify_a_memory(skills: Any) -> None:
@@ -94,7 +94,7 @@ def test_the_last_of_equal_memories_wins(skills: Any) -> None:
     assert skills.load(S, "a") == [private("x", 2), public("y", 2)]
 
 
-# -- what stays ----------------------------------------------------------------------------------
+# -- omitted memories ----------------------------------------------------------------------------
 
 
 def test_omitted_private_memories_are_deleted(skills: Any) -> None:
@@ -128,7 +128,7 @@ def test_a_memory_may_change_its_scope(skills: Any) -> None:
     skills.save(S, "a", [private("x", 1)])
     skills.save(S, "a", [public("x", 1)])
     assert skills.load(S, "a") == [public("x", 1)]
-    skills.save(S, "a", [private("x", 2)])  # what is public cannot be deleted
+    skills.save(S, "a", [private("x", 2)])  # public memories cannot be deleted
     assert skills.load(S, "a") == [public("x", 1), private("x", 2)]
 
 
@@ -173,7 +173,7 @@ def test_policy_lets_every_skill_change_public_memories(store: Any) -> None:
     assert skills.save(S, "b", [public("x", None)]) == 1
     assert skills.load(S, "a") == [public("x", None)]
     strict = store.skill_memory()
-    assert strict.save(S, "b", [public("x", 3)]) == 0  # the creator is who it was
+    assert strict.save(S, "b", [public("x", 3)]) == 0  # the creator is unchanged
     assert strict.save(S, "a", [public("x", 4)]) == 1
 
 
@@ -186,7 +186,7 @@ def test_policy_raises_for_changes_by_others(store: Any) -> None:
     assert (caught.value.name, caught.value.creator, caught.value.skill) == ("x", "a", "b")
     assert isinstance(caught.value, PermissionError)
     assert skills.load(S, "b") == [public("x", 1), private("mine", 1)]
-    assert skills.save(S, "b", [public("x", 2), *skills.load(S, "b")]) == 0  # the last counts
+    assert skills.save(S, "b", [public("x", 2), *skills.load(S, "b")]) == 0  # the last wins
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_saving_an_unchanged_memory_is_no_error(store: Any, value: Any) -> None:
 
 @pytest.mark.parametrize(("policy", "left"), [("creator", 2), ("anyone", 1), ("raise", 2)])
 def test_saving_an_outdated_memory(store: Any, policy: Any, left: int) -> None:
-    """Nothing tells it from a change, as a memory has no version. To leave it out is always safe."""
+    """Indistinguishable from a change, as a memory has no version. Omitting it is always safe."""
     skills = store.skill_memory(policy=policy)
     skills.save(S, "a", [public("x", 1)])
     seen = skills.load(S, "b")
@@ -222,7 +222,7 @@ def test_numbers_that_javascript_changes_are_unchanged(store: Any) -> None:
 
 
 class Rules:
-    """The platform's rules, told once more, with nothing but dictionaries."""
+    """The platform's rules, implemented independently with dictionaries."""
 
     def __init__(self, policy: str) -> None:
         self.policy = policy
@@ -289,8 +289,8 @@ def test_random_saves_follow_the_rules(store: Any, policy: Any) -> None:
                 memory(draw.choice("xyz"), draw.choice(["v", 5, *FALSY[:5]]), scope, of)
             )
         draw.shuffle(memories)
-        told = outcome(skills.save, session, skill, memories)
-        assert told == outcome(rules.save, session, skill, memories), seed
+        result = outcome(skills.save, session, skill, memories)
+        assert result == outcome(rules.save, session, skill, memories), seed
         for each in ("a", "b", "c"):
             found, expected = skills.load(session, each), rules.load(session, each)
             assert sorted(map(repr, found)) == sorted(map(repr, expected)), seed
@@ -343,7 +343,7 @@ def test_ended_sessions_leave_no_documents(store: Any) -> None:
     skills.save(S, "a", [public("x", 1)])
     skills.end_session(S)
     assert store["skill_memory"].count() == 0
-    skills.save(S, "b", [public("x", 2)])  # nobody's any more
+    skills.save(S, "b", [public("x", 2)])  # without a creator
     assert skills.load(S, "a") == [public("x", 2)]
     assert skills.save(S, "a", [public("x", 3)]) == 0
 
@@ -369,15 +369,15 @@ def test_saving_restarts_the_ttl_of_a_session(store: Any, clock: Clock) -> None:
     skills = store.skill_memory(ttl=timedelta(minutes=30))
     skills.save(S, "a", [private("x", 1), public("y", 1)])
     clock.advance(1500)
-    skills.save(S, "b", [private("z", 1)])  # which keeps all of it
+    skills.save(S, "b", [private("z", 1)])  # keeps the whole session
     clock.advance(1500)
     assert skills.load(S, "a") == [private("x", 1), public("y", 1)]
-    assert skills.save(S, "a", skills.load(S, "a")) == 0  # an echo does too
+    assert skills.save(S, "a", skills.load(S, "a")) == 0  # also an unchanged save
     clock.advance(1500)
     assert len(skills.load(S, "b")) == 2
     clock.advance(301)
     assert skills.load(S, "a") == skills.load(S, "b") == []
-    skills.save(S, "b", [public("y", 2)])  # nobody's any more
+    skills.save(S, "b", [public("y", 2)])  # without a creator
     assert skills.load(S, "a") == [public("y", 2)]
 
 
@@ -386,16 +386,16 @@ def test_a_save_that_changes_nothing_is_one_write_at_most(
     ttl: Any, shared_backend: Backend
 ) -> None:
     engine = sa.create_engine(shared_backend.url.replace("postgresql:", "postgresql+psycopg:"))
-    said: list[str] = []
-    sa.event.listen(engine, "before_cursor_execute", lambda *a: said.append(a[2].split()[0]))
+    statements: list[str] = []
+    sa.event.listen(engine, "before_cursor_execute", lambda *a: statements.append(a[2].split()[0]))
     options = {**shared_backend.options, "upgrade": "auto"}
     with Store(engine=engine, **options) as store:
         skills = store.skill_memory(ttl=ttl)
         skills.save(S, "a", [private(f"x{n}", n) for n in range(50)])
         shown = skills.load(S, "a")
-        said.clear()
+        statements.clear()
         assert skills.save(S, "a", shown) == 0
-        assert [each for each in said if each in {"INSERT", "UPDATE", "DELETE"}] == (
+        assert [each for each in statements if each in {"INSERT", "UPDATE", "DELETE"}] == (
             [] if ttl is None else ["UPDATE"]
         )
     engine.dispose()
@@ -441,7 +441,7 @@ def test_objects_of_a_model_class(store: Any) -> None:
     assert skills.save(S, "a", iter([])) == 2
 
 
-# -- what is refused -----------------------------------------------------------------------------
+# -- errors --------------------------------------------------------------------------------------
 
 
 def test_save_takes_a_list(skills: Any) -> None:
@@ -500,7 +500,7 @@ def test_names_are_returned_as_stored(open_store: Opener) -> None:
     assert skills.save(S, "a", [private("x\0", "2")]) == 0
 
 
-class Who(str, Enum):  # noqa: UP042 - whose str() and format() are not its text
+class Who(str, Enum):  # noqa: UP042 - its str() and format() differ from its value
     SESSION = "session 1"
     SKILL = "a"
 
@@ -537,7 +537,7 @@ def test_options_are_checked(store: Any) -> None:
         store.skill_memory(collection="a-b")
 
 
-# -- at once -------------------------------------------------------------------------------------
+# -- concurrency ---------------------------------------------------------------------------------
 
 
 def test_skill_memory_in_a_transaction(store: Any) -> None:
@@ -557,36 +557,42 @@ def test_skill_memory_in_a_transaction(store: Any) -> None:
 
 
 def test_concurrent_saves_of_skills_lose_nothing(open_store: Opener, backend: Backend) -> None:
-    """Each makes a memory after the other, and all want to be the creator of the same public ones."""
-    names, turns = [f"skill {number}" for number in range(6)], 8
+    """Each skill creates memories one after the other, and all compete to create the same public ones."""
+    names, rounds = [f"skill {number}" for number in range(6)], 8
 
-    def given(skill: str, turn: int) -> list[Any]:
-        shared = [public(f"shared {number}", skill) for number in range(turn + 1)]
-        return [private("turn", turn), *[public(f"{skill}, {n}", n) for n in range(turn)], *shared]
+    def given(skill: str, round: int) -> list[Any]:
+        shared = [public(f"shared {number}", skill) for number in range(round + 1)]
+        return [
+            private("turn", round),
+            *[public(f"{skill}, {n}", n) for n in range(round)],
+            *shared,
+        ]
 
-    store = _all_at_once(open_store, backend, names, turns, given)
+    store = _all_at_once(open_store, backend, names, rounds, given)
     found = {name: store.skill_memory().load(S, name) for name in names}
     shared = {each["name"]: each["value"] for each in found[names[0]] if "shared" in each["name"]}
-    assert len(shared) == turns
+    assert len(shared) == rounds
     for name in names:
         assert [each for each in found[name] if each["scope"] == "PRIVATE"] == [
-            private("turn", turns - 1)
+            private("turn", rounds - 1)
         ]
         mine = {each["name"] for each in found[name] if each["name"].startswith(f"{name}, ")}
-        assert mine == {f"{name}, {n}" for n in range(turns - 1)}
-    for each, creator in shared.items():  # who was first is so for ever
+        assert mine == {f"{name}, {n}" for n in range(rounds - 1)}
+    for each, creator in shared.items():  # the first creator stays the creator
         assert store.skill_memory().save(S, creator, [public(each, "mine")]) > 0
 
 
-def _all_at_once(opener: Opener, backend: Backend, names: list[str], turns: int, given: Any) -> Any:
-    """Have skills save turn by turn, each in a thread or a task of its own; returns a store."""
+def _all_at_once(
+    opener: Opener, backend: Backend, names: list[str], rounds: int, given: Any
+) -> Any:
+    """Let skills save in rounds, each in its own thread or task; return the store."""
     if opener.variant == "async":
         store = opener()
         skills = store._target.skill_memory()
 
         async def talk(name: str) -> None:
-            for turn in range(turns):
-                await skills.save(S, name, given(name, turn))
+            for round in range(rounds):
+                await skills.save(S, name, given(name, round))
 
         async def main() -> None:
             await asyncio.gather(*map(talk, names))
@@ -599,8 +605,8 @@ def _all_at_once(opener: Opener, backend: Backend, names: list[str], turns: int,
     def speak(number: int) -> None:
         skills = stores[number % len(stores)].skill_memory()
         barrier.wait()
-        for turn in range(turns):
-            skills.save(S, names[number], given(names[number], turn))
+        for round in range(rounds):
+            skills.save(S, names[number], given(names[number], round))
 
     with ThreadPoolExecutor(len(names)) as pool:
         list(pool.map(speak, range(len(names))))
@@ -608,7 +614,7 @@ def _all_at_once(opener: Opener, backend: Backend, names: list[str], turns: int,
 
 
 def test_concurrent_saves_of_one_skill_have_one_winner(shared_backend: Backend) -> None:
-    """What is PRIVATE is all of one response, never some of this one and some of that."""
+    """Private memories come from one response, never from several."""
     with Store(shared_backend.url, **shared_backend.options) as store:
         skills = store.skill_memory()
 
@@ -661,7 +667,7 @@ def test_a_cancelled_save_is_atomic(shared_backend: Backend) -> None:
 def test_a_lost_race_in_a_transaction_of_the_caller_is_a_conflict(
     postgres_backend: Backend,
 ) -> None:
-    """There, with "read committed", nothing else would tell; who owns the transaction runs it again."""
+    """With "read committed" nothing else reports the race; the caller repeats the transaction."""
     with Store(postgres_backend.url, **postgres_backend.options) as store:
         skills = store.skill_memory()
         skills.save(S, "a", [private("x", 0)])
@@ -675,7 +681,7 @@ def test_a_lost_race_in_a_transaction_of_the_caller_is_a_conflict(
             with engine.begin() as connection:
                 store.bind(connection).skill_memory().save(S, "a", [private("y", 1)])
                 saved.set()
-                time.sleep(0.2)  # so that the other one reads before, and writes after the COMMIT
+                time.sleep(0.2)  # the other thread reads before and writes after the COMMIT
 
         with engine.connect() as connection, ThreadPoolExecutor(1) as pool:
             store.bind(connection).skill_memory().load(S, "a")

@@ -1,5 +1,4 @@
-"""MongoDB's order, rule by rule, as ordering.py states it: with and without an index, in one window
-and in pages."""
+"""MongoDB's sort order, rule by rule: with and without an index, in one query and in pages."""
 
 import tracemalloc
 from typing import Any
@@ -13,7 +12,7 @@ LONG = "x" * 150
 
 
 def in_order(things: Any, sort: Any) -> list[str]:
-    """Return the ids in the order, which must not depend on how they are read."""
+    """Return the sorted ids, which must not depend on how they are read."""
     found = [document.id for document in things.find(sort=sort)]
     for size in (1, 3):
         page = things.page(sort=sort, limit=size)
@@ -71,7 +70,7 @@ TYPES: list[Any] = [
 
 @pytest.mark.parametrize("rank", range(len(TYPES)))
 def test_types_come_in_mongodbs_order(things: Any, rank: int) -> None:
-    """Each beside the next: all are tried at once below."""
+    """Adjacent in the order: all are tried at once below."""
     fill(things, *({"v": value} for value in reversed(TYPES[rank : rank + 2])))
     many = len(TYPES[rank : rank + 2])
     assert [d.id for d in things.find(sort="v")] == [str(n) for n in reversed(range(many))]
@@ -180,7 +179,7 @@ def test_fields_missing_in_an_element_are_null(indexed: Any) -> None:
         {"a": [{"y": 0}]},
         {"a": [{"x": 0, "y": 5}, 7]},
     )
-    # an element without x has null there, which comes before every number
+    # a missing x is null, which sorts before every number
     assert in_order(indexed, [("a.x", 1), ("a.y", 1)]) == ["3", "0", "2", "1"]
     assert in_order(indexed, [("a.x", -1), ("a.y", 1)]) == ["0", "1", "3", "2"]
 
@@ -208,7 +207,7 @@ def test_different_arrays_are_traversed_independently(indexed: Any) -> None:
 @pytest.mark.parametrize("direction", [1, -1])
 def test_equal_keys_keep_natural_order(indexed: Any, direction: int) -> None:
     fill(indexed, *({"v": value} for value in (1, 1.0, 1, [1], 1, True, 1)))
-    indexed.put("2", {"v": 1, "changed": True})  # keeps its place
+    indexed.put("2", {"v": 1, "changed": True})  # keeps its position
     ones = ["0", "1", "2", "3", "4", "6"]
     assert in_order(indexed, [("v", direction)]) == (
         [*ones, "5"] if direction > 0 else ["5", *ones]
@@ -216,7 +215,7 @@ def test_equal_keys_keep_natural_order(indexed: Any, direction: int) -> None:
     assert in_order(indexed, {"w": direction}) == [str(n) for n in range(7)]
 
 
-# -- which fields ----------------------------------------------------------------------------
+# -- fields ----------------------------------------------------------------------------------
 
 
 def test_sort_by_metadata(things: Any) -> None:
@@ -260,12 +259,12 @@ def test_every_form_of_a_sort(things: Any, sort: Any) -> None:
     ids=str,
 )
 def test_invalid_sorts_are_rejected(things: Any, sort: Any) -> None:
-    for verb in (things.find, things.page, things.find_one):
+    for method in (things.find, things.page, things.find_one):
         with pytest.raises(InvalidSort):
-            verb(sort=sort)
+            method(sort=sort)
 
 
-# -- streams in an order -----------------------------------------------------------------------
+# -- sorted streams ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("index", [None, "n", "list"])
@@ -280,11 +279,11 @@ def test_stream_has_the_order_of_find(
         things.put(f"{n:02}", {"n": n % 5, "list": [n % 3, n % 7], "text": text, "o": {"a": n}})
     if index is not None:
         things.create_index(index)
-    for asked in (None, {"n": {"$gt": 1}}, {"n": {"$in": [1, 2, {"a": 1}]}}):
-        found = things.find(asked, sort=sort)
-        assert list(things.stream(asked, sort=sort)) == found
-        parts = things.find(asked, sort=sort, projection=["n"])
-        assert list(things.stream(asked, sort=sort, projection=["n"])) == parts
+    for filter in (None, {"n": {"$gt": 1}}, {"n": {"$in": [1, 2, {"a": 1}]}}):
+        found = things.find(filter, sort=sort)
+        assert list(things.stream(filter, sort=sort)) == found
+        parts = things.find(filter, sort=sort, projection=["n"])
+        assert list(things.stream(filter, sort=sort, projection=["n"])) == parts
     assert list(things.stream({"n": 99}, sort=sort)) == []
 
 

@@ -95,10 +95,10 @@ def test_an_exhausted_pool_is_a_clear_error(engine: sa.Engine, shared_backend: B
 def test_documents_commit_with_the_callers_tables(store: Store, engine: sa.Engine) -> None:
     with engine.begin() as connection:
         connection.execute(sa.insert(invoices).values(number=1))
-        objects = store.bind(connection)
-        assert objects["orders"].put("1", {"total": 12}) == 1
-        assert objects["orders"].find("total", 12)[0].id == "1"
-        assert [info.name for info in objects.collections()] == ["orders"]
+        bound = store.bind(connection)
+        assert bound["orders"].put("1", {"total": 12}) == 1
+        assert bound["orders"].find("total", 12)[0].id == "1"
+        assert [info.name for info in bound.collections()] == ["orders"]
     with engine.connect() as connection:
         assert numbers(connection) == [1]
     assert store["orders"].get("1") == {"total": 12}
@@ -108,10 +108,10 @@ def test_documents_roll_back_with_the_callers_tables(store: Store, engine: sa.En
     store["orders"].put("0", 0)
     with pytest.raises(ZeroDivisionError), engine.begin() as connection:
         connection.execute(sa.insert(invoices).values(number=1))
-        objects = store.bind(connection)
-        objects["orders"].put("1", {"total": 12})
-        objects["orders"].remove("0")
-        objects["new"].put("x", 1)
+        bound = store.bind(connection)
+        bound["orders"].put("1", {"total": 12})
+        bound["orders"].remove("0")
+        bound["new"].put("x", 1)
         raise ZeroDivisionError
     with engine.connect() as connection:
         assert numbers(connection) == []
@@ -142,25 +142,25 @@ def test_tables_are_created_in_the_callers_transaction(
 def test_an_error_leaves_the_callers_transaction_usable(store: Store, engine: sa.Engine) -> None:
     store["things"].put("a", 1)
     with engine.begin() as connection:
-        objects = store.bind(connection)
+        bound = store.bind(connection)
         with pytest.raises(KeyError):
-            objects.rename("nothing", "b")
+            bound.rename("nothing", "b")
         with pytest.raises(InvalidBody):
-            objects["things"].put_many({"b": {1}}, atomic=True)
+            bound["things"].put_many({"b": {1}}, atomic=True)
         with pytest.raises(ValueError, match="already"):
-            objects["b"].put("x", 1)
-            objects.rename("things", "b")
-        objects["things"].put("c", 3)
+            bound["b"].put("x", 1)
+            bound.rename("things", "b")
+        bound["things"].put("c", 3)
         connection.execute(sa.insert(invoices).values(number=2))
     assert store["things"].get_many(["a", "c"]) == {"a": 1, "c": 3}
 
 
 def test_savepoints_of_the_caller(store: Store, engine: sa.Engine) -> None:
     with engine.begin() as connection:
-        objects = store.bind(connection)
-        objects["things"].put("kept", 1)
+        bound = store.bind(connection)
+        bound["things"].put("kept", 1)
         with pytest.raises(ZeroDivisionError), connection.begin_nested():
-            objects["things"].put("lost", 1)
+            bound["things"].put("lost", 1)
             raise ZeroDivisionError
     assert [d.id for d in store["things"].list()] == ["kept"]
 
@@ -241,10 +241,10 @@ def test_bind_within_an_async_transaction(
             await store["things"].put("before", 1)
             async with async_engine.begin() as connection:
                 await connection.execute(sa.insert(invoices).values(number=1))
-                objects = store.bind(connection)
-                await objects["things"].put("a", {"x": [1, {"y": 2}]})
-                assert [d.id for d in await objects["things"].find("x", {"y": 2})] == ["a"]
-                assert (await objects.collections())[0].count == 2
+                bound = store.bind(connection)
+                await bound["things"].put("a", {"x": [1, {"y": 2}]})
+                assert [d.id for d in await bound["things"].find("x", {"y": 2})] == ["a"]
+                assert (await bound.collections())[0].count == 2
             with pytest.raises(ZeroDivisionError):
                 async with async_engine.begin() as connection:
                     await store.bind(connection)["things"].put("b", 1)

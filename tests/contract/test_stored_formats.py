@@ -1,5 +1,6 @@
-"""What is stored has a format: what older versions wrote is read, keys of newer ones are kept, and a newer format is
-refused in a clear error; on every backend, sync and async."""
+"""Stored formats: old ones are read, unknown keys are kept, and a newer format is a clear error; on every backend, sync
+and async.
+"""
 
 import json
 from typing import Any
@@ -182,7 +183,7 @@ def test_unknown_keys_of_a_catalogue_entry_are_kept() -> None:
 
 
 def changed_entry(backend: Backend, **changes: Any) -> dict[str, Any]:
-    """Change the entry of the only collection, as another version would; return what it is then."""
+    """Change the entry of the only collection, as another version would; return the new entry."""
     engine = sa.create_engine(backend.url)
     schema = f"{backend.options['schema']}." if backend.is_postgresql else ""
     with engine.begin() as connection:

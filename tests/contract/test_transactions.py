@@ -1,4 +1,4 @@
-"""Transactions: all or nothing, the same on every backend, sync and async."""
+"""Transactions are atomic, on every backend, sync and async."""
 
 import asyncio
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from collections_store import (
 
 
 class Boom(Exception):
-    """What the tests end a block with."""
+    """Raised to end a context."""
 
 
 @pytest.fixture(params=["own", "engine"])

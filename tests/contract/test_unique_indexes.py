@@ -1,4 +1,4 @@
-"""What a unique index refuses: by every method that writes, in errors that are public and clear."""
+"""Duplicates of unique indexes: every writing method raises a public, clear error."""
 
 import itertools
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from collections_store import (
 )
 
 IN_ARRAY = {"items": [{"sku": 2}], "n": 1}
-"""Has the value within an array, which counts as null."""
+"""Has the value within an array; it counts as null."""
 SET = {"$set": IN_ARRAY}
 OTHER = {"$id": "other"}
 
@@ -69,7 +69,7 @@ HARMLESS = {
     *("delete_many", "delete_one", "drop_index", "find_one_and_delete", "purge_expired"),
     *("remove", "remove_many", "touch"),
 }
-"""Writes of which no unique index can refuse any."""
+"""Methods that no unique index can reject."""
 
 
 def test_every_writing_method_is_tested() -> None:
@@ -78,7 +78,7 @@ def test_every_writing_method_is_tested() -> None:
 
 
 def refusals(error: CollectionsStoreError) -> list[CollectionsStoreError]:
-    """Return what was refused, be it one or many."""
+    """Return the rejected documents of an error."""
     return [r.error for r in error.result.refused] if isinstance(error, BulkWriteError) else [error]
 
 

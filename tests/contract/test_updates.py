@@ -1,5 +1,5 @@
-"""The verbs that change objects; on every backend, sync and async. What operators do to a body is in
-tests/unit/update and tests/conformance.
+"""Methods that update documents, on every backend, sync and async. tests/unit/update and tests/conformance test the
+operators.
 """
 
 import re
@@ -96,8 +96,8 @@ def test_the_matched_element_of_an_in_with_one_value(things: Any, wanted: Any) -
     assert things.find({"a": {"$in": [wanted]}}, projection={"a.$": 1})[0].body == {"a": [element]}
     things.update_many({"a": {"$in": [wanted]}}, {"$set": {"a.$": "met"}})
     assert things.get("1") == {"a": ["x", "met", "y"]}
-    asked = Filter.parse({"a": {"$nin": [wanted]}})
-    assert Filter.parse(asked.to_json()) == asked
+    filter = Filter.parse({"a": {"$nin": [wanted]}})
+    assert Filter.parse(filter.to_json()) == filter
 
 
 def test_update_many(people: Any) -> None:
@@ -261,13 +261,13 @@ MISTAKES: list[tuple[str, tuple[Any, ...], dict[str, Any], type[Exception]]] = [
 ]
 
 
-@pytest.mark.parametrize(("verb", "given", "options", "error"), MISTAKES, ids=str)
+@pytest.mark.parametrize(("method", "given", "options", "error"), MISTAKES, ids=str)
 def test_an_invalid_update_changes_nothing(
-    people: Any, verb: str, given: Any, options: Any, error: type[Exception]
+    people: Any, method: str, given: Any, options: Any, error: type[Exception]
 ) -> None:
     before = people.list()
     with pytest.raises(error):
-        getattr(people, verb)(*given, **options)
+        getattr(people, method)(*given, **options)
     assert people.list() == before
 
 
@@ -282,8 +282,8 @@ def test_updates_of_bodies_that_are_not_objects(things: Any) -> None:
 
 def test_a_parsed_update_is_reusable(people: Any) -> None:
     older = Update.parse({"$inc": {"age": 1}, "$set": {Path("a.b"): 1}})
-    for verb in (people.update_many, people.update_one):
-        verb({}, older)
+    for method in (people.update_many, people.update_one):
+        method({}, older)
     assert people.get("ada")["a.b"] == 1
     assert [body["age"] for body in bodies(people).values()] == [38, 21, 31]
 
@@ -322,7 +322,7 @@ def test_updates_respect_unique_indexes(people: Any) -> None:
 def test_errors_of_update_many_name_the_document(
     store: Any, things: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever batch the other was in; the texts of all are not kept for that."""
+    """In any batch; the values of all documents are not held for that."""
     monkeypatch.setattr(reading, "FIRST_BATCH", 3)
     monkeypatch.setattr(reading, "MAX_BATCH", 3)
     things.put_many({str(n): {"n": n} for n in range(12)})

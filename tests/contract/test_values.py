@@ -1,4 +1,4 @@
-"""What a body may not hold: refused on every backend, with the place, and nothing is changed."""
+"""Invalid bodies are rejected on every backend with the path, and nothing is changed."""
 
 import dataclasses
 import enum
@@ -114,11 +114,11 @@ def test_size(open_store: Any) -> None:
         things.put("a", "é" * 50)
 
 
-class Listed(list[Any]):
-    """A kind of list."""
+class ListSubclass(list[Any]):
+    """A subclass of list."""
 
 
-@pytest.mark.parametrize("kind", [list, Listed])
+@pytest.mark.parametrize("kind", [list, ListSubclass])
 def test_size_is_checked_before_encoding(open_store: Any, kind: Any) -> None:
     things = open_store(max_body=2**16)["things"]
     shared: Any = ["x"]

@@ -1,4 +1,4 @@
-"""Versions grow by one with each change, and make writes conditional; on every backend, sync and async."""
+"""Versions increment with each change, and make writes conditional, on every backend, sync and async."""
 
 import asyncio
 import gc
@@ -153,7 +153,9 @@ def test_change(things: Any) -> None:
         things.change("b", lambda body: body)
     assert (caught.value.collection, caught.value.id) == ("things", "b")
     assert isinstance(caught.value, KeyError)
-    assert things.change("b", lambda _: None, default=None) is None  # None is what it was
+    assert (
+        things.change("b", lambda _: None, default=None) is None
+    )  # the function changed it to None
     assert things.exists("b")
     assert things.change("b", lambda body: body) is None
     assert version(things, "b") == 2

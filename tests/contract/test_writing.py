@@ -1,4 +1,4 @@
-"""What holds for every verb that writes, found by `property/test_stateful.py`."""
+"""Regressions of writing methods that `property/test_stateful.py` found."""
 
 import math
 from typing import Any

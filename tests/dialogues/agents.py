@@ -1,4 +1,4 @@
-"""An agent that says what it is told to say, in a process that may be killed at any moment.
+"""An agent that sends scripted messages, in a process that may be killed at any moment.
 
 It takes orders from a connection, and acknowledges each when all that it meant is on the disk. An order comes
 again if it was not acknowledged. What is acknowledged: the number of the order, and the message, as JSON, that
@@ -25,7 +25,7 @@ Answer: TypeAlias = Steps[Message | None]
 
 @dataclass(frozen=True)
 class Line:
-    """What an agent shall say."""
+    """An order to send a message."""
 
     performative: str
     body: Any
@@ -42,7 +42,7 @@ class Order:
 
 
 def done(order: Order, dialogues: Any) -> Answer:
-    """Do what an order asks, unless it was done before: yields verbs, returns what is to be sent."""
+    """Execute an order, unless it was executed before: yields method calls, returns the message to send."""
     if order.message is None:
         return (yield from begun(order, dialogues.dialogues_in_active_state))
     try:
@@ -52,7 +52,7 @@ def done(order: Order, dialogues: Any) -> Answer:
     last = dialogue.last_message
     assert last is not None
     if last.sender == dialogue.self_address:
-        return last  # it was said, and may not have come
+        return last  # it was sent, and may not have been delivered
     if last.json != order.message or order.line is None:
         return None
     answer: Message = yield "reply", dialogue, order.line.performative, order.line.body
@@ -60,7 +60,7 @@ def done(order: Order, dialogues: Any) -> Answer:
 
 
 def begun(order: Order, there: tuple[Dialogue, ...]) -> Answer:
-    """Begin a dialogue, unless it was begun."""
+    """Create a dialogue, unless it exists."""
     line = order.line
     assert line is not None
     for each in there:
@@ -72,7 +72,7 @@ def begun(order: Order, there: tuple[Dialogue, ...]) -> Answer:
 
 
 def agent(connection: Connection, url: str, options: dict[str, Any], address: str) -> None:
-    """Take orders, one after the other, until None; tell first how many dialogues were restored."""
+    """Execute orders until None. First send the number of restored dialogues."""
     with Store(url, **options) as store:
         dialogues = Dialogues(store, address, rules=RULES)
         connection.send(dialogues.setup().active)
@@ -84,16 +84,16 @@ def agent(connection: Connection, url: str, options: dict[str, Any], address: st
 
 
 def agent_async(connection: Connection, url: str, options: dict[str, Any], address: str) -> None:
-    """Take orders, many at a time."""
+    """Execute orders concurrently."""
 
     async def main() -> None:
         async with AsyncStore(url, **options) as store, asyncio.TaskGroup() as tasks:
             dialogues = AsyncDialogues(store, address, rules=RULES)
             connection.send((await dialogues.setup()).active)
             while (order := await asyncio.to_thread(connection.recv)) is not None:
-                tasks.create_task(obey(dialogues, order))
+                tasks.create_task(execute(dialogues, order))
 
-    async def obey(dialogues: AsyncDialogues, order: Order) -> None:
+    async def execute(dialogues: AsyncDialogues, order: Order) -> None:
         steps = done(order, dialogues)
         message = await follow_async(lambda call: getattr(dialogues, call[0])(*call[1:]), steps)
         connection.send((order.number, message and message.json))

@@ -1,5 +1,5 @@
-"""Two agents that talk, each a process, and what carries their messages: it delivers them at least once, and
-kills one of them now and then.
+"""Two agents in processes, and the transport of their messages: it delivers at least once, and sometimes kills an
+agent.
 """
 
 import random
@@ -31,7 +31,7 @@ class Side:
         self._send(order)
 
     def revive(self) -> None:
-        """Begin, or begin again after a death, with the orders that were not acknowledged."""
+        """Start the process, or restart it with the orders that were not acknowledged."""
         self.process = self.start()
         self.restored.append(self.process.connection.recv())
         for each in self.waiting.values():
@@ -39,12 +39,12 @@ class Side:
 
     def _send(self, order: Order) -> None:
         assert self.process is not None
-        with suppress(OSError):  # it is dead, and gets all orders when it is revived
+        with suppress(OSError):  # the process is dead, and gets all orders when it is restarted
             self.process.connection.send(order)
 
 
 class Conversation:
-    """Plays scripts, some at a time; `kill_every`: so many messages are between two deaths, in the mean."""
+    """Plays several scripts at a time. `kill_every` is the mean number of messages between two kills."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Conversation:
         self._carried: deque[Any] = deque(maxlen=200)
 
     def run(self) -> None:
-        """Play all to their ends."""
+        """Play all scripts to the end."""
         try:
             for side in self.sides.values():
                 side.revive()
@@ -83,7 +83,7 @@ class Conversation:
                 next_death = self.delivered + self._until_a_death()
 
     def _fill(self) -> bool:
-        """Have dialogues begun, so that enough go on; False: all have ended."""
+        """Start dialogues until enough are active. Return False if all have ended."""
         starter, other = SPEAKERS
         while (
             self._begin and sum(len(each.waiting) for each in self.sides.values()) < self._at_once
@@ -94,7 +94,7 @@ class Conversation:
         return any(each.waiting for each in self.sides.values())
 
     def _acknowledged(self) -> Iterator[tuple[str, tuple[int, Any]]]:
-        """Yield the next acknowledgments of those that live."""
+        """Yield the next acknowledgments of running processes."""
         living = {
             each.process.connection: name for name, each in self.sides.items() if each.process
         }
@@ -104,7 +104,7 @@ class Conversation:
                 yield name, each.recv()
 
     def _took(self, name: str, number: int, message: Any) -> None:
-        """Note an acknowledgment, and deliver what was answered; now and then also what had come before."""
+        """Record an acknowledgment, and deliver the reply; sometimes deliver an earlier message again."""
         self.sides[name].waiting.pop(number)
         if message is not None:
             self._deliver(message)
@@ -119,7 +119,7 @@ class Conversation:
             side.order(Order(next(self._numbers), self._answer(message), message))
 
     def _answer(self, message: Any) -> Line | None:
-        """Return what the script answers."""
+        """Return the reply of the script."""
         script, turn = self.scripts[message["body"]["dialogue_id"]], message["body"]["turn"] + 1
         if turn == len(script.bodies):
             return None
@@ -129,7 +129,7 @@ class Conversation:
         return 1 + round(self._draw.expovariate(1 / self._kill_every))
 
     def _kill(self) -> None:
-        """Kill one, in the middle of whatever it does; then begin it again."""
+        """Kill an agent at any moment, and restart it."""
         name = self._draw.choice(SPEAKERS)
         side = self.sides[name]
         time.sleep(self._draw.uniform(0, 0.003))

@@ -1,4 +1,4 @@
-"""What two agents say to each other: the dialogues of `shared/data`, or made-up ones where it is not there."""
+"""Dialogues of two agents: those of `shared/data`, or generated ones."""
 
 import gzip
 import json
@@ -12,12 +12,12 @@ from conftest import SHARED
 
 DATA = SHARED / "data" / "sgd_dialogues.jsonl.gz"
 SPEAKERS = ("USER", "SYSTEM")
-"""Who speaks in turns, and who begins."""
+"""The two speakers; the first begins."""
 
 
 @dataclass(frozen=True)
 class Script:
-    """The bodies of the messages of one dialogue, in their order."""
+    """The bodies of the messages of one dialogue, in order."""
 
     id: str
     bodies: tuple[dict[str, Any], ...]
@@ -40,12 +40,12 @@ class Script:
         return cls(id, tuple(numbered))
 
     def performative(self, turn: int) -> str:
-        """Return "say", and of the last turn "end"."""
+        """Return "say", or "end" for the last message."""
         return "end" if turn == len(self.bodies) - 1 else "say"
 
 
 def scripts(count: int) -> list[Script]:
-    """Return some of the real dialogues; a few dozen of our own where there are none."""
+    """Return real dialogues, or a few dozen generated ones."""
     if DATA.is_file():
         with gzip.open(DATA) as lines:
             return [Script.parse(line) for line in islice(lines, count)]
@@ -53,7 +53,7 @@ def scripts(count: int) -> list[Script]:
 
 
 def made_up() -> Iterator[Script]:
-    """Yield dialogues that nobody had."""
+    """Yield generated dialogues."""
     draw = random.Random(1)
     for number in range(40):
         turns = [{"utterance": "hm " * draw.randrange(40)} for _ in range(draw.randrange(4, 33))]

@@ -1,4 +1,4 @@
-"""Two agents talk while one or the other is killed all the time: both have every message once, in order."""
+"""Two agents exchange messages while they are killed repeatedly: both store every message once, in order."""
 
 import random
 from collections import Counter
@@ -27,37 +27,37 @@ def test_two_agents_that_are_killed_repeatedly(
     shared_backend: Backend, tmp_path: Path, count: int, variant: str
 ) -> None:
     """On SQLite each has its own file, on PostgreSQL they share the database."""
-    backends = {name: of_its_own(shared_backend, tmp_path / f"{name}.db") for name in SPEAKERS}
-    seed, told = random.randrange(2**32), scripts(count)
+    backends = {name: own_backend(shared_backend, tmp_path / f"{name}.db") for name in SPEAKERS}
+    seed, all_scripts = random.randrange(2**32), scripts(count)
 
     def start(name: str) -> Forked:
         return Forked(AGENTS[variant], backends[name].url, backends[name].options, name)
 
-    conversation = Conversation(told, start, seed=seed)
+    conversation = Conversation(all_scripts, start, seed=seed)
     conversation.run()
     print(
-        f"seed {seed}: {len(told)} dialogues of {DATA if DATA.is_file() else 'our own'}, "
+        f"seed {seed}: {len(all_scripts)} dialogues of {DATA if DATA.is_file() else 'our own'}, "
         f"{conversation.delivered} messages delivered, {conversation.kills} times killed"
     )
     assert conversation.kills > 12
     assert any(sum(side.restored) for side in conversation.sides.values())
     for name, backend in backends.items():
-        check_all(backend, name, told)
+        check_all(backend, name, all_scripts)
 
 
-def of_its_own(backend: Backend, path: Path) -> Backend:
+def own_backend(backend: Backend, path: Path) -> Backend:
     return backend if backend.is_postgresql else Backend(backend.name, f"sqlite:///{path}")
 
 
-def check_all(backend: Backend, name: str, told: list[Script]) -> None:
-    """See that an agent has all dialogues, ended, and nothing else."""
+def check_all(backend: Backend, name: str, all_scripts: list[Script]) -> None:
+    """Check that an agent has all dialogues, in terminal state, and no others."""
     with Store(backend.url, **backend.options) as store:
         dialogues = Dialogues(store, name, rules=RULES)
         assert dialogues.setup().active == 0
         assert dialogues.quarantined() == []
         found = {each.messages[0].body["dialogue_id"]: each for each in dialogues.find()}
-        assert found.keys() == {script.id for script in told}
-        for script in told:
+        assert found.keys() == {script.id for script in all_scripts}
+        for script in all_scripts:
             check(found[script.id], name, script)
         there = Counter(
             {
@@ -67,22 +67,27 @@ def check_all(backend: Backend, name: str, told: list[Script]) -> None:
             }
         )
         assert there == {
-            "terminal": len(told),
-            "messages": sum(len(script.bodies) for script in told),
+            "terminal": len(all_scripts),
+            "messages": sum(len(script.bodies) for script in all_scripts),
             "active": 0,
         }
 
 
 def check(dialogue: Dialogue, name: str, script: Script) -> None:
-    """See that a dialogue has all messages of the script once, in order, with the right ids."""
-    said = dialogue.messages
-    assert [each.body for each in said] == list(script.bodies)
-    assert [each.sender for each in said] == [SPEAKERS[turn % 2] for turn in range(len(said))]
-    assert [each.message_id for each in said] == [ids(turn) for turn in range(len(said))]
-    assert [each.target for each in said] == [0, *(ids(turn) for turn in range(len(said) - 1))]
+    """Check that a dialogue has all messages of the script once, in order, with the right ids."""
+    messages = dialogue.messages
+    assert [each.body for each in messages] == list(script.bodies)
+    assert [each.sender for each in messages] == [
+        SPEAKERS[turn % 2] for turn in range(len(messages))
+    ]
+    assert [each.message_id for each in messages] == [ids(turn) for turn in range(len(messages))]
+    assert [each.target for each in messages] == [
+        0,
+        *(ids(turn) for turn in range(len(messages) - 1)),
+    ]
     assert (dialogue.state, dialogue.is_terminal) == ("ended", True)
     assert dialogue.role == ("starter" if name == SPEAKERS[0] else "responder")
-    assert len({each.dialogue_reference for each in said[1:]}) == 1
+    assert len({each.dialogue_reference for each in messages[1:]}) == 1
 
 
 def ids(turn: int) -> Any:

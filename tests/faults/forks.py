@@ -1,4 +1,4 @@
-"""Rounds of forks with a store in use: `python forks.py FOLDER ROUNDS SEED`. Each round is a family of processes that
+"""Rounds of forks with an open store: `python forks.py FOLDER ROUNDS SEED`. Each round is a family of processes that
 write to one SQLite file and note each acknowledged write; prints what was lost, and what SQLite says of the file.
 """
 
@@ -30,7 +30,7 @@ ORDERS = ("parent first", "child first", "child exits", "parent exits")
 
 
 class Round:
-    """One family."""
+    """One round: a parent process and its children."""
 
     def __init__(self, path: Path, child: str, order: str) -> None:
         self.url, self.child, self.order = f"sqlite:///{path}", child, order
@@ -46,7 +46,7 @@ class Round:
         os.write(self.notes, f"{id}\n".encode())
 
     def play_child(self, name: str = "child") -> None:
-        """Write, wait for the parent's end if that comes first, and write again."""
+        """Write, wait until the parent has closed its store if it closes first, and write again."""
         if self.child == "async":
             asyncio.run(self.play_child_async(name))
             return
@@ -132,7 +132,7 @@ class Round:
             os._exit(0)
 
     def begin(self, how: str) -> Callable[[], None]:
-        """Begin a child; returns what waits for its end."""
+        """Start a child; return a function that waits for its exit."""
         if how == "pool":
             pool = ProcessPoolExecutor(2, mp_context=fork, initializer=_take, initargs=(self,))
             jobs = [pool.submit(_play, name) for name in ("a", "b")]
@@ -198,15 +198,15 @@ def play(path: Path, how: str, parent: str, child: str, order: str) -> None:
 
 
 def judge(path: Path) -> tuple[int, int, str]:
-    """Return how many writes were acknowledged, how many are lost, and what SQLite says."""
+    """Return the numbers of acknowledged and of lost writes, and the result of SQLite's integrity check."""
     with closing(sqlite3.connect(path)) as connection:
         [table] = connection.execute(
             "SELECT name FROM sqlite_master WHERE name LIKE 'cs_1%'"
         ).fetchone()
         stored = {id for (id,) in connection.execute(f"SELECT id FROM {table}")}
-        [says] = connection.execute("PRAGMA integrity_check").fetchone()
+        [integrity] = connection.execute("PRAGMA integrity_check").fetchone()
     noted = set(path.with_suffix(".notes").read_text().splitlines())
-    return len(noted), len(noted - stored), says
+    return len(noted), len(noted - stored), integrity
 
 
 def main(folder: str, rounds: str, seed: str) -> None:
@@ -228,10 +228,10 @@ def main(folder: str, rounds: str, seed: str) -> None:
             print(plan, "ended with", family.exitcode, file=sys.stderr)
             family.kill()
         os.close(everybody)
-        noted, missing, says = judge(path)
+        noted, missing, integrity = judge(path)
         acknowledged, lost = acknowledged + noted, lost + missing
-        if missing or says != "ok":
-            print(plan, f"{missing} of {noted} lost:", says, file=sys.stderr)
+        if missing or integrity != "ok":
+            print(plan, f"{missing} of {noted} lost:", integrity, file=sys.stderr)
     print(f"acknowledged {acknowledged > 0}, lost {lost}, failed {failed}")
 
 

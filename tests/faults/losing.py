@@ -1,4 +1,4 @@
-"""Writes whose answer is lost: the commit took place, and the caller does not get to know."""
+"""Writes in doubt: the commit succeeds, and the confirmation is lost."""
 
 import re
 import selectors
@@ -19,7 +19,7 @@ _IS_OVER = b"Z\0\0\0\x05I"
 
 
 class Proxy:
-    """A proxy before PostgreSQL that drops, when it is armed, the connection whose write was just committed."""
+    """A proxy for PostgreSQL. When armed, it drops the connection whose write was just committed."""
 
     def __init__(self, url: str) -> None:
         self._target = sa.make_url(url)
@@ -75,12 +75,12 @@ class Proxy:
 
 
 class Interrupted(BaseException):
-    """What an alarm, a timeout or Ctrl-C raises in a thread."""
+    """Raised in a thread by an alarm, a timeout or Ctrl-C."""
 
 
 @contextmanager
 def interrupted() -> Iterator[None]:
-    """Interrupt the thread as the next write of a store is about to return."""
+    """Interrupt the thread when the next write of a store is about to return."""
     over = []
 
     def profile(frame: Any, event: str, _: Any) -> None:

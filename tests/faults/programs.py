@@ -1,5 +1,4 @@
-"""The programs that the fault tests run as processes of their own: `python programs.py NAME URL
-OPTIONS-AS-JSON …`."""
+"""Programs that the fault tests run in new processes: `python programs.py NAME URL OPTIONS-AS-JSON …`."""
 
 import asyncio
 import gc
@@ -37,7 +36,7 @@ from collections_store.operations.operation import Operation
 
 @dataclass(frozen=True)
 class Increment(Operation[int]):
-    """Read a number and write it back, one more."""
+    """Read a number and write it back, incremented."""
 
     collection: str
     id: str
@@ -72,7 +71,7 @@ def increment_async(url: str, options: dict[str, Any], times: str) -> None:
 
 
 def remember(url: str, options: dict[str, Any], times: str) -> None:
-    """Count in a memory, note that in a set, and try to be the first."""
+    """Increment a value of a memory, add it to a set, and compete to write a key first."""
     with Store(url, **options) as store:
         memory = store.memory("bot").namespace("counts")
         for _ in range(int(times)):
@@ -108,8 +107,8 @@ def transact_async(url: str, options: dict[str, Any], times: str) -> None:
     asyncio.run(main())
 
 
-def stay_within(url: str, options: dict[str, Any]) -> None:
-    """Commit one transaction, and wait for ever in the next."""
+def hold_transaction_open(url: str, options: dict[str, Any]) -> None:
+    """Commit one transaction, and wait in the next until killed."""
     with Store(url, **options) as store:
         with store.transaction() as tx:
             tx["things"].put_many({"a": 1, "b": 1})
@@ -120,7 +119,7 @@ def stay_within(url: str, options: dict[str, Any]) -> None:
             time.sleep(1000)
 
 
-def fork_within(url: str, options: dict[str, Any]) -> None:
+def fork_in_transaction(url: str, options: dict[str, Any]) -> None:
     """Fork within a transaction: an error in the child, nothing in the parent."""
     store = Store(url, **options)
     child = -1
@@ -146,8 +145,8 @@ def fork_within(url: str, options: dict[str, Any]) -> None:
     store.close()
 
 
-def fork_within_async(url: str, options: dict[str, Any]) -> None:
-    """Fork within an awaited transaction."""
+def fork_in_async_transaction(url: str, options: dict[str, Any]) -> None:
+    """Fork within an async transaction."""
 
     async def main() -> None:
         async with AsyncStore(url, **options) as store:
@@ -157,7 +156,7 @@ def fork_within_async(url: str, options: dict[str, Any]) -> None:
                     await tx["things"].put("a", 1)
                     child = os.fork()
                     if child:
-                        os.waitpid(child, 0)  # noqa: ASYNC222 - there is no other task
+                        os.waitpid(child, 0)  # noqa: ASYNC222 - there are no other tasks
                     await tx["things"].put("b", 2)
             except StoreClosed as error:
                 assert child == 0
@@ -169,7 +168,7 @@ def fork_within_async(url: str, options: dict[str, Any]) -> None:
 
 
 def open_and_put(url: str, options: dict[str, Any], id: str, at: str) -> None:
-    """Open a store at a given moment, and put something."""
+    """Open a store at a given time, and put a document."""
     while time.time() < float(at):
         time.sleep(0.0005)
     with Store(url, **options) as store:
@@ -178,22 +177,22 @@ def open_and_put(url: str, options: dict[str, Any], id: str, at: str) -> None:
 
 
 def upgrade(url: str, options: dict[str, Any], at: str) -> None:
-    """Upgrade a database at a given moment, and print what it was and is at."""
+    """Upgrade a database at a given time, and print the old and new revision."""
     while time.time() < float(at):
         time.sleep(0.0005)
     print(*migrate.upgrade(url, **options))
 
 
-def put_and_tell(url: str, options: dict[str, Any]) -> None:
-    """Put for ever, and print each id once it is acknowledged."""
+def put_and_print(url: str, options: dict[str, Any]) -> None:
+    """Put until killed, and print each acknowledged id."""
     with Store(url, **options) as store:
         for number in range(10**9):
             store["things"].put(str(number), {"n": number})
             os.write(1, f"{number}\n".encode())
 
 
-def put_and_tell_async(url: str, options: dict[str, Any]) -> None:
-    """Put for ever from 16 tasks, and print each id once it is acknowledged."""
+def put_and_print_async(url: str, options: dict[str, Any]) -> None:
+    """Put from 16 tasks until killed, and print each acknowledged id."""
 
     async def work(store: AsyncStore, task: int) -> None:
         for number in range(10**9):
@@ -207,7 +206,7 @@ def put_and_tell_async(url: str, options: dict[str, Any]) -> None:
     asyncio.run(main())
 
 
-def hold_the_lock(url: str, options: dict[str, Any], seconds: str) -> None:
+def hold_lock(url: str, options: dict[str, Any], seconds: str) -> None:
     """Keep a write transaction open."""
     with Store(url, **options) as store:
         store["things"].put("held", 0)
@@ -215,8 +214,8 @@ def hold_the_lock(url: str, options: dict[str, Any], seconds: str) -> None:
         store.run(Increment("things", "held", pause=float(seconds)))
 
 
-def forget_it(url: str, options: dict[str, Any]) -> None:
-    """Use stores, and end without closing them."""
+def exit_without_closing(url: str, options: dict[str, Any]) -> None:
+    """Use stores, and exit without closing them."""
     store = Store(url, **options)
     store["things"].put("sync", 1)
 
@@ -229,7 +228,7 @@ def forget_it(url: str, options: dict[str, Any]) -> None:
     print(repr(forgotten), flush=True)
 
 
-def fork_it(url: str, options: dict[str, Any]) -> None:
+def fork_open_store(url: str, options: dict[str, Any]) -> None:
     """Fork with an open store: an error in the child, nothing in the parent."""
     store = Store(url, **options)
     store["things"].put("a", 1)
@@ -249,7 +248,7 @@ def fork_it(url: str, options: dict[str, Any]) -> None:
     store.close()
 
 
-def fork_async(url: str, options: dict[str, Any]) -> None:
+def fork_open_async_store(url: str, options: dict[str, Any]) -> None:
     """Fork with an open asynchronous store."""
 
     async def use(store: AsyncStore, id: str) -> None:
@@ -292,7 +291,7 @@ def fork_after_a_failure(url: str, options: dict[str, Any], folder: str) -> None
 
 
 def put_one_more(store: Store, id: str) -> None:
-    """Count by reading, and writing only where nobody else did."""
+    """Increment by reading, and writing with `if_version` until it succeeds."""
     while True:
         found = store["counters"].document(id)
         try:
@@ -307,7 +306,7 @@ def put_one_more(store: Store, id: str) -> None:
 
 
 def count_in_a_transaction(store: Store, id: str) -> None:
-    """Count by reading and writing in one transaction."""
+    """Increment by reading and writing in one transaction."""
 
     def work(transaction: Any) -> None:
         number = transaction["counters"].get(id, {"n": 0})["n"]
@@ -320,7 +319,7 @@ def one_more(body: Any) -> Any:
     return {"n": body["n"] + 1}
 
 
-WAYS: dict[str, Callable[[Store, str], Any]] = {
+METHODS: dict[str, Callable[[Store, str], Any]] = {
     "change": lambda store, own: store["counters"].change(own, one_more, default={"n": 0}),
     "increment": lambda store, own: store["counters"].increment(own, "n"),
     "update": lambda store, own: store["counters"].update(own, {"$inc": {"n": 1}}, upsert=True),
@@ -336,18 +335,20 @@ WAYS: dict[str, Callable[[Store, str], Any]] = {
     "put": put_one_more,
     "transaction": count_in_a_transaction,
 }
-"""How a counter under an id of its `own` can be counted up."""
+"""Calls that increment the counter with the id `own`, by method."""
 
 
 def count(url: str, options: dict[str, Any], threads: str, times: str) -> None:
-    """Count up counters in every way, from many threads."""
+    """Increment counters by every method, from many threads."""
     with Store(url, **options) as store, ThreadPoolExecutor(int(threads)) as pool:
-        for way, work in WAYS.items():
-            list(pool.map(lambda _, way=way, work=work: work(store, way), range(int(times))))
+        for method, work in METHODS.items():
+            list(
+                pool.map(lambda _, method=method, work=work: work(store, method), range(int(times)))
+            )
 
 
 def take_jobs(url: str, options: dict[str, Any], worker: str) -> None:
-    """Take jobs while there are some, with several threads, and print which."""
+    """Take jobs until there are none, with several threads, and print their ids."""
 
     def work(store: Store) -> list[str]:
         taken = []
@@ -361,7 +362,7 @@ def take_jobs(url: str, options: dict[str, Any], worker: str) -> None:
 
 
 def delete_jobs(url: str, options: dict[str, Any]) -> None:
-    """Take jobs by deleting them."""
+    """Take jobs by deleting them, and print their ids."""
     taken = []
     with Store(url, **options) as store:
         while (job := store["jobs"].find_one_and_delete({}, sort=[("n", -1)])) is not None:
@@ -370,7 +371,7 @@ def delete_jobs(url: str, options: dict[str, Any]) -> None:
 
 
 def write_overlapping(url: str, options: dict[str, Any], seed: str) -> None:
-    """Write the same objects as others, in another order; print how many were written."""
+    """Write the same documents as other processes, in another order; print how many were written."""
     ids = [str(number) for number in range(60)]
     random.Random(seed).shuffle(ids)
     with Store(url, **options) as store:
@@ -382,7 +383,7 @@ def write_overlapping(url: str, options: dict[str, Any], seed: str) -> None:
 
 
 def insert_the_same(url: str, options: dict[str, Any]) -> None:
-    """Insert the same ids as others in each way; print those that were ours."""
+    """Insert the same ids as other processes by each method; print those that this process inserted."""
     ours: dict[str, list[str]] = {"insert_one": [], "put": [], "bulk_write": []}
     with Store(url, **options) as store:
         for number in range(30):
@@ -399,7 +400,7 @@ def insert_the_same(url: str, options: dict[str, Any]) -> None:
 
 
 def upsert_the_same(url: str, options: dict[str, Any]) -> None:
-    """Have one object for each of many values; print how many were inserted."""
+    """Upsert one document for each value; print how many were inserted."""
     inserted = 0
     with Store(url, **options) as store:
         for number in range(30):
@@ -409,7 +410,7 @@ def upsert_the_same(url: str, options: dict[str, Any]) -> None:
 
 
 def put_batches(url: str, options: dict[str, Any]) -> None:
-    """Write 100,000 objects, and tell when each thousand is asked for."""
+    """Write 100,000 documents, and print a line before each thousand."""
 
     def given() -> Any:
         for number in range(100_000):
@@ -421,8 +422,8 @@ def put_batches(url: str, options: dict[str, Any]) -> None:
         store["things"].put_many(given())
 
 
-def bulk_at_once(url: str, options: dict[str, Any]) -> None:
-    """Do 100,000 requests, all or none, and tell of each 500."""
+def bulk_atomically(url: str, options: dict[str, Any]) -> None:
+    """Execute 100,000 requests atomically, and print a line before each 500."""
 
     def given() -> Any:
         for number in range(100_000):
@@ -434,8 +435,8 @@ def bulk_at_once(url: str, options: dict[str, Any]) -> None:
         store["things"].bulk_write(given(), atomic=True)
 
 
-def put_at_once(url: str, options: dict[str, Any]) -> None:
-    """Write 100,000 objects, all or none, and tell of each thousand."""
+def put_atomically(url: str, options: dict[str, Any]) -> None:
+    """Write 100,000 documents atomically, and print a line before each thousand."""
 
     def given() -> Any:
         for number in range(100_000):
@@ -447,8 +448,8 @@ def put_at_once(url: str, options: dict[str, Any]) -> None:
         store["things"].put_many(given(), atomic=True)
 
 
-def update_for_ever(url: str, options: dict[str, Any]) -> None:
-    """Count up every object again and again, and tell of each time."""
+def update_repeatedly(url: str, options: dict[str, Any]) -> None:
+    """Increment every document repeatedly, and print a line before each time."""
     with Store(url, **options) as store:
         while True:
             os.write(1, b"again\n")
@@ -456,7 +457,7 @@ def update_for_ever(url: str, options: dict[str, Any]) -> None:
 
 
 def write_recorded(url: str, options: dict[str, Any], name: str, times: str) -> None:
-    """Write one collection from three threads, in all kinds of ways, some of which conflict."""
+    """Write one collection from three threads, by several methods, some of which conflict."""
 
     def work(store: Store, thread: int) -> None:
         things = store["things"]
@@ -476,8 +477,8 @@ def write_recorded(url: str, options: dict[str, Any], name: str, times: str) -> 
             each.join()
 
 
-def watch_and_tell(url: str, options: dict[str, Any], last: str) -> None:
-    """Print each change until the object `last` is put."""
+def watch_and_print(url: str, options: dict[str, Any], last: str) -> None:
+    """Print each change until the document `last` is put."""
     with Store(url, **options) as store, store["things"].watch(after="oldest") as stream:
         for change in stream:
             print(change.kind, change.id, change.version, change.token, flush=True)
@@ -486,7 +487,7 @@ def watch_and_tell(url: str, options: dict[str, Any], last: str) -> None:
 
 
 def put_recorded(url: str, options: dict[str, Any]) -> None:
-    """Put what is recorded, for ever, and print each id once it is acknowledged."""
+    """Put recorded documents until killed, and print each acknowledged number."""
     with Store(url, **options) as store:
         for number in range(10**9):
             store["things"].put_many({f"{number}-{n}": n for n in range(3)})
@@ -494,8 +495,8 @@ def put_recorded(url: str, options: dict[str, Any]) -> None:
             os.write(1, f"{number}\n".encode())
 
 
-def forget_a_sweeper(url: str, options: dict[str, Any]) -> None:
-    """Use a store that sweeps and a stream that waits, fork, and end without closing anything."""
+def exit_with_sweeper(url: str, options: dict[str, Any]) -> None:
+    """Use a store with a sweeper and a waiting stream, fork, and exit without closing anything."""
     changes.POLL_INTERVAL = 3600.0  # type: ignore[misc]  # what waits shall sleep when the process is forked
     asleep = threading.Event()
 

@@ -25,8 +25,8 @@ RULES = Rules(
 
 
 @dataclass(frozen=True)
-class Said:
-    """A step: what ada says to another, or the other to her."""
+class ScriptLine:
+    """A message of the script: from ada to another, or from the other to ada."""
 
     other: str
     by_ada: bool
@@ -35,7 +35,7 @@ class Said:
     target: int
 
     @property
-    def shown(self) -> tuple[Any, ...]:
+    def summary(self) -> tuple[Any, ...]:
         sides = ("ada", self.other) if self.by_ada else (self.other, "ada")
         return self.performative, self.message_id, self.target, *sides
 
@@ -45,59 +45,59 @@ class Said:
 
 
 SCRIPT = (
-    Said("bob", True, "ask", 1, 0),
-    Said("bob", False, "offer", -1, 1),
-    Said("bob", True, "haggle", 2, -1),
-    Said("carol", False, "ask", 1, 0),
-    Said("bob", False, "offer", -2, 2),
-    Said("carol", True, "offer", -1, 1),
-    Said("carol", False, "bye", 2, -1),
-    Said("bob", True, "haggle", 3, -2),
-    Said("bob", False, "offer", -3, 3),
-    Said("bob", True, "accept", 4, -3),
+    ScriptLine("bob", True, "ask", 1, 0),
+    ScriptLine("bob", False, "offer", -1, 1),
+    ScriptLine("bob", True, "haggle", 2, -1),
+    ScriptLine("carol", False, "ask", 1, 0),
+    ScriptLine("bob", False, "offer", -2, 2),
+    ScriptLine("carol", True, "offer", -1, 1),
+    ScriptLine("carol", False, "bye", 2, -1),
+    ScriptLine("bob", True, "haggle", 3, -2),
+    ScriptLine("bob", False, "offer", -3, 3),
+    ScriptLine("bob", True, "accept", 4, -3),
 )
-"""Ada asks Bob, Carol asks Ada; both dialogues go on in turns, and Carol's ends first."""
+"""Ada asks Bob, Carol asks Ada. The dialogues alternate, and Carol's ends first."""
 
 
-def shown(message: Message) -> tuple[Any, ...]:
-    """Return of a message what a step tells of it."""
+def summary(message: Message) -> tuple[Any, ...]:
+    """Return the fields of a message that a line of the script has."""
     ids = message.message_id, message.target
     return message.performative, *ids, message.sender, message.to
 
 
-def from_other(said: Said, dialogue: Dialogue | None) -> Message:
-    """Return a message of the other side: the references are bob's or carol's own, the rest is ada's."""
-    own = f"{said.other}s-reference"
+def message_of_counterparty(line: ScriptLine, dialogue: Dialogue | None) -> Message:
+    """Return a message of the counterparty."""
+    own = f"{line.other}s-reference"
     first = dialogue.messages[0].dialogue_reference[0] if dialogue else own
     answered = dialogue.dialogue_label.dialogue_reference[1] if dialogue else ""
-    pair = (first, own) if said.other == "bob" else (own, answered)
-    numbers = said.message_id, said.target
+    pair = (first, own) if line.other == "bob" else (own, answered)
+    numbers = line.message_id, line.target
     return Message(
-        said.performative, {"step": SCRIPT.index(said)}, *numbers, pair, said.other, "ada"
+        line.performative, {"step": SCRIPT.index(line)}, *numbers, pair, line.other, "ada"
     )
 
 
 def talk(begin: int, accepted: Callable[[int], None]) -> Steps[None]:
-    """Say all from a step on; yields verbs with their arguments, and takes their results."""
-    for step, said in enumerate(SCRIPT[begin:], begin):
-        found = yield "get_dialogues_with_counterparty", said.other
+    """Play the script from a step on; yields method calls, and receives their results."""
+    for step, line in enumerate(SCRIPT[begin:], begin):
+        found = yield "get_dialogues_with_counterparty", line.other
         dialogue = found[0] if found else None
-        if not said.by_ada:
-            yield "update", from_other(said, dialogue)
+        if not line.by_ada:
+            yield "update", message_of_counterparty(line, dialogue)
         elif dialogue is None:
-            yield "create", said.other, said.performative, {"step": step}
+            yield "create", line.other, line.performative, {"step": step}
         else:
-            yield "reply", dialogue, said.performative, {"step": step}
+            yield "reply", dialogue, line.performative, {"step": step}
         accepted(step + 1)
 
 
 def calling(dialogues: Any) -> Callable[[Any], Any]:
-    """Return what calls a verb that is yielded."""
+    """Return a function that makes a yielded method call."""
     return lambda call: getattr(dialogues, call[0])(*call[1:])
 
 
 class Planned(Exception):
-    """What goes wrong in the program, as it was told."""
+    """The planned exception of the program."""
 
 
 END_BY: dict[str, Callable[[], Any]] = {
@@ -109,7 +109,7 @@ END_BY: dict[str, Callable[[], Any]] = {
 def play(
     connection: Connection, url: str, options: dict[str, Any], variant: str, plan: dict[str, Any]
 ) -> None:
-    """Talk, tell of each step that was accepted, and end after one of them as planned: `at`, `by`."""
+    """Play the script, send each accepted step, and end after the step `at` of the plan by its means `by`."""
 
     def accepted(steps: int) -> None:
         connection.send(steps)

@@ -1,5 +1,6 @@
-"""A cancelled call writes nothing or everything, or whole batches, is over before the cancellation goes on, and
-its caller knows what it wrote."""
+"""A cancelled call writes nothing, everything, or complete batches. It finishes before the cancellation is raised, and
+reports what it wrote.
+"""
 
 import asyncio
 import random
@@ -35,7 +36,7 @@ from collections_store.query.budget import checked_by
 
 @dataclass(frozen=True)
 class Slow(Operation[Any]):
-    """A statement that runs for a minute unless it is interrupted, in the words of each database."""
+    """A statement of each database that runs for a minute unless it is interrupted."""
 
     sql: str
     collection: str = "things"
@@ -53,11 +54,11 @@ SLOW = {
 
 
 def run(backend: Backend, main: Callable[[AsyncStore], Awaitable[None]], **options: Any) -> None:
-    async def whole() -> None:
+    async def with_store() -> None:
         async with AsyncStore(backend.url, **backend.options, **options) as store:
             await main(store)
 
-    asyncio.run(whole())
+    asyncio.run(with_store())
 
 
 def test_a_put_cancelled_at_any_moment_is_atomic(backend: Backend) -> None:
@@ -245,9 +246,9 @@ MANY: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("verb", MANY.values(), ids=MANY)
+@pytest.mark.parametrize("method", MANY.values(), ids=MANY)
 def test_a_cancelled_call_of_several_batches_reports_a_partial_outcome(
-    backend: Backend, verb: Callable[[Any, Any], Any]
+    backend: Backend, method: Callable[[Any, Any], Any]
 ) -> None:
     async def main(store: AsyncStore) -> None:
         written = asyncio.Event()
@@ -258,7 +259,7 @@ def test_a_cancelled_call_of_several_batches_reports_a_partial_outcome(
                     written.set()
                 yield number
 
-        task = asyncio.create_task(verb(store["things"], numbers()))
+        task = asyncio.create_task(method(store["things"], numbers()))
         await written.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError) as caught:
@@ -273,15 +274,15 @@ def test_a_cancelled_call_of_several_batches_reports_a_partial_outcome(
 
 
 @pytest.mark.parametrize("count", [300, 1400], ids=["one batch", "batches"])
-@pytest.mark.parametrize("verb", MANY.values(), ids=MANY)
+@pytest.mark.parametrize("method", MANY.values(), ids=MANY)
 def test_many_writes_cancelled_at_any_moment_report_their_outcome(
-    backend: Backend, verb: Callable[[Any, Any], Any], count: int
+    backend: Backend, method: Callable[[Any, Any], Any], count: int
 ) -> None:
     async def main(store: AsyncStore) -> None:
-        await verb(store["warm"], range(count))
+        await method(store["warm"], range(count))
         for number in range(12):
             things = store[f"things_{number}"]
-            task = asyncio.create_task(verb(things, range(count)))
+            task = asyncio.create_task(method(things, range(count)))
             await asyncio.sleep(random.uniform(0, 0.03))
             task.cancel()
             try:
@@ -361,7 +362,7 @@ RANGE = {"$range": [0, 100_000]}
 ENDLESS = {
     "$map": {"input": RANGE, "in": {"$size": {"$map": {"input": RANGE, "in": {"$add": [1, 1]}}}}}
 }
-"""A formula that computes for hours."""
+"""An expression that computes for hours."""
 
 
 def test_a_cancellation_stops_computations_in_python(backend: Backend) -> None:

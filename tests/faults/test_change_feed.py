@@ -1,4 +1,4 @@
-"""The feed of changes while many write it: nothing is skipped, nothing comes twice, all is in order."""
+"""The change feed under concurrent writes: no change is skipped or repeated, and all are in order."""
 
 import asyncio
 import json
@@ -13,16 +13,16 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from conftest import Backend, NewThreads
-from faults.test_processes import end_what_was_started, finish, start
+from faults.test_processes import finish, start, stop_processes
 from psycopg import sql
 
 from collections_store import AsyncStore, Change, DatabaseUnavailable, Store, StoreClosed, changes
 from collections_store.engine import workers as sweeper
 from collections_store.operations.catalogue import ListPurgeable
 
-__all__ = ["end_what_was_started"]
+__all__ = ["stop_processes"]
 LONG = 60.0
-"""Seconds after which a test fails that waits for what must come."""
+"""Timeout in seconds of waits that must succeed."""
 
 
 @pytest.fixture
@@ -33,13 +33,13 @@ def store(shared_backend: Backend) -> Iterator[Store]:
 
 
 @pytest.fixture
-def never_looking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits is woken by the commits of this process only."""
+def no_polling(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting streams are notified by commits of this process only."""
     monkeypatch.setattr(changes, "POLL_INTERVAL", 3600.0)
 
 
 class InThread:
-    """A function that runs in a thread of its own."""
+    """A function that runs in a new thread."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function
@@ -51,7 +51,7 @@ class InThread:
     def _run(self) -> None:
         try:
             self._result = self._function()
-        except Exception as error:  # noqa: BLE001 - the test meets it
+        except Exception as error:  # noqa: BLE001 - the test raises it
             self._error = error
 
     def result(self) -> Any:
@@ -63,7 +63,7 @@ class InThread:
 
 
 def listens(times: int = 1) -> None:
-    """Return once so many streams wait, or are about to."""
+    """Return once that many streams wait, or are about to."""
     for _ in range(int(LONG * 100)):
         with changes._guard:
             if (
@@ -75,11 +75,11 @@ def listens(times: int = 1) -> None:
     raise AssertionError
 
 
-def told(changes: list[Change]) -> list[Any]:
+def summaries(changes: list[Change]) -> list[Any]:
     return [(each.kind, each.id, each.version) for each in changes]
 
 
-# -- the order -------------------------------------------------------------------------------
+# -- order -----------------------------------------------------------------------------------
 
 
 def test_a_transaction_that_commits_out_of_order_is_not_skipped(postgres_backend: Backend) -> None:
@@ -107,7 +107,7 @@ def test_a_transaction_that_commits_out_of_order_is_not_skipped(postgres_backend
 
 
 def test_positions_are_assigned_in_commit_order(postgres_backend: Backend) -> None:
-    """Else a look between the two commits would see the later place, and skip the earlier."""
+    """Otherwise a poll between the two commits would see the later position, and skip the earlier."""
     with (
         Store(postgres_backend.url, **postgres_backend.options) as store,
         psycopg.connect(postgres_backend.url) as raw,
@@ -131,7 +131,7 @@ def test_positions_are_assigned_in_commit_order(postgres_backend: Backend) -> No
 
 
 def wait_for_a_lock(backend: Backend) -> None:
-    """Return once somebody waits for a lock."""
+    """Return once a session waits for a lock."""
     with psycopg.connect(backend.url, autocommit=True) as looking:
         for _ in range(int(LONG * 100)):
             found = looking.execute(
@@ -156,13 +156,16 @@ def test_bound_transactions_keep_the_commit_order(postgres_backend: Backend) -> 
             wait_for_a_lock(postgres_backend)
             assert stream.try_next() is None
         later.result()
-        assert told([next(stream), next(stream)]) == [("insert", "bound", 1), ("insert", "own", 1)]
+        assert summaries([next(stream), next(stream)]) == [
+            ("insert", "bound", 1),
+            ("insert", "own", 1),
+        ]
     engine.dispose()
 
 
 def test_several_processes_write_and_two_watch(shared_backend: Backend, store: Store) -> None:
     things = store["things"]
-    elsewhere = start("watch_and_tell", shared_backend, "last")
+    elsewhere = start("watch_and_print", shared_backend, "last")
     here = InThread(lambda: until_last(things))
     rounds = 15
     finish(*(start("write_recorded", shared_backend, f"p{n}", rounds) for n in range(4)))
@@ -188,7 +191,7 @@ def until_last(things: Any) -> list[Change]:
 
 
 def check_versions(changes: list[Change]) -> None:
-    """Of each object, versions come one after the other, and begin anew with each life."""
+    """The versions of each document are consecutive, and restart when it is created again."""
     versions: dict[str, int] = defaultdict(int)
     for change in changes:
         if change.kind in {"remove", "expire"}:
@@ -222,14 +225,14 @@ def test_a_killed_writer_leaves_feed_and_documents_consistent(
         seen = list(things.watch(after="oldest", timeout=0))
         check_versions(seen)
         assert replayed(seen) == {each.id: each.body for each in things.stream()}
-        whole = [int(line) for line in acknowledged if line.endswith("\n")]
-        assert replayed(seen)["counter"] >= max(whole)
+        complete = [int(line) for line in acknowledged if line.endswith("\n")]
+        assert replayed(seen)["counter"] >= max(complete)
 
 
-# -- waking ----------------------------------------------------------------------------------
+# -- notification ----------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("never_looking")
+@pytest.mark.usefixtures("no_polling")
 def test_a_commit_in_this_process_notifies_at_once(shared_backend: Backend, store: Store) -> None:
     for writer in (store, Store(shared_backend.url, **shared_backend.options)):
         waiting = InThread(store["things"].watch().__next__)
@@ -241,16 +244,16 @@ def test_a_commit_in_this_process_notifies_at_once(shared_backend: Backend, stor
             writer.close()
 
 
-@pytest.mark.usefixtures("never_looking")
+@pytest.mark.usefixtures("no_polling")
 def test_a_commit_notifies_waiting_tasks(shared_backend: Backend) -> None:
     async def main() -> list[str]:
         async with AsyncStore(shared_backend.url, **shared_backend.options) as store:
             things = await store.get_collection("things", changes=True)
             streams = [await things.watch() for _ in range(100)]
-            threads = threading.active_count() + 1  # this test's own
+            threads = threading.active_count() + 1  # of this test
             tasks = [asyncio.ensure_future(anext(stream)) for stream in streams]
             await asyncio.to_thread(listens, 100)
-            assert threading.active_count() <= threads + 11  # not one for each
+            assert threading.active_count() <= threads + 11  # not one per stream
             await things.put("a", 1)
             found = await asyncio.wait_for(asyncio.gather(*tasks), LONG)
             return [each.id for each in found]
@@ -284,7 +287,7 @@ def test_closing_a_stream_ends_its_iteration(store: Store) -> None:
     assert waiting.result() == []
 
 
-@pytest.mark.usefixtures("never_looking")
+@pytest.mark.usefixtures("no_polling")
 def test_closing_the_store_ends_waiting_streams(
     shared_backend: Backend, new_threads: NewThreads
 ) -> None:
@@ -298,7 +301,7 @@ def test_closing_the_store_ends_waiting_streams(
     assert not new_threads()
 
 
-@pytest.mark.usefixtures("never_looking")
+@pytest.mark.usefixtures("no_polling")
 def test_closing_an_async_store_ends_waiting_streams(
     shared_backend: Backend, new_threads: NewThreads
 ) -> None:
@@ -344,7 +347,7 @@ def test_a_cancelled_task_loses_no_change(shared_backend: Backend) -> None:
 def test_the_sweeper_purges_expired_documents(
     shared_backend: Backend, variant: str, new_threads: NewThreads
 ) -> None:
-    """A stream tells when it has: what expired is recorded then."""
+    """A stream shows when the sweeper ran: expired documents are recorded then."""
     options: dict[str, Any] = {**shared_backend.options, "sweep_interval": 0.01}
 
     async def awaited() -> list[Any]:
@@ -353,14 +356,14 @@ def test_the_sweeper_purges_expired_documents(
             stream = await things.watch(kinds=["expire"])
             await things.put("a", 1, ttl=0.001)
             await store["plain"].put("b", 1, ttl=0.001)
-            return told([await asyncio.wait_for(anext(stream), LONG)])
+            return summaries([await asyncio.wait_for(anext(stream), LONG)])
 
     def plain() -> list[Any]:
         with Store(shared_backend.url, **options) as store:
             things = store.get_sync_collection("things", changes=True)
             stream = things.watch(kinds=["expire"], timeout=LONG)
             things.put("a", 1, ttl=0.001)
-            return told([next(stream)])
+            return summaries([next(stream)])
 
     found = plain() if variant == "sync" else asyncio.run(awaited())
     assert found == [("expire", "a", 1)]
@@ -392,18 +395,18 @@ def test_the_sweeper_continues_after_an_error(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_threads_do_not_survive_a_fork_nor_block_the_exit(shared_backend: Backend) -> None:
-    [output] = finish(start("forget_a_sweeper", shared_backend))
+    [output] = finish(start("exit_with_sweeper", shared_backend))
     assert output == "1 child\nparent\n"
 
 
-# -- what is kept no longer ------------------------------------------------------------------
+# -- pruning ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["own", "engine"])
 def test_transactions_that_exceed_the_retention_do_not_conflict(
     postgres_backend: Backend, kind: str
 ) -> None:
-    """What one deletes of the feed, the other deletes too: that must not be in their transactions."""
+    """Both would delete the same changes: pruning must not be part of their transactions."""
     engine = sa.create_engine(postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"))
     own = Store(postgres_backend.url, **postgres_backend.options)
     with own if kind == "own" else Store(engine=engine, **postgres_backend.options) as store:
@@ -445,7 +448,7 @@ def test_a_transaction_of_the_caller_prunes_nothing(postgres_backend: Backend) -
 def test_a_commit_succeeds_although_pruning_fails(
     shared_backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is tried again, and the connection is as good as before."""
+    """Pruning is retried, and the connection stays usable."""
 
     def fails(connection: Any, _: object) -> None:
         connection.rows("SELECT nothing FROM nowhere")
@@ -495,7 +498,7 @@ def test_threads_that_exceed_the_retention(shared_backend: Backend) -> None:
 
 
 def test_concurrent_pruners_never_wait_for_each_other(postgres_backend: Backend) -> None:
-    """What one deletes another would mark: PostgreSQL calls that a deadlock, and takes a second to."""
+    """One would delete rows that another locks: PostgreSQL reports a deadlock after a second."""
     engine = sa.create_engine(postgres_backend.url.replace("postgresql:", "postgresql+psycopg:"))
     deadlocks = sa.text("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
     with engine.connect() as connection:

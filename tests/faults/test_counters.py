@@ -1,4 +1,4 @@
-"""Many who change the same objects at once, in tasks, threads and processes: nothing is lost."""
+"""Concurrent changes of the same documents, in tasks, threads and processes: nothing is lost."""
 
 import asyncio
 import json
@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from conftest import Backend
-from faults.programs import WAYS, one_more
-from faults.test_processes import end_what_was_started as end_what_was_started
+from faults.programs import METHODS, one_more
 from faults.test_processes import finish, start
+from faults.test_processes import stop_processes as stop_processes
 
 from collections_store import AsyncStore, DuplicateKey, Store, VersionConflict
 
-AWAITED: dict[str, Callable[[AsyncStore], Awaitable[Any]]] = {
+ASYNC_METHODS: dict[str, Callable[[AsyncStore], Awaitable[Any]]] = {
     "change": lambda store: store["counters"].change("n", one_more, default={"n": 0}),
     "increment": lambda store: store["counters"].increment("n", "n"),
     "update": lambda store: store["counters"].update("n", {"$inc": {"n": 1}}, upsert=True),
@@ -44,25 +44,27 @@ def counted(backend: Backend, id: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("changes", [False, True])
-@pytest.mark.parametrize("way", AWAITED)
-def test_fifty_tasks_lose_no_increment(shared_backend: Backend, way: str, changes: bool) -> None:
+@pytest.mark.parametrize("method", ASYNC_METHODS)
+def test_fifty_tasks_lose_no_increment(shared_backend: Backend, method: str, changes: bool) -> None:
     prepare(shared_backend, changes)
 
     async def main() -> None:
         async with AsyncStore(shared_backend.url, **shared_backend.options) as store:
-            await asyncio.gather(*(AWAITED[way](store) for _ in range(50)))
+            await asyncio.gather(*(ASYNC_METHODS[method](store) for _ in range(50)))
 
     asyncio.run(main())
     assert counted(shared_backend, "n") == (50, 50)
 
 
 @pytest.mark.parametrize("changes", [False, True])
-@pytest.mark.parametrize("way", WAYS)
-def test_eight_threads_lose_no_increment(shared_backend: Backend, way: str, changes: bool) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_eight_threads_lose_no_increment(
+    shared_backend: Backend, method: str, changes: bool
+) -> None:
     prepare(shared_backend, changes)
     options = shared_backend.options
     with Store(shared_backend.url, **options) as store, ThreadPoolExecutor(8) as threads:
-        list(threads.map(lambda _: WAYS[way](store, "n"), range(48)))
+        list(threads.map(lambda _: METHODS[method](store, "n"), range(48)))
     assert counted(shared_backend, "n") == (48, 48)
 
 
@@ -72,7 +74,9 @@ def test_four_processes_of_three_threads_lose_no_increment(
 ) -> None:
     prepare(shared_backend, changes)
     finish(*(start("count", shared_backend, 3, 12) for _ in range(4)))
-    assert {way: counted(shared_backend, way) for way in WAYS} == dict.fromkeys(WAYS, (48, 48))
+    assert {method: counted(shared_backend, method) for method in METHODS} == dict.fromkeys(
+        METHODS, (48, 48)
+    )
 
 
 @pytest.mark.parametrize("changes", [False, True])
@@ -105,8 +109,8 @@ def test_overlapping_batches_of_four_processes(shared_backend: Backend, changes:
 def test_one_process_inserts_a_contested_id(shared_backend: Backend) -> None:
     running = [start("insert_the_same", shared_backend) for _ in range(4)]
     outputs = [*map(json.loads, finish(*running))]
-    for way in outputs[0]:
-        won = [id for each in outputs for id in each[way]]
+    for method in outputs[0]:
+        won = [id for each in outputs for id in each[method]]
         assert sorted(won, key=int) == list(map(str, range(30)))
 
 
@@ -150,8 +154,10 @@ def test_an_upsert_that_lost_a_race_updates_the_winner(shared_backend: Backend) 
         made = 0
         for number in range(100):
             barrier.wait(60)
-            verb = store["unique"].update_one if number % 2 else store["unique"].update_many
-            made += verb({"k": number}, {"$inc": {"n": 1}}, upsert=True).upserted_id is not None
+            call_method = store["unique"].update_one if number % 2 else store["unique"].update_many
+            made += (
+                call_method({"k": number}, {"$inc": {"n": 1}}, upsert=True).upserted_id is not None
+            )
         return made
 
     with ThreadPoolExecutor(2) as threads:

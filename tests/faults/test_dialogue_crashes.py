@@ -1,5 +1,4 @@
-"""An agent that ends in the middle of its dialogues, at every step: nothing that was accepted is lost, and
-the next process goes on with the next word."""
+"""An agent that crashes at any step of its dialogues: no accepted message is lost, and the next process continues."""
 
 import random
 import signal
@@ -11,7 +10,16 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from conftest import Backend
-from faults.talking import RULES, SCRIPT, Said, calling, from_other, play, shown, talk
+from faults.talking import (
+    RULES,
+    SCRIPT,
+    ScriptLine,
+    calling,
+    message_of_counterparty,
+    play,
+    summary,
+    talk,
+)
 from forked import Forked
 
 from collections_store import InvalidDialogueMessage, RepeatedMessage, Store
@@ -19,8 +27,8 @@ from collections_store.dialogues import Dialogue, Dialogues
 from collections_store.operations.operation import follow
 
 STEPS = range(1, len(SCRIPT) + 1)
-WAYS = {"SIGKILL": -signal.SIGKILL, "SIGTERM": -signal.SIGTERM, "exception": 3}
-KEPT: dict[str, dict[str, Any]] = {
+EXIT_CODES = {"SIGKILL": -signal.SIGKILL, "SIGTERM": -signal.SIGTERM, "exception": 3}
+POLICIES: dict[str, dict[str, Any]] = {
     "kept": {},
     "in memory": {"offload": False},
     "not kept": {"keep_terminal_state_dialogues": False},
@@ -39,7 +47,7 @@ def store(shared_backend: Backend) -> Iterator[Store]:
 
 
 def run(backend: Backend, variant: str, **plan: Any) -> Forked:
-    """Have a process talk as planned, when it has restored nothing."""
+    """Start a process that plays the script as planned; it restores nothing."""
     url = backend.url
     if backend.is_postgresql:
         name = {"application_name": backend.options["schema"]}
@@ -64,40 +72,38 @@ def wait_for_sessions(backend: Backend) -> None:
 
 
 def expected(steps: int, *, keeps: bool = True) -> dict[str, list[Any]]:
-    """Return what there must be after so many steps: with whom, what was said."""
+    """Return the expected messages after a number of steps, by counterparty."""
     found: dict[str, list[Any]] = defaultdict(list)
-    for said in SCRIPT[:steps]:
-        found[said.other].append(said.shown)
-        if said.ends and not keeps:
-            del found[said.other]
+    for step in SCRIPT[:steps]:
+        found[step.other].append(step.summary)
+        if step.ends and not keeps:
+            del found[step.other]
     return dict(found)
 
 
 def found_in(dialogues: Dialogues) -> dict[str, list[Any]]:
-    """Return what there is, and see that it hangs together."""
+    """Return the stored messages by counterparty, and check their dialogues."""
     found = {}
     for other in ("bob", "carol"):
         for each in dialogues.get_dialogues_with_counterparty(other):
             assert other not in found
-            found[other] = [shown(message) for message in each.messages]
+            found[other] = [summary(message) for message in each.messages]
             check(each)
     return found
 
 
 def check(dialogue: Dialogue) -> None:
     other = dialogue.dialogue_label.dialogue_opponent_addr
-    said = [each for each in SCRIPT if each.other == other][: dialogue.message_count]
-    assert [each.body for each in dialogue.messages] == [{"step": SCRIPT.index(e)} for e in said]
-    assert dialogue.role == ("starter" if said[0].by_ada else "responder")
-    assert dialogue.is_terminal == said[-1].ends
-    assert dialogue.state == (RULES.state_after(said[-1].performative) or "active")
-    assert dialogue.dialogue_label.is_complete == (other == "carol" or len(said) > 1)
+    lines = [each for each in SCRIPT if each.other == other][: dialogue.message_count]
+    assert [each.body for each in dialogue.messages] == [{"step": SCRIPT.index(e)} for e in lines]
+    assert dialogue.role == ("starter" if lines[0].by_ada else "responder")
+    assert dialogue.is_terminal == lines[-1].ends
+    assert dialogue.state == (RULES.state_after(lines[-1].performative) or "active")
+    assert dialogue.dialogue_label.is_complete == (other == "carol" or len(lines) > 1)
 
 
-def go_on(store: Store, steps: int, **how: Any) -> None:
-    """Play the rest in this process, and see that it ends as it would have; the first words of both
-    dialogues, said again, begin nothing.
-    """
+def continue_and_check(store: Store, steps: int, **how: Any) -> None:
+    """Play the rest of the script in this process, and check the result. Repeated first messages create no dialogue."""
     keeps = how.get("keep_terminal_state_dialogues", True)
     dialogues = Dialogues(store, "ada", rules=RULES, **how)
     replay(dialogues, steps)
@@ -113,37 +119,41 @@ def go_on(store: Store, steps: int, **how: Any) -> None:
 
 
 def replay(dialogues: Dialogues, steps: int) -> None:
-    """Give the first message of each dialogue that the others began again."""
-    for said in first_words(steps):
+    """Repeat the first message of each dialogue that a counterparty began."""
+    for step in first_words(steps):
         before = found_in(dialogues)
         with pytest.raises(InvalidDialogueMessage) as caught:
-            dialogues.update(from_other(said, None))
-        assert isinstance(caught.value, RepeatedMessage) == (said.other in before)
+            dialogues.update(message_of_counterparty(step, None))
+        assert isinstance(caught.value, RepeatedMessage) == (step.other in before)
         assert found_in(dialogues) == before
 
 
-def first_words(steps: int) -> list[Said]:
+def first_words(steps: int) -> list[ScriptLine]:
     return [each for each in SCRIPT[:steps] if each.message_id == 1 and not each.by_ada]
 
 
 @pytest.mark.parametrize(
-    ("way", "kept"),
-    [*((way, "kept") for way in WAYS), ("SIGKILL", "in memory"), ("SIGKILL", "not kept")],
+    ("end_by", "policy"),
+    [
+        *((end_by, "kept") for end_by in EXIT_CODES),
+        ("SIGKILL", "in memory"),
+        ("SIGKILL", "not kept"),
+    ],
 )
 def test_crash_after_each_step(
-    shared_backend: Backend, store: Store, variant: str, way: str, kept: str
+    shared_backend: Backend, store: Store, variant: str, end_by: str, policy: str
 ) -> None:
-    how = KEPT[kept]
+    how = POLICIES[policy]
     for at in STEPS:
-        process = run(shared_backend, variant, at=at, by=way, dialogues=how)
+        process = run(shared_backend, variant, at=at, by=end_by, dialogues=how)
         assert process.rest() == list(STEPS)[:at]
-        assert process.join() == WAYS[way]
+        assert process.join() == EXIT_CODES[end_by]
         wait_for_sessions(shared_backend)
         dialogues = Dialogues(store, "ada", rules=RULES, **how)
         assert dialogues.setup().quarantined == ()
         found = found_in(dialogues)
         assert found == expected(at, keeps="keep_terminal_state_dialogues" not in how)
-        go_on(store, at, **how)
+        continue_and_check(store, at, **how)
         forget_all(store)
 
 
@@ -171,5 +181,5 @@ def test_crash_at_any_moment(
         assert dialogues.setup().quarantined == ()
         found = found_in(dialogues)
         assert found in (expected(steps), expected(steps + 1))
-        go_on(store, sum(map(len, found.values())))
+        continue_and_check(store, sum(map(len, found.values())))
         forget_all(store)

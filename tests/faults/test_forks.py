@@ -1,4 +1,4 @@
-"""Forks while stores are in use: what a child may open, and that no acknowledged write is lost."""
+"""Forks with open stores: what a child may open, and that no acknowledged write is lost."""
 
 import asyncio
 import os
@@ -23,13 +23,13 @@ PROGRAM = Path(__file__).with_name("forks.py")
 
 
 def in_child(act: Callable[[], object]) -> str:
-    """Return what a function returns in a forked child, or what it raises."""
+    """Return the result of a function in a forked child, or its exception."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:
         try:
             answer = repr(act())
-        except BaseException as error:  # noqa: BLE001 - it is told
+        except BaseException as error:  # noqa: BLE001 - it is reported to the parent
             answer = f"{type(error).__name__}: {error}"
         os.write(theirs, answer.encode())
         os._exit(0)

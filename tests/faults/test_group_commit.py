@@ -1,4 +1,4 @@
-"""Writers that wait share a commit; nobody suffers from a neighbour."""
+"""Waiting writers share a commit, and do not affect each other."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ from collections_store.operations.operation import Operation
 
 @dataclass(frozen=True)
 class Broken(Operation[None]):
-    """A write that the database refuses."""
+    """A write that the database rejects."""
 
     collection: str = "things"
     writes = True
@@ -31,7 +31,7 @@ class Broken(Operation[None]):
 
 @dataclass(frozen=True)
 class Refuse(Operation[None]):
-    """A write whose own code says no before it writes."""
+    """A write that raises an error before it writes."""
 
     collection: str = "things"
     writes = True
@@ -43,7 +43,7 @@ class Refuse(Operation[None]):
 
 
 def commits_of(store: Store) -> list[str]:
-    """Note what the writing connection of an SQLite store is told, from now on."""
+    """Record the statements of the writing connection of an SQLite store."""
     words: list[str] = []
     assert store._backend is not None
     pool: Any = store._backend._pools[1]

@@ -1,18 +1,18 @@
-"""A process that is killed while it writes many objects: what is there is whole, and others go on."""
+"""A process that is killed during batch writes: batches are complete, and other processes continue."""
 
 import signal
 import sqlite3
 
 import pytest
 from conftest import Backend
-from faults.test_processes import end_what_was_started as end_what_was_started
 from faults.test_processes import start
+from faults.test_processes import stop_processes as stop_processes
 
 from collections_store import Store
 
 
 def kill_in_the_middle(backend: Backend, program: str, lines: int) -> None:
-    """Kill a program after it has told so many lines."""
+    """Kill a program after it has printed that many lines."""
     process = start(program, backend)
     assert process.stdout is not None
     assert all(process.stdout.readline() for _ in range(lines))
@@ -21,7 +21,7 @@ def kill_in_the_middle(backend: Backend, program: str, lines: int) -> None:
 
 
 def check_file(backend: Backend) -> None:
-    """Look through an SQLite file for damage."""
+    """Check the integrity of an SQLite file."""
     if backend.is_postgresql:
         return
     connection = sqlite3.connect(backend.url.removeprefix("sqlite:///"))
@@ -41,7 +41,7 @@ def test_killed_batches_are_complete_or_absent(shared_backend: Backend, lines: i
     check_file(shared_backend)
 
 
-@pytest.mark.parametrize("program", ["put_at_once", "bulk_at_once"])
+@pytest.mark.parametrize("program", ["put_atomically", "bulk_atomically"])
 @pytest.mark.parametrize("lines", [1, 6])
 def test_killed_atomic_writes_leave_nothing(
     shared_backend: Backend, program: str, lines: int
@@ -58,7 +58,7 @@ def test_killed_atomic_writes_leave_nothing(
 def test_a_killed_update_many_is_atomic(shared_backend: Backend, lines: int) -> None:
     with Store(shared_backend.url, **shared_backend.options) as store:
         store["things"].put_many((str(number), {"n": 0}) for number in range(5000))
-        kill_in_the_middle(shared_backend, "update_for_ever", lines)
+        kill_in_the_middle(shared_backend, "update_repeatedly", lines)
         [value] = store["things"].distinct("n")
         assert value >= lines - 1
         assert {each.version for each in store["things"].stream()} == {value + 1}

@@ -1,4 +1,4 @@
-"""Dialogues after a write whose answer was lost: they go on, and each message is on the disk once."""
+"""Dialogues after a write in doubt continue, and each message is stored once."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -18,7 +18,7 @@ LOST = (DatabaseUnavailable, DialoguesNotSaved, Interrupted)
 
 @pytest.fixture(params=["sqlite-sync", "postgresql-sync", "postgresql-async"])
 def case(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[tuple[Opener, Losing]]:
-    """What opens stores, and what loses the answer to the next write."""
+    """Opens stores, and loses the confirmation of the next write."""
     database, how = request.param.split("-")
     if database == "postgresql":
         backend = request.getfixturevalue("postgres_backend")
@@ -40,21 +40,21 @@ def lost(losing: Losing) -> Iterator[None]:
 
 
 def answer(dialogue: Any, performative: str = "tell", number: int = -1) -> Message:
-    """Return the other side's next message."""
+    """Return the counterparty's next message."""
     own = dialogue.messages[0]
     reference = (own.dialogue_reference[0], "b1")
     return Message(performative, number, number, 1, reference, own.to, own.sender)
 
 
-def said(dialogues: Any) -> list[Any]:
+def performatives(dialogues: Any) -> list[Any]:
     return [[each.performative for each in one.messages] for one in dialogues.find()]
 
 
 def check(opener: Opener, *expected: list[str]) -> None:
-    """See what another process finds, and that nothing else lies there."""
+    """Check what another process finds, and that nothing else is stored."""
     with Store(opener.backend.url, **opener.backend.options) as store:
         dialogues = Dialogues(store, "ada", rules=RULES)
-        assert said(dialogues) == list(expected)
+        assert performatives(dialogues) == list(expected)
         assert store["dialogues__ada__dialogues__messages"].count() == sum(map(len, expected))
         assert dialogues.quarantined() == []
 
@@ -151,9 +151,7 @@ def test_dialogue_store(case: tuple[Opener, Losing]) -> None:
         calls = opener.dialogue_store(store, codec=PlainCodec(RULES, "ada"))
         ada = Dialogues(Store("sqlite://"), "ada", rules=RULES)
         dialogue = ada.create("bob", "ask")[1]
-        calls.save(
-            ada.create("bob", "first")[1]
-        )  # makes collections: that is tried again by itself
+        calls.save(ada.create("bob", "first")[1])  # creating collections is retried automatically
         with lost(losing):
             calls.save(dialogue)
         assert not calls.is_known(dialogue.dialogue_label)

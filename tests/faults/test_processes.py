@@ -1,4 +1,4 @@
-"""Several processes on one database: nothing is lost, nobody sees "database is locked"."""
+"""Several processes on one database: nothing is lost, and no process gets "database is locked"."""
 
 import json
 import os
@@ -22,7 +22,7 @@ _running: list[subprocess.Popen[str]] = []
 
 
 @pytest.fixture(autouse=True)
-def end_what_was_started() -> Iterator[None]:
+def stop_processes() -> Iterator[None]:
     yield
     while _running:
         process = _running.pop()
@@ -40,7 +40,7 @@ def start(program: str, backend: Backend, *arguments: Any, **options: Any) -> su
 
 
 def finish(*processes: subprocess.Popen[str]) -> list[str]:
-    """Wait for processes that must succeed in silence; return what they printed."""
+    """Wait for processes that must succeed without errors; return their output."""
     outputs = [process.communicate(timeout=100) for process in processes]
     for process, (_, errors) in zip(processes, outputs, strict=True):
         assert (process.returncode, errors) == (0, ""), errors
@@ -70,7 +70,7 @@ def test_processes_that_open_an_empty_database_at_once(shared_backend: Backend) 
         assert len(store.collections()) == 7
 
 
-@pytest.mark.parametrize("variant", ["put_and_tell", "put_and_tell_async"])
+@pytest.mark.parametrize("variant", ["put_and_print", "put_and_print_async"])
 @pytest.mark.parametrize("durability", ["full", "normal"])
 def test_acknowledged_writes_survive_sigkill(
     shared_backend: Backend, variant: str, durability: str
@@ -89,7 +89,7 @@ def test_acknowledged_writes_survive_sigkill(
 
 
 def test_a_lock_that_is_held_too_long_is_an_error(shared_backend: Backend) -> None:
-    process = start("hold_the_lock", shared_backend, 3)
+    process = start("hold_lock", shared_backend, 3)
     assert process.stdout is not None
     process.stdout.readline()
     with Store(shared_backend.url, busy_timeout=0.3, **shared_backend.options) as store:
@@ -104,7 +104,7 @@ def test_a_lock_that_is_held_too_long_is_an_error(shared_backend: Backend) -> No
 
 
 def test_a_store_that_is_not_closed_does_not_block_the_exit(shared_backend: Backend) -> None:
-    [output] = finish(start("forget_it", shared_backend))
+    [output] = finish(start("exit_without_closing", shared_backend))
     assert "AsyncStore" in output
     with Store(shared_backend.url, **shared_backend.options) as store:
         assert store["things"].count() == 21
@@ -112,7 +112,7 @@ def test_a_store_that_is_not_closed_does_not_block_the_exit(shared_backend: Back
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_fork_of_an_async_store_is_an_error(shared_backend: Backend) -> None:
-    [output] = finish(start("fork_async", shared_backend))
+    [output] = finish(start("fork_open_async_store", shared_backend))
     assert "StoreClosed the store belongs to the process this one was forked from" in output
     assert output.endswith("10\n")
 
@@ -127,6 +127,6 @@ def test_a_fork_of_an_async_store_whose_first_use_failed(tmp_path: Path) -> None
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_fork_of_a_store_is_an_error(shared_backend: Backend) -> None:
-    [output] = finish(start("fork_it", shared_backend))
+    [output] = finish(start("fork_open_store", shared_backend))
     assert "StoreClosed the store belongs to the process this one was forked from" in output
     assert "['a', 'b', 'child']" in output

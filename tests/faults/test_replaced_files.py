@@ -1,4 +1,4 @@
-"""SQLite files that are replaced, moved or deleted beneath an open store."""
+"""SQLite files that are replaced, moved or deleted under an open store."""
 
 import asyncio
 import os
@@ -72,7 +72,7 @@ def beneath(file: Path, change: Callable[[Path], None]) -> None:
     time.sleep(2 * CHECK_EVERY)
 
 
-LOOK = """
+READ_FILE = """
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1])
 print(*connection.execute("PRAGMA integrity_check").fetchone())
@@ -81,8 +81,10 @@ for id, in connection.execute("SELECT id FROM cs_1_things"): print(id)
 
 
 def look_into(file: Path) -> list[str]:
-    """Return what SQLite says of a file in another process, and the ids: this one may not open it again."""
-    return subprocess.check_output([sys.executable, "-c", LOOK, str(file)], text=True).splitlines()
+    """Return the integrity of a file and its ids, read in another process: this one may not open it again."""
+    return subprocess.check_output(
+        [sys.executable, "-c", READ_FILE, str(file)], text=True
+    ).splitlines()
 
 
 RESTORES = [
@@ -181,7 +183,7 @@ def test_a_lost_log_does_not_overwrite_another_file(file: Path) -> None:
     store["things"].put("a", 1)
     copy_in_place_and_remove_log(file)
     before = file.read_bytes()
-    store.close()  # the first who could notice
+    store.close()  # the first chance to detect it
     assert file.read_bytes() == before
     with Store(f"sqlite:///{file}") as other, pytest.raises(DatabaseUnavailable, match="-wal file"):
         other["things"].put("b", 1)

@@ -1,4 +1,4 @@
-"""What changes a collection while others write to it, or change it too."""
+"""Schema changes of a collection during writes and other schema changes."""
 
 import re
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def test_a_rename_keeps_concurrently_set_options(postgres_backend: Backend, own:
 
 
 PATIENT = "?options=-cdeadlock_timeout%3D60s"
-"""Who has this does not notice a deadlock: the other one does, and fails."""
+"""A session with this setting does not detect a deadlock: the other one does, and fails."""
 
 CHANGES: dict[str, Callable[[Store], Any]] = {
     "create_index": lambda store: store["things"].create_index("m"),
@@ -144,12 +144,12 @@ def test_a_rolled_back_rename_keeps_pending_changes(shared_backend: Backend) -> 
 
 
 def drained(things: Collection) -> list[Change]:
-    """Return all changes that are kept."""
+    """Return all recorded changes."""
     return list(things.watch(after="oldest", timeout=0))
 
 
 class Listing(Operation[Any]):
-    """List the collections, while another store drops or renames each as soon as it was listed."""
+    """List the collections, while another store drops or renames each as soon as it is listed."""
 
     collections = ()
     snapshot = False
@@ -163,7 +163,7 @@ class Listing(Operation[Any]):
 
 
 class Changing:
-    """A connection that has a collection go away before each statement about its table."""
+    """A connection that drops a collection before each statement about its table."""
 
     def __init__(self, connection: Any, listing: Listing) -> None:
         self._connection, self._listing = connection, listing
@@ -198,6 +198,6 @@ def test_collections_are_listed_during_creates_and_drops(
                 store[f"{kind}_{number}"].put("x", 1)
         listing = Listing(b)
         found = store.run(listing)
-        assert listing.left == 8  # more than an operation is attempted
+        assert listing.left == 8  # more often than an operation is retried
         assert {info.name for info in found} == {"a"} | {f"xmove{n}" for n in range(4)}
         assert {info.count for info in found} == {1}

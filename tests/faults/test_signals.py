@@ -1,5 +1,6 @@
-"""A Ctrl-C, or a handler that raises, at any moment: the program that survives it goes on as if the
-call had failed, and nobody else's write is lost or done twice."""
+"""Ctrl-C, or a signal handler that raises, at any moment: the call fails, the store stays usable, and no other write is
+lost or repeated.
+"""
 
 import gc
 import random
@@ -26,13 +27,13 @@ pytestmark = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no tim
 
 
 class Interrupt(BaseException):
-    """What the handler raises."""
+    """Raised by the signal handler."""
 
 
 @pytest.fixture(autouse=True)
 def handler(monkeypatch: pytest.MonkeyPatch) -> Any:
-    # A signal can meet a callback, where nobody can catch it. pytest would keep its traceback, and by
-    # that every frame below and what it holds; the interpreter prints it and lets go.
+    # A signal can interrupt a callback, where no code can catch it. pytest would keep its traceback, and by
+    # that all its frames and their objects; the interpreter prints it and releases it.
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
 
     def interrupt(*_: Any) -> None:
@@ -45,7 +46,7 @@ def handler(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def interrupted(call: Any, longest: float) -> bool:
-    """Call, with an interrupt to come at some moment; tell whether it came."""
+    """Call with an interrupt at some moment; return whether it was raised."""
     try:
         signal.setitimer(signal.ITIMER_REAL, random.uniform(0.00001, longest))
         call()
@@ -55,7 +56,7 @@ def interrupted(call: Any, longest: float) -> bool:
     return False
 
 
-@pytest.mark.soak  # random moments; the known ones are in test_pool.py and below
+@pytest.mark.soak  # random moments; test_pool.py and the tests below have the known ones
 @pytest.mark.parametrize("many", [False, True], ids=["put", "put_many"])
 def test_writes_work_after_interrupts(shared_backend: Backend, many: bool) -> None:
     longest = 0.002 if shared_backend.is_postgresql else 0.0004
@@ -69,7 +70,7 @@ def test_writes_work_after_interrupts(shared_backend: Backend, many: bool) -> No
             try:
                 if not interrupted(call, longest):
                     acknowledged.add(id)
-            except ConnectionError:  # the statement was on its way when the signal came
+            except ConnectionError:  # the statement was being sent when the signal came
                 continue
         things.put("after", 1)
         acknowledged.add("after")
@@ -100,7 +101,7 @@ def test_an_interrupt_is_not_retried(postgres_backend: Backend, writes: bool, wi
     attempts = []
 
     def sending(connection: Any) -> None:
-        """Be where psycopg is if a signal raises as it sends: the server's answer is not read, and ROLLBACK fails."""
+        """Simulate a signal during a send of psycopg: the server's response is not read, and ROLLBACK fails."""
         attempts.append(1)
         with connection.savepoint() if within else nullcontext():
             connection.driver.pgconn.send_query(b"SELECT 1")
@@ -144,7 +145,7 @@ def test_interrupts_of_the_main_thread_do_not_reach_the_others(tmp_path: Path) -
 
 
 def test_an_interrupt_in_a_function_of_the_caller_is_raised_unchanged(tmp_path: Path) -> None:
-    """SQLite makes an error of what a function raises, or a signal's handler before its first instruction."""
+    """SQLite converts exceptions of functions, and of signal handlers before the first instruction, to its own error."""
     wanted = [
         {"s": {"$regex": "9 some.*z"}},
         {"a": {"$gt": [1, 2, 9]}},
@@ -157,7 +158,7 @@ def test_an_interrupt_in_a_function_of_the_caller_is_raised_unchanged(tmp_path: 
             interrupted(lambda: [things.count(wanted[number % 3]) for _ in range(99)], 0.02)  # noqa: B023
             for number in range(60)
         )
-        assert came > 50  # a callback of a weak set swallows one now and then
+        assert came > 50  # a callback of a weak set sometimes swallows one
         with pytest.raises(Interrupt), store.transaction() as tx:
             tx["things"].put("new", 1)
             signal.setitimer(signal.ITIMER_REAL, 0.005)
@@ -179,7 +180,7 @@ def test_ctrl_c_during_a_search_raises_keyboard_interrupt(
     with Store(engine=engine) if lent else Store(url) as store:
         things = store["things"]
         things.put("1", {"s": "a" * 60 + "!"})
-        for pattern in ("(b)", r"(\w+)+\1$", "(?=(a|aa)+$)"):  # the first is soon found: to warm up
+        for pattern in ("(b)", r"(\w+)+\1$", "(?=(a|aa)+$)"):  # the first is found fast: a warm-up
             for filter in (
                 {"s": {"$regex": pattern}},
                 {"$expr": {"$regexMatch": {"input": "$s", "regex": pattern}}},
@@ -195,11 +196,11 @@ ENGINE = "collections_store/(engine|operations|store)"
 
 
 @pytest.mark.parametrize("memory", [True, False])
-@pytest.mark.parametrize("verb", ["get", "put", "put_many"])
+@pytest.mark.parametrize("method", ["get", "put", "put_many"])
 def test_an_interrupt_at_any_position_loses_neither_writer_nor_connection(
-    tmp_path: Path, memory: bool, verb: str
+    tmp_path: Path, memory: bool, method: str
 ) -> None:
-    """Also while its traceback is kept, and by that all frames below."""
+    """Even while the traceback, and with it all frames, is referenced."""
     url = "sqlite://" if memory else f"sqlite:///{tmp_path / 'store.db'}"
     with Store(url, busy_timeout=1, pool_size=None if memory else 1) as store:
         things = store["things"]
@@ -210,18 +211,18 @@ def test_an_interrupt_at_any_position_loses_neither_writer_nor_connection(
             "put_many": lambda: things.put_many({"x": 1, "y": 2}),
         }
         hits = 0
-        for kept in interrupts(calls[verb], within=ENGINE):
+        for raised in interrupts(calls[method], within=ENGINE):
             hits += 1
             with ThreadPoolExecutor(1) as threads:
                 assert threads.submit(things.put, "after", hits).result(30)
-            assert things.put("after", hits), kept
+            assert things.put("after", hits), raised
             assert things.get("w") == 1
         assert hits > 10
 
 
 @pytest.mark.parametrize("memory", [True, False])
 def test_an_interrupt_at_any_position_ends_a_transaction(tmp_path: Path, memory: bool) -> None:
-    """At once, when the traceback is dropped: not when cycles are collected."""
+    """At once when the traceback is released, not at the next garbage collection."""
     url = "sqlite://" if memory else f"sqlite:///{tmp_path / 'store.db'}"
     with Store(url, busy_timeout=1) as store:
         things = store["things"]
@@ -234,8 +235,8 @@ def test_an_interrupt_at_any_position_ends_a_transaction(tmp_path: Path, memory:
         hits = 0
         gc.disable()
         try:
-            for kept in interrupts(put, within=ENGINE):
-                del kept
+            for raised in interrupts(put, within=ENGINE):
+                del raised
                 hits += 1
                 with ThreadPoolExecutor(1) as threads:
                     assert threads.submit(things.put, "after", hits).result(30)
@@ -259,8 +260,8 @@ def test_an_interrupt_at_any_position_of_a_change_stream_leaves_no_lock(
 
         hits = 0
         files = "collections_store/(changes|engine/jobs|engine/workers)|threading.py|queue.py"
-        for kept in interrupts(watch, within=files):
-            assert isinstance(kept, KeyboardInterrupt | Survived)
+        for raised in interrupts(watch, within=files):
+            assert isinstance(raised, KeyboardInterrupt | Survived)
             hits += 1
             with watchdog(), things.watch(timeout=30) as stream:
                 things.put("x", hits)

@@ -1,4 +1,4 @@
-"""What a review broke, held for good."""
+"""Edge cases of stores."""
 
 import asyncio
 import enum
@@ -55,9 +55,9 @@ def test_a_string_is_not_a_list_of_ids(things: Any) -> None:
         (things.remove_many, "abc"),
         (things.get_many, "abc"),
     ]
-    for verb, given in calls:
+    for method, given in calls:
         with pytest.raises(InvalidId):
-            verb(given)
+            method(given)
     for given in (["ab", "cd"], [("a", 1, 2)]):
         with pytest.raises(BulkWriteError, match="give pairs of an id and a body"):
             things.put_many(given)
@@ -189,28 +189,28 @@ def test_a_bound_store_reloads_the_catalogue_after_a_rollback(shared_backend: Ba
         Store(shared_backend.url, **shared_backend.options) as store,
         engine.connect() as connection,
     ):
-        objects = store.bind(connection)
-        objects["things"].put("a", 1)
+        bound = store.bind(connection)
+        bound["things"].put("a", 1)
         connection.rollback()
-        assert objects["things"].get("a") is None
-        objects["things"].put("b", 2)
+        assert bound["things"].get("a") is None
+        bound["things"].put("b", 2)
         savepoint = connection.begin_nested()
-        objects["more"].put("c", 3)
+        bound["more"].put("c", 3)
         savepoint.rollback()
-        assert objects["more"].get("c") is None
-        objects["more"].put("d", 4)
+        assert bound["more"].get("c") is None
+        bound["more"].put("d", 4)
         connection.commit()
         assert (store["things"].count(), store["more"].count()) == (1, 1)
         store.drop("things")
-        assert objects["things"].get("b") is None
+        assert bound["things"].get("b") is None
         connection.rollback()
-        assert objects["things"].put("e", 5) == 1
+        assert bound["things"].put("e", 5) == 1
         connection.commit()
         connection.close()
         with pytest.raises(InvalidOption, match=r"must be an open sqlalchemy\.Con[^:]*$"):
             store.bind(connection)
         with pytest.raises(DatabaseError):
-            objects["things"].get("e")
+            bound["things"].get("e")
     engine.dispose()
 
 

@@ -1,4 +1,4 @@
-"""Transactions among threads, tasks and processes that do their worst."""
+"""Transactions under concurrency of threads, tasks and processes, and under faults."""
 
 import asyncio
 import random
@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 from conftest import Backend
 from faults.test_cancellation import SLOW, Slow
-from faults.test_processes import end_what_was_started, finish, start
+from faults.test_processes import finish, start, stop_processes
 
 from collections_store import (
     AsyncStore,
@@ -31,14 +31,14 @@ from collections_store import (
     was_committed,
 )
 
-__all__ = ["end_what_was_started"]
+__all__ = ["stop_processes"]
 
 
 def store_on(backend: Backend, **options: Any) -> Store:
     return Store(backend.url, **backend.options, **options)
 
 
-def awaited_on(backend: Backend, **options: Any) -> AsyncStore:
+def async_store_on(backend: Backend, **options: Any) -> AsyncStore:
     return AsyncStore(backend.url, **backend.options, **options)
 
 
@@ -48,7 +48,7 @@ def increment(tx: Transaction) -> int:
     return int(number)
 
 
-async def increment_awaited(tx: AsyncTransaction) -> int:
+async def increment_async(tx: AsyncTransaction) -> int:
     number = await tx["counters"].get("n", 0) + 1
     await tx["counters"].put("n", number)
     return int(number)
@@ -96,8 +96,8 @@ def test_read_modify_writes_of_threads_lose_nothing(backend: Backend) -> None:
 
 def test_read_modify_writes_of_tasks_lose_nothing(backend: Backend) -> None:
     async def main() -> None:
-        async with awaited_on(backend) as store:
-            calls = (store.run_transaction(increment_awaited, attempts=200) for _ in range(50))
+        async with async_store_on(backend) as store:
+            calls = (store.run_transaction(increment_async, attempts=200) for _ in range(50))
             seen = await asyncio.gather(*calls)
             assert sorted(seen) == list(range(1, 51))
             assert await store["counters"].get("n") == 50
@@ -113,8 +113,8 @@ def test_read_modify_writes_of_processes_lose_nothing(shared_backend: Backend) -
 
 
 def skew(stores: list[Store], isolation: Any) -> list[Any]:
-    """Two doctors are on call; each goes home if the other stays, both at the same time. Return who
-    is left, and what went wrong.
+    """Two doctors are on call; each leaves if the other stays, both at the same time. Return who is left, and the
+    errors.
     """
     stores[0]["doctors"].put_many({"ann": True, "bob": True})
     both_have_read = threading.Barrier(2)
@@ -168,7 +168,7 @@ def test_serializable_transactions_are_retried_without_write_skew(
         assert sorted(d.body["seen"] for d in store["a"].list()) == list(range(24))
 
 
-# -- nobody is blocked who need not be -------------------------------------------------------
+# -- blocking --------------------------------------------------------------------------------
 
 
 def test_a_transaction_on_a_file_never_blocks_reads(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_transaction_on_a_file_never_blocks_reads(tmp_path: Path) -> None:
 
 def test_transactions_of_many_tasks_all_finish(backend: Backend) -> None:
     async def main() -> None:
-        async with awaited_on(backend, pool_size=2) as store:
+        async with async_store_on(backend, pool_size=2) as store:
             await store["counters"].put("n", 0)
 
             async def transact(number: int) -> None:
@@ -217,7 +217,7 @@ def test_writers_waiting_for_a_row_do_not_block_the_commit(
     postgres_backend: Backend,
 ) -> None:
     async def main() -> None:
-        async with awaited_on(postgres_backend, pool_size=2) as store:
+        async with async_store_on(postgres_backend, pool_size=2) as store:
             await store["a"].put("x", 0)
             async with asyncio.timeout(20):
                 async with store.transaction() as tx:
@@ -251,7 +251,7 @@ def test_other_writes_wait_for_the_end_of_a_transaction(tmp_path: Path) -> None:
         assert [d.id for d in store["a"].list()][:2] == ["x", "y"]
 
 
-# -- patience ends ---------------------------------------------------------------------------
+# -- timeouts --------------------------------------------------------------------------------
 
 
 def test_waiting_too_long_for_a_transaction_is_a_clear_error(shared_backend: Backend) -> None:
@@ -313,7 +313,7 @@ def test_in_memory_all_other_calls_wait() -> None:
 
 
 OWN = "^this task or thread has a transaction open itself"
-"""What is said at once; who waited hears other words first."""
+"""The message of errors that are raised at once; after a timeout the message differs."""
 
 
 @pytest.mark.parametrize("kind", ["own", "engine", "memory"])
@@ -358,7 +358,7 @@ def test_waiting_for_a_transaction_of_the_same_task_is_an_error_at_once(
                 with pytest.raises(DatabaseBusy, match=OWN):
                     store.get_sync_collection("a").put("x", 3)
                 with pytest.raises(DatabaseBusy, match=OWN):
-                    await store.run_transaction(increment_awaited)
+                    await store.run_transaction(increment_async)
                 if memory:
                     with pytest.raises(DatabaseBusy, match=OWN):
                         await store["a"].get("x")
@@ -423,11 +423,11 @@ def test_a_transaction_that_waits_for_another_process_times_out(tmp_path: Path) 
 
 def test_tasks_that_give_up_release_their_permits(backend: Backend) -> None:
     async def main() -> None:
-        async with awaited_on(backend, pool_size=2, busy_timeout=0.5) as store:
+        async with async_store_on(backend, pool_size=2, busy_timeout=0.5) as store:
             await store["a"].put("x", 0)
             async with store.transaction() as tx:
                 await tx["a"].put("x", 1)
-                calls = [store.run_transaction(increment_awaited) for _ in range(30)]
+                calls = [store.run_transaction(increment_async) for _ in range(30)]
                 waiting = [asyncio.create_task(call) for call in calls]
                 await asyncio.sleep(0.05)
                 for task in waiting[:10]:
@@ -435,7 +435,7 @@ def test_tasks_that_give_up_release_their_permits(backend: Backend) -> None:
                 answers = await asyncio.gather(*waiting, return_exceptions=True)
                 kinds = {type(answer) for answer in answers}
                 assert kinds == {asyncio.CancelledError, DatabaseBusy}
-            assert await store.run_transaction(increment_awaited) == 1
+            assert await store.run_transaction(increment_async) == 1
 
     asyncio.run(main())
 
@@ -496,15 +496,15 @@ def test_a_recreated_collection_is_found(shared_backend: Backend) -> None:
             assert tx["a"].put("x", 3) == 2
 
 
-# -- cancellation, signals, the end of processes ---------------------------------------------
+# -- cancellation, signals, killed processes -------------------------------------------------
 
 
 def run(backend: Backend, main: Callable[[AsyncStore], Awaitable[None]], **options: Any) -> None:
-    async def whole() -> None:
-        async with awaited_on(backend, **options) as store:
+    async def with_store() -> None:
+        async with async_store_on(backend, **options) as store:
             await main(store)
 
-    asyncio.run(whole())
+    asyncio.run(with_store())
 
 
 def test_a_cancelled_operation_ends_its_transaction(backend: Backend) -> None:
@@ -542,7 +542,7 @@ def test_a_cancelled_transaction_writes_nothing(backend: Backend) -> None:
             await task
         assert was_committed(caught.value) is False
         assert await store["a"].get("x") == 1
-        assert await store.run_transaction(increment_awaited) == 1
+        assert await store.run_transaction(increment_async) == 1
 
     run(backend, main)
 
@@ -566,7 +566,7 @@ def test_a_transaction_cancelled_at_any_moment_is_atomic(backend: Backend) -> No
             try:
                 await task
             except asyncio.CancelledError as error:
-                written = bool(was_committed(error))  # None: it had not begun
+                written = bool(was_committed(error))  # None: it had not started
             there = await store["a"].exists(str(number)), await store["b"].exists(str(number))
             assert there == (written, written)
             outcomes.add(written)
@@ -624,7 +624,7 @@ def test_a_lost_connection_ends_the_transaction(postgres_backend: Backend) -> No
 def test_a_transaction_ended_by_an_idle_timeout_is_retried(
     postgres_backend: Backend, own: bool
 ) -> None:
-    """Whether it finds out at a statement or at its COMMIT: nothing of it was written."""
+    """Detected at a statement or at the COMMIT: nothing was written."""
     url = postgres_backend.url + "?options=-cidle_in_transaction_session_timeout%3D500"
     engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
     with Store(url if own else None, engine=None if own else engine,
@@ -646,7 +646,7 @@ def test_a_transaction_ended_by_an_idle_timeout_is_retried(
         with pytest.raises(TransactionConflict), store.transaction() as tx:
             tx["a"].put("x", 5)
             threading.Event().wait(1.0)
-        assert store["a"].put("z", 1) == 1  # the connection that ended is not used again
+        assert store["a"].put("z", 1) == 1  # the closed connection is not used again
     engine.dispose()
 
 
@@ -683,7 +683,7 @@ def test_closing_waits_for_a_transaction(shared_backend: Backend) -> None:
 
 def test_aclose_waits_for_a_transaction(shared_backend: Backend) -> None:
     async def main() -> None:
-        store = awaited_on(shared_backend, busy_timeout=20)
+        store = async_store_on(shared_backend, busy_timeout=20)
         async with store.transaction() as tx:
             await tx["a"].put("x", 1)
             closing = asyncio.create_task(store.aclose())
@@ -701,7 +701,7 @@ def test_aclose_waits_for_a_transaction(shared_backend: Backend) -> None:
 
 
 def test_a_killed_process_loses_only_its_open_transaction(shared_backend: Backend) -> None:
-    process = start("stay_within", shared_backend)
+    process = start("hold_transaction_open", shared_backend)
     assert process.stdout is not None
     assert process.stdout.readline() == "within\n"
     process.send_signal(signal.SIGKILL)
@@ -715,7 +715,7 @@ def test_a_killed_process_loses_only_its_open_transaction(shared_backend: Backen
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork here")
 def test_a_fork_within_a_transaction(shared_backend: Backend) -> None:
-    [output] = finish(start("fork_within", shared_backend))
+    [output] = finish(start("fork_in_transaction", shared_backend))
     lines = output.splitlines()
     assert lines[0].startswith("StoreClosed the transaction belongs to the process")
     assert lines[1:] == ["not committed", "['a', 'b']"]
@@ -723,7 +723,7 @@ def test_a_fork_within_a_transaction(shared_backend: Backend) -> None:
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork here")
 def test_a_fork_within_an_async_transaction(shared_backend: Backend) -> None:
-    process = start("fork_within_async", shared_backend)
+    process = start("fork_in_async_transaction", shared_backend)
     output, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors
     assert output.splitlines()[-1] == "2"
@@ -731,12 +731,12 @@ def test_a_fork_within_an_async_transaction(shared_backend: Backend) -> None:
 
 
 class Interrupt(BaseException):
-    """What the handler raises."""
+    """Raised by the signal handler."""
 
 
 @contextmanager
 def interrupts() -> Iterator[Callable[[float], None]]:
-    """Give a function that has an `Interrupt` raised in so many seconds; 0: in none."""
+    """Yield a function that raises `Interrupt` after a number of seconds; 0 disables it."""
 
     def interrupt(*_: Any) -> None:
         raise Interrupt

@@ -1,4 +1,4 @@
-"""Writes among the writes of others, and among expiries: nothing is lost, nothing is told that was not."""
+"""Concurrent writes and expiries: nothing is lost, and results are correct."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +13,7 @@ from collections_store.operations import write as writing
 
 
 class Ticking(Clock):
-    """A clock that goes on each time somebody looks at it."""
+    """A clock that advances with each read."""
 
     tick = 0
 
@@ -38,9 +38,9 @@ def test_a_batch_has_one_time(store: Any, ticking: Any, moments: int) -> None:
     result = things.put_many({str(n): -n for n in range(20)})
     ticking.tick = 0
     assert result.written_count == things.count() == 20
-    told = [(change.kind, change.version) for change in things.watch(after="oldest", timeout=0)]
-    assert told[:20] == [("insert", 1)] * 20
-    assert told[20:] in ([("update", 2)] * 20, [("expire", 1)] * 20 + [("insert", 1)] * 20)
+    recorded = [(change.kind, change.version) for change in things.watch(after="oldest", timeout=0)]
+    assert recorded[:20] == [("insert", 1)] * 20
+    assert recorded[20:] in ([("update", 2)] * 20, [("expire", 1)] * 20 + [("insert", 1)] * 20)
 
 
 def engine_store(backend: Backend) -> Store:
@@ -62,7 +62,7 @@ def two_stores(request: pytest.FixtureRequest, shared_backend: Backend) -> Any:
 
 
 def both(stores: Any, work: Any, rounds: int) -> list[list[Any]]:
-    """Have both stores do the same work at the same time, round by round."""
+    """Let both stores do the same work at the same time, in rounds."""
     barrier = threading.Barrier(2)
 
     def run(store: Store) -> list[Any]:
@@ -94,7 +94,7 @@ def test_a_version_is_replaced_once(two_stores: Any) -> None:
         given = [("a", number, number + 1)]
         try:
             return store["things"].put_many(given, mode="if_version").replaced_count
-        except Exception:  # noqa: BLE001 - refused, for the version is another by now
+        except Exception:  # noqa: BLE001 - a conflict: the version has changed
             return 0
 
     one, other = both(two_stores, replace, 60)
@@ -167,9 +167,9 @@ def test_a_failed_projection_writes_nothing(store: Any) -> None:
     with pytest.raises(InvalidProjection):
         things.find_one_and_update({"$id": "x"}, {"$set": {"a": [2]}}, **wrong)
     with store.transaction() as tx:
-        for verb, given in (("update", {"$set": {"a": [2]}}), ("replace", {"a": [2]})):
+        for method, given in (("update", {"$set": {"a": [2]}}), ("replace", {"a": [2]})):
             with pytest.raises(InvalidProjection):
-                getattr(tx["things"], f"find_one_and_{verb}")({"$id": "x"}, given, **wrong)
+                getattr(tx["things"], f"find_one_and_{method}")({"$id": "x"}, given, **wrong)
     with pytest.raises(InvalidProjection):
         things.find_one_and_delete({"$id": "x"}, projection={"a.$": 1})
     assert (things.get("x"), things.document("x").version) == ({"a": [1]}, 1)
@@ -214,7 +214,7 @@ def test_update_many_continues_beside_a_writer(two_stores: Any) -> None:
 def test_delete_many_by_the_matcher_keeps_documents_that_no_longer_match(
     postgres_backend: Backend, monkeypatch: pytest.MonkeyPatch, changes: Any
 ) -> None:
-    """In a caller's READ COMMITTED transaction others change objects between our reading and deleting."""
+    """In a caller's READ COMMITTED transaction others change documents between the read and the delete."""
     url = postgres_backend.url.replace("postgresql:", "postgresql+psycopg:")
     engine = sa.create_engine(url, isolation_level="READ COMMITTED")
     remove_many, others = writing.Writer.remove_many, iter(["once"])

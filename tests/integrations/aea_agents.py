@@ -1,4 +1,4 @@
-"""An AEA agent with one skill, made by hand: its protocol needs no package, and the agent no network."""
+"""An AEA agent with one skill, built without packages and without a network."""
 
 import asyncio
 import gc
@@ -33,7 +33,7 @@ PEER = "bob_address"
 
 
 class ShopSerializer(Serializer):
-    """A message as JSON, which AEA would have as protobuf."""
+    """A message as JSON instead of AEA's protobuf."""
 
     @staticmethod
     def encode(msg: Message) -> bytes:
@@ -76,7 +76,7 @@ class ShopDialogue(Dialogue):
     VALID_REPLIES: Any = {
         ASK: frozenset({TELL, BYE}),
         TELL: frozenset({ASK, TELL, BYE}),
-        BYE: frozenset({TELL}),  # a protocol may let a last word follow
+        BYE: frozenset({TELL}),  # a protocol may allow another message after the end
     }
 
     class Role(Dialogue.Role):
@@ -126,8 +126,8 @@ class ShopDialogues(Model, BaseShopDialogues):
         BaseShopDialogues.__init__(self, self.context.agent_address)
 
 
-class Undecided(DecisionMakerHandler):
-    """Decides nothing: AEA's own asks for a package of protocols."""
+class NoDecisions(DecisionMakerHandler):
+    """Does nothing: AEA's own decision maker needs a package of protocols."""
 
     self_address = ADDRESS
 
@@ -139,7 +139,7 @@ class Undecided(DecisionMakerHandler):
 
 
 class FakeCrypto(Crypto[str]):
-    """A key of no ledger."""
+    """A key for no ledger."""
 
     identifier = "fake"
     private_key = public_key = "key"
@@ -168,7 +168,7 @@ class FakeCrypto(Crypto[str]):
 
 
 class Greeter(Behaviour):
-    """Begins a dialogue in its setup, which is before that of the dialogues."""
+    """Creates a dialogue in its setup, which runs before that of the dialogues."""
 
     greets = False
 
@@ -196,7 +196,7 @@ def agent(
     resources = Resources()
     options: dict[str, Any] = {
         "storage_uri": storage_uri,
-        "decision_maker_handler_class": Undecided,
+        "decision_maker_handler_class": NoDecisions,
     }
     aea = AEA(identity, Wallet({}), resources, str(folder), **options)
     add_skill(aea, "shop", name, keep_terminal_state_dialogues=keep)
@@ -206,7 +206,7 @@ def agent(
 def add_skill(
     aea: AEA, name: str, model: str = "shop_dialogues", made: Any = ShopDialogues, **options: Any
 ) -> None:
-    """Give an agent a skill that has dialogues."""
+    """Add a skill with dialogues to an agent."""
     context = SkillContext(aea.context)
     parts: dict[str, Any] = {"name": model, "skill_context": context}
     skill = Skill(SkillConfig(name, "tests", "0.1.0"), context, {}, {}, {})
@@ -234,7 +234,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def closed_loops(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Close the event loops that AEA makes and leaves open."""
+    """Close the event loops that AEA leaves open."""
     loops: list[asyncio.AbstractEventLoop] = []
     policy = asyncio.get_event_loop_policy()
     original = policy.new_event_loop
@@ -251,7 +251,7 @@ def closed_loops(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:
-    """Close a loop, whose thread may be just about to do so: AEA does not always wait for it."""
+    """Close a loop, unless its thread does: AEA does not always wait for it."""
     until = time.monotonic() + 30
     while loop.is_running() and time.monotonic() < until:
         time.sleep(0.001)
@@ -261,7 +261,7 @@ def _close(loop: asyncio.AbstractEventLoop) -> None:
 
 @contextmanager
 def running(aea: AEA, dialogues: Any = None) -> Iterator[Any]:
-    """Run an agent in a thread; gives its dialogues, which are looked for if there is one skill."""
+    """Run an agent in a thread; yield its dialogues."""
     aea.runtime._threaded = True
     aea.runtime.start()
     dialogues = dialogues or dialogues_of(aea)
@@ -275,7 +275,7 @@ def running(aea: AEA, dialogues: Any = None) -> Iterator[Any]:
 
 @contextmanager
 def of_sqlalchemy_here() -> Iterator[set[str]]:
-    """Note which functions of SQLAlchemy run in this thread."""
+    """Record which functions of SQLAlchemy run in this thread."""
     seen: set[str] = set()
 
     def profile(frame: Any, event: str, _: Any) -> None:
@@ -284,7 +284,7 @@ def of_sqlalchemy_here() -> Iterator[set[str]]:
             seen.add(f"{name}.{frame.f_code.co_name}")
 
     gc.collect()
-    gc.disable()  # it collects, in any thread, what others left
+    gc.disable()  # it collects garbage of other tests in any thread
     sys.setprofile(profile)
     try:
         yield seen
@@ -315,7 +315,7 @@ def peer(address: str = PEER) -> Any:
 
 
 def sent(message: Message) -> ShopMessage:
-    """Return a message as the other side gets it: of the same bytes, and other texts."""
+    """Return a message as the counterparty receives it: decoded from the same bytes."""
     arrived = ShopMessage.decode(message.encode())
     arrived.sender, arrived.to = (
         "".join(list(message.sender)),

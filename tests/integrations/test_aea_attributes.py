@@ -1,4 +1,4 @@
-"""What AEA's dialogues have beside their messages: attributes of subclasses, and statistics."""
+"""Attributes of subclasses of AEA's dialogues, and their statistics."""
 
 from collections.abc import Iterator
 from enum import IntEnum
@@ -43,7 +43,7 @@ class Level(IntEnum):
 
 
 class Deal(ShopDialogue):
-    """As skills have it: with what is known of the deal by now."""
+    """A dialogue of a skill, with attributes."""
 
     __slots__ = ("unset", "wei")
 
@@ -55,7 +55,7 @@ class Deal(ShopDialogue):
 
 
 class OwnDeal(ShopDialogue):
-    """It says itself what is kept, to AEA's own storage as well."""
+    """Chooses itself what is stored, as with AEA's own storage."""
 
     def __init__(self, **parts: Any) -> None:
         super().__init__(**parts)
@@ -73,7 +73,7 @@ class OwnDeal(ShopDialogue):
 
 
 class OldDeal(ShopDialogue):
-    """Of an older, or a newer, version of a skill."""
+    """The dialogue of an older or newer version of a skill."""
 
     @property
     def terms(self) -> str:
@@ -94,7 +94,7 @@ def store(shared_backend: Any) -> Iterator[Store]:
 
 
 def dealing(folder: Path, made: type[ShopDialogue], uri: str | None = None) -> Any:
-    """Build an agent whose dialogues are of a class."""
+    """Build an agent with dialogues of a class."""
     aea = agent(folder, storage_uri=uri)
     add_skill(aea, "deals", "deals", DealDialogues, dialogue_class=made)
     return aea
@@ -108,7 +108,7 @@ def deals_of(aea: Any) -> Any:
 
 
 def started(store: Store, folder: Path, made: type[ShopDialogue]) -> Any:
-    """Return dialogues that are restored, of an agent that will be killed."""
+    """Return the restored dialogues of an agent that is never torn down."""
     aea = dealing(folder, made)
     assert attach(aea, store) == 2
     dialogues = deals_of(aea)
@@ -121,7 +121,7 @@ def active(dialogues: Dialogues) -> list[Any]:
 
 
 def begun(dialogues: Any) -> tuple[Any, Any]:
-    """Have the other side begin; return both sides."""
+    """Let the counterparty create a dialogue; return both sides."""
     question, theirs = peer().create(ADDRESS, ASK, text="what?")
     return dialogues.update(sent(question)), theirs
 
@@ -138,7 +138,7 @@ def test_attributes_are_saved_with_the_next_message(store: Store, tmp_path: Path
     assert again.terms == deal.terms
     assert again._proposal == {"by": PEER}
     assert again.wei == 2**70
-    assert again.friend == "nobody"  # as the class makes it
+    assert again.friend == "nobody"  # as the class creates it
     assert not hasattr(again, "unset")
     again.terms["price"] = 5
     again.reply(BYE)
@@ -261,7 +261,7 @@ def test_statistics_continue_after_a_restart(store: Store, tmp_path: Path) -> No
         assert numbers(dialogues) == (2 * number, number)
         for is_own in (True, True, False):
             dialogues.dialogue_stats.add_dialogue_endstate(DONE, is_self_initiated=is_own)
-        dialogues.setup()  # as if its storage had started again
+        dialogues.setup()  # as if its storage had restarted
         assert numbers(dialogues) == (2 * number + 2, number + 1)
 
 

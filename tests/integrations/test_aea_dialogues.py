@@ -1,4 +1,4 @@
-"""AEA's own dialogues, kept as they go: each weakness of AEA's own storage of dialogues, and what is in its place."""
+"""AEA's own dialogues, saved message by message: each weakness of AEA's storage of dialogues, and its replacement."""
 
 import asyncio
 import json
@@ -53,7 +53,7 @@ def store(shared_backend: Any) -> Iterator[Store]:
 
 
 class Killed:
-    """An agent that is built, and set up, but never torn down: its process was killed."""
+    """An agent that is set up and never torn down, as in a killed process."""
 
     def __init__(self, folder: Path, store: Store, **options: Any) -> None:
         kept = {name: options.pop(name) for name in list(options) if name.startswith("terminal")}
@@ -73,7 +73,7 @@ class Killed:
 
 
 def talk(dialogues: Any, other: Any) -> tuple[Any, Any]:
-    """Have a dialogue begun by this side, and one begun by the other; each has two messages."""
+    """Create a dialogue of this side, and one of the counterparty; each has two messages."""
     message, own = dialogues.create(other.self_address, ASK, text="hello")
     answer = other.update(sent(message)).reply(TELL, text="hi")
     assert dialogues.update(sent(answer)) is own
@@ -183,18 +183,18 @@ def test_a_message_that_cannot_be_stored_is_rejected(store: Store, tmp_path: Pat
 
 
 def collections_of(store: Store) -> dict[str, int]:
-    """Return how many objects there are of each kind."""
+    """Return the number of documents of each collection."""
     return {each.name.rpartition("__")[2]: each.count for each in store.collections()}
 
 
 @pytest.mark.parametrize("keep", [True, False])
-@pytest.mark.parametrize("said", [ASK, BYE])
+@pytest.mark.parametrize("performative", [ASK, BYE])
 def test_a_message_without_a_sender_does_not_stop_the_agent(
-    store: Store, tmp_path: Path, keep: bool, said: Any, monkeypatch: pytest.MonkeyPatch
+    store: Store, tmp_path: Path, keep: bool, performative: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ShopDialogue._rules, "_initial_performatives", frozenset({ASK, BYE}))
     ada = Killed(tmp_path, store, keep=keep)
-    question, _ = peer().create(ADDRESS, said, text="x")
+    question, _ = peer().create(ADDRESS, performative, text="x")
     anonymous = ShopMessage.decode(question.encode())
     anonymous.sender, anonymous.to = "", ADDRESS
     assert ada.dialogues.update(anonymous) is None
@@ -267,17 +267,17 @@ def test_each_dialogues_has_one_name(store: Store, tmp_path: Path) -> None:
     aea = agent(tmp_path)
     dialogues = dialogues_of(aea)
     (skill,) = aea.resources.get_all_skills()
-    skill.handlers["shop_dialogues"] = skill.behaviours["greeter"]  # a name may be there twice
+    skill.handlers["shop_dialogues"] = skill.behaviours["greeter"]  # names may be repeated
     skill.behaviours["greeter"].own = peer(ADDRESS)
     assert attach(aea, store) == 2
     dialogues.setup()
     talk(dialogues, peer())
     before = {each.name for each in store.collections()}
-    skill.behaviours["greeter"].alias = dialogues  # what skills do in their setup
+    skill.behaviours["greeter"].alias = dialogues  # as skills do in their setup
     skill.models["last"] = Greeter(name="last", skill_context=skill.skill_context)
     skill.models["last"].alias = dialogues
     skill.models["last"].own = skill.behaviours["greeter"].own
-    assert attach(aea, store) == 2  # as it is when the storage is started again
+    assert attach(aea, store) == 2  # as after a restart of the storage
     talk(dialogues, peer())
     assert {each.name for each in store.collections()} == before
     assert len(Killed(tmp_path, store).active) == 4
@@ -309,8 +309,8 @@ def test_a_bad_record_is_quarantined(store: Store, tmp_path: Path) -> None:
     store[collection].put(first.id, {"an": "older program's"})
     again = Killed(tmp_path, store)
     assert again.active == [theirs]
-    aside, *_ = again.storage.store.quarantined()
-    assert aside.id == first.id
+    quarantined, *_ = again.storage.store.quarantined()
+    assert quarantined.id == first.id
     assert own not in again.active
 
 
@@ -372,7 +372,7 @@ def test_a_finished_dialogue_is_not_replayed(store: Store, tmp_path: Path, keep:
 
 
 def test_no_message_of_a_counterparty_stops_an_agent(store: Store, tmp_path: Path) -> None:
-    """AEA's `update` raises where a first message comes again, or the starter's part of a reference is missing."""
+    """AEA's `update` raises for a repeated first message, and without the starter's part of a reference."""
     ada, bob = Killed(tmp_path, store), peer()
     question, _ = bob.create(ADDRESS, ASK, text="what?")
     theirs = ada.dialogues.update(sent(question))
@@ -391,7 +391,7 @@ LOST = (DatabaseUnavailable, DialoguesNotSaved, Interrupted)
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def lossy(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Store, Any]]:
-    """A store, and what loses the answer to the next write."""
+    """A store, and a context that loses the confirmation of the next write."""
     if request.param == "sqlite":
         with Store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
             yield store, interrupted
@@ -413,8 +413,8 @@ def test_a_dialogue_continues_after_a_write_in_doubt(
     for each, word in ((own, TELL), (theirs, TELL), (own, BYE)):
         with pytest.raises(LOST), losing():
             each.reply(word, text="lost")
-        said = each.reply(TELL, text="other words")
-        assert bob.update(sent(said)) is not None
+        performative = each.reply(TELL, text="other words")
+        assert bob.update(sent(performative)) is not None
     last = bob.get_dialogue(sent(own.last_outgoing_message)).reply(TELL, text="one more")
     with pytest.raises(LOST), losing():
         ada.dialogues.update(sent(last))
@@ -551,8 +551,8 @@ def test_messages_are_found_by_their_content(store: Store, tmp_path: Path) -> No
 def test_two_processes_of_one_agent_conflict(store: Store, tmp_path: Path) -> None:
     ada = Killed(tmp_path, store)
     own, _ = talk(ada.dialogues, peer())
-    twin = Killed(tmp_path, store)
-    (same,) = [each for each in twin.active if each == own]
+    duplicate = Killed(tmp_path, store)
+    (same,) = [each for each in duplicate.active if each == own]
     own.reply(TELL, text="one")
     with pytest.raises(RuntimeError, match="somebody else wrote"):
         same.reply(TELL, text="two")
@@ -580,14 +580,14 @@ def test_records_of_aea_are_migrated(shared_backend: Any, tmp_path: Path) -> Non
 
 
 def test_dialogues_that_ended_in_aea_are_not_replayed(store: Store, tmp_path: Path) -> None:
-    """Fetch.ai's keeps the labels of dialogues that are gone, so that they do not begin again."""
+    """Fetch.ai's package keeps the labels of deleted dialogues, so that they do not start again."""
     bob = peer()
-    gone, _ = bob.create(ADDRESS, ASK, text="pay me")
+    deleted, _ = bob.create(ADDRESS, ASK, text="pay me")
     kept, _ = bob.create(ADDRESS, ASK, text="pay me, too")
     other = Killed(tmp_path, Store("sqlite://"))
     ended = other.dialogues.update(sent(kept))
     ended.reply(BYE)
-    reference = gone.dialogue_reference[0]
+    reference = deleted.dialogue_reference[0]
     label = {
         "dialogue_starter_reference": reference,
         "dialogue_responder_reference": "",
@@ -601,11 +601,11 @@ def test_dialogues_that_ended_in_aea_are_not_replayed(store: Store, tmp_path: Pa
     store[f"{name}_terminal"].put("damaged", {"no": "dialogue"})
     store[f"{name}_terminal"].put(str(ended.dialogue_label), ended.json())
     assert Killed(tmp_path, store).ended == [ended]
-    assert store[name].count() == 1  # for who knows what the damaged one is
+    assert store[name].count() == 1  # the content of the damaged record is unknown
     store[f"{name}_terminal"].remove("damaged")
     ada = Killed(tmp_path, store)
     assert ada.ended == [ended]
-    for message in (gone, kept):
+    for message in (deleted, kept):
         assert ada.dialogues.update(sent(message)) is None
     assert store[name].count() == 0
 

@@ -1,4 +1,4 @@
-"""SQLite files that AEA wrote, into a store."""
+"""Import of SQLite files of AEA."""
 
 import asyncio
 import json
@@ -32,7 +32,7 @@ BODIES: dict[str, Any] = {
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """A file as AEA's own backend leaves it, which is told from its source: it has been the same since 2020."""
+    """A file as AEA's own backend writes it, by its source, which has been the same since 2020."""
     file = tmp_path / "agent.db"
     connection = sqlite3.connect(file)
     for name in ("things", "Others"):
@@ -95,7 +95,7 @@ def test_other_files_are_rejected(tmp_path: Path, file: Path) -> None:
 
 
 def test_numbers_are_imported_as_stored_in_sqlite(tmp_path: Path) -> None:
-    """AEA's column takes bodies that look like numbers for numbers; it is not told any more what they were."""
+    """AEA's column converts bodies that look like numbers; the original text is lost."""
     given: dict[str, Any] = {
         "whole": 12.0,
         "wei": 10**19,
@@ -172,7 +172,7 @@ def test_on_error_skips_documents_that_cannot_be_stored(file: Path, tmp_path: Pa
     cli = Cli((f"--url=sqlite:///{tmp_path / 'new.db'}",))
     assert cli("import-aea", str(file)).exit_code == 3
     done = cli("import-aea", str(file), "--skip-errors")
-    assert "things.bad" in done.output  # Fetch.ai's click keeps no stderr apart
+    assert "things.bad" in done.output  # Fetch.ai's version of click mixes stderr with stdout
     assert done.output.endswith(f"imported 16 documents of 2 collections from {file}, skipped 1\n")
 
 

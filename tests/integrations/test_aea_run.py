@@ -1,4 +1,4 @@
-"""A process of AEA's command line, `aea run`, that is ended in each way: no dialogue is lost."""
+"""A process of `aea run` that is ended by each signal: no dialogue is lost."""
 
 import json
 import os
@@ -51,7 +51,7 @@ private_key_paths: {{fake: key.txt}}
 dependencies: {{}}
 storage_uri: {uri}
 decision_maker_handler:
-  dotted_path: integrations.aea_agents:Undecided
+  dotted_path: integrations.aea_agents:NoDecisions
   file_path: null
   config: {{}}
 """
@@ -165,19 +165,19 @@ def started(project: Path, uri: str, more: str = "") -> Any:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        bufsize=0,  # nothing is read ahead: communicate() does not see what a buffer holds
+        bufsize=0,  # unbuffered: communicate() does not return buffered data
     )
 
 
 def write_program(project: Path, program: str) -> None:
-    """Have `started` run a program in the place of AEA's command line. The project has no fingerprints."""
+    """Let `started` run a program instead of AEA's command line. The project has no fingerprints."""
     loose = program.replace('from_aea_project(".")', 'from_aea_project(".", True)')
     assert loose != program
     (project / "run.py").write_text(LEDGER + loose)
 
 
 def lines_until(process: Any, count: int) -> tuple[list[str], list[str]]:
-    """Return what an agent restored, and at least so many messages that it said."""
+    """Return what an agent restored, and at least a number of messages that it sent."""
     restored: list[str] = []
     said: list[str] = []
     output = []
@@ -194,16 +194,16 @@ def lines_until(process: Any, count: int) -> tuple[list[str], list[str]]:
 
 
 def _rest(process: Any) -> str:
-    """Return what a process that was told to end still says; it is killed if it does not."""
+    """Return the remaining output of a process that was signalled; kill it if it does not exit."""
     try:
         return str(process.communicate(timeout=60)[0].decode())
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGABRT)  # has it tell where its threads are
+        process.send_signal(signal.SIGABRT)  # prints the stacks of its threads
         raise AssertionError(process.communicate()[0].decode()) from None
 
 
 def on_disk(url: str) -> list[str]:
-    """Return the messages that are on the disk."""
+    """Return the stored messages."""
     with Store(url) as store:
         (name,) = [each.name for each in store.collections() if each.name.endswith("__messages")]
         bodies = [json.loads(b64decode(each.body["body"])) for each in store[name].list()]
@@ -211,14 +211,14 @@ def on_disk(url: str) -> list[str]:
 
 
 class Witness:
-    """Ends an agent at some time while it talks, again and again, and sees that nothing was lost."""
+    """Ends an agent repeatedly during dialogues, and checks that nothing was lost."""
 
     def __init__(self, project: Path, uri: str, url: str) -> None:
         self.project, self.uri, self.url = project, uri, url
         self.said: list[str] = []
         self.before = self.runs = 0
 
-    def ends_it_after(self, count: int, seconds: float, end: str) -> None:
+    def end_after(self, count: int, seconds: float, end: str) -> None:
         process = started(self.project, self.uri)
         try:
             restored, said = lines_until(process, count)
@@ -232,22 +232,22 @@ class Witness:
         found = on_disk(self.url)
         assert set(self.said) <= set(found)
         assert max(Counter(found).values()) == 1
-        assert len(found) <= len(self.said) + self.runs  # one may be kept, and not yet told
+        assert len(found) <= len(self.said) + self.runs  # one may be stored and not yet printed
         self.before = len({each.split()[0] for each in found})
 
 
 def attached(url: str) -> str:
-    """Return the URI of an agent's storage that keeps dialogues as they go."""
+    """Return the URI of a storage that saves dialogues message by message."""
     return f"collections+{url}{'&' if '?' in url else '?'}attach=dialogues"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
 def test_a_real_agent_loses_no_dialogue(project: Path, url: str) -> None:
-    """Each run but the first restores what the one before left."""
+    """Each run except the first restores the dialogues of the previous one."""
     witness = Witness(project, attached(url), url)
     chance = Random(1)
     for end in ("SIGINT", "SIGTERM", "SIGKILL", "SIGKILL"):
-        witness.ends_it_after(chance.randint(1, 30), chance.random() / 50, end)
+        witness.end_after(chance.randint(1, 30), chance.random() / 50, end)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
@@ -261,12 +261,12 @@ def test_the_program_of_the_page_loses_no_dialogue(project: Path, url: str) -> N
     (project / "run.py").write_text(LEDGER + program)  # no package has fingerprints
     witness = Witness(project, f"sqlite://{project / 'unused.db'}", url)
     for end, count in ("SIGKILL", 1), ("SIGINT", 25):
-        witness.ends_it_after(count, 0, end)
+        witness.end_after(count, 0, end)
     assert not (project / "unused.db").exists()
 
 
 def test_the_error_handler_of_the_page_suffices(project: Path) -> None:
-    """A program that loads a project from its configuration, and neither registers nor is AEA's command line."""
+    """A program that loads a project from its configuration, without registration and AEA's command line."""
     pages = [block.text for block in blocks(PAGE) if block.language == "yaml"]
     [uri] = [text for text in pages if text.startswith("storage_uri") and "attach" not in text]
     [handler] = [text for text in pages if text.startswith("error_handler")]
@@ -274,7 +274,7 @@ def test_the_error_handler_of_the_page_suffices(project: Path) -> None:
     write_program(project, loading + 'AEABuilder.from_aea_project(".").build().start()\n')
     process = started(project, uri.partition(" ")[2].strip(), handler)
     try:
-        lines_until(process, 20)  # an act of a few lines ends with what is looked at
+        lines_until(process, 20)  # an act of a few lines ends at the checked state
     finally:
         process.kill()
         process.communicate(timeout=60)

@@ -1,4 +1,4 @@
-"""AEA's storage over a store: what AEA's own backend promises, and what it does not keep."""
+"""AEA's storage on a store: the promises of AEA's own backend, also those that it breaks."""
 
 import asyncio
 import threading
@@ -35,7 +35,7 @@ __all__ = ["closed_loops", "url"]
 
 @pytest.fixture
 def storage(url: str) -> Iterator[Storage]:
-    """A storage that runs."""
+    """A running storage."""
     storage = Storage(f"collections+{url}", threaded=True)
     storage.start()
     yield storage
@@ -279,7 +279,7 @@ def test_no_caller_hangs_at_stop(url: str) -> None:
             try:
                 for number in range(1_000_000):
                     things.put(str(threading.get_ident()), number)
-            except Exception as error:  # noqa: BLE001 - whatever it is
+            except Exception as error:  # noqa: BLE001 - any error
                 errors.append(error)
 
         threads = [threading.Thread(target=write, daemon=True) for _ in range(4)]
@@ -308,11 +308,13 @@ def test_no_caller_in_another_loop_hangs_at_stop(url: str) -> None:
     for _ in range(3):
         storage.start()
         with ThreadPoolExecutor(4) as threads:
-            told = [threads.submit(asyncio.run, _write_until_it_ends(storage)) for _ in range(4)]
+            outcomes = [
+                threads.submit(asyncio.run, _write_until_it_ends(storage)) for _ in range(4)
+            ]
             storage.get_sync_collection("things").put("2", 2)
             storage.stop()
-            storage.wait_completed(sync=True, timeout=15)  # less than a backend's patience
-            for each in told:
+            storage.wait_completed(sync=True, timeout=15)  # less than the timeout of a backend
+            for each in outcomes:
                 each.result(15)
 
 
@@ -324,7 +326,7 @@ def test_a_call_of_a_closed_loop_does_not_prevent_stopping(tmp_path: Path) -> No
     async def begin() -> Any:
         things = await storage.get_collection("things")
         call = asyncio.create_task(things.put("1", 1))
-        await asyncio.sleep(0)  # it runs, and its loop does no more
+        await asyncio.sleep(0)  # it is running, and its loop has stopped
         return call
 
     call = loop.run_until_complete(begin())
@@ -422,7 +424,7 @@ def test_unthreaded_storage_does_not_deadlock(url: str) -> None:
 
 
 def test_a_cancelled_wait_does_not_end_others(tmp_path: Path) -> None:
-    """AEA's runtime cancels one when it is stopped, and then waits for the storage to disconnect."""
+    """AEA's runtime cancels a wait when it stops, and then waits until the storage is disconnected."""
     url = f"sqlite:///{tmp_path / 'a.db'}"
     storage: Any = Storage(f"collections+{url}", threaded=True)
 
@@ -445,7 +447,7 @@ def test_a_cancelled_wait_does_not_end_others(tmp_path: Path) -> None:
 
 
 def test_sqlalchemy_does_not_run_in_the_main_thread(tmp_path: Path) -> None:
-    """A KeyboardInterrupt that is raised in one of its callbacks of weak references is lost."""
+    """A KeyboardInterrupt in one of AEA's weak reference callbacks is lost."""
     storage = Storage(f"collections+sqlite:///{tmp_path / 'a.db'}", threaded=True)
     storage.start()
     with of_sqlalchemy_here() as seen:
@@ -465,8 +467,8 @@ def test_a_storage_that_cannot_connect_raises_everywhere(tmp_path: Path) -> None
     async def main() -> None:
         storage.start()
         waits: Any = storage.wait_completed(), storage.wait_connected()
-        told = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), 30)
-        assert [type(each) for each in told] == [DatabaseUnavailable] * 2
+        outcomes = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), 30)
+        assert [type(each) for each in outcomes] == [DatabaseUnavailable] * 2
 
     asyncio.run(main())
 

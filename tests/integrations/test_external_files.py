@@ -1,4 +1,4 @@
-"""Files of other programs, in whatever state these left them: they are read, or refused in plain words, and stay as they are."""
+"""Files of other programs, in any state: they are read, or rejected with a clear error, and are not changed."""
 
 import json
 import os
@@ -29,7 +29,7 @@ from collections_store.integrations.sqlite_files import (
 
 @dataclass(frozen=True)
 class Program:
-    """Another program: the table that it writes, and what imports that."""
+    """Another program: its table, and the function that imports it."""
 
     name: str
     table: str
@@ -37,7 +37,7 @@ class Program:
     load: Callable[[Store, File], Any]
 
     def write(self, file: Path, rows: dict[Any, Any], *, wal: bool = False) -> sqlite3.Connection:
-        """Write a file; its connection is still open."""
+        """Write a file, and return its open connection."""
         connection = sqlite3.connect(file, isolation_level=None)
         if wal:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -55,18 +55,18 @@ class Program:
             connection.execute("COMMIT")
 
     def found(self, file: File) -> dict[str, Any]:
-        """Return what a new store has after the import."""
+        """Return the content of a new store after the import."""
         with Store("sqlite://") as store:
             return self.imported(store, file)
 
     def imported(self, store: Store, file: File) -> dict[str, Any]:
-        """Return what a store without other collections has after the import."""
+        """Return the content of a store without other collections after the import."""
         self.load(store, file)
         [name] = [each.name for each in store.collections()]
         return {id.lstrip("/"): body for id, body in store[name].list()}
 
     def refused(self, file: File, error: type[Exception], match: str) -> None:
-        """See that nothing is imported, and that the error says which file, and what about it."""
+        """Check that nothing is imported, and that the error names the file and the problem."""
         with Store("sqlite://") as store:
             with pytest.raises(error, match=match) as failed:
                 self.load(store, file)
@@ -181,7 +181,7 @@ def test_a_damaged_file_is_an_error(program: Program, file: Path, damage: str) -
 def test_a_file_that_is_not_of_sqlite_is_an_error(program: Program, file: Path) -> None:
     program.refused(file, DatabaseUnavailable, "there is no SQLite file")
     program.refused(file.parent, DatabaseUnavailable, "there is no SQLite file")
-    file.write_bytes(b"\0" * 16 + b"\xed\xda\x0c\xed" + b"\0" * 8000)  # as bbolt's begin
+    file.write_bytes(b"\0" * 16 + b"\xed\xda\x0c\xed" + b"\0" * 8000)  # like files of bbolt
     program.refused(file, DatabaseUnavailable, "the file is no SQLite database")
 
 
@@ -202,7 +202,7 @@ def test_a_file_is_read_in_one_snapshot(program: Program, file: Path) -> None:
 
 
 def test_a_file_opened_meanwhile_is_read_again(program: Program, file: Path) -> None:
-    """Where nothing lies beside a file in WAL mode, SQLite is told that nobody writes to it."""
+    """Without a log beside a file in WAL mode, SQLite opens it as immutable."""
     program.write(file, {"a": [1]}, wal=True).close()
     opened: list[sqlite3.Connection] = []
     seen: list[int] = []
@@ -221,7 +221,7 @@ def test_a_file_opened_meanwhile_is_read_again(program: Program, file: Path) -> 
 
 @pytest.fixture
 def writing(program: Program, file: Path) -> Iterator[None]:
-    """A thread that opens the file, writes pairs of objects to it, and closes it, over and over."""
+    """A thread that repeatedly opens the file, writes pairs of rows to it, and closes it."""
     program.write(file, {"a": [0], "b": [0]}, wal=True).close()
     done = threading.Event()
     key, value = (each.split()[0] for each in program.columns.split(", "))

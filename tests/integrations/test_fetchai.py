@@ -1,4 +1,4 @@
-"""The tests of what plugs into AEA, with Fetch.ai's package: it has open-aea's name, so it gets an environment."""
+"""The tests of the AEA integration with Fetch.ai's package, in its own environment, as it has the name of open-aea."""
 
 import os
 import shutil
@@ -28,18 +28,18 @@ BESIDE = [
     "semver<3",
     "setuptools<81",
 ]
-"""What it needs, without its own limits of what is too old for Python 3.11."""
+"""Its requirements, without its upper bounds, which are too old for Python 3.11."""
 FEW = "not postgresql and not races and not page"
-"""What runs unless `nox -s hosts-aea` asks for all: the rest takes a minute more."""
+"""The tests that run by default; `nox -s hosts-aea` runs all, which takes a minute more."""
 QUIET = ("-q", "--disable-pip-version-check", "--no-compile")
-WHOLE = "COLLECTIONS_STORE_TEST_HOSTS"
+ALL_TESTS = "COLLECTIONS_STORE_TEST_HOSTS"
 PARTS = ("storage", "dialogues", "attributes", "run", "importing")
 TESTS = [f"test_aea_{part}.py" for part in PARTS]
 
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The interpreter of an environment that has Fetch.ai's AEA, and all else from this one."""
+    """The interpreter of an environment with Fetch.ai's AEA and the packages of this one."""
     folder = tmp_path_factory.mktemp("fetchai")
     venv.create(folder, symlinks=os.name != "nt")
     program = str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
@@ -74,7 +74,7 @@ def test_fetchais_aea(python: str, postgres_url: str, tmp_path: Path) -> None:
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = tests\ntimeout = 120\n")
     files = [f"tests/integrations/{name}" for name in TESTS]
-    some = [] if os.environ.get(WHOLE) else ["-k", FEW]
+    some = [] if os.environ.get(ALL_TESTS) else ["-k", FEW]
     done = subprocess.run(
         [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *some, *files],
         check=False,

@@ -1,4 +1,4 @@
-"""What is so for every host: an extra, a page, a session of nox that runs its tests, and nothing loaded unasked."""
+"""Every host has an extra, a page and a nox session that runs its tests, and is imported only by name."""
 
 import importlib
 import re
@@ -10,7 +10,7 @@ from pages import DOCS, ROOT, blocks, runs
 from collections_store import memory
 
 EXTRAS = {"aea": "aea", "opsdroid": "opsdroid", "soul-machines": "smskillsdk"}
-"""By their pages; kdeps is not written in Python, and has none."""
+"""The packages of hosts, by page; kdeps is not written in Python, and has none."""
 PAGES = {name: DOCS / "how-to" / f"{name}.md" for name in (*EXTRAS, "kdeps")}
 SESSIONS = {"hosts-aea", "hosts-open-aea", "hosts-opsdroid", "hosts-smskillsdk"}
 

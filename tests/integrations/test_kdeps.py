@@ -1,4 +1,4 @@
-"""kdeps: its functions in Python, with the answers of its documentation and of its source, and its files."""
+"""kdeps: its functions in Python, with the results of its documentation and source, and its files."""
 
 import shlex
 import sqlite3
@@ -211,7 +211,7 @@ def test_a_ttl_of_a_value_is_not_extended_by_reads(clock: Clock, kdeps: Any, mem
     session.set("never either", 3, ttl=-1)
     clock.advance(5)
     assert [session.get(key) for key in ("short", "never", "never either")] == [1, 2, 3]
-    assert session.touch("short")  # which begins it anew, as reading does not
+    assert session.touch("short")  # a write restarts the ttl, a read does not
     clock.advance(9)
     assert session.get("short") == 1
     clock.advance(2)
@@ -302,20 +302,20 @@ def test_a_session_without_a_ttl_has_that_of_its_memory(
 
 @pytest.mark.parametrize("name", ["Items", "Records", "MemoryStorage", "SessionStorage"])
 def test_sync_and_async_memories_cannot_be_mixed(name: str) -> None:
-    sync, twin = getattr(classes, name), getattr(classes, f"Async{name}")
+    sync_class, async_class = getattr(classes, name), getattr(classes, f"Async{name}")
     rest = ("ada",) * (name == "SessionStorage")
     with Store("sqlite://") as store:
         with pytest.raises(
             InvalidOption, match=r"^option memory: must be an AsyncMemory for .* got Memory$"
         ):
-            twin(store.memory("agent"), *rest)
+            async_class(store.memory("agent"), *rest)
         other: Any = AsyncStore("sqlite://").memory("agent")
         with pytest.raises(
             InvalidOption, match="memory: must be .* a Memory for others, got AsyncMemory"
         ):
-            sync(other, *rest)
+            sync_class(other, *rest)
         with pytest.raises(InvalidOption, match="memory: must be .* a Memory for others, got dict"):
-            sync({}, *rest)
+            sync_class({}, *rest)
 
 
 def test_a_session_lists_many_values(kdeps: Any, memory: Any) -> None:
@@ -343,7 +343,7 @@ TABLES = {
 
 
 def kdeps_file(folder: Path, **rows: dict[str, Any]) -> Path:
-    """Write a file as kdeps does: in WAL mode, as it has done since 1.9."""
+    """Write a file as kdeps does since 1.9: in WAL mode."""
     connection = sqlite3.connect(folder / "memory.db")
     connection.execute("PRAGMA journal_mode = WAL")
     for table, values in rows.items():
@@ -377,7 +377,7 @@ def test_a_file_from_1_9_on_is_imported(plain: Memory, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table", ["items", "records", "memory"])
 def test_invalid_values_change_nothing(plain: Memory, tmp_path: Path, table: str) -> None:
-    """Where a program writes bytes they are text; nothing else is taken for what it looks like in Python."""
+    """Bytes that a program writes are text; no other value is converted."""
     file = kdeps_file(tmp_path, **{table: {"bytes": '"é"'.encode(), "text": '"é"'}})
     assert import_kdeps(plain, file) == 2
     assert plain.get("bytes") == plain.get("text") == ("é" if table == "memory" else '"é"')
@@ -441,7 +441,7 @@ def test_invalid_values_are_skipped_or_repaired_on_request(
 def test_the_command_of_the_page_imports_data_of_kdeps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From where kdeps writes, to where the page's program looks."""
+    """From kdeps' file to that of the page's program."""
     [command] = [block.text for block in blocks(PAGE) if "import-kdeps" in block.text]
     (tmp_path / ".kdeps").mkdir()
     kdeps_file(tmp_path / ".kdeps", memory={"greeting": '{"de": "Hallo"}'})

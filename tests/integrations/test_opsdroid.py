@@ -1,4 +1,4 @@
-"""opsdroid, the real one: its loader, its memory, its files, and a bot that runs in processes."""
+"""The real opsdroid: its loader, its memory, its files, and a bot in processes."""
 
 import asyncio
 import builtins
@@ -77,7 +77,7 @@ async def connected(config: dict[str, Any]) -> AsyncIterator[DatabaseCollections
 def run(
     config: dict[str, Any], function: Callable[[DatabaseCollectionsStore], Awaitable[Any]]
 ) -> Any:
-    """Return what a function makes of a database that is connected, on an event loop of its own."""
+    """Return the result of a function with a connected database, on a new event loop."""
 
     async def main() -> Any:
         async with connected(config) as database:
@@ -159,7 +159,7 @@ def test_an_unreachable_database_is_an_error_at_connect(tmp_path: Path) -> None:
 
 
 def test_an_empty_url_is_an_error(tmp_path: Path) -> None:
-    """As `url: $DATABASE_URL` gives, where that is empty: the bot would remember things in another place."""
+    """`url: $DATABASE_URL` is empty if the variable is: the bot would use another database."""
     database = DatabaseCollectionsStore({"name": "bots", "url": ""})
     with pytest.raises(InvalidUrl) as failed:
         asyncio.run(database.connect())
@@ -268,7 +268,7 @@ asyncio.run(main())
 
 
 def test_eighty_concurrent_puts_from_each_of_two_processes(config: dict[str, Any]) -> None:
-    """They come to a place where there is nothing yet."""
+    """In an empty database."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
     command = [sys.executable, "-c", WRITER, json.dumps(config)]
     writers = [subprocess.Popen([*command, str(n)], env=environment) for n in range(2)]
@@ -374,7 +374,7 @@ def test_a_room_is_reentrant_and_concurrent(config: dict[str, Any]) -> None:
 
 
 def test_a_room_is_not_a_decorator(config: dict[str, Any]) -> None:
-    """A coroutine function runs when what decorates it is over: it would speak to no room's memory."""
+    """A coroutine function runs after its decorator has exited: it would have no room."""
 
     async def main(database: DatabaseCollectionsStore) -> None:
         for bound in (database.memory_in_room("kitchen"), database.memory_in("room")):
@@ -409,21 +409,21 @@ def test_invalid_rooms_are_rejected(config: dict[str, Any], room: Any) -> None:
     run(config, main)
 
 
-# -- files of opsdroid's own -----------------------------------------------------------------
+# -- files of opsdroid -----------------------------------------------------------------------
 
-KEPT = {
+STORED = {
     "text": "Grüße", "number": 0, "nothing": None, "list": [1, "a"], "nested": {"at": [date(2026, 1, 2)]},
     "datetime": datetime(2026, 11, 21, 9, 8, 7, 6), "time": time(1, 2, 3), "$key": {"$date": 1},
 }  # fmt: skip
 
 
 def opsdroid_file(folder: Path, table: str = "opsdroid") -> Path:
-    """Have opsdroid's own SQLite database write what it can."""
+    """Let opsdroid's own SQLite database write all values that it can."""
 
     async def write() -> None:
         database = DatabaseSqlite({"path": str(folder / "sqlite.db"), "table": table})
         await database.connect()
-        for key, value in KEPT.items():
+        for key, value in STORED.items():
             await database.put(key, value)
         await database.disconnect()
 
@@ -439,8 +439,8 @@ def test_a_file_of_opsdroid_is_imported(shared_backend: Backend, tmp_path: Path)
     file = opsdroid_file(tmp_path)
     before = file.read_bytes()
     with Store(shared_backend.url, **shared_backend.options) as store:
-        assert import_opsdroid(store.memory("opsdroid"), file) == len(KEPT)
-        assert all_of(store) == KEPT
+        assert import_opsdroid(store.memory("opsdroid"), file) == len(STORED)
+        assert all_of(store) == STORED
     assert file.read_bytes() == before
     assert sorted(each.name for each in tmp_path.glob("sqlite.db*")) == ["sqlite.db"]
 
@@ -450,7 +450,7 @@ def test_a_file_may_have_any_name(tmp_path: Path) -> None:
     folder.mkdir()
     file = opsdroid_file(folder)
     with Store("sqlite://") as store:
-        assert import_opsdroid(store.memory("opsdroid"), str(file)) == len(KEPT)
+        assert import_opsdroid(store.memory("opsdroid"), str(file)) == len(STORED)
     assert [each.name for each in folder.iterdir()] == ["sqlite.db"]
     assert not list(folder.parent.glob("a b"))
 
@@ -463,8 +463,8 @@ def test_many_values_are_imported(shared_backend: Backend, tmp_path: Path) -> No
     connection.close()
     with Store(shared_backend.url, **shared_backend.options) as store:
         memory = store.memory("opsdroid")
-        assert import_opsdroid(memory, file) == len(KEPT) + 5_000
-        assert import_opsdroid(memory, file) == memory.count() == len(KEPT) + 5_000
+        assert import_opsdroid(memory, file) == len(STORED) + 5_000
+        assert import_opsdroid(memory, file) == memory.count() == len(STORED) + 5_000
 
 
 def test_values_without_a_key_are_not_imported(tmp_path: Path) -> None:
@@ -516,7 +516,7 @@ def test_a_file_that_cannot_be_imported_changes_nothing(tmp_path: Path) -> None:
 def test_the_command_of_the_page_imports_data_of_opsdroid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From where opsdroid writes unless told otherwise, to where the page's bot looks."""
+    """From opsdroid's default file to that of the page's bot."""
     [command] = [block.text for block in blocks(PAGE) if "import-opsdroid" in block.text]
     folder = tmp_path / ".local" / "share" / "opsdroid"
     folder.mkdir(parents=True)
@@ -526,7 +526,7 @@ def test_the_command_of_the_page_imports_data_of_opsdroid(
     done = Cli()(*words[1:])
     assert (words[0], done.exit_code) == ("collections-store", 0), done.stderr
     with Store("sqlite:///bot.db") as store:
-        assert all_of(store) == KEPT
+        assert all_of(store) == STORED
 
 
 # -- the loader, and a bot -------------------------------------------------------------------
@@ -534,7 +534,7 @@ def test_the_command_of_the_page_imports_data_of_opsdroid(
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that this library is installed in, from its wheel."""
+    """A folder with this library, installed from its wheel."""
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
     subprocess.run([*build, str(ROOT)], check=True, capture_output=True)
@@ -545,11 +545,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def environment(installed: Path, tmp_path: Path) -> dict[str, str]:
-    """The environment of a process of opsdroid's: a home of its own, and this library installed."""
+    """The environment of a process of opsdroid: its own home, and this library installed."""
     home = {name: str(tmp_path / "home") for name in ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")}
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
     quiet = {"PYTHONWARNINGS": "ignore", "PYTHONUNBUFFERED": "1"}
-    return {**kept, **home, **quiet, "PYTHONPATH": str(installed)}
+    return {**inherited, **home, **quiet, "PYTHONPATH": str(installed)}
 
 
 LOADING = """
@@ -620,18 +620,18 @@ def _free_port() -> int:
 
 
 class Bot:
-    """A bot of the page's configuration and skill, in a process of its own."""
+    """A bot with the page's configuration and skill, in a new process."""
 
     def __init__(self, folder: Path, port: int, process: subprocess.Popen[bytes]) -> None:
         self._folder, self._process = folder, process
         self._url = f"http://127.0.0.1:{port}/connector/websocket"
 
     def hears(self, *texts: str) -> list[str]:
-        """Return its answers."""
+        """Return the bot's replies."""
         return asyncio.run(self._talk(texts))
 
-    def hears_at_once(self, *talks: list[str]) -> list[list[str]]:
-        """Return its answers in several rooms: a connection is a room."""
+    def replies_in_rooms(self, *talks: list[str]) -> list[list[str]]:
+        """Return the bot's replies in several rooms: a connection is a room."""
 
         async def main() -> list[list[str]]:
             return await asyncio.gather(*(self._talk(tuple(texts)) for texts in talks))
@@ -660,7 +660,7 @@ class Bot:
                 await asyncio.sleep(0.1)
 
     def ends_by_itself(self) -> int:
-        """Wait for its end, and return its exit code."""
+        """Wait for the exit, and return the exit code."""
         return self._process.wait(60)
 
     def log(self) -> str:
@@ -720,14 +720,14 @@ def test_concurrent_rooms_of_a_bot_have_separate_memories(
     shared_backend: Backend, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     database = {"url": shared_backend.url, **shared_backend.options}
-    asked = [
+    messages = [
         [text for n in range(10) for text in (f"the topic is {room}{n}", "what is the topic")]
         for room in "abcdef"
     ]
     with bot(tmp_path, database, environment) as one:
-        told = one.hears_at_once(*asked)
+        replies = one.replies_in_rooms(*messages)
         assert one.hears("what is the topic") == ["Whatever you like."]
-    assert told == [
+    assert replies == [
         [text for n in range(10) for text in ("Noted, for this room.", f"{room}{n}")]
         for room in "abcdef"
     ]

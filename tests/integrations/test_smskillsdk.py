@@ -1,4 +1,4 @@
-"""Soul Machines' SDK, the real one: its objects are kept, and its functions have the same answers here."""
+"""The real SDK of Soul Machines: its objects can be stored, and its functions have the same results here."""
 
 import copy
 import json
@@ -33,7 +33,7 @@ FIELDS = ["firstName", "lastName", "preferredName", "id", "city", "country", "ot
 
 
 class Draw:
-    """Draws what a function is called with."""
+    """Draws arguments of functions."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -56,21 +56,21 @@ class Draw:
     def location(self) -> dict[str, Any]:
         return {"session_id": self.one_of(SESSIONS), "scope": self.one_of(SCOPES)}
 
-    def asked(self) -> dict[str, Any]:
-        """Return a place, or a part of one: then the function's own default counts."""
+    def arguments(self) -> dict[str, Any]:
+        """Return a session and scope, or a part: the function has defaults for the rest."""
         return {
             key: value for key, value in self.location().items() if self.one_of([True, True, False])
         }
 
     def call(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
-        """Return a function's name and what it is called with besides a list."""
+        """Return a function's name and its arguments after the list."""
         name = self.one_of(sorted(FUNCTIONS))
         if name == "get_memory_value":
-            return name, (self.one_of(NAMES),), self.asked()
+            return name, (self.one_of(NAMES),), self.arguments()
         if name == "set_memory_value":
-            return name, (self.one_of(NAMES), self.value()), self.asked()
+            return name, (self.one_of(NAMES), self.value()), self.arguments()
         if name == "deserialize_memory":
-            return name, (), self.asked()
+            return name, (), self.arguments()
         parameters = {
             "set_user_identity": ["first_name", "last_name", "preferred_name", "id"],
             "set_user_location": ["city", "country"],
@@ -103,7 +103,7 @@ def as_dicts(memories: list[Memory]) -> list[dict[str, Any]]:
 
 
 def plain(answer: Any) -> Any:
-    """Return an answer without the SDK's classes."""
+    """Return a result without the SDK's classes."""
     return vars(answer) if isinstance(answer, their_values.BaseModel) else answer
 
 
@@ -132,7 +132,7 @@ def test_serializing_agrees_with_the_sdk() -> None:
     draw = Draw(1)
     for _ in range(CALLS // 10):
         data = {draw.one_of(NAMES): draw.value() for _ in range(3)}
-        options = draw.asked()
+        options = draw.arguments()
         expected = theirs.serialize_memory(data, **options)
         assert ours.serialize_memory(data, **options) == expected
         assert ours.serialize_memory(data, **options, model=dict) == as_dicts(expected)
@@ -145,7 +145,7 @@ def test_values_are_set_unchanged() -> None:
         ours.set_memory_value(memories, "a", value, model=model)
         value.append(1)
         assert ours.get_memory_value(memories, "a")[1] is value
-        ours.set_memory_value(memories, "b", value)  # of the kind that is there
+        ours.set_memory_value(memories, "b", value)  # of an existing type
         assert type(memories[0]) is type(memories[1])
 
 
@@ -216,7 +216,7 @@ def test_objects_of_the_sdk_are_stored(skills: Any) -> None:
 
 
 def test_a_conversation_of_two_skills(skills: Any) -> None:
-    """The platform's own order: what is loaded goes to a skill as JSON, and comes back as JSON."""
+    """As on the platform: loaded memories go to a skill as JSON, and return as JSON."""
     conversation: list[tuple[str, Callable[[list[Memory]], None]]] = [
         ("greeter", lambda memory: ours.set_user_identity(memory, first_name="Ada")),
         ("weather", lambda memory: ours.set_user_location(memory, city="Bonn")),

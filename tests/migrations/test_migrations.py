@@ -1,5 +1,6 @@
-"""Databases of every released schema are upgraded with their data intact, once, by whoever comes
-first. A recipe is the schema as it was, frozen as SQL: no later change of the code may touch it."""
+"""Databases of every released schema are upgraded once, with their data intact. A recipe is the schema as it was,
+frozen as SQL: no later change of the code may touch it.
+"""
 
 import hashlib
 import itertools
@@ -20,8 +21,8 @@ from typing import Any
 import psycopg
 import pytest
 from conftest import Backend
-from faults.test_processes import end_what_was_started as end_what_was_started
 from faults.test_processes import finish, start
+from faults.test_processes import stop_processes as stop_processes
 
 from collections_store import (
     AsyncStore,
@@ -128,11 +129,11 @@ def test_the_printed_sql_does_the_same(shared_backend: Backend, revision: str) -
 
 
 ODD = "a); END %:b"
-"""The field that the recipe has an index of arrays over."""
+"""The field of the recipe's array index."""
 
 
 def steps_of_changes(path: Path, body: dict[str, Any]) -> int:
-    """Return how many steps SQLite takes to overwrite one document and delete another."""
+    """Return the steps of SQLite's virtual machine to overwrite one document and delete another."""
     steps = 0
 
     def count() -> int:
@@ -345,17 +346,17 @@ def test_concurrent_upgrades(shared_backend: Backend, revision: str | None) -> N
     if revision is not None:
         cook(shared_backend, revision)
     at = time.time() + 2.5
-    told = finish(*(start("upgrade", shared_backend, at) for _ in range(8)))
+    outputs = finish(*(start("upgrade", shared_backend, at) for _ in range(8)))
     known = {f"{before} {REVISION}\n" for before in (revision, REVISION)}
-    assert set(told) <= known
+    assert set(outputs) <= known
     if revision is None:
-        assert told.count(f"None {REVISION}\n") == 1
+        assert outputs.count(f"None {REVISION}\n") == 1
     assert migrate.check(shared_backend.url, **names(shared_backend)) == []
 
 
 @contextmanager
 def locked(backend: Backend, seconds: float) -> Iterator[None]:
-    """Keep the write lock of an SQLite file for a while."""
+    """Hold the write lock of an SQLite file for some seconds."""
     file = sqlite3.connect(
         backend.url.removeprefix("sqlite:///"), isolation_level=None, check_same_thread=False
     )

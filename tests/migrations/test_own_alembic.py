@@ -14,7 +14,7 @@ from conftest import Backend
 from collections_store import Store
 from collections_store.migrate import include_name
 
-# SQLAlchemy's, of indexes over expressions; alembic may read all tables before it asks which
+# SQLAlchemy warns of indexes over expressions; alembic may read all tables before it filters them
 pytestmark = pytest.mark.filterwarnings("ignore:Skipped unsupported reflection")
 
 METADATA = sa.MetaData()
@@ -42,7 +42,7 @@ def engine(shared_backend: Backend) -> Any:
 
 
 def fill(backend: Backend, **options: Any) -> None:
-    """Make every kind of table that a store has."""
+    """Create every kind of table of a store."""
     with Store(backend.url, **{**backend.options, **options}) as store:
         things = store.get_sync_collection("Things", changes="both")
         things.create_index("tags", arrays=True)
@@ -52,7 +52,7 @@ def fill(backend: Backend, **options: Any) -> None:
 
 
 def proposed(engine: sa.Engine, folder: Path, **options: Any) -> str:
-    """Return what a migration made by `alembic revision --autogenerate` does."""
+    """Return the operations of a migration that `alembic revision --autogenerate` creates."""
     config = Config()
     config.set_main_option("script_location", str(folder))
     if not folder.exists():

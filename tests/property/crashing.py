@@ -14,7 +14,7 @@ TESTS = Path(__file__).parents[1]
 
 
 class Victim:
-    """A process that waits for work; it takes a moment to start, so one is kept in reserve."""
+    """A process that waits for work; one is started in advance, because the start takes time."""
 
     def __init__(self) -> None:
         paths = [str(TESTS), str(TESTS.parent), os.environ.get("PYTHONPATH", "")]
@@ -24,8 +24,8 @@ class Victim:
         self._process = subprocess.Popen(command, env=environment, text=True, **pipes)
 
     def work(self, **task: Any) -> list[int]:
-        """Have it write: `committed`, whose versions it tells, and then `lost` in a transaction that it
-        has no time to commit.
+        """Let the process write `committed`, return its versions, then write `lost` in a transaction, and kill the
+        process.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -40,7 +40,7 @@ class Victim:
 
 
 def main() -> None:
-    """Do the task of the one line of standard input, and wait for the end."""
+    """Execute the task on standard input, and wait to be killed."""
     task = json.loads(sys.stdin.readline())
     setattr(document, "time", SimpleNamespace(time_ns=lambda: 1000 * task["time"]))  # noqa: B010
     store = Store(task["url"], **task["options"])

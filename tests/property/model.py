@@ -1,4 +1,4 @@
-"""What a store must answer: collections that are dicts, in plain Python.
+"""A model of stores in plain Python: collections are dicts.
 
 The meaning of filters, updates, orders and projections is the pure rooms'. Versions, times, natural order,
 expiry, what is counted and what is refused is said here a second time. A verb that raises may leave a mess:
@@ -55,12 +55,12 @@ from collections_store.update.apply import seed, seed_id
 T = TypeVar("T")
 RULES = Codec()
 MADE_UP = "#" * 31
-"""Begins ids in the place of those that a store made up and did not tell, as long as they are."""
+"""Prefix of ids that replace generated ids which were not returned; the length is the same."""
 
 
 @dataclass
-class Kept:
-    """An object as it is kept; times are microseconds."""
+class Stored:
+    """A stored document; times are microseconds."""
 
     body: Any
     version: int
@@ -72,46 +72,48 @@ class Kept:
 
 @dataclass
 class Box:
-    """A collection; `rows` are in natural order, and hold what has expired until it is purged."""
+    """A collection; `rows` are in natural order, and contain expired documents until they are purged."""
 
     name: str
     clock: Clock
     ordered: bool
-    rows: dict[str, Kept] = field(default_factory=dict)
+    rows: dict[str, Stored] = field(default_factory=dict)
     indexes: dict[str, Index] = field(default_factory=dict)
     ttl: int | None = None
     sliding: bool = False
     exists: bool = False
     recorded: dict[str, int] | None = None
-    """The versions that were there when changes began to be recorded; None: they are not."""
+    """The versions when recording of changes was enabled; None if it is not."""
     was_unique: bool = False
-    """Was there ever an index that purges what stands in its way?"""
+    """Whether there was ever a unique index, which purges expired duplicates."""
     fresh: dict[int, str] = field(default_factory=dict)
-    """The ids that the store made up, by the positions of their requests."""
+    """The generated ids, by the positions of their requests."""
 
-    # What is there
+    # Reads
 
-    def live(self, id: str) -> Kept | None:
-        kept = self.rows.get(id)
-        return None if kept is None or self._is_gone(kept) else kept
+    def live(self, id: str) -> Stored | None:
+        stored = self.rows.get(id)
+        return None if stored is None or self._has_expired(stored) else stored
 
     def expired(self) -> list[str]:
-        return [id for id, kept in self.rows.items() if self._is_gone(kept)]
+        return [id for id, stored in self.rows.items() if self._has_expired(stored)]
 
     def documents(self) -> list[Document]:
-        return [self._told(id) for id, kept in self.rows.items() if not self._is_gone(kept)]
+        return [
+            self._document(id) for id, stored in self.rows.items() if not self._has_expired(stored)
+        ]
 
-    def _is_gone(self, kept: Kept) -> bool:
-        return kept.expires is not None and kept.expires <= self.clock()
+    def _has_expired(self, stored: Stored) -> bool:
+        return stored.expires is not None and stored.expires <= self.clock()
 
-    def _told(self, id: str) -> Document:
-        kept = self.rows[id]
-        times = kept.created, kept.updated, kept.expires
-        return Document(id, deepcopy(kept.body), kept.version, *times)
+    def _document(self, id: str) -> Document:
+        stored = self.rows[id]
+        times = stored.created, stored.updated, stored.expires
+        return Document(id, deepcopy(stored.body), stored.version, *times)
 
     def _matching(self, filter: Any, equals: Any = ..., sort: Any = None) -> list[Document]:
-        asked = Filter.parse(filter, equals)
-        found = [d for d in self.documents() if matches(asked, d, ordered=self.ordered)]
+        parsed = Filter.parse(filter, equals)
+        found = [d for d in self.documents() if matches(parsed, d, ordered=self.ordered)]
         order = Sort.parse(sort)
         return sorted(found, key=lambda d: order.key(d, ordered=self.ordered)) if order else found
 
@@ -121,42 +123,42 @@ class Box:
         wanted = Projection.parse(projection)
         return wanted.apply(found, Filter.parse(filter), ordered=self.ordered)
 
-    # How it changes
+    # Writes
 
     def _write(self, id: str, body: Any, ttl: Any = None) -> int:
-        """Write a whole object, new or in the place of another."""
+        """Write a new document, or replace one."""
         now, given = self.clock(), read_ttl(ttl)
         life = (self.ttl if given is None else given) or None
         until = None if life is None else now + life
-        kept = self.live(id)
-        if kept is None:
-            self.rows.pop(id, None)  # what has expired gives up its place
-            self.rows[id] = Kept(deepcopy(body), 1, now, now, until, life)
+        stored = self.live(id)
+        if stored is None:
+            self.rows.pop(id, None)  # expired documents lose their position
+            self.rows[id] = Stored(deepcopy(body), 1, now, now, until, life)
         else:
             changed = {"body": deepcopy(body), "updated": now, "expires": until, "ttl": life}
-            self.rows[id] = replace(kept, version=kept.version + 1, **changed)
+            self.rows[id] = replace(stored, version=stored.version + 1, **changed)
         self._check_unique(id)
         return self.rows[id].version
 
     def _rewrite(self, id: str, body: Any) -> None:
-        """Change a body; the object lives on."""
-        kept, now = self.rows[id], self.clock()
-        anew = self.sliding and kept.ttl is not None
-        until = now + kept.ttl if anew and kept.ttl is not None else kept.expires
+        """Change a body; the document keeps its expiry time."""
+        stored, now = self.rows[id], self.clock()
+        slides = self.sliding and stored.ttl is not None
+        until = now + stored.ttl if slides and stored.ttl is not None else stored.expires
         changed = {"body": deepcopy(body), "updated": now, "expires": until}
-        self.rows[id] = replace(kept, version=kept.version + 1, **changed)
+        self.rows[id] = replace(stored, version=stored.version + 1, **changed)
         self._check_unique(id)
 
     def _check_unique(self, id: str) -> None:
         for index in self.indexes.values():
             if index.unique:
-                mine = self._key(index, self._told(id))
+                mine = self._key(index, self._document(id))
                 others = (d for d in self.documents() if d.id != id)
                 if mine is not None and any(self._key(index, each) == mine for each in others):
                     raise DuplicateKey(self.name, index.name, {}, id)
 
     def _key(self, index: Index, document: Document) -> Any:
-        """What a unique index goes by; None: it is not in the index."""
+        """Return the key in a unique index, or None if the document is not in the index."""
         if index.where is not None and not matches(index.where, document, ordered=self.ordered):
             return None
         return [self._alike(value_at(document.body, path.keys)) for path in index.paths]
@@ -169,7 +171,7 @@ class Box:
     def _new_id(self, position: int) -> str:
         return self.fresh.get(position, f"{MADE_UP}{position}")
 
-    # The verbs by id
+    # Methods by id
 
     def put(
         self,
@@ -182,20 +184,20 @@ class Box:
     ) -> int:
         check_id(id)
         RULES.encode(body)
-        kept = self.live(id)
-        found = None if kept is None else kept.version
-        if if_absent and kept is not None:
+        stored = self.live(id)
+        found = None if stored is None else stored.version
+        if if_absent and stored is not None:
             raise VersionConflict(self.name, id, None, found)
         if if_version is not None and found != if_version:
             raise VersionConflict(self.name, id, if_version, found)
         return self._write(id, body, ttl)
 
     def get(self, id: str, default: Any = None) -> Any:
-        kept = self.live(id)
-        return default if kept is None else kept.body
+        stored = self.live(id)
+        return default if stored is None else stored.body
 
     def document(self, id: str) -> Document | None:
-        return self._told(id) if self.live(id) else None
+        return self._document(id) if self.live(id) else None
 
     def has(self, id: str) -> bool:
         return self.live(id) is not None
@@ -205,13 +207,13 @@ class Box:
         return [(id, self.rows[id].body) for id in found]
 
     def remove(self, id: str, *, if_version: int | None = None) -> bool:
-        kept = self.live(id)
-        found = None if kept is None else kept.version
+        stored = self.live(id)
+        found = None if stored is None else stored.version
         if if_version is not None and found != if_version:
             raise VersionConflict(self.name, id, if_version, found)
-        if kept is not None:
+        if stored is not None:
             del self.rows[id]
-        return kept is not None
+        return stored is not None
 
     def remove_many(self, ids: Iterable[str]) -> int:
         return sum([self.remove(id) for id in ids])
@@ -243,16 +245,16 @@ class Box:
     def _put(self, id: str, body: Any, mode: str, ttl: Any, version: list[Any]) -> PutManyResult:
         check_id(id)
         RULES.encode(body)
-        kept = self.live(id)
-        found = None if kept is None else kept.version
+        stored = self.live(id)
+        found = None if stored is None else stored.version
         if mode == "if_version" and found != version[0]:
             raise VersionConflict(self.name, id, version[0], found)
-        if mode == "insert" and kept:
+        if mode == "insert" and stored:
             raise DuplicateKey(self.name, "$id", {}, id)
-        if mode == "ignore" and kept:
+        if mode == "ignore" and stored:
             return PutManyResult(unchanged_count=1)
         self._write(id, body, ttl)
-        return PutManyResult(replaced_count=1) if kept else PutManyResult(inserted_count=1)
+        return PutManyResult(replaced_count=1) if stored else PutManyResult(inserted_count=1)
 
     def insert_many(
         self, bodies: Any, *, ttl: Any = None, atomic: bool = False
@@ -273,11 +275,11 @@ class Box:
         return InsertManyResult(tuple(id for id, _ in pairs))
 
     def change(self, id: str, function: Callable[[Any], Any], *, default: Any = ...) -> Any:
-        kept = self.live(id)
-        if kept is None and default is ...:
+        stored = self.live(id)
+        if stored is None and default is ...:
             raise DocumentNotFound(self.name, id)
-        body = function(deepcopy(default if kept is None else kept.body))
-        if kept is None:
+        body = function(deepcopy(default if stored is None else stored.body))
+        if stored is None:
             self._write(id, body)
         else:
             self._rewrite(id, body)
@@ -286,7 +288,7 @@ class Box:
     def increment(self, id: str, path: str, by: Any = 1, initial: Any = 0) -> Any:
         keys = Path.parse(path).keys
         there = self.live(id) is not None
-        document = self._told(id) if there else Document(id, {})
+        document = self._document(id) if there else Document(id, {})
         missing = all(each is MISSING for each in values_at(document.body, keys, leaf=False))
         for number in ([initial] if missing else []) + [by]:
             body = self._changed(document, Update.parse({"$inc": {path: number}}), Filter())
@@ -300,23 +302,23 @@ class Box:
         )
 
     def touch(self, id: str, ttl: Any = None) -> bool:
-        kept, given = self.live(id), read_ttl(ttl)
-        if kept is None:
+        stored, given = self.live(id), read_ttl(ttl)
+        if stored is None:
             return False
         if given == 0:
-            kept.ttl = kept.expires = None
+            stored.ttl = stored.expires = None
         else:
-            kept.ttl = kept.ttl if given is None else given
-            kept.expires = kept.expires if kept.ttl is None else self.clock() + kept.ttl
+            stored.ttl = stored.ttl if given is None else given
+            stored.expires = stored.expires if stored.ttl is None else self.clock() + stored.ttl
         return True
 
     def purge_expired(self) -> int:
-        gone = self.expired()
-        for id in gone:
+        expired = self.expired()
+        for id in expired:
             del self.rows[id]
-        return len(gone)
+        return len(expired)
 
-    # The verbs that change
+    # Methods that update
 
     def update(
         self,
@@ -328,11 +330,11 @@ class Box:
         if_version: Any = None,
     ) -> UpdateResult:
         change = Update.parse(update, array_filters=array_filters)
-        kept = self.live(id)
-        found = None if kept is None else kept.version
+        stored = self.live(id)
+        found = None if stored is None else stored.version
         if if_version is not None and found != if_version:
             raise VersionConflict(self.name, id, if_version, found)
-        some = [] if kept is None else [self._told(id)]
+        some = [] if stored is None else [self._document(id)]
         return self._modify(some, change, {}, upsert=upsert, id=id)
 
     def update_one(
@@ -364,19 +366,19 @@ class Box:
     def _modify(
         self, found: list[Document], what: Any, filter: Any, *, upsert: bool, id: Any = None
     ) -> UpdateResult:
-        asked = Filter.parse(filter)
+        parsed = Filter.parse(filter)
         modified = 0
         for document in found:
-            body = self._changed(document, what, asked)
+            body = self._changed(document, what, parsed)
             if spelled(body, self.ordered) != spelled(document.body, self.ordered):
                 self._rewrite(document.id, body)
                 modified += 1
         if found or not upsert:
             version = self.rows[found[0].id].version if found else None
             return UpdateResult(len(found), modified, version=version)
-        chosen = id or seed_id(asked) or self._new_id(0)
-        begun = Document(chosen, seed(asked) if isinstance(what, Update) else {})
-        body = self._changed(begun, what, asked, inserting=True)
+        chosen = id or seed_id(parsed) or self._new_id(0)
+        begun = Document(chosen, seed(parsed) if isinstance(what, Update) else {})
+        body = self._changed(begun, what, parsed, inserting=True)
         if self.live(chosen):
             raise DuplicateKey(self.name, "$id", {}, chosen)
         return UpdateResult(0, 0, chosen, self._write(chosen, body))
@@ -417,7 +419,7 @@ class Box:
         result = self._modify(found, what, filter, upsert=upsert)
         before = found[0] if found else None
         id = result.upserted_id or (before.id if before else None)
-        told = self._told(id) if return_document and id is not None else before
+        told = self._document(id) if return_document and id is not None else before
         return None if told is None else self._shaped(told, filter, projection)
 
     def find_one_and_delete(
@@ -466,8 +468,8 @@ class Box:
                 id = self.insert_one(**options).inserted_id
                 return BulkWriteResult(inserted_count=1, inserted_ids={position: id})
             case DeleteOne() | DeleteMany():
-                verb = self.delete_one if isinstance(request, DeleteOne) else self.delete_many
-                return BulkWriteResult(deleted_count=verb(**options).deleted_count)
+                method = self.delete_one if isinstance(request, DeleteOne) else self.delete_many
+                return BulkWriteResult(deleted_count=method(**options).deleted_count)
             case UpdateOne():
                 done = self.update_one(**options)
             case UpdateMany():
@@ -478,7 +480,7 @@ class Box:
             return BulkWriteResult(upserted_ids={position: done.upserted_id})
         return BulkWriteResult(matched_count=done.matched_count, modified_count=done.modified_count)
 
-    # The verbs that read
+    # Methods that read
 
     def find(
         self,
@@ -547,7 +549,7 @@ class Box:
         return [*self.indexes]
 
     def _attempt(self, work: Callable[[], T]) -> T:
-        """Do one of many things: if it is refused, what was there is."""
+        """Execute one of many writes; undo it if it is rejected."""
         before = deepcopy(self.rows)
         try:
             return work()
@@ -568,7 +570,7 @@ class Model:
         return self.boxes.setdefault(name, Box(name, self.clock, self.ordered))
 
     def attempt(self, work: Callable[[], Any]) -> Any:
-        """Return the outcome of work; if it is an error, nothing was changed."""
+        """Return the outcome of a function; if it is an error, undo its changes."""
         before = deepcopy(self.boxes)
         told = outcome(work, self.ordered)
         if told[0] == "raised" and not told[1].startswith("BulkWriteError"):
@@ -609,7 +611,7 @@ class Model:
 
 
 def outcome(work: Callable[[], Any], ordered: bool) -> tuple[str, str]:
-    """Return what came of a call in a form that two of them can be compared by."""
+    """Return the outcome of a call in a comparable form."""
     try:
         return "returned", repr(plainly(work(), ordered))
     except CollectionsStoreError as error:
@@ -617,7 +619,7 @@ def outcome(work: Callable[[], Any], ordered: bool) -> tuple[str, str]:
 
 
 def facts(error: CollectionsStoreError) -> str:
-    """Return what is told of an error: the words may differ."""
+    """Return the comparable attributes of an error: messages may differ."""
     match error:
         case VersionConflict():
             return f"VersionConflict {error.expected} {error.found}"
@@ -630,7 +632,7 @@ def facts(error: CollectionsStoreError) -> str:
 
 
 def plainly(value: Any, ordered: bool) -> Any:
-    """Return a result as plain values; `ordered`: does the order of keys count?"""
+    """Return a result as plain values; `ordered` says whether the order of keys matters."""
     match value:
         case CollectionsStoreError():
             return facts(value)
@@ -649,5 +651,5 @@ def plainly(value: Any, ordered: bool) -> Any:
 
 
 def spelled(value: Any, ordered: bool) -> str:
-    """Return the text of a JSON value; `ordered`: does the order of keys count?"""
+    """Return the text of a JSON value; `ordered` says whether the order of keys matters."""
     return json.dumps(value, sort_keys=not ordered)

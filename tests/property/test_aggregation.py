@@ -1,5 +1,4 @@
-"""What the database does of a pipeline's first stages gives what Python gives, for random bodies,
-indexes and pipelines."""
+"""Leading stages in the database have the same result as in Python, for random bodies, indexes and pipelines."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -54,7 +53,7 @@ STAGES = st.one_of(
     st.integers(0, 3).map(lambda count: {"$skip": count}),
     FORMULAS.map(lambda formula: {"$sortByCount": formula}),
 )
-MATCHES = documents_of(NUMBERS, deep=False).map(lambda asked: [{"$match": asked}])
+MATCHES = documents_of(NUMBERS, deep=False).map(lambda condition: [{"$match": condition}])
 
 
 @st.composite

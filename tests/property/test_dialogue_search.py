@@ -1,5 +1,4 @@
-"""A search of dialogues finds what the reference matcher does in whole dialogues, headers with their
-messages, for random dialogues and random filters."""
+"""A search of dialogues finds the same as the matcher on headers with their messages, for random dialogues and filters."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -51,7 +50,7 @@ INNER = st.sampled_from(["performative", "body", "body.intent", "tags", "target"
 
 @dataclass
 class Talk:
-    """A dialogue of the least possible class."""
+    """A dialogue of a minimal class."""
 
     label: DialogueLabel
     header: dict[str, Any]
@@ -77,8 +76,8 @@ class TalkCodec:
 
     def restore(self, label: DialogueLabel, header: Any, messages: Any) -> Talk:
         own = {"dialogue_label", "is_terminal"}
-        kept = {key: value for key, value in header.items() if key not in own}
-        return Talk(label, kept, list(messages), header["is_terminal"])
+        dialogues = {key: value for key, value in header.items() if key not in own}
+        return Talk(label, dialogues, list(messages), header["is_terminal"])
 
 
 def values_in(value: Any) -> Iterator[Any]:
@@ -88,10 +87,10 @@ def values_in(value: Any) -> Iterator[Any]:
         yield from values_in(each)
 
 
-def questions(asked: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+def questions(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
     """Draw filters of headers and messages."""
-    literal = asked.filter(is_literal)
-    operators = st.one_of(operators_of(asked), operators_of(asked, deep=False))
+    literal = values.filter(is_literal)
+    operators = st.one_of(operators_of(values), operators_of(values, deep=False))
     of_element = st.builds(
         lambda some: {key: operand for each in some for key, operand in each.items()},
         st.lists(
@@ -104,12 +103,12 @@ def questions(asked: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]
     both = st.builds(lambda name, some: {name: some}, st.sampled_from(["$or", "$nor"]), branches)
     element = st.builds(
         lambda inner, kind: {"$elemMatch": inner} if kind else {"$not": {"$elemMatch": inner}},
-        st.one_of(of_element, both, operators_of(asked, deep=False)),
+        st.one_of(of_element, both, operators_of(values, deep=False)),
         st.booleans(),
     )
     messages = st.builds(lambda one: {"messages": one}, element)
     tags = st.builds(
-        lambda inner: {"messages.tags": {"$elemMatch": inner}}, operators_of(asked, deep=False)
+        lambda inner: {"messages.tags": {"$elemMatch": inner}}, operators_of(values, deep=False)
     )
     plain = st.builds(
         lambda path, operand: {path: operand},
@@ -151,33 +150,33 @@ def batches(draw: st.DrawFn) -> tuple[list[Talk], list[dict[str, Any]]]:
         )
     ]
     there = [value for each in talks for line in each.lines for value in values_in(line)]
-    asked = st.one_of(VALUES, st.sampled_from(there)) if there else VALUES
-    return talks, draw(st.lists(questions(asked), min_size=5, max_size=10))
+    values = st.one_of(VALUES, st.sampled_from(there)) if there else VALUES
+    return talks, draw(st.lists(questions(values), min_size=5, max_size=10))
 
 
 def disagreements(
     store: Store, talks: list[Talk], filters: list[dict[str, Any]], ordered: bool
 ) -> list[str]:
-    kept = DialogueStore(store, "ada", codec=TalkCodec())
+    dialogues = DialogueStore(store, "ada", codec=TalkCodec())
     for is_over in (False, True):
-        for each in [*kept.find(terminal=is_over)]:
-            kept.remove(each.label)
-    kept.save(*talks)
+        for each in [*dialogues.find(terminal=is_over)]:
+            dialogues.remove(each.label)
+    dialogues.save(*talks)
     wrong = []
-    for asked in filters:
+    for values in filters:
         for is_over in (False, True):
-            found = {each.label for each in kept.find(asked, terminal=is_over)}
+            found = {each.label for each in dialogues.find(values, terminal=is_over)}
             mine = [each for each in talks if each.is_over is is_over]
             expected = {
-                e.label for e in mine if matches(Filter.parse(asked), whole(e), ordered=ordered)
+                e.label for e in mine if matches(Filter.parse(values), whole(e), ordered=ordered)
             }
             if found != expected:
-                wrong.append(f"{asked}: found {found}, expected {expected} of {mine}")
+                wrong.append(f"{values}: found {found}, expected {expected} of {mine}")
     return wrong
 
 
 def whole(talk: Talk) -> Document:
-    """Return a dialogue as it is to a filter."""
+    """Return a dialogue as filters see it."""
     own = {"dialogue_label": talk.label.json, "is_terminal": talk.is_over}
     return Document(talk.label.key, {**own, **talk.header, "messages": talk.lines})
 

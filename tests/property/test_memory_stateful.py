@@ -1,5 +1,5 @@
-"""Every verb of memories, in namespaces, sessions and transactions, while time passes: a memory does what a dict
-would, on each database and sync and async.
+"""Every method of memories, in namespaces, sessions and transactions, while time passes: a memory behaves like a dict,
+on each database, sync and async.
 """
 
 import math
@@ -32,7 +32,7 @@ SCOPES: dict[Scope, tuple[float, bool]] = {
     (";b",): (4, False),
     (":a name that is long",): (math.inf, False),
 }
-"""Namespaces (:) and sessions (;), for how long what is written in them lives, and whether that slides."""
+"""Namespaces (:) and sessions (;), their ttl, and whether it slides."""
 WHERE = st.sampled_from([*SCOPES, *[(";a",)] * 6])
 KEYS = st.sampled_from(["a", "a", "a", "a", "", "ab", "b", "1:a/a", "\U0010ffff"])
 PREFIXES = st.sampled_from(["", "a", "b", "/", "\U0010ffff"])
@@ -41,8 +41,8 @@ TTLS = st.sampled_from([None, None, None, 1, 5, 20, math.inf])
 
 
 @dataclass
-class Kept:
-    """A value as the model has it; times are seconds."""
+class Value:
+    """A value of the model; times are seconds."""
 
     value: Any
     version: int
@@ -54,17 +54,17 @@ class Kept:
         self.until = now + self.ttl
 
     def slide(self, now: float, session: float) -> None:
-        """Live on with the session, but no longer than a time of its own, which a read does not begin anew."""
+        """Extend the expiry with the session, but not beyond the value's own ttl, which reads do not restart."""
         if self.ttl == session:
             self.begin(now)
         elif session < self.ttl < math.inf:
             self.until = min(max(self.written + self.ttl, self.until), now + session)
 
 
-Told: TypeAlias = tuple[str, Any]
+Outcome: TypeAlias = tuple[str, Any]
 
 
-def told(call: Any) -> Told:
+def outcome(call: Any) -> Outcome:
     try:
         found = call()
     except (VersionConflict, KeyError, InvalidOption) as error:
@@ -72,23 +72,23 @@ def told(call: Any) -> Told:
     return type(found).__name__, found
 
 
-class Undone(Exception):
-    """What ends a transaction that is to leave nothing."""
+class RolledBack(Exception):
+    """Raised to roll back a transaction."""
 
 
 class Machine(RuleBasedStateMachine):
-    """A memory, and what a dict says of it."""
+    """A memory and its model."""
 
     def __init__(self, opened: list[Any], opener: Opener, clock: Clock) -> None:
-        """`opened` has the store of the previous run, unless that one failed."""
+        """`opened` contains the store of the previous run, unless that failed."""
         super().__init__()
         self.opened, self.opener, self.clock = opened, opener, clock
         if not opened:
             opened.append(opener())
         self.root = opened[0].memory("bot")
         self.root.end()
-        self.model: dict[tuple[Scope, str], Kept] = {}
-        self.blocks: list[tuple[Any, Any, dict[tuple[Scope, str], Kept]]] = []
+        self.model: dict[tuple[Scope, str], Value] = {}
+        self.blocks: list[tuple[Any, Any, dict[tuple[Scope, str], Value]]] = []
 
     @property
     def now(self) -> float:
@@ -105,29 +105,29 @@ class Machine(RuleBasedStateMachine):
                 memory = memory.session(name[1:]) if name[0] == ";" else memory.namespace(name[1:])
         return memory
 
-    def kept(self, scope: Scope, key: str) -> Kept | None:
+    def stored(self, scope: Scope, key: str) -> Value | None:
         found = self.model.get((scope, key))
         return found if found is not None and found.until > self.now else None
 
-    def read(self, scope: Scope, key: str) -> Kept | None:
-        found = self.kept(scope, key)
+    def read(self, scope: Scope, key: str) -> Value | None:
+        found = self.stored(scope, key)
         if found is not None and SCOPES[scope][1]:
             found.slide(self.now, SCOPES[scope][0])
         return found
 
     def write(self, scope: Scope, key: str, value: Any, ttl: float | None) -> int:
-        found = self.kept(scope, key)
+        found = self.stored(scope, key)
         life = SCOPES[scope][0] if ttl is None else ttl
         version = 1 if found is None else found.version + 1
-        kept = Kept(value, version, life, self.now + life, self.now)
-        self.model[scope, key] = kept
+        stored = Value(value, version, life, self.now + life, self.now)
+        self.model[scope, key] = stored
         if SCOPES[scope][1]:
-            kept.slide(self.now, SCOPES[scope][0])
+            stored.slide(self.now, SCOPES[scope][0])
         return version
 
     def there(self, scope: Scope, prefix: str = "") -> list[str]:
         keys = (key for where, key in self.model if where == scope and key.startswith(prefix))
-        return sorted(key for key in keys if self.kept(scope, key))
+        return sorted(key for key in keys if self.stored(scope, key))
 
     @initialize()
     def begin(self) -> None:
@@ -141,9 +141,9 @@ class Machine(RuleBasedStateMachine):
     @rule(scope=WHERE, key=KEYS, value=VALUES, version=st.sampled_from([None, 1, 2]))
     def put_if(self, scope: Scope, key: str, value: Any, version: int | None) -> None:
         how = {"if_absent": True} if version is None else {"if_version": version}
-        found = told(lambda: self.memory(scope).put(key, value, **how))
-        kept = self.kept(scope, key)
-        if (kept and kept.version) == version:
+        found = outcome(lambda: self.memory(scope).put(key, value, **how))
+        stored = self.stored(scope, key)
+        if (stored and stored.version) == version:
             assert found == ("int", self.write(scope, key, value, None))
         else:
             assert found[0] == "VersionConflict"
@@ -156,73 +156,73 @@ class Machine(RuleBasedStateMachine):
 
     @rule(scope=WHERE, key=KEYS)
     def get(self, scope: Scope, key: str) -> None:
-        kept = self.read(scope, key)
-        expected = (False, None) if kept is None else (True, kept.value)
+        stored = self.read(scope, key)
+        expected = (False, None) if stored is None else (True, stored.value)
         assert self.memory(scope).fetch(key) == expected
-        assert self.memory(scope).get(key, "x") == (expected[1] if kept else "x")
+        assert self.memory(scope).get(key, "x") == (expected[1] if stored else "x")
 
     @rule(scope=WHERE, keys=st.lists(KEYS, max_size=3))
     def get_many(self, scope: Scope, keys: list[str]) -> None:
-        kept = {key: self.read(scope, key) for key in keys}
-        expected = {key: each.value for key, each in kept.items() if each is not None}
+        stored = {key: self.read(scope, key) for key in keys}
+        expected = {key: each.value for key, each in stored.items() if each is not None}
         assert self.memory(scope).get_many(keys) == expected
 
     @rule(scope=WHERE, key=KEYS, raises=st.booleans())
     def delete(self, scope: Scope, key: str, raises: bool) -> None:
-        kept = self.kept(scope, key)
+        stored = self.stored(scope, key)
         self.model.pop((scope, key), None)
         if not raises:
-            assert self.memory(scope).delete(key, "x") == (kept.value if kept else "x")
-        elif kept is not None:
-            assert self.memory(scope).pop(key) == kept.value
+            assert self.memory(scope).delete(key, "x") == (stored.value if stored else "x")
+        elif stored is not None:
+            assert self.memory(scope).pop(key) == stored.value
         else:
-            assert told(lambda: self.memory(scope).pop(key))[0] == "DocumentNotFound"
+            assert outcome(lambda: self.memory(scope).pop(key))[0] == "DocumentNotFound"
 
     @rule(scope=WHERE, keys=st.lists(KEYS, max_size=3))
     def delete_many(self, scope: Scope, keys: list[str]) -> None:
-        there = {key for key in keys if self.kept(scope, key)}
+        there = {key for key in keys if self.stored(scope, key)}
         assert self.memory(scope).delete_many(keys) == len(there)
         for key in keys:
             self.model.pop((scope, key), None)
 
     @rule(scope=WHERE, key=KEYS, by=st.sampled_from([1, -2, 0.5]))
     def increment(self, scope: Scope, key: str, by: float) -> None:
-        found = told(lambda: self.memory(scope).increment(key, by, 10))
-        kept = self.kept(scope, key)
-        if kept is not None and type(kept.value) not in {int, float}:
+        found = outcome(lambda: self.memory(scope).increment(key, by, 10))
+        stored = self.stored(scope, key)
+        if stored is not None and type(stored.value) not in {int, float}:
             assert found[0] == "InvalidOption"
             return
-        value = (kept.value if kept else 10) + by
+        value = (stored.value if stored else 10) + by
         assert found == (type(value).__name__, value)
         self.changed(scope, key, value)
 
     @rule(scope=WHERE, key=KEYS, default=st.sampled_from([..., None, {1}]))
     def change(self, scope: Scope, key: str, default: Any) -> None:
-        found = told(lambda: self.memory(scope).change(key, lambda v: (v,), default=default))
-        kept = self.kept(scope, key)
-        if kept is None and default is ...:
+        found = outcome(lambda: self.memory(scope).change(key, lambda v: (v,), default=default))
+        stored = self.stored(scope, key)
+        if stored is None and default is ...:
             assert found[0] == "DocumentNotFound"
             return
-        value = (kept.value if kept else default,)
+        value = (stored.value if stored else default,)
         assert found == ("tuple", value)
         self.changed(scope, key, value)
 
     def changed(self, scope: Scope, key: str, value: Any) -> None:
-        kept = self.kept(scope, key)
-        if kept is None:
+        stored = self.stored(scope, key)
+        if stored is None:
             self.write(scope, key, value, None)
         else:
-            kept.value, kept.version, kept.written = value, kept.version + 1, self.now
+            stored.value, stored.version, stored.written = value, stored.version + 1, self.now
             self.read(scope, key)
 
     @rule(scope=WHERE, key=KEYS, ttl=TTLS)
     def touch(self, scope: Scope, key: str, ttl: float | None) -> None:
-        memory, kept = self.memory(scope), self.kept(scope, key)
+        memory, stored = self.memory(scope), self.stored(scope, key)
         found = memory.touch(key) if ttl is None else memory.expire(key, ttl)
-        assert found == (kept is not None)
-        if kept is not None:
-            kept.ttl = kept.ttl if ttl is None else ttl
-            kept.begin(self.now)
+        assert found == (stored is not None)
+        if stored is not None:
+            stored.ttl = stored.ttl if ttl is None else ttl
+            stored.begin(self.now)
 
     @rule(scope=WHERE, prefix=PREFIXES)
     def clear(self, scope: Scope, prefix: str) -> None:
@@ -234,7 +234,7 @@ class Machine(RuleBasedStateMachine):
     @rule(scope=WHERE)
     def end(self, scope: Scope) -> None:
         within = [each for each in self.model if each[0][: len(scope)] == scope]
-        there = sum(self.kept(*each) is not None for each in within)
+        there = sum(self.stored(*each) is not None for each in within)
         assert self.memory(scope).end() == there
         for each in within:
             del self.model[each]
@@ -247,7 +247,7 @@ class Machine(RuleBasedStateMachine):
         assert memory.count(prefix) == len(self.there(scope, prefix))
 
     @rule(seconds=st.sampled_from([1, 3, 6]))
-    def pass_time(self, seconds: float) -> None:
+    def advance_clock(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
     @precondition(lambda self: len(self.blocks) < 2)
@@ -255,7 +255,7 @@ class Machine(RuleBasedStateMachine):
     def open_block(self) -> None:
         context = self.memory(()).transaction()
         within = context.__enter__()
-        copies = {each: Kept(**vars(kept)) for each, kept in self.model.items()}
+        copies = {each: Value(**vars(stored)) for each, stored in self.model.items()}
         self.blocks.append((context, within, copies))
 
     @precondition(lambda self: self.blocks)
@@ -265,8 +265,8 @@ class Machine(RuleBasedStateMachine):
         if keep:
             context.__exit__(None, None, None)
         else:
-            with pytest.raises(Undone):
-                if not context.__exit__(Undone, error := Undone(), None):
+            with pytest.raises(RolledBack):
+                if not context.__exit__(RolledBack, error := RolledBack(), None):
                     raise error
             self.model = copies
 
@@ -274,17 +274,17 @@ class Machine(RuleBasedStateMachine):
     def compare(self, scope: Scope) -> None:
         memory, there = self.memory(scope), self.there(scope)
         found = memory.items(limit=None)
-        kept = [(key, self.kept(scope, key)) for key in there]
+        stored = [(key, self.stored(scope, key)) for key in there]
         assert found == [
             Entry(key, each.value, each.version, entry.expires_at)
-            for (key, each), entry in zip(kept, found, strict=True)
+            for (key, each), entry in zip(stored, found, strict=True)
             if each is not None
         ]
-        lives = [each.until - self.now for _, each in kept if each is not None]
+        lives = [each.until - self.now for _, each in stored if each is not None]
         assert [memory.ttl(key) for key in there] == pytest.approx(lives, abs=1e-3)
 
     def teardown(self) -> None:
-        """Leave no value to the next run; after a failure no connection either."""
+        """Delete all values; after a failure close the store too."""
         succeeded = False
         try:
             while self.blocks:
@@ -294,7 +294,7 @@ class Machine(RuleBasedStateMachine):
             succeeded = True
         finally:
             for context, _, _ in reversed(self.blocks):
-                context.__exit__(Undone, Undone(), None)
+                context.__exit__(RolledBack, RolledBack(), None)
             self.root.end()
             if not succeeded:
                 self.opened.clear()
@@ -313,5 +313,5 @@ def test_a_memory_behaves_like_a_dict(open_store: Opener, clock: Clock) -> None:
         report_multiple_bugs=False,
     )
     opened: list[Any] = []
-    new: Any = lambda: Machine(opened, open_store, clock)  # noqa: E731 - it asks for a class
+    new: Any = lambda: Machine(opened, open_store, clock)  # noqa: E731 - a class is needed
     run_state_machine_as_test(new, settings=profile)

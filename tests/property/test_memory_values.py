@@ -1,4 +1,4 @@
-"""Values of memories come back as they were, and keys of one namespace are never another's."""
+"""Values of memories are restored exactly, and keys of different namespaces never collide."""
 
 import math
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ SCALARS = st.one_of(
 def hashable(value: Any) -> bool:
     try:
         hash(value)
-    except (TypeError, OverflowError):  # signalling NaN; times before the first that there is
+    except (TypeError, OverflowError):  # signalling NaN; times before the minimum
         return False
     return True
 
@@ -97,7 +97,7 @@ def zone(value: tzinfo | None) -> Any:
 
 
 def exact(value: Any) -> Any:
-    """Return what tells all that there is of a value: what `==` says of it is not enough."""
+    """Return a complete representation of a value: `==` does not distinguish all."""
     kind = type(value).__name__
     match value:
         case dict():
@@ -130,7 +130,7 @@ def test_each_value_has_one_json_form(value: Any) -> None:
 
 
 def test_integers_have_any_size() -> None:
-    """Python spells none of more than 4,300 digits in decimal, for that takes long."""
+    """Python limits decimal integers to 4,300 digits, because the conversion is slow."""
     for value in (10**5000, -(10**5000), [10**5000, 1], {10**5000}):
         assert from_json(decode(Codec().encode(to_json(value)))) == value
 

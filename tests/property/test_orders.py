@@ -1,5 +1,4 @@
-"""In what order SQL finds things, on which page, and which different values: what plain Python says,
-for random bodies and random orders."""
+"""Order, pages and distinct values in SQL equal those in Python, for random bodies and sorts."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -69,12 +68,12 @@ def questions(draw: st.DrawFn) -> Question:
     bodies = draw(
         st.one_of(BODIES, BODIES, st.lists(WILD, max_size=10), st.lists(VALUES, max_size=8))
     )
-    asked = draw(st.one_of(st.just({}), st.just({}), documents_of(PLAIN, deep=False)))
+    filter = draw(st.one_of(st.just({}), st.just({}), documents_of(PLAIN, deep=False)))
     fields = draw(SORTS)
     named = {Sort.parse(name).fields[0].target: (name, way) for name, way in fields}
     return (
         bodies,
-        Filter.parse(asked),
+        Filter.parse(filter),
         Sort.parse(list(named.values())),
         draw(st.integers(1, 5)),
         draw(INDEXES),
@@ -83,7 +82,7 @@ def questions(draw: st.DrawFn) -> Question:
 
 
 def disagreements(store: Store, question: Question, *, ordered: bool) -> Iterator[str]:
-    bodies, asked, sort, size, indexes, parts = question
+    bodies, filter, sort, size, indexes, parts = question
     things = store["things"]
     things.delete_many({})
     for index in things.indexes():
@@ -92,57 +91,57 @@ def disagreements(store: Store, question: Question, *, ordered: bool) -> Iterato
         with suppress(InvalidIndex, IndexExists):  # a double quote, or the same again
             things.create_index(keys, **options)
     things.put_many((str(number), body) for number, body in enumerate(bodies))
-    stored = [d for d in things.list() if matches(asked, d, ordered=ordered)]
+    stored = [d for d in things.list() if matches(filter, d, ordered=ordered)]
     expected = sorted(stored, key=lambda d: sort.key(d, ordered=ordered))
     found = {
-        "find": (things.find(asked, sort=sort), expected),
-        "window": (things.find(asked, sort=sort, skip=1, limit=size), expected[1 : 1 + size]),
-        "pages": (list(pages(things, asked, sort, size)), expected),
-        "pages in natural order": (list(pages(things, asked, Sort(), size)), stored),
-        "find in natural order": (things.find(asked), stored),
-        "stream": (list(things.stream(asked)), stored),
+        "find": (things.find(filter, sort=sort), expected),
+        "window": (things.find(filter, sort=sort, skip=1, limit=size), expected[1 : 1 + size]),
+        "pages": (list(pages(things, filter, sort, size)), expected),
+        "pages in natural order": (list(pages(things, filter, Sort(), size)), stored),
+        "find in natural order": (things.find(filter), stored),
+        "stream": (list(things.stream(filter)), stored),
     }
     for what, (answer, right) in found.items():
         if [d.id for d in answer] != [d.id for d in right]:
-            yield f"{what} of {asked}, {sort}: {answer}, not {right}"
-    projected = things.find(asked, sort=sort, projection=parts)
+            yield f"{what} of {filter}, {sort}: {answer}, not {right}"
+    projected = things.find(filter, sort=sort, projection=parts)
     wanted = Projection.parse(parts)
-    if projected != [wanted.apply(d, asked, ordered=ordered) for d in expected]:
-        yield f"projection {parts} of {asked}, {sort}: {projected}"
+    if projected != [wanted.apply(d, filter, ordered=ordered) for d in expected]:
+        yield f"projection {parts} of {filter}, {sort}: {projected}"
     for field in sort.fields:
         if isinstance(field.target, Path):
             answer, right = (
-                things.distinct(field.target, asked),
+                things.distinct(field.target, filter),
                 different(stored, field.target, ordered),
             )
             if repr(answer) != repr(right):
-                yield f"distinct {field.target!r} of {asked}: {answer}, not {right}"
-    if things.count(asked) != len(stored):
-        yield f"count of {asked}: {things.count(asked)}, not {len(stored)}"
+                yield f"distinct {field.target!r} of {filter}: {answer}, not {right}"
+    if things.count(filter) != len(stored):
+        yield f"count of {filter}: {things.count(filter)}, not {len(stored)}"
     first = [document.id for document in stored[:1]]
-    if things.delete_one(asked).deleted_count != len(first):
-        yield f"delete_one {asked}"
+    if things.delete_one(filter).deleted_count != len(first):
+        yield f"delete_one {filter}"
     if [d.id for d in stored if d.id not in {e.id for e in things.list()}] != first:
-        yield f"delete_one {asked}: another one"
-    if things.delete_many(asked).deleted_count != len(stored) - len(first) or things.count(asked):
-        yield f"delete_many {asked}"
+        yield f"delete_one {filter}: another one"
+    if things.delete_many(filter).deleted_count != len(stored) - len(first) or things.count(filter):
+        yield f"delete_many {filter}"
     if things.count() != len(bodies) - len(stored):
-        yield f"delete_many {asked}: too many"
+        yield f"delete_many {filter}: too many"
 
 
-def pages(things: Any, asked: Filter, sort: Sort, size: int) -> Iterator[Document]:
-    page = things.page(asked, sort=sort, limit=size)
+def pages(things: Any, filter: Filter, sort: Sort, size: int) -> Iterator[Document]:
+    page = things.page(filter, sort=sort, limit=size)
     while True:
         assert len(page) <= size
         yield from page
         if page.cursor is None:
             return
         assert len(page) == size
-        page = things.page(asked, sort=sort, limit=size, after=page.cursor)
+        page = things.page(filter, sort=sort, limit=size, after=page.cursor)
 
 
 def different(stored: list[Document], path: Path, ordered: bool) -> list[Any]:
-    """Return the values in their order; of equal ones (1 and 1.0) the one stored first."""
+    """Return the distinct values in order; of equal ones (1 and 1.0) the one stored first."""
     found: list[Document] = []
     for document in stored:
         for value in distinct_values(document.body, path.keys):

@@ -1,4 +1,4 @@
-"""The matchers of regular expressions agree with Python's `re`, and `re` keeps to its bound."""
+"""The matchers of regular expressions agree with Python's `re`, and searches respect the step limit."""
 
 import contextlib
 import re
@@ -66,7 +66,7 @@ def patterns(*, regular: bool) -> st.SearchStrategy[str]:
 
 
 def of_python(pattern: str, options: str) -> re.Pattern[str]:
-    """Return the pattern as `re` reads it, with the classes of PCRE and its `^`, and i of letters like é."""
+    """Return the pattern in the syntax of `re`, with the classes, `^` and case folding of PCRE."""
     flags = sum(FLAGS[each] for each in options)
     text = pattern.replace(r"[\w-]", "[A-Za-z0-9_-]")
     text = text.replace(r"\b", r"(?a:\b)").replace(r"\B", r"(?!(?a:\b))")
@@ -96,19 +96,19 @@ def test_patterns_match_like_re(pattern: str, options: str, text: str) -> None:
     try:
         expected, ours = of_python(pattern, options).search(text), Pattern(pattern, options)
     except (re.error, InvalidPattern) as error:
-        assume("group" not in str(error))  # of a number that another group has
+        assume("group" not in str(error))  # with the number of another group
         raise
     found = spans_of(ours, text)
     assert (None if found is None else found[0]) == (None if expected is None else expected.span())
 
 
 STEPS = 40
-"""Steps of a matcher in Python for one that is counted: the instructions of a short pattern."""
+"""Steps in Python per counted step: the instructions of a short pattern."""
 
 
 @given(patterns(regular=False), st.text(st.sampled_from("ab1"), max_size=4), st.integers(1, 40))
 def test_searches_take_no_more_steps_than_counted(pattern: str, piece: str, times: int) -> None:
-    """Counted are those of `re`; a matcher that remembers nothing takes the same ways."""
+    """The steps of `re` are counted; a matcher without a cache takes the same steps."""
     try:
         ours = Pattern(pattern)
     except InvalidPattern:

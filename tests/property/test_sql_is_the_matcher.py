@@ -1,4 +1,4 @@
-"""What SQL finds is what the reference matcher finds, for random bodies and random filters.
+"""SQL finds the same documents as the matcher, for random bodies and filters.
 
 Keys and values come from a small alphabet, so that filters hit; paths run through arrays, numbers
 and keys that need escaping.
@@ -34,8 +34,7 @@ PATHS = st.lists(KEYS, min_size=1, max_size=4).map(lambda keys: Path(*keys))
 
 
 def paths_and_values(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield where a body's values are, at every depth, as a filter might ask for them: through an
-    array by the element's number, or past it."""
+    """Yield the paths and values of a body at every depth, through arrays with and without the index."""
     yield Path(*keys), value
     if isinstance(value, dict):
         for key, child in value.items():
@@ -51,7 +50,7 @@ OPTIONS = st.sampled_from(["", "i", "s", "im"])
 
 
 def lengthened(values: list[Any]) -> list[Any]:
-    """Return a list with more values, of which no body has any."""
+    """Return a list with more values that no body has."""
     return [*range(1000, 1000 + MAX_INLINE_VALUES), *values, "no body has this"]
 
 
@@ -137,13 +136,13 @@ def batches(draw: st.DrawFn) -> tuple[list[Any], list[Filter]]:
         for backend in paths_and_values(body)
         if len(backend[0].keys) <= 8
     ]
-    asked = st.one_of(SCALARS, VALUES, st.sampled_from([value for _, value in there]))
-    pair = st.one_of(st.tuples(PATHS, asked), st.sampled_from(there), st.sampled_from(there))
+    operands = st.one_of(SCALARS, VALUES, st.sampled_from([value for _, value in there]))
+    pair = st.one_of(st.tuples(PATHS, operands), st.sampled_from(there), st.sampled_from(there))
     pairs = draw(st.lists(pair, min_size=2, max_size=5))
     filters = [Filter.parse(path if path.keys else "$body", value) for path, value in pairs]
-    documents = draw(st.lists(documents_of(asked), min_size=4, max_size=8))
+    documents = draw(st.lists(documents_of(operands), min_size=4, max_size=8))
     filters.extend(Filter.parse(document) for document in documents)
-    filters.append(Filter.parse({"$body": draw(operators_of(asked))}))
+    filters.append(Filter.parse({"$body": draw(operators_of(operands))}))
     return bodies, filters
 
 
@@ -156,11 +155,13 @@ def disagreements(
     stored = things.list()
     assert [document.body for document in stored] == bodies
     wrong = []
-    for asked in filters:
-        expected = [d.id for d in stored if matches(asked, Document(d.id, d.body), ordered=ordered)]
-        found = [document.id for document in things.find(asked)]
-        if found != expected or things.count(asked) != len(expected):
-            wrong.append(f"{asked!r}: SQL {found}, matcher {expected}, bodies {bodies}")
+    for operands in filters:
+        expected = [
+            d.id for d in stored if matches(operands, Document(d.id, d.body), ordered=ordered)
+        ]
+        found = [document.id for document in things.find(operands)]
+        if found != expected or things.count(operands) != len(expected):
+            wrong.append(f"{operands!r}: SQL {found}, matcher {expected}, bodies {bodies}")
     return wrong
 
 

@@ -1,5 +1,5 @@
-"""Every verb, transactions within transactions, time that passes, stores that are opened again and processes
-that are killed: a store does what a dict would, see `model`, on each database and sync and async.
+"""Every method, nested transactions, expiry, reopened stores and killed processes: a store behaves like a dict (see
+`model`), on each database, sync and async.
 """
 
 import math
@@ -147,8 +147,8 @@ REQUESTS: st.SearchStrategy[Any] = st.one_of(
     st.builds(lambda body, own, ttl: InsertOne(body, id=own, ttl=ttl), BODIES, IDS, TTLS),
     st.builds(lambda body, own: InsertOne(body, id=own), BODIES, IDS),
     st.builds(
-        lambda asked, update, upsert, sort: UpdateOne(
-            asked, update[0], upsert=upsert, array_filters=update[1], sort=sort
+        lambda condition, update, upsert, sort: UpdateOne(
+            condition, update[0], upsert=upsert, array_filters=update[1], sort=sort
         ),
         FILTERS,
         UPDATES,
@@ -156,8 +156,8 @@ REQUESTS: st.SearchStrategy[Any] = st.one_of(
         SORTS,
     ),
     st.builds(
-        lambda asked, update, upsert: UpdateMany(
-            asked, update[0], upsert=upsert, array_filters=update[1]
+        lambda condition, update, upsert: UpdateMany(
+            condition, update[0], upsert=upsert, array_filters=update[1]
         ),
         FILTERS,
         UPDATES,
@@ -167,22 +167,22 @@ REQUESTS: st.SearchStrategy[Any] = st.one_of(
     st.builds(DeleteOne, FILTERS),
     st.builds(DeleteMany, FILTERS),
 )
-TWINS = {"list": "everything", "exists": "has"}
-"""What the model calls verbs otherwise."""
+MODEL_METHODS = {"list": "everything", "exists": "has"}
+"""Methods that have another name in the model."""
 
 
 def _born(result: Any) -> dict[int, str]:
-    """Return the ids that a bulk gave, by the positions of their requests."""
+    """Return the generated ids of a bulk write, by the positions of their requests."""
     inserted, upserted = (getattr(result, f"{way}_ids", {}) for way in ("inserted", "upserted"))
     return {**inserted, **upserted} if isinstance(inserted, dict) else {}
 
 
-class Undone(Exception):
-    """Ends a transaction without a commit."""
+class RolledBack(Exception):
+    """Raised to roll back a transaction."""
 
 
 class Machine(RuleBasedStateMachine):
-    """A store, and the model of it. Transactions are blocks that are open: the innermost is written to."""
+    """A store and its model. Writes go to the innermost open transaction."""
 
     def __init__(self, opener: Opener, clock: Clock, spare: list[Victim]) -> None:
         super().__init__()
@@ -193,7 +193,7 @@ class Machine(RuleBasedStateMachine):
         self.blocks: list[tuple[Any, Any, Model]] = []
         self.model = Model(clock, not self.backend.is_postgresql)
         self.exclusive = self.crashed = False
-        """Has the transaction changed tables, so that others would wait for it?"""
+        """Return whether the transaction has changed tables, so that others would wait for it."""
 
     def _open(self) -> Any:
         return self.opener(durability="normal")
@@ -204,14 +204,14 @@ class Machine(RuleBasedStateMachine):
         bodies=st.lists(st.tuples(IDS, OBJECTS), max_size=4),
         ttl=TTLS,
     )
-    def begin_with(self, settings: Any, index: Any, bodies: Any, ttl: Any) -> None:
-        """An empty collection without options is where the least can go wrong."""
+    def initialize_collection(self, settings: Any, index: Any, bodies: Any, ttl: Any) -> None:
+        """Begin with options, an index and documents, which find more errors than an empty collection."""
         self.create("things", settings, body_index=True)
         if index is not None:
             self.create_index("things", index)
         self.do("things", "put_many", bodies, ttl=ttl)
 
-    # Verbs by id
+    # Methods by id
 
     @rule(name=NAMES, id=IDS, body=BODIES, ttl=TTLS, if_version=VERSIONS)
     def put(self, name: str, id: str, body: Any, ttl: Any, if_version: Any) -> None:
@@ -247,7 +247,7 @@ class Machine(RuleBasedStateMachine):
         atomic=FLAGS,
     )
     def put_many(self, name: str, given: Any, mode: str, ttl: Any, atomic: bool) -> None:
-        if atomic:  # what can be no body is found a batch ahead of what is refused
+        if atomic:  # invalid bodies are found one batch before rejected documents
             given = [(id, body) for id, body in given if body != {"n": NAN}]
         self.do(name, "put_many", given, mode=mode, ttl=ttl, atomic=atomic)
 
@@ -293,9 +293,9 @@ class Machine(RuleBasedStateMachine):
         box = self.model.box(name)
         most, count = box.purge_expired(), self.here[name].purge_expired()
         assert count <= most
-        assert count == most or box.was_unique  # what stands in the way of one is purged at once
+        assert count == most or box.was_unique  # expired duplicates are purged at once
 
-    # Verbs by filter
+    # Methods by filter
 
     @rule(name=NAMES, id=IDS, update=UPDATES, upsert=FLAGS, if_version=VERSIONS)
     def update(self, name: str, id: str, update: Any, upsert: bool, if_version: Any) -> None:
@@ -413,8 +413,8 @@ class Machine(RuleBasedStateMachine):
     @rule(name=NAMES, settings=SETTINGS.filter(bool))
     def configure(self, name: str, settings: dict[str, Any]) -> None:
         self.exclusive = True
-        verb = {"sync": "get_sync_collection", "async": "get_collection"}[self.opener.variant]
-        getattr(self.here, verb)(name, **settings)
+        method = {"sync": "get_sync_collection", "async": "get_collection"}[self.opener.variant]
+        getattr(self.here, method)(name, **settings)
         self.model.configure(name, settings)
         self.compare(name)
 
@@ -450,8 +450,8 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def roll_back(self) -> None:
         context, self.here, self.model = self.blocks.pop()
-        undone = Undone()
-        assert not context.__exit__(Undone, undone, None)
+        undone = RolledBack()
+        assert not context.__exit__(RolledBack, undone, None)
         self.compare_all()
 
     @precondition(lambda self: not self.blocks)
@@ -461,7 +461,7 @@ class Machine(RuleBasedStateMachine):
             transaction[name].put(id, body)
             transaction[name].increment("counter", "n")
             if fails:
-                raise Undone
+                raise RolledBack
 
         def in_model(box: Box) -> None:
             box.put(id, body)
@@ -469,7 +469,7 @@ class Machine(RuleBasedStateMachine):
             box.exists = True
 
         if fails:
-            with pytest.raises((Undone, ValueError)):
+            with pytest.raises((RolledBack, ValueError)):
                 self.store.run_transaction(work)
         else:
             box = self.model.box(name)
@@ -480,8 +480,8 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.backend.is_private)
     @rule()
-    def look_from_elsewhere(self) -> None:
-        """Another store sees what is committed, all of it and no more."""
+    def compare_from_another_store(self) -> None:
+        """Compare the committed documents, as another store reads them."""
         if self.blocks and self.exclusive and self.backend.is_postgresql:
             return
         committed = self.blocks[0][2] if self.blocks else self.model
@@ -489,13 +489,13 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.blocks and not self.backend.is_private)
     @rule(name=NAMES, id=IDS, body=BODIES, ttl=TTLS)
-    def write_from_elsewhere(self, name: str, id: str, body: Any, ttl: Any) -> None:
+    def write_from_another_process(self, name: str, id: str, body: Any, ttl: Any) -> None:
         self.do(name, "put", id, body, ttl=ttl, through=self.other)
 
     @precondition(lambda self: not self.blocks)
     @rule(name=NAMES)
     def replay(self, name: str) -> None:
-        """The recorded changes, one after the other, make what is there of what was."""
+        """Replay the recorded changes, and compare the result."""
         box = self.model.box(name)
         if box.recorded is None:
             with pytest.raises(InvalidOption):
@@ -521,11 +521,11 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: not self.blocks and not self.backend.is_private and not self.crashed)
     @rule(written=st.lists(st.tuples(NAMES, IDS, SMALL), max_size=3), name=NAMES, id=IDS)
     def crash(self, written: list[tuple[str, str, int]], name: str, id: str) -> None:
-        """Another process writes, begins a transaction, writes in that, and is killed."""
+        """Kill another process that has committed a write and has an open transaction."""
         if any(
             self.model.box(each).indexes for each in [name, *(first for first, _, _ in written)]
         ):
-            return  # it might be refused
+            return  # it might be rejected
         self.crashed = True
         victim = self.spare.pop()
         self.spare.append(Victim())
@@ -539,10 +539,12 @@ class Machine(RuleBasedStateMachine):
             self.model.box(each[0]).exists = True
         self.compare_all()
 
-    # What must be the same
+    # Invariants
 
-    def do(self, name: str, verb: str, /, *given: Any, through: Any = None, **options: Any) -> None:
-        """Do it to both, and compare what they say and what is there then."""
+    def do(
+        self, name: str, method: str, /, *given: Any, through: Any = None, **options: Any
+    ) -> None:
+        """Call the method of the store and of the model, and compare the outcomes and the documents."""
         self.clock.advance(0.000001)
         box, handle = self.model.box(name), (through or self.here)[name]
         born: dict[int, str] = {}
@@ -550,7 +552,7 @@ class Machine(RuleBasedStateMachine):
         def real() -> Any:
             copies = [each if callable(each) else deepcopy(each) for each in given]
             try:
-                result = getattr(handle, verb)(*copies, **deepcopy(options))
+                result = getattr(handle, method)(*copies, **deepcopy(options))
             except BulkWriteError as error:
                 born.update(_born(error.result))
                 raise
@@ -562,10 +564,10 @@ class Machine(RuleBasedStateMachine):
         if there and there[-1].id not in box.rows:
             born.setdefault(0, there[-1].id)
         box.fresh = born
-        twin = getattr(box, TWINS.get(verb, verb))
-        expected = self.model.attempt(lambda: twin(*given, **options))
-        if options.get("atomic") and verb != "bulk_write":
-            found, expected = some_refusal(found), some_refusal(expected)
+        model_method = getattr(box, MODEL_METHODS.get(method, method))
+        expected = self.model.attempt(lambda: model_method(*given, **options))
+        if options.get("atomic") and method != "bulk_write":
+            found, expected = without_message(found), without_message(expected)
         assert found == expected
         self.adopt(name)
         self.compare(name, there)
@@ -576,7 +578,7 @@ class Machine(RuleBasedStateMachine):
         assert found == expected
 
     def adopt(self, name: str) -> None:
-        """A collection may come into being by a write that finds nothing to do."""
+        """A collection may be created by a write without effect."""
         box = self.model.box(name)
         if box.rows or box.indexes:
             box.exists = True
@@ -601,22 +603,22 @@ class Machine(RuleBasedStateMachine):
             self.compare(name, None, store, model)
 
     def teardown(self) -> None:
-        """Leave nothing to the next run, however this one ended."""
+        """Delete everything after each run."""
         try:
             while self.blocks:
                 self.roll_back()
             self.compare_all()
         finally:
             for context, _, _ in reversed(self.blocks):
-                context.__exit__(Undone, Undone(), None)
+                context.__exit__(RolledBack, RolledBack(), None)
             for each in self.store.collections():
                 self.store.drop(each.name)
             self.opener.close_stores()
 
 
-def some_refusal(told: tuple[str, str]) -> tuple[str, str]:
-    """Of many that are all or none, one refusal is told; which one depends on how they are written."""
-    return told if told[0] == "returned" else (told[0], "")
+def without_message(outcome: tuple[str, str]) -> tuple[str, str]:
+    """An atomic batch reports one rejected document; which one depends on the implementation."""
+    return outcome if outcome[0] == "returned" else (outcome[0], "")
 
 
 def run(opener: Opener, clock: Clock, examples: int, steps: int) -> None:
@@ -631,7 +633,7 @@ def run(opener: Opener, clock: Clock, examples: int, steps: int) -> None:
         report_multiple_bugs=False,
     )
     try:
-        new: Any = lambda: Machine(opener, clock, spare)  # noqa: E731 - it asks for a class
+        new: Any = lambda: Machine(opener, clock, spare)  # noqa: E731 - a class is needed
         run_state_machine_as_test(new, settings=profile)
     finally:
         for victim in spare:

@@ -1,4 +1,4 @@
-"""What the types promise; mypy is the test."""
+"""The types of the public API; mypy is the test."""
 
 from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
@@ -115,7 +115,7 @@ async def awaited(store: AsyncStore) -> None:
 
 
 def options(store: Store, **passed_on: Unpack[StoreOptions]) -> None:
-    """Known options of the right type are accepted; mypy reports each other one, and each unused `ignore`."""
+    """Options of the right type are accepted; mypy reports others, and each unused `ignore`."""
     Store("sqlite://", pool_size=2, durability="normal", default=str, upgrade=None)
     AsyncStore("sqlite://", page_cache=2**20)
     AsyncStore("sqlite://", **passed_on)

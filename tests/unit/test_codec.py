@@ -1,4 +1,4 @@
-"""What encodes bodies."""
+"""The codec of bodies."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ for depth in (80, 100, 150, 200):
 
 
 def test_deeply_nested_arrays_are_an_error() -> None:
-    """orjson 3.12.0 and 3.13.0 write past the end of their buffer: is one of them installed?"""
+    """Whether a version of orjson is installed that writes past the end of its buffer (3.12.0, 3.13.0)."""
     done = subprocess.run(
         [sys.executable, "-c", _ENCODE_NESTED], check=False, capture_output=True, encoding="utf-8"
     )

@@ -1,4 +1,4 @@
-"""Errors cross processes: they are pickled as they are."""
+"""Errors can be pickled for other processes."""
 
 import copy
 import inspect
@@ -104,13 +104,13 @@ ERRORS = [
 
 
 def facts(error: Any) -> Any:
-    name = getattr(error, "name", None)  # what an ImportError keeps apart
+    name = getattr(error, "name", None)  # attributes of an ImportError
     known = {key: _told(value) for key, value in vars(error).items()}
     return type(error), str(error), repr(error), error.args, known, name
 
 
 def _told(value: Any) -> Any:
-    """Tell what is in a result: the errors in it are equal to themselves only."""
+    """Return the comparable content of a result: errors are equal by identity only."""
     refused = getattr(value, "refused", None)
     if refused is None:
         return value
@@ -135,11 +135,13 @@ def test_every_error_is_tested() -> None:
     )
 
 
-class OfAnother(DatabaseBusy):
+class CustomError(DatabaseBusy):
     def __init__(self, *, table: str) -> None:
         super().__init__(f"{table} is locked")
         self.table = table
 
 
 def test_subclasses_of_errors_can_be_pickled() -> None:
-    assert facts(pickle.loads(pickle.dumps(OfAnother(table="t")))) == facts(OfAnother(table="t"))
+    assert facts(pickle.loads(pickle.dumps(CustomError(table="t")))) == facts(
+        CustomError(table="t")
+    )

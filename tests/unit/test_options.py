@@ -1,4 +1,4 @@
-"""Options are declared once, and validated as they are declared."""
+"""Options are declared once, and validated by their declaration."""
 
 from dataclasses import MISSING, fields
 from typing import Any, get_type_hints

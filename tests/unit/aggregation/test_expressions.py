@@ -1,4 +1,4 @@
-"""What expressions give, operator by operator, as MongoDB's server answers over JSON values."""
+"""Results of expressions, operator by operator, as of MongoDB's server on JSON values."""
 
 import tracemalloc
 from typing import Any
@@ -565,7 +565,7 @@ def test_key_order_matters_if_the_database_keeps_it() -> None:
     assert len(give(sets, body, ordered=False)) == 1
 
 
-# -- no expression eats the memory, or the stack ------------------------------------------------------
+# -- limits of memory and depth -----------------------------------------------------------------------
 
 NOUGHTS = {"$range": [0, 1000]}
 GREEDY: list[Any] = [
@@ -639,7 +639,7 @@ def test_expressions_respect_the_memory_limit(expression: Any) -> None:
         tracemalloc.stop()
 
 
-LET_GO: list[tuple[Any, Any]] = [
+RELEASED: list[tuple[Any, Any]] = [
     ({"$sum": {"$map": {"input": {"$range": [0, 100]}, "in": {"$size": LONG}}}}, 300_000),
     ({"$reduce": {"input": {"$range": [0, 100]}, "initialValue": 0, "in": {"$add": ["$$value", {"$size": LONG}]}}}, 300_000),
     ({"$size": {"$reduce": {"input": {"$range": [0, 100]}, "initialValue": [], "in": {"$setUnion": ["$$value", {"$range": [0, 500]}]}}}}, 500),
@@ -649,7 +649,7 @@ LET_GO: list[tuple[Any, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("expression", "expected"), LET_GO, ids=lambda each: str(each)[:80])
+@pytest.mark.parametrize(("expression", "expected"), RELEASED, ids=lambda each: str(each)[:80])
 def test_released_values_do_not_count(expression: Any, expected: Any) -> None:
     assert give(expression, memory_limit=ROOM) == expected
 

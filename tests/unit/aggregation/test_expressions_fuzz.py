@@ -1,4 +1,4 @@
-"""Whatever an expression says: it is refused, it cannot be computed, or it gives JSON."""
+"""Random expressions are rejected, fail with an error of the library, or return JSON."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Sums are exact, whatever the order of the numbers and however often each comes."""
+"""Sums are exact for any order and weights of the numbers."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""How the steps of filters, updates and expressions grow: with what they are given, not with its square."""
+"""The steps of filters, updates and expressions grow linearly with their input."""
 
 import sys
 from collections.abc import Callable
@@ -19,7 +19,7 @@ SMALL, LARGE = 60, 240
 
 
 def steps(function: Callable[[], Any]) -> int:
-    """Return how many functions are called, those of C included."""
+    """Return the number of function calls, including those of C."""
     count = 0
 
     def called(frame: Any, event: str, argument: Any) -> None:
@@ -57,15 +57,15 @@ def shaped(count: int) -> Any:
 
 
 def nested(value: Any, depth: int, count: int) -> Any:
-    """Return arrays in arrays, and so many values at their ends."""
+    """Return nested arrays with a number of leaf values."""
     for _ in range(depth):
         value = [value]
     return {"a": [value] * count}
 
 
 def merged(count: int, *operands: Any) -> Any:
-    whole = {"$reduce": {"input": "$a", "initialValue": {}, "in": {"$mergeObjects": [*operands]}}}
-    return given(whole, {"a": [{str(number): number} for number in range(count)]})
+    merging = {"$reduce": {"input": "$a", "initialValue": {}, "in": {"$mergeObjects": [*operands]}}}
+    return given(merging, {"a": [{str(number): number} for number in range(count)]})
 
 
 def joined(count: int) -> Any:

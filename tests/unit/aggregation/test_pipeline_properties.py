@@ -1,4 +1,4 @@
-"""What stages give is what a plain loop over the rows gives, for random rows."""
+"""Stages have the result of a plain loop over the rows, for random rows."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -87,9 +87,9 @@ def test_a_bounded_sort_is_a_sort(
 @settings(max_examples=200, **PROFILE)
 @given(rows=ROWS)
 def test_projections_split_a_row(rows: list[Any]) -> None:
-    kept = give(rows, {"$project": {"a": 1}})
+    included = give(rows, {"$project": {"a": 1}})
     left = give(rows, {"$project": {"a": 0}})
-    joined = [{**one, **other} for one, other in zip(kept, left, strict=True)]
+    joined = [{**one, **other} for one, other in zip(included, left, strict=True)]
     assert joined == rows
     assert give(rows, {"$unset": "a"}) == left
     assert give(rows, {"$addFields": {"a": "$a", "b": "$b"}}) == rows

@@ -1,4 +1,4 @@
-"""What stages give, one by one, as MongoDB's server answers over JSON values."""
+"""Results of stages, one by one, as of MongoDB's server on JSON values."""
 
 import copy
 import pickle
@@ -23,14 +23,14 @@ from collections_store.query.matcher import matches
 
 
 class Collections(dict[str, list[Any]]):
-    """A source of bodies, which remembers what it was asked."""
+    """A source of bodies that records its filters."""
 
     def __init__(self, **bodies: list[Any]) -> None:
         super().__init__(bodies)
-        self.asked: list[Filter] = []
+        self.filters: list[Filter] = []
 
     def find(self, collection: str, filter: Filter) -> Iterable[Document]:
-        self.asked.append(filter)
+        self.filters.append(filter)
         every = enumerate(self.get(collection, []))
         documents = (Document(str(number), body) for number, body in every)
         return [each for each in documents if matches(filter, each)]
@@ -298,7 +298,7 @@ DEEP: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 LOCAL: list[tuple[Any, list[Any], str, list[int]]] = [
-    # the value of the one foreign object, the rows, their field, which of them it is found for
+    # the value of the one foreign document, the rows, their field, the rows that match
     (None, TOP, "a", [0, 1, 2, 10]),
     (1, TOP, "a", [2, 20, 28, 30]),
     ([1, 2], TOP, "a", [2, 20, 22, 28, 29, 30]),
@@ -310,7 +310,7 @@ LOCAL: list[tuple[Any, list[Any], str, list[int]]] = [
     ([1], DEEP, "a.x", [3, 6, 22]),
 ]
 FOREIGN: list[tuple[Any, list[Any], str, list[int]]] = [
-    # the value of the one row, the foreign objects, their field, which of them are found
+    # the value of the one row, the foreign documents, their field, the matches
     (None, TOP, "a", [0, 1, 2]),
     (1, TOP, "a", [2, 20, 28, 30]),
     ([1, 2], TOP, "a", [2, 20, 22, 28, 30]),
@@ -355,7 +355,7 @@ def test_lookup_by_id() -> None:
     source = Collections(f=[{"n": 0, "by": "1"}, {"n": 1, "by": ["0", "1"]}, {"n": 2}])
     rows = [{"by": "2"}, {"by": ["0", "1", None, 7, {"a": 1}]}, {"by": 1}, {}]
     assert joined_by("by", "$id", source, *rows) == [[2], [0, 1], [], []]
-    assert [each.to_json() for each in source.asked] == [{"$id": {"$in": ["2", "0", "1"]}}]
+    assert [each.to_json() for each in source.filters] == [{"$id": {"$in": ["2", "0", "1"]}}]
     assert joined_by("$id", "by", source, {}, {}, {}) == [[1], [0, 1], []]
     assert joined_by("$id", "$id", source, {}, {}) == [[0], [1]]
     assert joined_by("$id", "$body.by", source, {}) == [[1]]
@@ -383,7 +383,7 @@ def test_lookup_queries_once_per_batch() -> None:
     rows = [{"k": n} for n in range(250)]
     found = give(rows, {"$lookup": stage}, source=source)
     assert [each["f"] for each in found] == [[{"k": n, "v": n}] for n in range(250)]
-    assert len(source.asked) == 3
+    assert len(source.filters) == 3
 
 
 def test_lookup_results_are_not_shared() -> None:
@@ -426,7 +426,7 @@ def test_lookup_with_a_pipeline() -> None:
         [{"there": 9, "left": 4}],
         [{"there": 3, "left": 2}],
     ]
-    assert [str(each) for each in source.asked] == ["{'there': {'$gt': 0}}"]
+    assert [str(each) for each in source.filters] == ["{'there': {'$gt': 0}}"]
 
 
 def test_lookup_with_fields_and_a_pipeline() -> None:
@@ -570,7 +570,7 @@ def test_streaming_stages_hold_nothing() -> None:
     assert give(endless(), *stages, memory_limit=2000) == [{"_id": None, "n": 5000, "last": -2499}]
 
 
-# -- what is refused ---------------------------------------------------------------------------
+# -- errors ------------------------------------------------------------------------------------
 
 
 def deep(levels: int) -> Any:
@@ -685,7 +685,7 @@ def nested(levels: int) -> list[Any]:
     return inner
 
 
-# -- for the layer above -----------------------------------------------------------------------
+# -- interface for operations ------------------------------------------------------------------
 
 
 def test_leading_stages_for_the_database() -> None:
@@ -734,7 +734,7 @@ def test_results_do_not_share_the_pipeline() -> None:
 
 
 BAD: Any = {"$add": ["$s", 1]}
-LOOK: Any = {"from": "f", "as": "x", "let": {"v": "$s"}}
+LOOKUP: Any = {"from": "f", "as": "x", "let": {"v": "$s"}}
 PLACED: list[tuple[list[Any], str, str]] = [
     ([{"$skip": 0}, {"$project": {"x": BAD}}, {"$limit": 1}], "1.$project", "$add"),
     ([{"$addFields": {"x": BAD}}, {"$sort": {"x": 1}}], "0.$addFields", "$add"),
@@ -743,9 +743,9 @@ PLACED: list[tuple[list[Any], str, str]] = [
     ([{"$group": {"_id": 1, "x": {"$max": BAD}}}], "0.$group", "$add"),
     ([{"$replaceWith": "$s"}], "0.$replaceWith", "$replaceWith"),
     ([{"$replaceRoot": {"newRoot": "$s"}}], "0.$replaceRoot", "$replaceRoot"),
-    ([{"$lookup": {**LOOK, "let": {"v": BAD}, "pipeline": [{"$limit": 1}]}}], "0.$lookup.let.v", "$add"),
-    ([{"$lookup": {**LOOK, "let": {"v": 1, "w": BAD}, "pipeline": []}}], "0.$lookup.let.w", "$add"),
-    ([{"$lookup": {**LOOK, "pipeline": [{"$skip": 0}, {"$project": {"x": {"$size": "$$v"}}}]}}],
+    ([{"$lookup": {**LOOKUP, "let": {"v": BAD}, "pipeline": [{"$limit": 1}]}}], "0.$lookup.let.v", "$add"),
+    ([{"$lookup": {**LOOKUP, "let": {"v": 1, "w": BAD}, "pipeline": []}}], "0.$lookup.let.w", "$add"),
+    ([{"$lookup": {**LOOKUP, "pipeline": [{"$skip": 0}, {"$project": {"x": {"$size": "$$v"}}}]}}],
      "0.$lookup.pipeline.1.$project", "$size"),
 ]  # fmt: skip
 
@@ -808,7 +808,7 @@ def test_rows_without_a_document() -> None:
     assert list(Pipeline.parse([{"$sort": {"a": 1}}]).run(rows)) == [{"a": 1}]
 
 
-# -- no pipeline eats the memory -------------------------------------------------------------------
+# -- limits of memory ------------------------------------------------------------------------------
 
 TWICE = {"x": "$$ROOT", "y": "$$ROOT"}
 GREEDY: list[list[Any]] = [

@@ -36,9 +36,9 @@ def test_no_two_namespaces_share_a_collection(one: tuple[str, str], other: tuple
 @settings(deadline=None)
 @given(names=NAMES)
 def test_ambiguous_pairs_have_different_names(names: str) -> None:
-    ways = {(names[:cut], names[cut:]) for cut in range(1, len(names))}
-    ways |= {(names[:cut], names[cut + 1 :]) for cut in range(1, len(names) - 1)}
-    assert len({DialogueNamespace(*way).active for way in ways}) == len(ways)
+    keys = {(names[:cut], names[cut:]) for cut in range(1, len(names))}
+    keys |= {(names[:cut], names[cut + 1 :]) for cut in range(1, len(names) - 1)}
+    assert len({DialogueNamespace(*key).active for key in keys}) == len(keys)
 
 
 def test_long_names_of_odd_characters_differ() -> None:
@@ -195,8 +195,8 @@ def test_default_rules_allow_everything() -> None:
 def test_rules_allow_only_named_replies() -> None:
     rules = Rules({"ask"}, {"end": "agreed"}, {"ask": ["tell"], "tell": []})
     assert [rules.begins(each) for each in ("ask", "as", "tell")] == [True, False, False]
-    asked = [("tell", "ask"), ("ask", "tell"), ("tell", "nothing")]
-    assert [rules.answers(*each) for each in asked] == [True, False, False]
+    replies = [("tell", "ask"), ("ask", "tell"), ("tell", "nothing")]
+    assert [rules.answers(*each) for each in replies] == [True, False, False]
     assert rules.state_after("end") == "agreed"
     assert Rules(terminal_performatives=["end"]).state_after("end") == "ended"
     assert not Rules(initial_performatives=()).begins("ask")

@@ -1,4 +1,4 @@
-"""What may come next in a dialogue, problem by problem."""
+"""The next messages that a dialogue accepts, problem by problem."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ OFFER = Message("offer", 4, -1, 1, ("r", "b1"), "bob", "ada")
 
 
 def begun(address: str = "ada", *messages: Message, **parts: Any) -> Dialogue:
-    """Return the dialogue that ada began, as one of the two sides has it."""
+    """Return one side's copy of a dialogue that ada created."""
     other = {"ada": "bob", "bob": "ada"}[address]
     reference = ("r", "" if address == "ada" else "b1")
     label = DialogueLabel(reference, other, "ada")
@@ -25,23 +25,23 @@ def begun(address: str = "ada", *messages: Message, **parts: Any) -> Dialogue:
 
 
 def test_both_sides_have_the_same_dialogue() -> None:
-    said = [FIRST, OFFER, replace(OFFER, message_id=-2, target=-1)]
-    said.append(Message("end", None, 2, -2, ("r", "b1"), "ada", "bob"))
-    ada, bob = begun("ada", *said), begun("bob", *said)
-    assert ada.messages == bob.messages == tuple(said)
+    messages = [FIRST, OFFER, replace(OFFER, message_id=-2, target=-1)]
+    messages.append(Message("end", None, 2, -2, ("r", "b1"), "ada", "bob"))
+    ada, bob = begun("ada", *messages), begun("bob", *messages)
+    assert ada.messages == bob.messages == tuple(messages)
     assert (ada.state, ada.is_terminal, bob.state, bob.is_terminal) == ("agreed", True) * 2
     assert ada.dialogue_label == DialogueLabel(("r", "b1"), "bob", "ada")
     assert bob.dialogue_label == DialogueLabel(("r", "b1"), "ada", "ada")
     assert (ada.is_self_initiated, bob.is_self_initiated) == (True, False)
     for each in (ada, bob):
-        assert [each.get_message_by_id(one.message_id) for one in said] == said
+        assert [each.get_message_by_id(one.message_id) for one in messages] == messages
         assert each.get_message_by_id(7) is None
-        assert (each.message_count, each.last_message) == (4, said[-1])
-        assert each.messages_after(3) == [said[-1]]
+        assert (each.message_count, each.last_message) == (4, messages[-1])
+        assert each.messages_after(3) == [messages[-1]]
 
 
 @pytest.mark.parametrize(
-    ("address", "said", "own", "others"),
+    ("address", "messages", "own", "others"),
     [
         ("ada", [], 1, -1),
         ("ada", [FIRST], 2, -1),
@@ -51,16 +51,16 @@ def test_both_sides_have_the_same_dialogue() -> None:
     ],
 )
 def test_ids_increase_for_the_starter_and_decrease_for_the_responder(
-    address: str, said: list[Message], own: int, others: int
+    address: str, messages: list[Message], own: int, others: int
 ) -> None:
-    dialogue = begun(address, *said)
+    dialogue = begun(address, *messages)
     assert dialogue.next_message_id(outgoing=True) == own
     assert dialogue.next_message_id(outgoing=False) == others
     assert dialogue.reply("offer", None, None).message_id == own
 
 
 @pytest.mark.parametrize(
-    ("said", "message", "problem"),
+    ("messages", "message", "problem"),
     [
         ([], replace(FIRST, performative="offer"), "a dialogue cannot begin with 'offer'"),
         ([], replace(FIRST, target=1), "the target of the first message must be 0, got 1"),
@@ -100,9 +100,9 @@ def test_ids_increase_for_the_starter_and_decrease_for_the_responder(
     ],
 )
 def test_a_message_out_of_order_is_rejected_with_the_reason(
-    said: list[Message], message: Message, problem: str
+    messages: list[Message], message: Message, problem: str
 ) -> None:
-    dialogue = begun("ada", *said)
+    dialogue = begun("ada", *messages)
     before = dialogue.dialogue_label, dialogue.state, dialogue.messages
     with pytest.raises(InvalidDialogueMessage) as caught:
         dialogue.read(message)

@@ -87,7 +87,7 @@ def test_intervals_are_positive_seconds(interval: object) -> None:
 
 def test_a_gate_can_be_closed_again_after_a_signal() -> None:
     gate = Gate()
-    gate.open()  # what follows a `close` that was interrupted before it counted
+    gate.open()  # the state after a `close` that was interrupted before it counted
     gate.close()
     entered = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Whose turn it is to have a transaction open."""
+"""Permits of transactions."""
 
 import threading
 import time
@@ -11,22 +11,22 @@ from collections_store.engine.permits import TransactionPermit, TransactionPermi
 
 
 def nothing() -> None:
-    """Wake nobody."""
+    """A callback without effect."""
 
 
 def test_permits_are_granted_in_order() -> None:
     permits, woken = TransactionPermits(2, 10), []
-    asked: list[TransactionPermit] = [
+    requested: list[TransactionPermit] = [
         permits.request(lambda n=n: woken.append(n))  # type: ignore[misc]
         for n in range(5)
     ]
     assert woken == [0, 1]
-    assert [permit.granted for permit in asked] == [True, True, False, False, False]
-    permits.release(asked[3])
-    permits.release(asked[1])
-    permits.release(asked[1])
+    assert [permit.granted for permit in requested] == [True, True, False, False, False]
+    permits.release(requested[3])
+    permits.release(requested[1])
+    permits.release(requested[1])
     assert woken == [0, 1, 2]
-    permits.release(asked[0])
+    permits.release(requested[0])
     assert woken == [0, 1, 2, 4]
 
 
@@ -41,7 +41,7 @@ def test_a_permit_granted_to_a_cancelled_waiter_is_passed_on() -> None:
 
 def test_a_lost_permit_is_granted_again() -> None:
     permits = TransactionPermits(1, 10)
-    permits.acquire()  # as an exception between two lines would do
+    permits.acquire()  # as after an exception between two lines
     permit = permits.acquire()
     assert permits.has_own_transaction()
     permits.release(permit)
@@ -89,9 +89,9 @@ def test_closing_waits_for_granted_permits() -> None:
 
 def test_a_transaction_of_a_finished_thread_has_no_other_owner() -> None:
     permits = TransactionPermits(1, 10)
-    kept: list[TransactionPermit] = []
-    for _ in range(2):  # threads that begin later are given the number of one that ended
-        thread = threading.Thread(target=lambda: kept.append(permits.request(nothing)))
+    permits_of_thread: list[TransactionPermit] = []
+    for _ in range(2):  # later threads may get the identifier of a finished one
+        thread = threading.Thread(target=lambda: permits_of_thread.append(permits.request(nothing)))
         thread.start()
         thread.join()
     seen: list[bool] = []

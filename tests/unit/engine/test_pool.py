@@ -1,4 +1,4 @@
-"""The connections of a store: how many, whose turn it is, and what becomes of them at the end."""
+"""The connection pool: size, order of waiters, and closing."""
 
 import gc
 import sys
@@ -83,17 +83,17 @@ def test_a_connection_whose_setup_failed_is_closed(postgres_backend: Any) -> Non
 
     store = Store(url, **postgres_backend.options)
     sys.setprofile(interrupt)
-    with pytest.raises(KeyboardInterrupt) as kept:
+    with pytest.raises(KeyboardInterrupt) as caught:
         store["things"].get("a")
     sys.setprofile(None)
     store.close()
-    asked = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
+    statement = "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s"
     with psycopg.connect(postgres_backend.url, autocommit=True) as looking:
-        for _ in range(500):  # the server takes a moment to see it
-            if looking.execute(asked, [name]).fetchone() == (0,):
+        for _ in range(500):  # the server notices it with a delay
+            if looking.execute(statement, [name]).fetchone() == (0,):
                 return
             time.sleep(0.01)
-    pytest.fail(f"still connected, kept by {kept.value!r}")
+    pytest.fail(f"still connected, kept by {caught.value!r}")
 
 
 def test_closing_waits_for_borrowed_connections_with_a_timeout(url: str) -> None:
@@ -154,19 +154,19 @@ def test_a_slot_that_was_lost_is_replaced(url: str) -> None:
         pool = pool_of(store)
         for _ in range(4):
             pooled = pool.acquire()
-            del pooled  # as an exception between two lines would do
+            del pooled  # as after an exception between two lines
         assert store["things"].get("a") == 1
-        kept = [pool.acquire(), pool.acquire()]
+        caught = [pool.acquire(), pool.acquire()]
         with pytest.raises(DatabaseBusy):
             pool.acquire()
-        for pooled in kept:
+        for pooled in caught:
             pool.release(pooled)
 
 
 def test_a_slot_whose_return_was_interrupted_is_found(url: str) -> None:
     with Store(url, pool_size=1, busy_timeout=0.3) as store:
         pool = pool_of(store)
-        pool._set_idle(pool.acquire())  # released but for its slot
+        pool._set_idle(pool.acquire())  # released except for its slot
         assert store["things"].get("a") == 1
 
 
@@ -177,6 +177,8 @@ def test_a_lost_connection_is_closed_at_once(url: str) -> None:
         gc.disable()
         try:
             del pooled
-            assert lost() is None  # else who waits for its slot waits until cycles are collected
+            assert (
+                lost() is None
+            )  # otherwise waiters for its slot wait until the next garbage collection
         finally:
             gc.enable()

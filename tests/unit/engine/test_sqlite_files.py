@@ -1,4 +1,4 @@
-"""SQLite files: how a URL names them, its options, and whom they are for."""
+"""SQLite files: paths and options in URLs, and file modes."""
 
 import os
 import sqlite3

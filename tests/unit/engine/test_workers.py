@@ -1,4 +1,4 @@
-"""Jobs, groups and workers, on their own."""
+"""Jobs, groups and workers."""
 
 import threading
 import time
@@ -193,7 +193,7 @@ def test_a_wait_for_the_writer_lock_times_out() -> None:
 
 def test_a_lost_permit_locks_nothing() -> None:
     commit = groups()
-    commit.lock_writer(TransactionPermit(None))  # as an exception between two lines would do
+    commit.lock_writer(TransactionPermit(None))  # as after an exception between two lines
     assert commit.run(Nothing()) == Nothing()
 
 

@@ -1,4 +1,4 @@
-"""What a connection records at its commits, and what it takes back."""
+"""Changes that a connection records at commits, and discards at rollbacks."""
 
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -60,10 +60,10 @@ def test_pending_changes_are_recorded_by_the_commit(connection: DriverConnection
 
 
 def test_changes_rolled_back_are_not_recorded(connection: DriverConnection) -> None:
-    told: list[list[str]] = []
+    notified: list[list[str]] = []
 
     def listen(collections: Iterable[str]) -> None:
-        told.append(list(collections))
+        notified.append(list(collections))
 
     connection.catalogue.changed = listen
     with pytest.raises(ZeroDivisionError), connection.transaction(write=True):
@@ -74,20 +74,20 @@ def test_changes_rolled_back_are_not_recorded(connection: DriverConnection) -> N
     assert connection.reset()
     connection.begin_group()
     connection.commit()
-    assert (recorded(connection), told) == (["a"], [])
+    assert (recorded(connection), notified) == (["a"], [])
     put(connection, "z")
-    assert (recorded(connection), told) == (["a", "z"], [["things"]])
+    assert (recorded(connection), notified) == (["a", "z"], [["things"]])
 
 
 def test_a_commit_can_be_prevented(connection: DriverConnection) -> None:
-    def objects() -> None:
+    def reject() -> None:
         raise ZeroDivisionError
 
-    connection.before_commit.append(objects)
+    connection.before_commit.append(reject)
     with pytest.raises(ZeroDivisionError), connection.transaction(write=True):
         pass
     assert not connection.in_transaction()
-    connection.before_commit.remove(objects)
+    connection.before_commit.remove(reject)
     with connection.transaction(write=True):
         pass
 
@@ -107,7 +107,7 @@ def test_a_lost_savepoint_rolls_back_the_transaction(connection: DriverConnectio
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three changes are many."""
+    """Lower the number of changes that are recorded before the commit to three."""
     monkeypatch.setattr(recording, "MAX_PENDING", 3)
 
 
@@ -163,7 +163,7 @@ def test_large_bodies_are_recorded_before_the_commit(
 def test_an_earlier_error_is_not_the_cause_of_a_later_one() -> None:
     callbacks = {name: function for name, _, function in sqlite_filters.functions()}
     found = callbacks["collections_store_found"]
-    assert found("no length") is not None  # what SQLite cannot take: the function raised
+    assert found("no length") is not None  # not convertible by SQLite: the function raised
     assert sqlite_filters.raised_within(sqlite3.OperationalError("interrupted")) is None
     later = sqlite3.OperationalError("user-defined function raised exception")
     assert sqlite_filters.raised_within(later) is None

@@ -1,4 +1,4 @@
-"""Long computations look whether they should go on."""
+"""Long computations check periodically whether to stop."""
 
 import pytest
 

@@ -194,7 +194,7 @@ def test_a_search_can_be_stopped(pattern: str) -> None:
 
 
 def test_simple_patterns_use_re() -> None:
-    """Up to lengths that fields have."""
+    """Up to the lengths of usual fields."""
     for pattern, length in {
         "error": 10**6,
         "^user:[0-9]+$": 10**6,
@@ -216,7 +216,7 @@ def test_a_pattern_is_pickled_and_parsed_once() -> None:
 
 
 def test_the_cache_of_an_automaton_is_bounded() -> None:
-    """Ten thousand different characters, and states that are as many as they can be."""
+    """Ten thousand different characters, and the maximum number of states."""
     many = "".join(map(chr, range(0x4E00, 0x7500)))
     pattern: Any = compiled("[ab]*a[ab]{11}x$|\u7500")
     assert not pattern._automaton.finds(many + "abbabaab" * 3000)

@@ -1,4 +1,4 @@
-"""Projections by MongoDB's rules since 4.4: its documentation's cases, and what must always hold."""
+"""Projections by MongoDB's rules since 4.4: the cases of its documentation, and properties."""
 
 import copy
 import re
@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from collections_store import Document, Filter, InvalidProjection, Path, Projection
 
 
-def projected(what: Any, body: Any, asked: Any = None, *, ordered: bool = True) -> Any:
+def projected(what: Any, body: Any, filter: Any = None, *, ordered: bool = True) -> Any:
     before = copy.deepcopy(body)
     document = Document("x", body, 3, 4, 5, 6)
-    found = Projection.parse(what).apply(document, Filter.parse(asked), ordered=ordered)
+    found = Projection.parse(what).apply(document, Filter.parse(filter), ordered=ordered)
     assert body == before
     assert (found.id, found.version, found.created_us) == ("x", 3, 4)
     assert (found.updated_us, found.expires_us) == (5, 6)
@@ -61,7 +61,7 @@ CASES: list[tuple[Any, Any, Any]] = [
     # numbers, booleans, order
     ({"b": 2.5, "a": -1}, {"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 2}),
     ({"b": 0.0}, {"a": 1, "b": 2}, {"a": 1}),
-    # arrays on the way
+    # arrays within the path
     ({"a.b": 1}, {"a": [1, {"b": 2, "c": 3}, [{"b": 4, "c": 5}, 6], {}]}, {"a": [{"b": 2}, [{"b": 4}], {}]}),
     ({"a.b": 0}, {"a": [1, {"b": 2, "c": 3}, [{"b": 4}, 6], {}]}, {"a": [1, {"c": 3}, [{}, 6], {}]}),
     ({"a.b": 1}, {"a": 5, "c": 1}, {}),
@@ -72,7 +72,7 @@ CASES: list[tuple[Any, Any, Any]] = [
     ({"a.b.5": 1}, NESTED, {"a": [{"b": [{}, {"5": 8}, {}]}, {"b": [{}]}]}),
     ({"a.b.c.1": 1}, NESTED, {"a": [{"b": [{"c": []}, {}, {}]}, {"b": [{"c": {"1": 8}}]}]}),
     ({"a.b.1": 1}, {"a": {"b": [[1], 1]}}, {"a": {"b": [[]]}}),
-    # keys that hold what a path does not
+    # keys that paths cannot contain
     ({Path("a.b"): 1}, {"a.b": 1, "a": {"b": 2}}, {"a.b": 1}),
     ([Path("$x", "$")], {"$x": {"$": 1, "b": 2}}, {"$x": {"$": 1}}),
     ({"a": {Path("b.c"): 0}}, {"a": {"b.c": 1, "d": 2}}, {"a": {"d": 2}}),
@@ -104,7 +104,7 @@ CASES: list[tuple[Any, Any, Any]] = [
     ({"a": {"$elemMatch": {"b": 3}}, "_id": 0}, {"_id": 0, "a": [{"b": 3}], "c": 1}, {"a": [{"b": 3}]}),
     ({"a": {"$elemMatch": {"b": 3}}, "c": 0}, {"a": [{"b": 3}, 1], "c": 1, "d": 1}, {"a": [{"b": 3}], "d": 1}),
     ({"a": {"$elemMatch": {"b": 4}}, "c": 0}, {"a": [{"b": 3}, 1], "c": 1, "d": 1}, {"d": 1}),
-    # bodies that are no objects
+    # bodies that are not objects
     ({"a": 1}, [{"a": 1}], {}),
     ({"a": 0}, [{"a": 1}], [{"a": 1}]),
     ({"a": {"$elemMatch": {"b": 1}}}, 5, {}),
@@ -152,20 +152,20 @@ MET: list[tuple[Any, str, Any, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("asked", "path", "body", "expected"), MET, ids=str)
-def test_the_matched_element(asked: Any, path: str, body: Any, expected: Any) -> None:
-    assert projected({path: 1}, body, asked) == expected
+@pytest.mark.parametrize(("filter", "path", "body", "expected"), MET, ids=str)
+def test_the_matched_element(filter: Any, path: str, body: Any, expected: Any) -> None:
+    assert projected({path: 1}, body, filter) == expected
 
 
 def test_key_order_matters_if_the_database_keeps_it() -> None:
     body = {"a": [{"x": 1, "y": 2}, {"y": 2, "x": 1}]}
-    asked = {"a": {"y": 2, "x": 1}}
-    assert projected({"a.$": 1}, body, asked) == {"a": [body["a"][1]]}
-    assert projected({"a.$": 1}, body, asked, ordered=False) == {"a": [body["a"][0]]}
+    filter = {"a": {"y": 2, "x": 1}}
+    assert projected({"a.$": 1}, body, filter) == {"a": [body["a"][1]]}
+    assert projected({"a.$": 1}, body, filter, ordered=False) == {"a": [body["a"][0]]}
 
 
 @pytest.mark.parametrize(
-    ("asked", "path", "body"),
+    ("filter", "path", "body"),
     [
         ({"b": 1}, "a.$", {"a": [1], "b": 1}),
         (None, "a.$", {"a": [1]}),
@@ -179,9 +179,9 @@ def test_key_order_matters_if_the_database_keeps_it() -> None:
     ],
     ids=str,
 )
-def test_an_unknown_matched_element_is_an_error(asked: Any, path: str, body: Any) -> None:
+def test_an_unknown_matched_element_is_an_error(filter: Any, path: str, body: Any) -> None:
     with pytest.raises(InvalidProjection, match=r"at 'a(\.c)?\.\$'"):
-        projected({path: 1}, body, asked)
+        projected({path: 1}, body, filter)
 
 
 @pytest.mark.parametrize(
@@ -196,8 +196,8 @@ def test_an_unknown_matched_element_is_an_error(asked: Any, path: str, body: Any
     ids=str,
 )
 def test_branches_of_or_on_one_field_select_the_element(branches: Any) -> None:
-    asked = {"b": 1, "$or": branches}
-    assert projected({"a.$": 1}, {"a": [1, 2, 3], "b": [0, 0, 1]}, asked) == {"a": [2]}
+    filter = {"b": 1, "$or": branches}
+    assert projected({"a.$": 1}, {"a": [1, 2, 3], "b": [0, 0, 1]}, filter) == {"a": [2]}
 
 
 def test_the_filter_is_checked_before_the_query() -> None:
@@ -294,7 +294,7 @@ def test_a_projection_is_a_value_that_prints(what: Any) -> None:
     assert Projection.parse(wanted) is wanted
 
 
-# -- what always holds -------------------------------------------------------------------------
+# -- properties --------------------------------------------------------------------------------
 
 KEYS = st.sampled_from(["a", "b", "c", "0", "_id"])
 VALUES = st.recursive(
@@ -307,7 +307,7 @@ PATHS = st.lists(KEYS, min_size=1, max_size=3).map(".".join)
 
 
 def free(paths: list[str]) -> list[str]:
-    """The paths without those that collide with one before them."""
+    """Return the paths without those that collide with an earlier one."""
     chosen: list[str] = []
     for path in paths:
         if not any(

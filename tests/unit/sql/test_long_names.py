@@ -1,4 +1,4 @@
-"""However long the keys and values are that a user gives, no message repeats them: it may go to a log."""
+"""Error messages never contain long keys and values of a user: they may be logged."""
 
 import re
 from collections.abc import Callable
@@ -92,8 +92,8 @@ def changed(update: Any, filters: Any = None) -> Any:
 
 
 def projected(wanted: Any) -> Any:
-    asked = Filter.parse({"list": {"$ne": 5}})
-    return Projection.parse(wanted).apply(Document(LONG, BODY), asked)
+    filter = Filter.parse({"list": {"$ne": 5}})
+    return Projection.parse(wanted).apply(Document(LONG, BODY), filter)
 
 
 def test_updates() -> None:
@@ -104,8 +104,8 @@ def test_updates() -> None:
 
 
 def test_filters() -> None:
-    for asked in FILTERS:
-        assert_short(Filter.parse, asked)
+    for filter in FILTERS:
+        assert_short(Filter.parse, filter)
 
 
 def test_projections() -> None:

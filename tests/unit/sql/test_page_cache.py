@@ -1,4 +1,4 @@
-"""The option `page_cache`: what SQLite is told, and who refuses it."""
+"""The option `page_cache`: the setting of SQLite, and errors."""
 
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,8 @@ from collections_store.operations.connection import Connection
 from collections_store.operations.operation import Operation
 
 
-class Asked(Operation[Any]):
-    """What the connection that runs it is set to."""
+class PageCache(Operation[Any]):
+    """Reads the setting of the connection."""
 
     atomic = True
 
@@ -21,13 +21,13 @@ class Asked(Operation[Any]):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "expected"),
     [(64 * 2**20, -65536), (1, -1), (None, -16384), (2**42, 1 - 2**31), (10**30, 1 - 2**31)],
 )
-def test_every_connection_is_configured(tmp_path: Path, given: int | None, said: int) -> None:
+def test_every_connection_is_configured(tmp_path: Path, given: int | None, expected: int) -> None:
     with Store(f"sqlite:///{tmp_path / 'store.db'}", page_cache=given) as store:
         store["things"].put("a", 1)
-        assert store.run(Asked()) == said
+        assert store.run(PageCache()) == expected
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "64"])

@@ -1,4 +1,4 @@
-"""What operators do to a body, one by one, as MongoDB's server answers over JSON values."""
+"""Results of update operators, one by one, as of MongoDB's server on JSON values."""
 
 import copy
 import json
@@ -18,7 +18,7 @@ NOW = 1795201445123456  # 2026-11-20 19:04:05.123456 UTC
 def give(
     update: Any, body: Any, *, found_by: Any = None, filters: Any = None, **options: Any
 ) -> Any:
-    """Return the new body; the old one must not have changed."""
+    """Return the new body; check that the old one is unchanged."""
     before = copy.deepcopy(body)
     parsed = Update.parse(update, array_filters=filters)
     try:
@@ -29,7 +29,7 @@ def give(
 
 
 def same(found: Any, expected: Any) -> bool:
-    """Compare as JSON texts: 1 is not 1.0, and the order of fields counts."""
+    """Compare as JSON text: 1 is not 1.0, and the order of fields matters."""
     return json.dumps(found) == json.dumps(expected)
 
 
@@ -143,7 +143,7 @@ ARRAYS: list[tuple[Any, Any, Any]] = [
         {"a": [{"x": 1}, 7, {"x": 2, "y": {"z": 2}}, {"x": 2, "y": {"z": 1}}, [{"x": 9}]]},
         {"a": [{"x": 2, "y": {"z": 1}}, {"x": 2, "y": {"z": 2}}, {"x": 1}, 7, [{"x": 9}]]},
     ),
-    # arrays are compared as a whole, and a number leads into one
+    # arrays are compared completely, and an index selects an element
     (
         {"$push": {"a": {"$each": [], "$sort": {"x": 1}}}},
         {"a": [{"x": [2, 1]}, {"x": [1, 9]}]},
@@ -338,7 +338,7 @@ def test_updates_respect_the_memory_limit() -> None:
 
 
 def calls_of(work: Callable[[], Any]) -> int:
-    """Return how many functions of Python are called."""
+    """Return the number of calls of Python functions."""
     calls = 0
 
     def count(frame: Any, event: str, argument: Any) -> None:
@@ -392,9 +392,9 @@ AMONG: list[tuple[Any, bool]] = [
 @pytest.mark.parametrize(("value", "is_in"), AMONG, ids=repr)
 @pytest.mark.parametrize("others", [[], [[0, 0], re.compile("^x"), {"b": 1}]], ids=["", "others"])
 def test_membership_in_lists(value: Any, is_in: bool, others: list[Any]) -> None:
-    asked, document = {"$in": [*IN, *others]}, Document("id", {"a": value})
-    assert give({"$pull": {"a": asked}}, {"a": [value]}) == {"a": [] if is_in else [value]}
-    assert matches(Filter.parse({"a": asked}), document) is is_in
+    operand, document = {"$in": [*IN, *others]}, Document("id", {"a": value})
+    assert give({"$pull": {"a": operand}}, {"a": [value]}) == {"a": [] if is_in else [value]}
+    assert matches(Filter.parse({"a": operand}), document) is is_in
     assert matches(Filter.parse({"a": {"$nin": [*IN, *others]}}), document) is not is_in
 
 

@@ -1,4 +1,4 @@
-"""Updates, read: what makes no sense is an error that names the place; what does prints and compares."""
+"""Parsing of updates: errors name the path; parsed updates can be printed and compared."""
 
 import pickle
 import re

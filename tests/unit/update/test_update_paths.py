@@ -1,4 +1,4 @@
-"""`$`, `$[]` and `$[name]`: which elements an update means."""
+"""`$`, `$[]` and `$[name]`: the elements that an update changes."""
 
 import re
 from typing import Any
@@ -22,9 +22,9 @@ FOUND: list[tuple[Any, Any, Any, Any]] = [
         {"a": [{"n": 2}, {"n": 2, "m": 1, "x": 1}]},
     ),
     ({"$set": {"a.$": 9}}, {"a": {"$in": ["y", re.compile("x")]}}, {"a": ["z", "x", "y"]}, {"a": ["z", 9, "y"]}),
-    # of two conditions the one on the array counts
+    # of two conditions the one on the array applies
     ({"$set": {"a.$": 9}}, {"a": 2, "b": 1}, {"a": [1, 2], "b": [1]}, {"a": [1, 9], "b": [1]}),
-    # beside other changes in the array
+    # together with other changes in the array
     ({"$set": {"a.0": 7, "a.$": 9}}, {"a": 2}, {"a": [1, 2]}, {"a": [7, 9]}),
     ({"$set": {"a.1.x": 7, "a.$.y": 9}}, {"a.n": 2}, {"a": [1, {"n": 2}]}, {"a": [1, {"n": 2, "x": 7, "y": 9}]}),
     ({"$set": {"a.$.b.$[]": 0}}, {"a.n": 2}, {"a": [{"n": 2, "b": [1, 1]}]}, {"a": [{"n": 2, "b": [0, 0]}]}),
@@ -80,7 +80,7 @@ EACH: list[tuple[Any, Any, Any, Any]] = [
         {"a": [{"n": 1, "b": [1, 9]}, {"n": 2, "b": [1]}]},
         {"a": [{"n": 1, "b": [11, 9]}, {"n": 2, "b": [1]}]},
     ),
-    # one name in two paths; two names in one element, as long as they do not meet
+    # one name in two paths; two names in one element without a conflict
     ({"$set": {"a.$[e].x": 1, "b.$[e]": 2}}, [{"e.n": 1}], {"a": [{"n": 1}], "b": [1]}, {"a": [{"n": 1, "x": 1}], "b": [1]}),
     ({"$set": {"a.$[e].x": 1, "a.$[f].y": 2}}, [{"e.n": 1}, {"f.n": 1}], {"a": [{"n": 1}]}, {"a": [{"n": 1, "x": 1, "y": 2}]}),
     ({"$set": {"a.$[].x": 1, "a.$[f].y": 2}}, [{"f.n": 1}], {"a": [{"n": 1}, {}]}, {"a": [{"n": 1, "x": 1, "y": 2}, {"x": 1}]}),

@@ -1,4 +1,4 @@
-"""Updates that are pipelines: the stages there are, and what they see."""
+"""Updates by pipelines: their stages and variables."""
 
 import copy
 from typing import Any

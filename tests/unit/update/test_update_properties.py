@@ -1,4 +1,4 @@
-"""What holds of every update and every body."""
+"""Properties of all updates and bodies."""
 
 import json
 from typing import Any
@@ -82,10 +82,10 @@ def read(written: tuple[Any, Any]) -> Update | None:
 
 
 def give(update: Update, body: Any, **options: Any) -> Any:
-    """Return the new body, or None where it does not let itself be changed so."""
-    asked = Filter.parse({"a": {"$exists": True}, "b": {"$ne": 7}, "a.b": {"$gte": 0}})
+    """Return the new body, or None if the update cannot be applied to it."""
+    filter = Filter.parse({"a": {"$exists": True}, "b": {"$ne": 7}, "a.b": {"$gte": 0}})
     try:
-        return update.apply(Document("1", body), filter=asked, now=0, **options)
+        return update.apply(Document("1", body), filter=filter, now=0, **options)
     except CollectionsStoreError:
         return None
 
@@ -154,7 +154,7 @@ IDEMPOTENT = frozenset({"$set", "$unset", "$min", "$max", "$addToSet", "$pull", 
 def test_idempotent_operators(written: Any, body: Any) -> None:
     update = read(({k: v for k, v in written[0].items() if k in IDEMPOTENT}, written[1]))
     if update is None or any("$" in path for each in written[0].values() for path in each):
-        return  # an element that is not as it was may not meet the filter
+        return  # a changed element may not match the filter
     once = give(update, body)
     if once is not None:
         assert give(update, once) is once
@@ -163,12 +163,12 @@ def test_idempotent_operators(written: Any, body: Any) -> None:
 @settings(max_examples=150, **PROFILE)
 @given(conditions=st.dictionaries(st.sampled_from(["a", "b.a", "b.b", "c"]), VALUES, max_size=3))
 def test_a_seed_is_found_by_its_filter(conditions: Any) -> None:
-    asked = Filter.parse({path: {"$eq": value} for path, value in conditions.items()})
-    assert matches(asked, Document("1", seed(asked)))
+    filter = Filter.parse({path: {"$eq": value} for path, value in conditions.items()})
+    assert matches(filter, Document("1", seed(filter)))
 
 
 def reference(body: dict[str, Any], path: str, operator: str, operand: Any) -> Any:
-    """Do to a field at the top what an operator says, in plain words; None: it cannot be done."""
+    """Apply an operator to a top-level field, implemented plainly; None if it cannot be applied."""
     new = dict(body)
     match operator, body.get(path):
         case "$set", _:

@@ -1,4 +1,4 @@
-"""What an upsert starts from."""
+"""The initial documents of upserts."""
 
 import re
 from typing import Any
