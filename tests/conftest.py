@@ -42,7 +42,7 @@ for _module in pkgutil.walk_packages(collections_store.__path__, "collections_st
     if not re.search(r"\.(integrations|cli|__main__)\b", _module.name):
         importlib.import_module(_module.name)  # before a test replaces the clock that it imports
 if "COLLECTIONS_STORE_TEST_JSONB" in os.environ:  # see tests/contract/test_jsonb.py
-    CreateCollection.__init__.__defaults__ = (True, AS_IT_IS, True)
+    CreateCollection.__init__.__defaults__ = (True, AS_IT_IS, True, False)
 _seed = int(os.environ.setdefault("COLLECTIONS_STORE_TEST_SEED", str(random.randrange(2**32))))
 """In the environment, so that all worker processes of xdist have the same seed."""
 

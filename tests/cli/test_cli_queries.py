@@ -222,7 +222,7 @@ def test_usage_errors_of_explain(cli: Cli) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="arguments of Windows are text")
-def test_field_names_that_are_not_utf8(cli: Cli) -> None:
+def test_field_names_that_are_not_utf8(sqlite: Cli) -> None:
     for words in (
         ("find", "people", "--sort", "\udcff"),
         ("find", "people", "--fields", "\udcff"),
@@ -233,7 +233,7 @@ def test_field_names_that_are_not_utf8(cli: Cli) -> None:
         ("delete", "people", "\udcff", "--yes"),
     ):
         done = subprocess.run(
-            cli.command(*words), env=process_environment(), capture_output=True, check=False
+            sqlite.command(*words), env=process_environment(), capture_output=True, check=False
         )
         assert done.returncode == 3, done.stderr
         error_line(done.stderr.decode())

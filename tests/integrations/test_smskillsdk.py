@@ -15,7 +15,7 @@ from smskillsdk.utils import memory_values as their_values
 from collections_store import InvalidOption, MissingExtra, NotTheCreator
 from collections_store.integrations import smskillsdk as ours
 
-CALLS = 30_000
+CALLS = 3_000
 S = "session 1"
 
 pytestmark = pytest.mark.filterwarnings(

@@ -396,7 +396,7 @@ def test_the_wheel_contains_the_migrations(tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
     script = (
         "import collections_store, sys; from collections_store import Store, migrate; "
-        "print(migrate._folder()); "
+        "print(migrate._MIGRATIONS); "
         f"store = Store({backend.url!r}); print(store['Things'].get('b')); store.close()"
     )
     result = subprocess.run(
