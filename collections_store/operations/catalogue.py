@@ -414,7 +414,7 @@ def _is_purgeable(connection: Connection, table: str, text: str) -> bool:
 def read_revision(connection: Connection) -> str | None:
     """Return the revision of the store's own tables; None: there are none. Raises `SchemaError` where they are incomplete.
 
-    The catalogue is looked for first: both tables are created by one commit, so whoever sees it sees the revision too.
+    The catalogue is looked for first. One commit creates both tables, so a reader that sees it sees the revision too.
     """
     _check_encoding(connection)
     store = connection.store

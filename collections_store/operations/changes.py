@@ -5,7 +5,7 @@ The rules:
 1. Changes wait in `Recorder.pending` until the transaction commits, or until they are many. A rollback to a savepoint
    restores what was pending there, also what was recorded since. Within a caller's own transaction, whose end is not seen
    here, the changes of an operation are recorded when it ends.
-2. Whoever records holds the lock on the collection's entry in the catalogue until the commit is done. So the positions of
+2. A writer that records holds the lock on the collection's entry in the catalogue until the commit is done. So the positions of
    changes come in the order of commits, and one read sees all changes before the last one it sees. Several entries are
    locked in the order of their names, against deadlocks.
 3. Surplus changes are deleted after the commit, in a transaction of its own: two transactions that delete the same would be

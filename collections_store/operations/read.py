@@ -81,7 +81,7 @@ def projected(
 class Batch:
     """Some documents in natural order, with their positions, and the position `after` which the next batch begins, None at
     the end. `characters` of JSON were read for it. Where the matcher decides nothing, `documents` are decoded as they are
-    iterated over: whoever releases each before the next gets them several times as fast.
+    iterated over: to release each before the next is several times as fast.
     """
 
     documents: Iterable[Document]
