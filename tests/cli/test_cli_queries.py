@@ -223,6 +223,7 @@ def test_usage_errors_of_explain(cli: Cli) -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="arguments of Windows are text")
 def test_field_names_that_are_not_utf8(sqlite: Cli) -> None:
+    sqlite.done("put", "people", "ada", "{}")
     for words in (
         ("find", "people", "--sort", "\udcff"),
         ("find", "people", "--fields", "\udcff"),
