@@ -48,6 +48,14 @@ _seed = int(os.environ.setdefault("COLLECTIONS_STORE_TEST_SEED", str(random.rand
 """In the environment, so that all worker processes of xdist have the same seed."""
 
 
+WHOLE = "COLLECTIONS_STORE_TEST_WHOLE"
+
+
+def sampled(one_in: int) -> int:
+    """Return the step through the cases of a test that repeats itself: `one_in` of them; all with `--whole-matrix`."""
+    return 1 if WHOLE in os.environ else one_in
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Set one known seed for the property tests, unless the command line has one. Restore the handler of SIGINT, so
     that processes that the tests start do not ignore it: jobs in a shell's background do.
@@ -55,6 +63,8 @@ def pytest_configure(config: pytest.Config) -> None:
     given = config.getoption("--hypothesis-seed", None)
     if given is None:
         core.global_force_seed = _seed  # type: ignore[assignment]
+    if config.getoption("--whole-matrix"):
+        os.environ[WHOLE] = "1"  # before the modules of tests are imported
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -13,7 +13,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from conftest import Backend
+from conftest import Backend, sampled
 from contract.test_hostile_text import HOSTILE, UNSTORABLE
 
 from collections_store import (
@@ -150,7 +150,7 @@ def check(things: Any, ordered: bool, filters: list[Filter], sorts: list[Sort]) 
     for number, filter in enumerate(filters):
         right = [d.id for d in stored if matches(filter, d, ordered=ordered)]
         assert [d.id for d in things.find(filter)] == right, filter
-        if number % 4 == 0:  # it has the same condition, and takes as long to compile
+        if number % sampled(4) == 0:  # it has the same condition, and takes as long to compile
             assert things.count(filter) == len(right), filter
     for sort in sorts:
         right = [d.id for d in sorted(stored, key=lambda d: sort.key(d, ordered=ordered))]

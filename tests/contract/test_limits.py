@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
-from conftest import Backend
+from conftest import Backend, sampled
 
 from collections_store import Document, Filter, InvalidFilter, InvalidSort, Path, Store
 from collections_store.query.matcher import matches
@@ -85,9 +85,10 @@ def database(request: pytest.FixtureRequest) -> Store:
     return store
 
 
+@pytest.mark.parametrize("name", ["indexed", "plain"][:: sampled(2)])
 @pytest.mark.parametrize("size", LARGE_FILTERS)
-def test_a_large_filter_finds_the_right_documents(database: Store, size: str) -> None:
-    things, filter = database["indexed"], LARGE_FILTERS[size]()
+def test_a_large_filter_finds_the_right_documents(database: Store, name: str, size: str) -> None:
+    things, filter = database[name], LARGE_FILTERS[size]()
     parsed = Filter.parse(filter)
     right = [document for document in things.list() if matches(parsed, document)]
     assert ids(things.find(filter)) == ids(right)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from conftest import sampled
 from smskillsdk.models.common import Memory, MemoryScope
 from smskillsdk.utils import memory as theirs
 from smskillsdk.utils import memory_values as their_values
@@ -15,7 +16,7 @@ from smskillsdk.utils import memory_values as their_values
 from collections_store import InvalidOption, MissingExtra, NotTheCreator
 from collections_store.integrations import smskillsdk as ours
 
-CALLS = 3_000
+CALLS = 30_000 // sampled(10)
 S = "session 1"
 
 pytestmark = pytest.mark.filterwarnings(
