@@ -1,6 +1,9 @@
 """A user's own alembic, with `include_name` in its `env.py`, beside a store in the same database."""
 
+import os
 import re
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -121,3 +124,79 @@ def test_custom_schema(shared_backend: Backend, tmp_path: Path) -> None:
         "drop_table('left_over'",
     ]
     engine.dispose()
+
+
+PROJECT = """
+import os
+from functools import partial
+
+import sqlalchemy as sa
+from alembic import context
+
+from collections_store.migrate import include_name
+
+metadata = sa.MetaData()
+sa.Table("invoices", metadata, sa.Column("id", sa.Integer, primary_key=True))
+engine = sa.create_engine(os.environ["SHOP_URL"])
+excluding = partial(include_name, prefix=os.environ["SHOP_PREFIX"])
+schema = os.environ.get("SHOP_SCHEMA")
+
+
+def include(name, type_, parent_names):
+    if type_ == "schema":
+        return name in {None, schema}
+    return name != "reports" and excluding(name, type_, parent_names)
+
+
+with engine.connect() as connection:
+    chosen = {"include_name": include} if os.environ["SHOP_EXCLUDES"] == "yes" else {}
+    if schema is not None:
+        chosen["include_schemas"] = True
+    context.configure(connection=connection, target_metadata=metadata, **chosen)
+    with context.begin_transaction():
+        context.run_migrations()
+"""
+
+
+def alembic(folder: Path, environment: dict[str, str], *arguments: str) -> None:
+    """Run alembic's command in a project on disk."""
+    command = [sys.executable, "-m", "alembic", *arguments]
+    done = subprocess.run(
+        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("prefix", ["cs_", "bot"])
+@pytest.mark.parametrize("in_schema", [False, True])
+def test_the_command_of_alembic_in_a_project(
+    shared_backend: Backend, tmp_path: Path, prefix: str, in_schema: bool
+) -> None:
+    """With the filter, combined with one of the project's own, it drops no table; without, all of the store."""
+    if in_schema and not shared_backend.is_postgresql:
+        pytest.skip("SQLite has no schemas")
+    fill(shared_backend, prefix=prefix)
+    url = sa.make_url(shared_backend.url)
+    if shared_backend.is_postgresql:
+        url = url.set(drivername="postgresql+psycopg")
+        if not in_schema:
+            search = f"-csearch_path={shared_backend.options['schema']}"
+            url = url.update_query_dict({"options": search})
+    environment = {"SHOP_URL": url.render_as_string(hide_password=False), "SHOP_PREFIX": prefix}
+    if in_schema:
+        environment["SHOP_SCHEMA"] = shared_backend.options["schema"]
+    alembic(tmp_path, environment, "init", "migrations")
+    (tmp_path / "migrations" / "env.py").write_text(PROJECT)
+    for excludes, message in (("yes", "first"), ("no", "second")):
+        environment["SHOP_EXCLUDES"] = excludes
+        alembic(tmp_path, environment, "revision", "--autogenerate", "-m", message)
+        [made] = (tmp_path / "migrations" / "versions").glob(f"*_{message}.py")
+        upgrading = made.read_text().split("def upgrade")[1].split("def downgrade")[0]
+        dropped = re.findall(r"op\.drop_(?:table|index)\(.*?'(\w\S*?)'", upgrading)
+        assert "create_table('invoices'" in upgrading
+        if excludes == "yes":
+            assert dropped == []
+            made.unlink()
+        else:
+            assert {f"{prefix}collections", f"{prefix}revision"} <= set(dropped)
+            assert len(dropped) >= 5
