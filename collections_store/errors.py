@@ -9,6 +9,8 @@ has its facts as attributes::
     ├── InvalidName (ValueError)
     ├── InvalidId (ValueError)
     ├── InvalidBody (ValueError, TypeError)
+    │   ├── DocumentTooNew
+    │   └── UpgradeFailed
     ├── InvalidFilter (ValueError)
     ├── InvalidProjection (ValueError)
     ├── InvalidSort (ValueError)
@@ -18,6 +20,7 @@ has its facts as attributes::
     ├── InvalidCursor (ValueError)
     ├── InvalidToken (ValueError)
     ├── DocumentNotFound (KeyError)
+    ├── DocumentsOutdated (RuntimeError)
     ├── VersionConflict (RuntimeError)
     ├── DuplicateKey (ValueError)
     ├── UpdateRefused (ValueError)
@@ -51,7 +54,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 if TYPE_CHECKING:
     from . import document
@@ -59,12 +62,12 @@ if TYPE_CHECKING:
 __all__ = [
     "BulkWriteError", "ChangesLost", "CollectionExists", "CollectionNotFound", "CollectionsStoreError",
     "DatabaseBusy", "DatabaseError", "DatabaseUnavailable", "DialogueConflict", "DialogueNotFound",
-    "DialoguesNotSaved", "DocumentNotFound", "DuplicateKey", "IndexExists", "InvalidBody", "InvalidCursor",
+    "DialoguesNotSaved", "DocumentNotFound", "DocumentTooNew", "DocumentsOutdated", "DuplicateKey", "IndexExists", "InvalidBody", "InvalidCursor",
     "InvalidDialogueMessage", "InvalidFilter", "InvalidId", "InvalidIndex", "InvalidName", "InvalidOperand",
     "InvalidOption", "InvalidPipeline", "InvalidProjection", "InvalidSort", "InvalidToken", "InvalidUpdate",
     "InvalidUrl", "MemoryLimitExceeded", "MissingExtra", "NotTheCreator", "PatternLimitExceeded", "RepeatedMessage",
     "SchemaError", "SchemaOutdated", "SchemaTooNew", "StoreClosed", "TransactionConflict", "TransactionEnded",
-    "UpdateRefused", "VersionConflict", "was_committed",
+    "UpdateRefused", "UpgradeFailed", "VersionConflict", "was_committed",
 ]  # fmt: skip
 
 LONGEST_MESSAGE: Final = 1000
@@ -126,6 +129,55 @@ class InvalidBody(CollectionsStoreError, ValueError, TypeError):
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{f'at {shortened(path)}' if path else 'the body itself'}: {problem}")
         self.path, self.problem = path, problem
+
+
+class DocumentTooNew(InvalidBody):
+    """A document has the schema version `found`, and this program declares only `expected`: run a newer program, or declare
+    a downgrade.
+    """
+
+    def __init__(
+        self, found: int, expected: int, collection: str | None = None, id: str | None = None
+    ) -> None:
+        problem = (
+            f"has schema version {found}, which is newer than {expected}: "
+            "run a newer program, or declare a downgrade"
+        )
+        CollectionsStoreError.__init__(self, f"{_document(collection, id)} {problem}")
+        self.found, self.expected = found, expected
+        self.path, self.problem, self.collection, self.id = "", problem, collection, id
+
+    def of(self, collection: str, id: str) -> Self:
+        """Return the error with the document's name."""
+        return type(self)(self.found, self.expected, collection, id)
+
+
+class UpgradeFailed(InvalidBody):
+    """The step from schema version `found` to `wanted` fails for a document, which is unchanged: correct the function, or
+    the document. `__cause__` is what the function raised.
+    """
+
+    def __init__(
+        self,
+        found: int,
+        wanted: int,
+        reason: str,
+        collection: str | None = None,
+        id: str | None = None,
+    ) -> None:
+        problem = f"cannot go from schema version {found} to {wanted}: {reason}"
+        CollectionsStoreError.__init__(self, f"{_document(collection, id)} {problem}")
+        self.found, self.wanted, self.reason = found, wanted, reason
+        self.path, self.problem, self.collection, self.id = "", problem, collection, id
+
+    def of(self, collection: str, id: str) -> Self:
+        """Return the error with the document's name."""
+        return type(self)(self.found, self.wanted, self.reason, collection, id)
+
+
+def _document(collection: str | None, id: str | None) -> str:
+    """Return the name of a document in a message."""
+    return "the document" if id is None else f"collection {collection}: document {shortened(id)}"
 
 
 class InvalidFilter(CollectionsStoreError, ValueError):
@@ -199,6 +251,20 @@ class DocumentNotFound(CollectionsStoreError, KeyError):
     def __init__(self, collection: str, id: str) -> None:
         super().__init__(f"collection {collection}: there is no document {shortened(id)}")
         self.collection, self.id = collection, id
+
+
+class DocumentsOutdated(CollectionsStoreError, RuntimeError):
+    """Some documents have the older schema version `found`, so a filter, a sort or a unique index over the fields of version
+    `expected` would be wrong: run `upgrade_documents` first. Reads and writes by id upgrade each document.
+    """
+
+    def __init__(self, collection: str, found: int, expected: int) -> None:
+        super().__init__(
+            f"collection {collection}: some documents have schema version {found}, and filters need "
+            f"{expected} in all: run upgrade_documents(), or "
+            f"collections-store documents upgrade {collection} --using module:object"
+        )
+        self.collection, self.found, self.expected = collection, found, expected
 
 
 class VersionConflict(CollectionsStoreError, RuntimeError):

@@ -24,6 +24,7 @@ LAYERS = (
     "aggregation",
     "update",
     "options",
+    "models",
     "sql",
     "operations",
     "engine.database_file engine.pool engine.jobs engine.permits engine.executor engine.group_commit engine.workers",

@@ -1,0 +1,154 @@
+"""Schema versions of documents, and the functions that lead from one to the next.
+
+Rules:
+
+1. The version is the field `schema_version` at the top of a body, an integer from 1 on. A body without it has version 1.
+   The codec of the collection writes it and removes it: functions and callers see bodies without it.
+2. A step leads from one version to the next one only. What it returns is checked: a JSON object, of at most the size of a
+   body, that has no other `schema_version`, and the same `id` or `_id` if that field held the id of the document.
+3. A step receives a copy. If it fails, nothing is written, and `UpgradeFailed` names the document and the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Any, Final, Self, TypeAlias
+
+from ..codec import Codec, decode
+from ..errors import DocumentTooNew, InvalidBody, InvalidOption, UpgradeFailed, shortened
+from ..options import check_flag, check_function, check_integer
+
+FIELD: Final = "schema_version"
+MAX_VERSION: Final = 2**31 - 1
+Step: TypeAlias = Callable[[Any], Any]
+Steps: TypeAlias = Mapping[int, Step]
+"""The functions by the version that each begins with."""
+_IDS: Final = ("id", "_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrades:
+    """The schema version that a program declares for a collection, and the steps that lead to it from others.
+
+    `write_back`: `get`, `document` and `get_many` write what they upgrade.
+    """
+
+    version: int
+    up: Steps = field(default_factory=dict, repr=False)
+    down: Steps = field(default_factory=dict, repr=False)
+    write_back: bool = False
+
+    @classmethod
+    def parse(
+        cls, version: Any, upgrades: Any = None, downgrades: Any = None, write_back: Any = False
+    ) -> Self:
+        """Validate what a caller declares; raise `InvalidOption`."""
+        wanted = check_integer("schema_version", version, most=MAX_VERSION)
+        up, down = _steps("upgrades", upgrades), _steps("downgrades", downgrades)
+        if up and (any(n >= wanted for n in up) or not _is_row([*up, wanted])):
+            given = ", ".join(map(str, up))
+            problem = (
+                f"must lead from each version to the next, up to {wanted}, got steps from {given}"
+            )
+            raise InvalidOption("upgrades", problem)
+        if down and (any(n <= wanted for n in down) or not _is_row([wanted, *down])):
+            given = ", ".join(map(str, down))
+            problem = f"must lead from each version to the one before, down to {wanted}, got steps from {given}"
+            raise InvalidOption("downgrades", problem)
+        return cls(wanted, up, down, check_flag("write_back", write_back))
+
+    def version_of(self, body: Any) -> int:
+        """Return the schema version of a stored body; raise `UpgradeFailed` if the field is no version."""
+        if not isinstance(body, dict):
+            raise UpgradeFailed(1, self.version, "the body must be a JSON object to have a version")
+        found = body.get(FIELD, 1)
+        if type(found) is int and 1 <= found <= MAX_VERSION:
+            return found
+        problem = f"the field {FIELD} must be an integer from 1 on, got {shortened(found)}"
+        raise UpgradeFailed(1, self.version, problem)
+
+    def apply(self, body: Any, id: str | None = None) -> dict[str, Any]:
+        """Return a stored body in this version, without the field of the version. `body` may be changed.
+
+        Raise `UpgradeFailed` and `DocumentTooNew`.
+        """
+        found = self.version_of(body)
+        body.pop(FIELD, None)
+        while found != self.version:
+            steps, wanted = (self.up, found + 1) if found < self.version else (self.down, found - 1)
+            if found not in steps:
+                if found > self.version:
+                    raise DocumentTooNew(found, self.version)
+                raise UpgradeFailed(found, wanted, f"`upgrades` has no step from {found}")
+            body = _stepped(steps[found], body, found, wanted, id)
+            found = wanted
+        return body  # type: ignore[no-any-return]
+
+
+def _steps(option: str, given: Any) -> Steps:
+    """Return steps in the order of their versions; raise `InvalidOption`."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        problem = f"must be a mapping of versions to functions, got {shortened(given)}"
+        raise InvalidOption(option, problem)
+    for version, step in given.items():
+        check_integer(f"{option}, a version", version, most=MAX_VERSION)
+        check_function(f"{option}[{version}]", step)
+    return MappingProxyType(dict(sorted(given.items())))
+
+
+def _is_row(versions: list[int]) -> bool:
+    """Return whether each version is one more than the one before."""
+    return all(second == first + 1 for first, second in pairwise(versions))
+
+
+_CODEC: Final = Codec(2**40)
+"""For what is between two steps: the codec of the collection limits what is written."""
+
+
+def _stepped(
+    step: Step, body: dict[str, Any], found: int, wanted: int, id: str | None
+) -> dict[str, Any]:
+    """Return what a step makes of a body, checked by rule 2."""
+    own = {key: id for key in _IDS if id is not None and body.get(key) == id}
+    try:
+        result = step(body)
+    except Exception as error:
+        reason = f"{_name(step)} raised {type(error).__name__}{_line(error)}"
+        raise UpgradeFailed(found, wanted, reason) from error
+    problem = _problem(result, wanted, own)
+    if problem:
+        raise UpgradeFailed(found, wanted, f"{_name(step)} {problem}")
+    try:
+        checked: dict[str, Any] = decode(_CODEC.encode(result))
+    except InvalidBody as error:
+        raise UpgradeFailed(found, wanted, f"{_name(step)} returned a body that {error}") from error
+    checked.pop(FIELD, None)
+    return checked
+
+
+def _problem(result: Any, wanted: int, own: Mapping[str, str]) -> str:
+    """Return what is wrong with the result of a step, which must keep the ids `own`; "": nothing."""
+    if result is None:
+        return "returned nothing: it must return the new body"
+    if not isinstance(result, dict):
+        return f"must return a JSON object, got {type(result).__name__}"
+    if result.get(FIELD, wanted) != wanted:
+        return f"must return a body of version {wanted}, got {FIELD} {shortened(result[FIELD])}"
+    lost = [key for key, id in own.items() if result.get(key) != id]
+    return f"must keep the field {lost[0]!r}, which is the id of the document" if lost else ""
+
+
+def _name(step: Step) -> str:
+    """Return the name of a step in messages."""
+    return getattr(step, "__name__", None) or type(step).__name__
+
+
+def _line(error: BaseException) -> str:
+    """Return where in the step an error was raised."""
+    trace = error.__traceback__ and error.__traceback__.tb_next
+    return f" in line {trace.tb_lineno}" if trace else ""
