@@ -1,11 +1,13 @@
 """Processes that start fast: they are forked from a process that has imported the library."""
 
 import multiprocessing
+import os
 import signal
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from tempfile import TemporaryFile
 from typing import Any
 
 _FAST = "forkserver" in multiprocessing.get_all_start_methods()
@@ -57,6 +59,58 @@ class Forked:
                 found.append(self.connection.recv())
         self.connection.close()
         return found
+
+
+class Program:
+    """A process that calls `function(*arguments)`, with the interface of `subprocess.Popen`: its standard output is a
+    pipe of text. It has no input. Its interpreter exits without finalization: what tests that needs a new interpreter.
+    """
+
+    def __init__(self, function: Callable[..., None], *arguments: Any) -> None:
+        read_end, write_end = _context.Pipe(duplex=False)
+        self.stdout = os.fdopen(os.dup(read_end.fileno()), encoding="utf-8")
+        self._errors = TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 - `communicate` closes it
+        ends = write_end, Connection(os.dup(self._errors.fileno()), readable=False)
+        self._process = _context.Process(target=_run, args=(*ends, function, *arguments))
+        self._process.start()
+        for each in (read_end, *ends):
+            each.close()
+
+    @property
+    def returncode(self) -> int | None:
+        code: int | None = self._process.exitcode
+        return code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.returncode is None:
+            os.kill(self._process.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def wait(self, timeout: float = 60) -> int:
+        self._process.join(timeout)
+        assert self.returncode is not None, "the process does not exit"
+        return self.returncode
+
+    def communicate(self, timeout: float = 60) -> tuple[str, str]:
+        """Wait for the exit; return the rest of the output, and the errors."""
+        with self.stdout, self._errors:
+            output = self.stdout.read()
+            self.wait(timeout)
+            self._errors.seek(0)
+            return output, self._errors.read()
+
+
+def _run(
+    output: Connection, errors: Connection, function: Callable[..., None], *arguments: Any
+) -> None:
+    os.dup2(output.fileno(), 1)
+    os.dup2(errors.fileno(), 2)
+    for each in (output, errors):
+        each.close()
+    warnings.simplefilter("error")
+    function(*arguments)
 
 
 def _call(function: Callable[..., None], connection: Connection, *arguments: Any) -> None:

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 from conftest import Backend, NewThreads
-from faults.test_processes import finish, start, stop_processes
+from faults.test_processes import finish, start, start_interpreter, stop_processes
 from psycopg import sql
 
 from collections_store import AsyncStore, Change, DatabaseUnavailable, Store, StoreClosed, changes
@@ -216,7 +216,6 @@ def test_a_killed_writer_leaves_feed_and_documents_consistent(
 ) -> None:
     for _ in range(3):
         process = start("put_recorded", shared_backend)
-        assert process.stdout is not None
         head = [process.stdout.readline() for _ in range(20)]
         process.send_signal(signal.SIGKILL)
         acknowledged = [*head, *process.stdout.readlines()]
@@ -395,7 +394,7 @@ def test_the_sweeper_continues_after_an_error(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_threads_do_not_survive_a_fork_nor_block_the_exit(shared_backend: Backend) -> None:
-    [output] = finish(start("exit_with_sweeper", shared_backend))
+    [output] = finish(start_interpreter("exit_with_sweeper", shared_backend))
     assert output == "1 child\nparent\n"
 
 

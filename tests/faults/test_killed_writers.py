@@ -14,7 +14,6 @@ from collections_store import Store
 def kill_in_the_middle(backend: Backend, program: str, lines: int) -> None:
     """Kill a program after it has printed that many lines."""
     process = start(program, backend)
-    assert process.stdout is not None
     assert all(process.stdout.readline() for _ in range(lines))
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from conftest import Backend
+from faults import programs
+from forked import Program
 
 from collections_store import DatabaseBusy, Store
 
-PROGRAMS = Path(__file__).with_name("programs.py")
-
-
-_running: list[subprocess.Popen[str]] = []
+Process = Program | subprocess.Popen[str]
+_running: list[Process] = []
 
 
 @pytest.fixture(autouse=True)
@@ -27,19 +27,28 @@ def stop_processes() -> Iterator[None]:
     while _running:
         process = _running.pop()
         process.kill()
-        process.communicate()
+        if process.stdout is not None and not process.stdout.closed:
+            process.communicate()
 
 
-def start(program: str, backend: Backend, *arguments: Any, **options: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-W", "error", str(PROGRAMS), program, backend.url]
-    command += [json.dumps({**backend.options, **options}), *map(str, arguments)]
-    _running.append(
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    )
-    return _running[-1]
+def start(program: str, backend: Backend, *arguments: Any, **options: Any) -> Program:
+    """Start a program in a process that has imported the library."""
+    given = backend.url, {**backend.options, **options}, *map(str, arguments)
+    process = Program(getattr(programs, program), *given)
+    _running.append(process)
+    return process
 
 
-def finish(*processes: subprocess.Popen[str]) -> list[str]:
+def start_interpreter(program: str, backend: Backend, *arguments: Any) -> subprocess.Popen[str]:
+    """Start a program in a new interpreter, which is finalized at its exit."""
+    command = [sys.executable, "-W", "error", programs.__file__, program, backend.url]
+    command += [json.dumps(backend.options), *map(str, arguments)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    _running.append(process)
+    return process
+
+
+def finish(*processes: Process) -> list[str]:
     """Wait for processes that must succeed without errors; return their output."""
     outputs = [process.communicate(timeout=100) for process in processes]
     for process, (_, errors) in zip(processes, outputs, strict=True):
@@ -63,7 +72,7 @@ def test_read_modify_writes_of_threads_lose_nothing(shared_backend: Backend) -> 
 
 
 def test_processes_that_open_an_empty_database_at_once(shared_backend: Backend) -> None:
-    at = time.time() + 1.5
+    at = time.time() + 0.5
     finish(*(start("open_and_put", shared_backend, id, at) for id in "abcdef"))
     with Store(shared_backend.url, **shared_backend.options) as store:
         assert sorted(d.id for d in store["things"].list()) == list("abcdef")
@@ -76,8 +85,6 @@ def test_acknowledged_writes_survive_sigkill(
     shared_backend: Backend, variant: str, durability: str
 ) -> None:
     process = start(variant, shared_backend, durability=durability)
-    assert process.stdout is not None
-    assert process.stderr is not None
     head = [process.stdout.readline() for _ in range(40)]
     process.send_signal(signal.SIGKILL)
     acknowledged = {*head, *process.stdout.readlines()}
@@ -90,7 +97,6 @@ def test_acknowledged_writes_survive_sigkill(
 
 def test_a_lock_that_is_held_too_long_is_an_error(shared_backend: Backend) -> None:
     process = start("hold_lock", shared_backend, 3)
-    assert process.stdout is not None
     process.stdout.readline()
     with Store(shared_backend.url, busy_timeout=0.3, **shared_backend.options) as store:
         time.sleep(0.5)
@@ -104,7 +110,7 @@ def test_a_lock_that_is_held_too_long_is_an_error(shared_backend: Backend) -> No
 
 
 def test_a_store_that_is_not_closed_does_not_block_the_exit(shared_backend: Backend) -> None:
-    [output] = finish(start("exit_without_closing", shared_backend))
+    [output] = finish(start_interpreter("exit_without_closing", shared_backend))
     assert "AsyncStore" in output
     with Store(shared_backend.url, **shared_backend.options) as store:
         assert store["things"].count() == 21
@@ -112,7 +118,7 @@ def test_a_store_that_is_not_closed_does_not_block_the_exit(shared_backend: Back
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_fork_of_an_async_store_is_an_error(shared_backend: Backend) -> None:
-    [output] = finish(start("fork_open_async_store", shared_backend))
+    [output] = finish(start_interpreter("fork_open_async_store", shared_backend))
     assert "StoreClosed the store belongs to the process this one was forked from" in output
     assert output.endswith("10\n")
 
@@ -121,12 +127,12 @@ def test_a_fork_of_an_async_store_is_an_error(shared_backend: Backend) -> None:
 def test_a_fork_of_an_async_store_whose_first_use_failed(tmp_path: Path) -> None:
     folder = tmp_path / "later"
     backend = Backend("sqlite-file", f"sqlite:///{folder / 'store.db'}")
-    [output] = finish(start("fork_after_a_failure", backend, folder))
+    [output] = finish(start_interpreter("fork_after_a_failure", backend, folder))
     assert output == "1\n1\n2\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_fork_of_a_store_is_an_error(shared_backend: Backend) -> None:
-    [output] = finish(start("fork_open_store", shared_backend))
+    [output] = finish(start_interpreter("fork_open_store", shared_backend))
     assert "StoreClosed the store belongs to the process this one was forked from" in output
     assert "['a', 'b', 'child']" in output

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 from conftest import Backend
 from faults.test_cancellation import SLOW, Slow
-from faults.test_processes import finish, start, stop_processes
+from faults.test_processes import finish, start, start_interpreter, stop_processes
 
 from collections_store import (
     AsyncStore,
@@ -702,7 +702,6 @@ def test_aclose_waits_for_a_transaction(shared_backend: Backend) -> None:
 
 def test_a_killed_process_loses_only_its_open_transaction(shared_backend: Backend) -> None:
     process = start("hold_transaction_open", shared_backend)
-    assert process.stdout is not None
     assert process.stdout.readline() == "within\n"
     process.send_signal(signal.SIGKILL)
     process.wait(30)
@@ -715,7 +714,7 @@ def test_a_killed_process_loses_only_its_open_transaction(shared_backend: Backen
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork here")
 def test_a_fork_within_a_transaction(shared_backend: Backend) -> None:
-    [output] = finish(start("fork_in_transaction", shared_backend))
+    [output] = finish(start_interpreter("fork_in_transaction", shared_backend))
     lines = output.splitlines()
     assert lines[0].startswith("StoreClosed the transaction belongs to the process")
     assert lines[1:] == ["not committed", "['a', 'b']"]
@@ -723,7 +722,7 @@ def test_a_fork_within_a_transaction(shared_backend: Backend) -> None:
 
 @pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="no fork here")
 def test_a_fork_within_an_async_transaction(shared_backend: Backend) -> None:
-    process = start("fork_in_async_transaction", shared_backend)
+    process = start_interpreter("fork_in_async_transaction", shared_backend)
     output, errors = process.communicate(timeout=100)
     assert process.returncode == 0, errors
     assert output.splitlines()[-1] == "2"

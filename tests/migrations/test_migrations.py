@@ -333,7 +333,7 @@ def test_a_bound_store_upgrades_within_the_callers_transaction(
 
 def test_concurrent_processes_open_an_old_database(shared_backend: Backend) -> None:
     cook(shared_backend, "0001")
-    at = time.time() + 1.5
+    at = time.time() + 0.5
     finish(*(start("open_and_put", shared_backend, id, at, upgrade="auto") for id in "cdefgh"))
     with Store(shared_backend.url, **shared_backend.options) as store:
         assert store["Things"].get("b") == {"x": [1, {"y": "é"}]}
@@ -345,7 +345,7 @@ def test_concurrent_processes_open_an_old_database(shared_backend: Backend) -> N
 def test_concurrent_upgrades(shared_backend: Backend, revision: str | None) -> None:
     if revision is not None:
         cook(shared_backend, revision)
-    at = time.time() + 2.5
+    at = time.time() + 0.5
     outputs = finish(*(start("upgrade", shared_backend, at) for _ in range(8)))
     known = {f"{before} {REVISION}\n" for before in (revision, REVISION)}
     assert set(outputs) <= known
