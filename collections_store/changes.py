@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
+from .codec import Decode, decode
 from .engine.jobs import Flag
 from .engine.workers import Background
 from .errors import InvalidOption, StoreClosed, shortened
@@ -172,9 +173,11 @@ class ChangeReader:
         *,
         after: Any,
         timeout: Any,
+        decode: Decode = decode,
         convert: Callable[[Change], Change] | None = None,
     ) -> None:
-        self.collection, self._wanted, self._convert = collection, wanted, convert
+        self.collection, self._wanted = collection, wanted
+        self._decode, self._convert = decode, convert
         if after is not None and not (isinstance(after, str) and after == OLDEST):
             read_token(after, "")
         self._timeout = _check_timeout(timeout)
@@ -205,7 +208,8 @@ class ChangeReader:
         """Return the next change, if there is one already."""
         yield from self.start()
         while not self._ready and not self.closed:
-            changes = yield ReadChanges(self.collection, self._here(), self._limit, self._wanted)
+            read = self._here(), self._limit, self._wanted, self._decode
+            changes = yield ReadChanges(self.collection, *read)
             self._position = changes.position
             self._ready.extend(changes.changes)
             if not self._ready:

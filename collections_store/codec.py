@@ -19,7 +19,7 @@ import enum
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
 import orjson
 
@@ -34,7 +34,13 @@ _SPELLED_OUT = 1e16
 _NUL = b"\\u0000"
 _ADVICE = "convert it first, or give the store a `default` function that does"
 
-decode: Callable[[str | bytes], Any] = orjson.loads
+Decode: TypeAlias = Callable[[str | bytes], Any]
+"""Returns a body from its text. Raises `ValueError`; an `InvalidBody` is raised again with the name of the document."""
+decode: Final[Decode] = orjson.loads
+
+
+class BodySkipped(InvalidBody):
+    """A stored body is not what its codec wants, and reads leave it out; a warning names the document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,13 @@ class Codec:
 
     `max_bytes` limits the encoded body. `nul`: "error" rejects NUL characters, which PostgreSQL cannot store, "replace"
     writes U+FFFD. `default` is called with each value that is not JSON, and returns one that is, as in `json.dumps`.
+
+    `encode` serves filters and other plain JSON. The bodies of a collection pass `encode_body` and `decode_body`, which
+    a subclass overrides where they are not plain JSON.
     """
+
+    is_plain: ClassVar[bool] = True
+    """Whether every JSON value is a body. If not, `encode_updated` must see what an update makes, so SQL cannot."""
 
     max_bytes: int = 16 * 2**20
     nul: Literal["error", "replace"] = "error"
@@ -66,6 +78,17 @@ class Codec:
                 "", f"{len(text):,} bytes of JSON are more than the limit of {self.max_bytes:,}"
             )
         return text.decode()
+
+    encode_body = encode
+    """Return the text of a body that a caller gave; raises `InvalidBody`."""
+    encode_updated = encode
+    """Return the text of a stored body, as plain JSON, that an update has changed; raises `InvalidBody`."""
+    if TYPE_CHECKING:
+
+        def decode_body(self, text: str | bytes) -> Any:
+            """Return the body of a stored text; raise what `Decode` may raise."""
+    else:
+        decode_body = staticmethod(decode)
 
     def _careful(self, value: Any, path: tuple[str, ...], depth: int) -> Any:
         """Return `value` as orjson must spell it."""

@@ -88,7 +88,7 @@ class Collection(OperationBuilder):
         2
         """
         if ttl is None and if_version is None and if_absent is False:  # the usual call, sooner
-            return self._run(by_id.Put(self.name, check_id(id), self._codec.encode(body)))
+            return self._run(by_id.Put(self.name, check_id(id), self._codec.encode_body(body)))
         return self._run(self._put(id, body, ttl, if_version, if_absent))
 
     def get(self, id: str, default: Any = None) -> Any:
@@ -99,7 +99,7 @@ class Collection(OperationBuilder):
         >>> store["cities"].get("atlantis", "no such city")
         'no such city'
         """
-        return self._run(by_id.Get(self.name, check_id(id), default))
+        return self._run(by_id.Get(self.name, check_id(id), default, self._codec.decode_body))
 
     def document(self, id: str) -> Document | None:
         """Return the document with its version and times, or None.
@@ -108,7 +108,7 @@ class Collection(OperationBuilder):
         >>> store["cities"].document("berlin").version
         1
         """
-        return self._run(by_id.GetDocument(self.name, check_id(id)))
+        return self._run(by_id.GetDocument(self.name, check_id(id), self._codec.decode_body))
 
     def exists(self, id: str) -> bool:
         """Return whether there is a document under an id.
@@ -375,7 +375,7 @@ class Collection(OperationBuilder):
         >>> store["cities"].get_many(["atlantis", "berlin"])
         {'berlin': {'country': 'de'}}
         """
-        return self._run(by_id.GetMany(self.name, check_ids(ids)))
+        return self._run(by_id.GetMany(self.name, check_ids(ids), self._codec.decode_body))
 
     def remove_many(self, ids: Iterable[str]) -> int:
         """Delete the documents under those ids in one transaction; return their number.
@@ -628,7 +628,9 @@ class Collection(OperationBuilder):
         """
         notifier = check_notifier(self._notifier)
         wanted = ChangeFilter.parse(filter, kinds, self._codec)
-        reader = ChangeReader(self.name, wanted, after=after, timeout=timeout)
+        reader = ChangeReader(
+            self.name, wanted, after=after, timeout=timeout, decode=self._codec.decode_body
+        )
         return ChangeStream(self._run, notifier, reader)
 
     def _follow(self, steps: Steps[T]) -> T:

@@ -115,6 +115,19 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
+class Invalid:
+    """A stored body that does not fit the model of its collection: the plain JSON, and why, at the path of a field.
+
+    >>> Invalid({"age": "old"}, "age", "must be an integer").path
+    'age'
+    """
+
+    body: Any
+    path: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
 class Anonymous:
     """A body outside a collection: an element of an array, or the result of a pipeline stage."""
 

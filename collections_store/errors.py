@@ -124,11 +124,22 @@ class InvalidId(CollectionsStoreError, ValueError):
 
 
 class InvalidBody(CollectionsStoreError, ValueError, TypeError):
-    """A body has a value that JSON cannot hold, at `path`, or is too large: change the value, or set the store's `default`."""
+    """A body has a value that JSON or its model cannot hold, at `path`, or is too large: change the value, or set the
+    store's `default`. Of a stored body, `collection` and `id` name the document.
+    """
 
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(f"{f'at {shortened(path)}' if path else 'the body itself'}: {problem}")
-        self.path, self.problem = path, problem
+    def __init__(
+        self, path: str, problem: str, collection: str | None = None, id: str | None = None
+    ) -> None:
+        of = "" if id is None else f"document {shortened(id)}: "
+        of = of if collection is None else f"collection {collection}: {of}"
+        where = f"at {shortened(path)}" if path else "the body itself"
+        super().__init__(f"{of}{where}: {problem}")
+        self.path, self.problem, self.collection, self.id = path, problem, collection, id
+
+    def of(self, collection: str, id: str) -> Self:
+        """Return the error with the document's name."""
+        return type(self)(self.path, self.problem, collection, id)
 
 
 class DocumentTooNew(InvalidBody):

@@ -87,11 +87,11 @@ class AsyncCollection(OperationBuilder):
 
     async def get(self, id: str, default: Any = None) -> Any:
         """Async counterpart of `Collection.get`."""
-        return await self._run(by_id.Get(self.name, check_id(id), default))
+        return await self._run(by_id.Get(self.name, check_id(id), default, self._codec.decode_body))
 
     async def document(self, id: str) -> Document | None:
         """Async counterpart of `Collection.document`."""
-        return await self._run(by_id.GetDocument(self.name, check_id(id)))
+        return await self._run(by_id.GetDocument(self.name, check_id(id), self._codec.decode_body))
 
     async def exists(self, id: str) -> bool:
         """Async counterpart of `Collection.exists`."""
@@ -237,7 +237,7 @@ class AsyncCollection(OperationBuilder):
 
     async def get_many(self, ids: Iterable[str]) -> dict[str, Any]:
         """Async counterpart of `Collection.get_many`."""
-        return await self._run(by_id.GetMany(self.name, check_ids(ids)))
+        return await self._run(by_id.GetMany(self.name, check_ids(ids), self._codec.decode_body))
 
     async def remove_many(self, ids: Iterable[str]) -> int:
         """Async counterpart of `Collection.remove_many`."""
@@ -361,7 +361,9 @@ class AsyncCollection(OperationBuilder):
         """
         notifier = check_notifier(self._notifier)
         wanted = ChangeFilter.parse(filter, kinds, self._codec)
-        reader = ChangeReader(self.name, wanted, after=after, timeout=timeout)
+        reader = ChangeReader(
+            self.name, wanted, after=after, timeout=timeout, decode=self._codec.decode_body
+        )
         return AsyncChangeStream(self._run, notifier, reader)
 
     async def _follow(self, steps: Steps[T]) -> T:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from .. import codec
+from ..codec import BodySkipped, Decode
 from ..document import FOREVER, Document, new_document, now
-from ..errors import DatabaseError, DuplicateKey, VersionConflict, shortened
+from ..errors import DatabaseError, DuplicateKey, InvalidBody, VersionConflict, shortened
 from ..query.values import value_class
 from .operation import Operation, Written
 from .write import Beside, Writer, lifetime
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from .connection import Connection, Row
 
 T = TypeVar("T")
+LOG: Final = logging.getLogger("collections_store")
 
 
 class AtomicWrite(Operation[T]):
@@ -46,6 +50,7 @@ class Get(Operation[Any]):
     collection: str
     id: str
     default: Any = None
+    decode: Decode = field(default=codec.decode, repr=False)
     atomic = True
 
     def __call__(self, connection: Connection) -> Any:
@@ -53,9 +58,10 @@ class Get(Operation[Any]):
         if not rows or (rows[0][1] is not None and has_expired(rows[0][1])):
             return self.default
         try:
-            return codec.decode(rows[0][0])
+            return self.decode(rows[0][0])
         except ValueError as error:
-            raise damaged(self.id, error) from error
+            raise_unless_skipped(self.collection, self.id, error)
+            return self.default
 
     def absent(self) -> Any:
         return self.default
@@ -67,12 +73,17 @@ class GetDocument(Operation[Document | None]):
 
     collection: str
     id: str
+    decode: Decode = field(default=codec.decode, repr=False)
     atomic = True
 
     def __call__(self, connection: Connection) -> Document | None:
         sql = connection.collection(self.collection).by_id.document
         rows = connection.rows(sql, {"id": self.id})
-        return as_document(rows[0]) if rows and not has_expired(rows[0][5]) else None
+        if not rows or has_expired(rows[0][5]):
+            return None
+        with suppress(BodySkipped):
+            return as_document(rows[0], self.collection, self.decode)
+        return None
 
 
 @value_class
@@ -95,6 +106,7 @@ class GetMany(Operation[dict[str, Any]]):
 
     collection: str
     ids: tuple[str, ...]
+    decode: Decode = field(default=codec.decode, repr=False)
     atomic = True
     empty = dict
 
@@ -102,7 +114,12 @@ class GetMany(Operation[dict[str, Any]]):
         statement = connection.collection(self.collection).by_id.get_many
         listed = connection.database.compiler.list_parameter(self.ids)
         texts = dict(connection.rows(statement, {"ids": listed, "now": now()}))
-        return {id: body_of(id, texts[id]) for id in self.ids if id in texts}
+        found = {}
+        for id in self.ids:
+            if id in texts:
+                with suppress(BodySkipped):
+                    found[id] = body_of(self.collection, id, texts[id], self.decode)
+        return found
 
 
 @value_class
@@ -303,25 +320,33 @@ def has_expired(expires: int | None) -> bool:
     return expires is not None and expires <= now()
 
 
-def body_of(id: str, text: str) -> Any:
-    """Return a body from its text; raises `DatabaseError`, which names the document, where it is damaged."""
+def body_of(collection: str, id: str, text: str, decode: Decode) -> Any:
+    """Return a body from its text; raises what `raise_unless_skipped` does, and `BodySkipped`."""
     try:
-        return codec.decode(text)
+        return decode(text)
     except ValueError as error:
-        raise damaged(id, error) from error
+        raise_unless_skipped(collection, id, error)
+        raise
 
 
-def damaged(id: str, error: ValueError) -> DatabaseError:
-    """Return the error of a body that is not JSON."""
-    return DatabaseError(
-        f"the body of document {shortened(id)} is damaged, it is not JSON: {error}"
-    )
+def raise_unless_skipped(collection: str, id: str, error: ValueError) -> None:
+    """Raise the error of a body that cannot be decoded, with the name of the document: `InvalidBody` if it is not what its
+    codec wants, `DatabaseError` if it is not JSON. Log a `BodySkipped` instead.
+    """
+    if isinstance(error, BodySkipped):
+        LOG.warning("left out: %s", error.of(collection, id))
+        return
+    if isinstance(error, InvalidBody):
+        raise error.of(collection, id) from error.__cause__
+    problem = f"the body of document {shortened(id)} is damaged, it is not JSON: {error}"
+    raise DatabaseError(problem) from error
 
 
-def as_document(row: Row) -> Document:
+def as_document(row: Row, collection: str, decode: Decode = codec.decode) -> Document:
     """Return the document of a row: id, body, version, and three times."""
-    id, body, version, created, updated, expires = row
-    return new_document(id, body_of(id, body), version, created, updated, expires)
+    id, text, version, created, updated, expires = row
+    body = body_of(collection, id, text, decode)
+    return new_document(id, body, version, created, updated, expires)
 
 
 def id_taken(collection: str, id: str) -> DuplicateKey:

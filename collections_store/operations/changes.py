@@ -16,12 +16,15 @@ The rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from .. import codec
-from ..document import moment, now
+from ..codec import Decode
+from ..document import Invalid, moment, now
 from ..errors import (
     ChangesLost,
+    InvalidBody,
     InvalidOption,
     InvalidToken,
 )
@@ -92,6 +95,7 @@ class ReadChanges(Operation[Changes]):
     position: ChangePosition
     limit: int
     wanted: ChangeFilter
+    decode: Decode = field(default=codec.decode, repr=False)
     atomic = True
 
     def __call__(self, connection: Connection) -> Changes:
@@ -117,7 +121,11 @@ class ReadChanges(Operation[Changes]):
         decided = undecided[0] if undecided else len(rows)
         if rows and not decided:
             raise self._lost(self._position(rows[undecided[-1]]))
-        wanted = [e for e in changes[:decided] if self.wanted.matches(e, ordered=ordered)]
+        wanted = [
+            self._returned(each, row)
+            for each, row in zip(changes[:decided], rows, strict=False)
+            if self.wanted.matches(each, ordered=ordered)
+        ]
         position = self._position(rows[decided - 1]) if rows else self.position
         more = len(rows) == self.limit or decided < len(rows)
         characters = sum(len(text or "") for row in rows for text in row[5:])
@@ -136,6 +144,20 @@ class ReadChanges(Operation[Changes]):
             has_before=before is not None,
             token=self._position(row).to_token(self.collection),
         )
+
+    def _returned(self, change: Change, row: Row) -> Change:
+        """Return a change, whose bodies are plain JSON, with those that `decode` makes."""
+        if self.decode is codec.decode:
+            return change
+        body, before = self._body(change.body, row[6]), self._body(change.before, row[5])
+        return replace(change, body=body, before=before)
+
+    def _body(self, plain: Any, text: str | None) -> Any:
+        """Return a recorded body. One that its codec refuses is `Invalid`: an error would end the stream there."""
+        try:
+            return None if text is None else self.decode(text)
+        except InvalidBody as error:
+            return Invalid(plain, error.path, error.problem)
 
     def _position(self, row: Row) -> ChangePosition:
         return ChangePosition(self.position.key, row[0])

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import field
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..aggregation.expressions.evaluation import key_of, size_of, sort_key
-from ..codec import Codec, decode
-from ..document import Document, Page, metadatum, new_document
+from ..codec import Codec, Decode, decode
+from ..document import Document, Page, metadatum
 from ..errors import CollectionNotFound, InvalidFilter, shortened
 from ..options import CollectionOptions
 from ..query.conditions import And, Target
@@ -26,7 +27,7 @@ from ..query.projection import Projection
 from ..query.sort import NATURAL, Sort
 from ..query.values import value_class
 from ..sql.select import Query, Statements
-from .by_id import damaged
+from .by_id import as_document
 from .connection import Inexact
 from .operation import Operation
 from .read import (
@@ -36,11 +37,11 @@ from .read import (
     NO_LIMIT,
     NaturalBatches,
     SortedReader,
-    document_of,
+    documents_of,
     matching,
     next_limit,
     popped,
-    projected,
+    returned,
 )
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Find(Operation[list[Document]]):
     skip: int = 0
     limit: int | None = None
     projection: Projection | None = None
+    decode: Decode = field(default=decode, repr=False)
     atomic = True
     empty = list
 
@@ -68,28 +70,12 @@ class Find(Operation[list[Document]]):
                 if not query.residual:
                     rows = connection.select(query, self.filter, skip=self.skip, limit=limit)
                     if self.projection is None:
-                        return _documents_of(rows)
-                    return self._projected(connection, map(document_of, popped(rows)))
+                        return documents_of(rows, self.collection, self.decode)
+                    documents = (as_document(row[1:], self.collection) for row in popped(rows))
+                    return list(returned(connection, self, documents))
         reader = SortedReader(connection, self.collection, self.filter, self.sort)
         found = reader.window(self.skip, self.limit)
-        return self._projected(connection, (document for _, document in found))
-
-    def _projected(self, connection: Connection, documents: Iterable[Document]) -> list[Document]:
-        return list(projected(connection, documents, self.projection, self.filter))
-
-
-def _documents_of(rows: list[Any]) -> list[Document]:
-    """Return the documents of rows, and empty the list: a body and its text do not take memory at once."""
-    documents = []
-    rows.reverse()
-    while rows:  # a call for each row would take longer
-        _, id, text, version, created, updated, expires = rows.pop()
-        try:
-            body = decode(text)
-        except ValueError as error:
-            raise damaged(id, error) from error
-        documents.append(new_document(id, body, version, created, updated, expires))
-    return documents
+        return list(returned(connection, self, (document for _, document in found)))
 
 
 @value_class
@@ -102,6 +88,7 @@ class FindPage(Operation[Page]):
     limit: int
     after: str | None = None
     projection: Projection | None = None
+    decode: Decode = field(default=decode, repr=False)
     empty = partial(Page, ())
 
     def __call__(self, connection: Connection) -> Page:
@@ -110,8 +97,7 @@ class FindPage(Operation[Page]):
         reader = SortedReader(connection, self.collection, self.filter, self.sort)
         found = reader.page(after, self.limit + 1)
         page = found[: self.limit]
-        documents = (document for _, document in page)
-        parts = tuple(projected(connection, documents, self.projection, self.filter))
+        parts = tuple(returned(connection, self, (document for _, document in page)))
         if len(found) <= self.limit:
             return Page(parts)
         return Page(parts, seal(reader.position(page[-1]), key, self.filter, self.sort))
@@ -257,8 +243,8 @@ def batches_of(
     """Return the batches of a stream; raises `InvalidSort` and `InvalidProjection`."""
     parsed, order = read_projection(projection, filter, codec), Sort.parse(sort)
     if not order:
-        return NaturalBatches(collection, filter, parsed)
-    return SortedBatches(collection, filter, order, parsed)
+        return NaturalBatches(collection, filter, parsed, decode=codec.decode_body)
+    return SortedBatches(collection, filter, order, parsed, codec.decode_body)
 
 
 @value_class
@@ -282,6 +268,7 @@ class ReadSorted(Operation[SortedBatch]):
     projection: Projection | None
     after: Position | None
     limit: int
+    decode: Decode = field(default=decode, repr=False)
     empty = partial(SortedBatch, [])
 
     def __call__(self, connection: Connection) -> SortedBatch:
@@ -290,8 +277,7 @@ class ReadSorted(Operation[SortedBatch]):
             return SortedBatch([], ids=reader.ids())
         found = reader.page(self.after, self.limit)
         after = reader.position(found[-1]) if len(found) == self.limit else None
-        documents = (document for _, document in found)
-        parts = projected(connection, documents, self.projection, self.filter)
+        parts = returned(connection, self, (document for _, document in found))
         return SortedBatch(list(parts), after)
 
 
@@ -299,10 +285,15 @@ class SortedBatches:
     """The batches of a stream in an order."""
 
     def __init__(
-        self, collection: str, filter: Filter, sort: Sort, projection: Projection | None
+        self,
+        collection: str,
+        filter: Filter,
+        sort: Sort,
+        projection: Projection | None,
+        decode: Decode,
     ) -> None:
         self._collection, self._filter, self._sort = collection, filter, sort
-        self._projection = projection
+        self._projection, self._decode = projection, decode
         self._after: Position | None = None
         self._ids: Iterator[str] | None = None
         self._batch: list[str] = []
@@ -314,12 +305,13 @@ class SortedBatches:
             return None
         where = (self._collection, self._filter)
         if self._ids is None:
-            return ReadSorted(*where, self._sort, self._projection, self._after, self._limit)
+            window = self._after, self._limit
+            return ReadSorted(*where, self._sort, self._projection, *window, self._decode)
         self._batch = list(islice(self._ids, self._limit))
         if not self._batch:
             return None
         these = self._filter & Filter.parse({"$id": {"$in": self._batch}})
-        return Find(self._collection, these, projection=self._projection)
+        return Find(self._collection, these, projection=self._projection, decode=self._decode)
 
     def advance(self, batch: SortedBatch | list[Document]) -> Iterable[Document]:
         """Go on after a batch; returns its documents."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args
 
-from ..codec import Codec, decode
+from ..codec import Codec
 from ..document import (
     BulkWriteResult,
     InsertManyResult,
@@ -45,7 +45,7 @@ from ..errors import (
 from ..options import check_choice, check_version
 from ..query.values import value_class
 from .bulk import BulkBatch, Given, Mode, PutBatch, Together, batches
-from .by_id import GetDocument, Insert, Purge, Rewrite
+from .by_id import GetDocument, Insert, Purge, Rewrite, body_of
 from .changes import HasPrunable, Prune
 from .operation import Operation, Steps
 
@@ -202,7 +202,7 @@ class Writing:
         for position, each in enumerate(pairs):
             try:
                 id, body, version = self._parts(each)
-                given = Given(position, check_id(id), self.codec.encode(body), version)
+                given = Given(position, check_id(id), self.codec.encode_body(body), version)
             except CollectionsStoreError as error:
                 first = each[0] if isinstance(each, tuple | list) and each else None
                 id = first if isinstance(first, str) else None
@@ -316,9 +316,10 @@ def change(
         if found is None:
             body = deepcopy(options["default"])
         else:  # a copy: the body that was read is recorded as the one before
-            body = decode(_UNLIMITED.encode(found.body))
+            text = _UNLIMITED.encode(found.body)
+            body = body_of(collection, id, text, codec.decode_body)
         returned = yield CallFunction(function, body)
-        text = codec.encode(body if returned is None else returned)
+        text = codec.encode_body(body if returned is None else returned)
         try:
             if found is None:
                 yield Insert(collection, id, text, options["ttl"])
@@ -329,7 +330,7 @@ def change(
             longest = min(MAX_PAUSE, 0.001 * 2 ** min(attempt, 7))
             yield Pause(random.uniform(0, longest))
         else:
-            return decode(text)
+            return codec.decode_body(text)
     raise conflict
 
 

@@ -21,11 +21,14 @@ from __future__ import annotations
 import heapq
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import field, replace
 from functools import partial
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from ..document import Document, now
+from ..codec import BodySkipped, Codec, Decode, decode
+from ..document import Document, new_document, now
 from ..query.cursor import Position
 from ..query.filter import Filter
 from ..query.matcher import matches
@@ -33,7 +36,7 @@ from ..query.projection import Projection
 from ..query.sort import NATURAL, Key, Sort
 from ..query.values import value_class
 from ..sql.select import Query
-from .by_id import as_document
+from .by_id import as_document, body_of, raise_unless_skipped
 from .connection import Inexact
 from .operation import Operation
 
@@ -52,9 +55,28 @@ BATCH_CHARACTERS: Final = 2**20
 """Characters of JSON in a batch of a stream, about, as long as no single body is larger."""
 
 
-def document_of(row: Any) -> Document:
-    """Return the document of one such row."""
-    return as_document(row[1:])
+_UNLIMITED: Final = Codec(2**40)
+"""For stored bodies: a codec with another limit may have written them."""
+
+
+class ReadsDocuments(Protocol):
+    """An operation that returns documents. With a projection their bodies are plain JSON; else `decode` makes them."""
+
+    @property
+    def collection(self) -> str:
+        """The collection."""
+
+    @property
+    def filter(self) -> Filter:
+        """What the documents match."""
+
+    @property
+    def projection(self) -> Projection | None:
+        """The parts that are returned; None: all."""
+
+    @property
+    def decode(self) -> Decode:
+        """How the bodies are decoded."""
 
 
 def popped(rows: list[Any]) -> Iterator[Any]:
@@ -64,17 +86,40 @@ def popped(rows: list[Any]) -> Iterator[Any]:
         yield rows.pop()
 
 
-def projected(
-    connection: Connection,
-    documents: Iterable[Document],
-    projection: Projection | None,
-    filter: Filter,
+def documents_of(rows: list[Any], collection: str, decode: Decode) -> list[Document]:
+    """Return the documents of rows, and empty the list: a body and its text do not take memory at once."""
+    documents = []
+    rows.reverse()
+    while rows:  # a call for each row would take longer
+        _, id, text, version, created, updated, expires = rows.pop()
+        try:
+            body = decode(text)
+        except ValueError as error:
+            raise_unless_skipped(collection, id, error)
+            continue
+        documents.append(new_document(id, body, version, created, updated, expires))
+    return documents
+
+
+def returned(
+    connection: Connection, operation: ReadsDocuments, documents: Iterable[Document]
 ) -> Iterable[Document]:
-    """Return documents with the parts of their bodies that a projection selects."""
-    if projection is None:
+    """Return documents, whose bodies are plain JSON, as the operation returns them."""
+    filter, projection = operation.filter, operation.projection
+    if projection is not None:
+        ordered = connection.database.ordered_keys
+        return (projection.apply(each, filter, ordered=ordered) for each in documents)
+    if operation.decode is decode:
         return documents
-    ordered = connection.database.ordered_keys
-    return (projection.apply(each, filter, ordered=ordered) for each in documents)
+    return _decoded(operation, documents)
+
+
+def _decoded(operation: ReadsDocuments, documents: Iterable[Document]) -> Iterator[Document]:
+    """Yield documents with the bodies that `decode` makes."""
+    for each in documents:
+        with suppress(BodySkipped):
+            text = _UNLIMITED.encode(each.body)
+            yield replace(each, body=body_of(operation.collection, each.id, text, operation.decode))
 
 
 @value_class
@@ -99,6 +144,7 @@ class ReadBatch(Operation[Batch]):
     after: int
     limit: int
     projection: Projection | None = None
+    decode: Decode = field(default=decode, repr=False)
     atomic = True
     empty = partial(Batch, (), (), None)
 
@@ -111,7 +157,11 @@ class ReadBatch(Operation[Batch]):
         after = rows[-1][0] if len(rows) == self.limit else None
         characters = sum([len(row[2]) for row in rows])
         positions = [row[0] for row in rows]
-        documents: Iterable[Document] = map(document_of, rows)
+        if self.decode is not decode and not query.residual and self.projection is None:
+            return Batch(
+                documents_of(rows, self.collection, self.decode), positions, after, characters
+            )
+        documents: Iterable[Document] = (as_document(row[1:], self.collection) for row in rows)
         if query.residual:
             rest, ordered = query.rest(self.filter), connection.database.ordered_keys
             found = [
@@ -121,7 +171,7 @@ class ReadBatch(Operation[Batch]):
             ]
             positions = [position for position, _ in found]
             documents = (each for _, each in found)
-        parts = projected(connection, documents, self.projection, self.filter)
+        parts = returned(connection, self, documents)
         names_only = self.projection is None or self.projection.names_fields_only
         if query.residual or not names_only:
             parts = list(parts)  # what can fail does so within the operation
@@ -137,8 +187,10 @@ class NaturalBatches:
         filter: Filter,
         projection: Projection | None = None,
         after: int = BEFORE_ALL,
+        decode: Decode = decode,
     ) -> None:
         self._collection, self._filter, self._projection = collection, filter, projection
+        self._decode = decode
         self._after: int | None = after
         self._limit = FIRST_BATCH
 
@@ -147,7 +199,7 @@ class NaturalBatches:
         if self._after is None:
             return None
         where = (self._collection, self._filter)
-        return ReadBatch(*where, self._after, self._limit, self._projection)
+        return ReadBatch(*where, self._after, self._limit, self._projection, self._decode)
 
     def advance(self, batch: Batch) -> Iterable[Document]:
         """Go on after a batch; returns its documents."""
@@ -184,7 +236,7 @@ def locked(
         return found
     ids = {"ids": database.compiler.list_parameter([each.id for each in found]), "now": now()}
     rows = connection.rows(connection.collection(collection).by_id.lock_many, ids)
-    current = {document.id: document for document in map(as_document, rows)}
+    current = {row[0]: as_document(row, collection) for row in rows}
     same = (current[each.id] for each in found if each.id in current)
     return [each for each in same if matches(filter, each, ordered=database.ordered_keys)]
 
@@ -281,7 +333,7 @@ class SortedReader:
         """Return the documents that have arrays on the way, sorted."""
         query = self._statements.select_with_arrays(self._filter, self._sort)
         rows = self._connection.select(query, self._filter)
-        found = self._decided(query, ((row[0], document_of(row)) for row in rows))
+        found = self._decided(query, map(self._positioned, rows))
         return sorted(self._after(after, found), key=self._comparable)
 
     def _sorted(self, after: Position | None, limit: int | None) -> list[Positioned]:
@@ -296,7 +348,7 @@ class SortedReader:
     ) -> list[Positioned]:
         """Return what SQL finds, one more than is wanted; raises `Inexact` and `Unorderable`."""
         rows = self._connection.select(query, self._filter, **window)
-        found = [(row[0], document_of(row)) for row in popped(rows)]
+        found = [self._positioned(row) for row in popped(rows)]
         if self._sort.fields:
             keys = map(self._keys, found)
             self._check(keys if after is None else chain([after.keys], keys))
@@ -378,6 +430,9 @@ class SortedReader:
         ordered = self._database.ordered_keys
         position = self._sort.comparable(after.keys, ordered=ordered), after.seq
         return (each for each in found if self._comparable(each) > position)
+
+    def _positioned(self, row: Any) -> Positioned:
+        return row[0], as_document(row[1:], self._collection)
 
     def _keys(self, found: Positioned) -> tuple[Key, ...]:
         return self._sort.keys(found[1], ordered=self._database.ordered_keys)

@@ -107,7 +107,7 @@ class OperationBuilder:
     def _put(
         self, id: Any, body: Any, ttl: Any, if_version: Any, if_absent: Any
     ) -> Put | Insert | Replace:
-        id, text = check_id(id), self._codec.encode(body)
+        id, text = check_id(id), self._codec.encode_body(body)
         return put_of(self.name, id, text, ttl, if_version, if_absent)
 
     def _request(self, request: Request) -> Operation[Any]:
@@ -125,7 +125,7 @@ class OperationBuilder:
         raise InvalidOption("requests", problem)
 
     def _insert_one(self, body: Any, id: Any, ttl: Any) -> Insert:
-        id, text = new_id() if id is None else check_id(id), self._codec.encode(body)
+        id, text = new_id() if id is None else check_id(id), self._codec.encode_body(body)
         return Insert(self.name, id, text, read_ttl(ttl), unique=True)
 
     def _modify(
@@ -143,7 +143,8 @@ class OperationBuilder:
         modification = self._modification(request)
         sort = NATURAL if request.sort is None else Sort.parse(request.sort)
         options: dict[str, Any] = {"answer": answer, "projection": parts, "expected": expected}
-        return ModifyOne(self.name, modification, filter, sort, **options)
+        decode = self._codec.decode_body
+        return ModifyOne(self.name, modification, filter, sort, **options, decode=decode)
 
     def _update(self, id: Any, request: UpdateOne, if_version: Any) -> Operation[UpdateResult]:
         modification, expected = self._modification(request), check_version(if_version)
@@ -168,7 +169,8 @@ class OperationBuilder:
     def _find_and_delete(self, filter: Any, sort: Any, projection: Any) -> FindAndDelete:
         parsed = self._required(filter)
         parts = read_projection(projection, parsed, self._codec)
-        return FindAndDelete(self.name, parsed, Sort.parse(sort), parts)
+        order, decode = Sort.parse(sort), self._codec.decode_body
+        return FindAndDelete(self.name, parsed, order, parts, decode)
 
     def _modification(self, request: UpdateOne | UpdateMany | ReplaceOne) -> Modification:
         codec, upsert = self._codec, check_flag("upsert", request.upsert)
@@ -226,14 +228,17 @@ class OperationBuilder:
         window = check_window(skip, limit)
         parts = None if projection is None else read_projection(projection, parsed, self._codec)
         order = NATURAL if sort is None else Sort.parse(sort)
-        return Find(self.name, parsed, order, *window, parts)
+        return Find(self.name, parsed, order, *window, parts, self._codec.decode_body)
 
     def _page(  # noqa: PLR0917 - as the method has them
         self, filter: Any, equals: Any, sort: Any, limit: Any, after: Any, projection: Any
     ) -> FindPage:
         parsed = Filter.parse(filter, equals, self._codec)
         parts = read_projection(projection, parsed, self._codec)
-        return FindPage(self.name, parsed, Sort.parse(sort), check_page(limit), after, parts)
+        window = check_page(limit), after
+        return FindPage(
+            self.name, parsed, Sort.parse(sort), *window, parts, self._codec.decode_body
+        )
 
     def _count(self, filter: Any, equals: Any) -> Count:
         return Count(self.name, Filter.parse(filter, equals, self._codec))

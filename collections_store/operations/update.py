@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ..aggregation.expressions.evaluation import OperandError
-from ..codec import Codec, decode
+from ..codec import Codec, Decode, decode
 from ..document import (
     DeleteResult,
     Document,
@@ -46,8 +46,10 @@ from .operation import Operation, Written
 from .read import (
     BEFORE_ALL,
     NaturalBatches,
+    ReadsDocuments,
     locked,
     matching,
+    returned,
 )
 from .write import MAX_ATTEMPTS, Writer, lifetime
 
@@ -83,7 +85,7 @@ class Modification:
         body = self.update.apply(document, filter=filter, ordered=ordered, now=now())
         if body is document.body:
             return None
-        text = self.codec.encode(body)
+        text = self.codec.encode_updated(body)
         if text == self.codec.encode(document.body):
             return None
         same = not ordered and identical(body, document.body, ordered=False)
@@ -93,7 +95,8 @@ class Modification:
         """Return the text of the body that an upsert inserts."""
         empty = Document(id, seed(filter) if isinstance(self.update, Update) else {})
         options: dict[str, Any] = {"filter": filter, "ordered": ordered}
-        return self.codec.encode(self.update.apply(empty, **options, now=now(), inserting=True))
+        body = self.update.apply(empty, **options, now=now(), inserting=True)
+        return self.codec.encode_updated(body)
 
 
 class _Update(Operation[Any]):
@@ -130,6 +133,7 @@ class ModifyOne(_Update):
     expected: int | None = None
     answer: Answer = "result"
     projection: Projection | None = None
+    decode: Decode = field(default=decode, repr=False)
     _written: dict[str, str] = field(default_factory=dict, repr=False)
     _inserted: list[str] = field(default_factory=list, repr=False)
     atomic = True
@@ -155,8 +159,8 @@ class ModifyOne(_Update):
                 result = UpdateResult(0, 0, inserted, version=1)
             else:
                 text = self.modification.changed_text(found, self.filter, ordered=ordered)
-                if self.projection is not None:
-                    self._check_projection(connection, found, found, text)
+                if self.answer != "result":
+                    self._check_answer(connection, found, found, text)
                 if text is not None:
                     self._remember(found.id, text)
                     if not writer.rewrite(found, text):
@@ -187,7 +191,7 @@ class ModifyOne(_Update):
         id = new_id() if wanted is None else check_id(wanted)
         ordered = connection.database.ordered_keys
         text = self.modification.inserted_text(id, self.filter, ordered=ordered)
-        self._check_projection(connection, None, Document(id, None), text)
+        self._check_answer(connection, None, Document(id, None), text)
         self._remember(id, text, inserted=self.id is None)
         if writer.insert(id, text, None):
             return id
@@ -195,13 +199,14 @@ class ModifyOne(_Update):
             raise id_taken(self.collection, id)
         return None
 
-    def _check_projection(
+    def _check_answer(
         self, connection: Connection, before: Document | None, known: Document, text: str | None
     ) -> None:
-        """Raise what is wrong with the projection before anything is written."""
+        """Raise what is wrong with the projection, or with a stored body, before anything is written."""
+        if self.projection is None and self.decode is decode:
+            return
         after = known if text is None else replace(known, body=decode(text))
-        answer = before if self.answer == "before" else after
-        _projected(connection, answer, self.filter, self.projection)
+        _answered(connection, self, before if self.answer == "before" else after)
 
     def _answered(
         self, connection: Connection, before: Document | None, inserted: str | None
@@ -210,7 +215,7 @@ class ModifyOne(_Update):
         if self.answer == "after":
             id = before.id if before is not None else inserted
             answer = None if id is None else GetDocument(self.collection, id)(connection)
-        return _projected(connection, answer, self.filter, self.projection)
+        return _answered(connection, self, answer)
 
 
 @value_class
@@ -272,6 +277,7 @@ class FindAndDelete(AtomicWrite[Document | None]):
     filter: Filter
     sort: Sort = NATURAL
     projection: Projection | None = None
+    decode: Decode = field(default=decode, repr=False)
 
     def __call__(self, connection: Connection) -> Document | None:
         writer = Writer(connection, self.collection)
@@ -283,18 +289,18 @@ class FindAndDelete(AtomicWrite[Document | None]):
             found = find(connection)
             if not found:
                 return None
-            answer = _projected(connection, found[0], self.filter, self.projection)
+            answer = _answered(connection, self, found[0])
             if writer.remove_document(found[0]):
                 return answer
         raise changed_by_others(self)
 
 
-def _projected(
-    connection: Connection, document: Document | None, filter: Filter, wanted: Projection | None
+def _answered(
+    connection: Connection, operation: ReadsDocuments, document: Document | None
 ) -> Document | None:
-    if document is None or wanted is None:
-        return document
-    return wanted.apply(document, filter, ordered=connection.database.ordered_keys)
+    if document is None:
+        return None
+    return next(iter(returned(connection, operation, [document])), None)
 
 
 MAX_OPERAND: Final = 10**18 - 1
@@ -335,7 +341,11 @@ class Increment(AtomicWrite[Any]):
     def _is_one_statement(self, connection: Connection, writer: Writer) -> bool:
         """Return whether SQL can express it, and a failure would show what is wrong."""
         statements = writer.statements
-        if statements.feed is not None or any(i.unique for i in statements.options.indexes):
+        if (
+            not self.codec.is_plain
+            or statements.feed is not None
+            or any(i.unique for i in statements.options.indexes)
+        ):
             return False
         if type(self.by) is not int or abs(self.by) > MAX_OPERAND:
             return False
@@ -370,7 +380,7 @@ class Increment(AtomicWrite[Any]):
 
     def _remember(self, body: Any) -> str:
         self._written.clear()
-        self._written[self.id] = text = self.codec.encode(body)
+        self._written[self.id] = text = self.codec.encode_updated(body)
         return text
 
     def _first(self) -> Any:

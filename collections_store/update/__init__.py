@@ -132,7 +132,7 @@ def read_replacement(what: Any, codec: Codec) -> Any:
                 "a field at the top of a replacement must not begin with $; put takes any body"
             )
             raise InvalidUpdate(key, problem)
-    return decode(codec.encode(what))
+    return decode(codec.encode_body(what))
 
 
 __all__ = ["Update", "read_replacement", "seed", "seed_id"]
