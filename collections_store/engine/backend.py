@@ -156,7 +156,7 @@ class Backend:
         self.transactions = TransactionManager(begins, self.write_queue, self._permits)
 
     def _borrow(self, engine: sa.Engine) -> None:
-        engine = engine.execution_options(**self.database.transactions.shared_options())
+        engine = engine.execution_options(**self.database.transactions.shared_options)
         opener = partial(open_shared_connection, engine, self._catalogue)
         pool = EnginePool(opener, self._options.busy_timeout, one_by_one=self._is_private)
         self._pools = [pool]

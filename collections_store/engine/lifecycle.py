@@ -155,7 +155,7 @@ def _persist(connection: DriverConnection, timeout: float) -> None:
     busy timeout.
     """
     errors, deadline = connection.database.errors, time.monotonic() + timeout
-    for setting in connection.database.connections.persistent_settings():
+    for setting in connection.database.connections.persistent_settings:
         while True:
             try:
                 connection.command(setting)

@@ -75,7 +75,7 @@ class PooledConnection:
         """Copy the log of a replaced file into that file: the next user of the new one would take it for its own."""
         if file.is_replaced and isinstance(self.connection, DriverConnection):
             database = self.connection.database
-            for statement in database.connections.flush_log():
+            for statement in database.connections.flush_log:
                 with suppress(*database.errors.types()):
                     self.connection.command(statement)
 

@@ -72,7 +72,7 @@ def lock_entry(connection: Connection, collection: str, *, readers: bool = True)
 def jsonb_problem(connection: Connection) -> str | None:
     """Return why the database has no JSONB, None if it has."""
     database = connection.store.database
-    probe = database.ddl.jsonb_probe()
+    probe = database.ddl.jsonb_probe
     if probe is None:
         return None
     [(version,)] = connection.rows(probe)
@@ -452,7 +452,7 @@ def _has(connection: Connection, table: sa.Table) -> bool:
 
 
 def _check_encoding(connection: Connection) -> None:
-    probe = connection.database.connections.encoding_probe()
+    probe = connection.database.connections.encoding_probe
     if probe is None:
         return
     [(encoding,)] = connection.rows(probe)

@@ -188,17 +188,18 @@ class DriverConnection(Connection):
     def begin(self, *, write: bool, snapshot: bool = True) -> None:
         """Begin the transaction of an operation."""
         self.committing = False
-        self.command(self.database.transactions.begin(write=write, snapshot=snapshot))
+        isolation = "repeatable read" if snapshot else "read committed"
+        self.command(self.database.transactions.begin(write=write, isolation=isolation))
 
     def begin_group(self) -> None:
         """Begin a transaction of statements that do not depend on each other."""
-        self.committing, self.grouped = False, True
-        self.command(self.database.transactions.begin_group())
+        self.grouped = True
+        self.begin(write=True, snapshot=False)
 
     def begin_transaction(self, isolation: Isolation) -> None:
         """Begin a transaction of the user's, with a catalogue of its own."""
         self.committing, self._depth = False, 0
-        self.driver.execute(self.database.transactions.begin_isolated(isolation))
+        self.driver.execute(self.database.transactions.begin(write=True, isolation=isolation))
         self.catalogue = Catalogue(self.store, self.catalogue)
 
     def commit(self) -> None:
@@ -215,7 +216,7 @@ class DriverConnection(Connection):
 
     def _prune(self, feed: FeedStatements) -> None:
         try:
-            self.command(self.database.transactions.begin_group())
+            self.command(self.database.transactions.begin(write=True, isolation="read committed"))
             prune(self, feed)
             self.command(COMMIT)
         except self.database.errors.types() as error:
@@ -252,11 +253,11 @@ class DriverConnection(Connection):
 
     def in_transaction(self) -> bool:
         """Return whether a transaction is open, be it a failed one."""
-        return self.database.transactions.is_open(self.driver)
+        return self.database.transactions.state(self.driver) in {"open", "failed"}
 
     def can_go_on(self) -> bool:
         """Return whether a transaction is open that has not failed."""
-        return self.database.transactions.is_usable(self.driver)
+        return self.database.transactions.state(self.driver) == "open"
 
     def reset(self) -> bool:
         """Roll back whatever an exception left open. Return False if the connection cannot be used again."""
@@ -265,7 +266,7 @@ class DriverConnection(Connection):
             self.rollback()
         except self.database.errors.types():
             return False
-        return self.database.transactions.is_idle(self.driver)
+        return self.database.transactions.state(self.driver) == "none"
 
     def transaction(self, *, write: bool, snapshot: bool = True) -> AbstractContextManager[object]:
         if self.in_transaction():  # an operation within another is part of it
@@ -338,7 +339,7 @@ class SharedConnection(Connection):
         self.publish_recorded()
 
     def _prune(self, feed: FeedStatements) -> None:
-        self.sa.execution_options(**self.database.transactions.shared_options())
+        self.sa.execution_options(**self.database.transactions.shared_options)
         with suppress(*self.database.errors.types()), self.sa.begin():
             self.prepare(write=True)
             prune(self, feed)
@@ -350,9 +351,7 @@ class SharedConnection(Connection):
 
     def can_go_on(self) -> bool:
         """Return whether a transaction is open that has not failed."""
-        return is_in_transaction(self.sa, self.database) and self.database.transactions.is_usable(
-            self.sa.connection.driver_connection
-        )
+        return is_in_transaction(self.sa, self.database, usable=True)
 
     def begin_savepoint(self) -> Savepoint:
         return Savepoint(self.sa.begin_nested(), self.recorder.pending)
@@ -434,11 +433,14 @@ def _undo(undo: Callable[[], None], error: BaseException) -> None:
             raise
 
 
-def is_in_transaction(connection: sa.Connection, database: Database) -> bool:
-    """Return whether a caller's connection is in a transaction of the driver's, be it a failed one."""
+def is_in_transaction(
+    connection: sa.Connection, database: Database, *, usable: bool = False
+) -> bool:
+    """Return whether a caller's connection is in a transaction of the driver's, be it a failed one unless `usable`."""
     if connection.closed or connection.invalidated or not connection.in_transaction():
         return False
-    return database.transactions.is_open(connection.connection.driver_connection)
+    state = database.transactions.state(connection.connection.driver_connection)
+    return state == "open" or (state == "failed" and not usable)
 
 
 def as_lists(rows: Sequence[Parameters]) -> dict[str, list[Any]]:

@@ -369,7 +369,7 @@ class Explain(Operation[Explanation]):
     ) -> Explanation:
         database, limit = connection.database, NO_LIMIT if self.limit is None else self.limit
         parameters = query.parameters(self.filter, skip=self.skip, limit=limit)
-        rows = connection.rows(database.compiler.explain(query.sql), parameters)
+        rows = connection.rows(database.compiler.explain + query.sql, parameters)
         plan: Plan = database.compiler.plan(rows, statements.table)
         walked = set(plan.walked) - {physical for _, physical in statements.options.array_guards}
         stops = by_sql and self.limit is not None and self.filter == Filter() and not plan.sorts

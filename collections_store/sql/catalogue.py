@@ -31,7 +31,7 @@ class CatalogueStatements:
         self.c = self.catalogue.c
         self.is_named = self.c.name == _text("name")
 
-    has_table = Statement(lambda s: s.database.ddl.has_table())
+    has_table = Statement(lambda s: s.database.ddl.has_table)
     """Select a row if there is a table `:reference`."""
     revision = Statement(lambda s: sa.select(s.revisions.c.version_num))
     """Select the schema's revision."""

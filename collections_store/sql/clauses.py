@@ -49,7 +49,8 @@ from ..query.index import (
 from ..query.path import Path, path_prefixes
 from ..query.sort import NULL, Key, Sort
 from ..query.values import value_class
-from .dialects.protocols import Binding, Database, Ordering
+from .dialects.indexed_form import Ordering
+from .dialects.protocols import Binding, Database
 from .elements import (
     AnyOf,
     ArrayAt,
@@ -228,7 +229,7 @@ class Conditions:
     def _indexed_parameters(
         self, field: Field, name: str
     ) -> tuple[list[sa.BindParameter[Any]], tuple[Binding, ...]]:
-        width = sum(self._form.width(slot.kind) for slot in values_of(field))
+        width = sum(self._form.widths.get(slot.kind, 1) for slot in values_of(field))
         names = tuple(f"{name}_{number}" for number in range(width))
         binding = Binding(names, _positions(field), self._indexed_values)
         return [_untyped(each) for each in names], (binding,)

@@ -1,8 +1,8 @@
-"""SQL elements that SQLAlchemy lacks. `StatementCompiler.elements` and `indexed_form` render them for each database."""
+"""SQL elements that SQLAlchemy lacks; `Database.register` has how each database renders them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -159,10 +159,10 @@ class _FieldTest(_Predicate):
         super().__init__(subject, *parameters)
         self.field = field
 
-    def test(self, parameters: Sequence[str], width: Callable[[Kind], int]) -> Test:
-        """Return the test with the parameters, `width` of them for a kind of value, in its slots."""
+    def test(self, parameters: Sequence[str], widths: Mapping[Kind, int]) -> Test:
+        """Return the test with the parameters in its slots: `widths` of them for a kind of value, where not one."""
         sql = iter(parameters)
-        return with_sql(self.field.test, lambda slot: tuple(islice(sql, width(slot.kind))))
+        return with_sql(self.field.test, lambda slot: tuple(islice(sql, widths.get(slot.kind, 1))))
 
 
 class IndexedTest(_FieldTest):

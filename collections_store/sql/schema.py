@@ -38,7 +38,7 @@ class Body(sa.types.TypeDecorator[Any]):
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
         """Return the column's type."""
-        return dialect.type_descriptor(named(dialect.name).ddl.body_type())
+        return dialect.type_descriptor(named(dialect.name).ddl.body_type)
 
     def bind_processor(self, dialect: sa.Dialect) -> Any:  # noqa: ARG002
         """Encode, with the default codec."""

@@ -1,6 +1,6 @@
 """Dialects: what differs between the databases, a folder each.
 
-`protocols` has what a dialect provides, `indexed_form` what all share. SQL text stands here only.
+`protocols` and `indexed_form` have what a dialect provides. SQL text stands here only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The indexed form of conditions, as far as it is the same on every database.
+"""Orders and the indexed form of conditions: what a dialect provides, and what is the same on every database.
 
 A field is ordered by columns: the rank of its type, then its value as the database compares it. A condition over these
 columns can use an index over them. It is right where no array is on the path to the field: the array guard finds out.
@@ -6,11 +6,8 @@ columns can use an index over them. It is right where no array is on the path to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from typing import Any, ClassVar, Generic, TypeVar
-
-from sqlalchemy.ext.compiler import compiles
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from ...query.conditions import (
     Compare,
@@ -22,83 +19,110 @@ from ...query.conditions import (
     OneOf,
     Operand,
     Test,
+    Value,
     takes_missing,
     with_sql,
 )
-from ...query.path import path_prefixes
-from ...query.sort import FALSE
-from ..elements import (
-    ArrayAt,
-    IndexedTest,
-    IsNot,
-    Keys,
-    PartialTest,
-    SortPart,
-    SortValue,
-    TypeAt,
-)
-from .protocols import SIGNS, Database, IndexedForm, Ordering, Renderer
+from ...query.sort import Key
+from ..elements import Keys
 
 Columns = TypeVar("Columns")
 
+SIGNS: Final = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+"""SQL's comparisons."""
 
-class RankedForm(IndexedForm, Generic[Columns]):
-    """The indexed form over a rank and values; a dialect renders its parts."""
+
+class Ordering(Protocol):
+    """Columns by which a field of the body is ordered, each a `SortPart`, never null.
+
+    They order all values that are not `is_unorderable` as MongoDB does, where no array is on the path.
+    """
+
+    parts: tuple[str, ...]
+
+    def index_parts(self, *, unique: bool) -> Sequence[str]:
+        """Return the columns of a field in an index."""
+        return self.parts
+
+    def can_order(self, keys: Keys) -> bool:
+        """Return whether a `SortPart` can address these keys."""
+        return True
+
+    def values(self, key: Key) -> Sequence[Any]:
+        """Return a key as values of the `parts`."""
+
+    def varies(self, key: Key) -> Sequence[bool]:
+        """Return which parts differ among keys that equal `key` in the parts before."""
+
+    def is_unorderable(self, key: Key) -> bool:
+        """Return whether the parts do not order such keys: objects, and arrays within arrays."""
+        return isinstance(key[1], dict | list)
+
+    def is_truncated(self, key: Key) -> bool:
+        """Return whether the parts hold only the beginning of a key, so that another may have the same."""
+        return False
+
+    def part(self, body: str, keys: Keys, name: str) -> str:
+        """Render a `SortPart`."""
+
+    def parameter(self, parameter: str, name: str) -> str:
+        """Render a `SortValue`."""
+        return parameter
+
+
+class IndexedForm(Protocol[Columns]):
+    """The indexed form of conditions over a rank and values, which a dialect renders."""
 
     ordering: Ordering
-    WIDTHS: ClassVar[dict[Kind, int]]
+    widths: Mapping[Kind, int]
     """Parameters of a value, where that is not one."""
-    CONSTANT: ClassVar[dict[Kind, tuple[str, ...]]]
+    constant: Mapping[Kind, Sequence[str]]
     """Parts in which all values are the same that compare with one of a kind."""
 
-    def columns(self, body: str, keys: Keys) -> Columns:
-        """Return what the methods below need of a field's columns."""
-        raise NotImplementedError
-
-    def rank(self, columns: Columns) -> str:
-        """Render the rank."""
-        raise NotImplementedError
-
-    def compared(self, columns: Columns, sign: str, given: Operand) -> str:
-        """Render a comparison with a scalar that is not null."""
-        raise NotImplementedError
-
-    def among(self, columns: Columns, given: Operand) -> str:
-        """Render a test for one of the scalars of a list."""
-        raise NotImplementedError
-
-    def begins(self, columns: Columns, given: Operand) -> str:
-        """Render a test for a string with a prefix."""
-        raise NotImplementedError
-
-    def null(self, body: str, keys: Keys) -> Iterable[str]:
-        """Render that a field is null or missing: the columns, and that no array hides it."""
-        raise NotImplementedError
-
-    def exists(self, body: str, keys: Keys) -> str:
-        """Render that a field exists."""
-        raise NotImplementedError
-
-    def types(self, body: str, keys: Keys, names: Sequence[str]) -> Iterable[str]:
-        """Render that a field is of a type, an alternative for one or several."""
-        raise NotImplementedError
+    def values(self, value: Value) -> Sequence[Any]:
+        """Return the parameters of a value."""
 
     def literal(self, value: Any) -> str:
         """Return an SQL literal."""
-        raise NotImplementedError
 
-    def width(self, kind: Kind) -> int:
-        return self.WIDTHS.get(kind, 1)
+    def columns(self, body: str, keys: Keys) -> Columns:
+        """Return what the methods below need of a field's columns."""
+
+    def compared(self, columns: Columns, sign: str, given: Operand) -> str:
+        """Render a comparison with a scalar that is not null; a boolean is compared by its rank."""
+
+    def among(self, columns: Columns, given: Operand) -> str:
+        """Render a test for one of the scalars of a list."""
+
+    def begins(self, columns: Columns, given: Operand) -> str:
+        """Render a test for a string with a prefix."""
+
+    def null(self, body: str, keys: Keys) -> Iterable[str]:
+        """Render that a field is null or missing: the columns, and that no array before the end of the path hides it."""
+
+    def exists(self, body: str, keys: Keys) -> str:
+        """Render that a field exists."""
+
+    def types(self, body: str, keys: Keys, names: Sequence[str]) -> Iterable[str]:
+        """Render that a field is of a type, an alternative for one or several."""
+
+    def type_at(self, body: str, keys: Keys) -> str:
+        """Render `TypeAt`."""
+
+    def array_at(self, body: str, keys: Keys, *, null_safe: bool = False) -> str:
+        """Render `ArrayAt`."""
 
     def constant_parts(self, test: Test) -> Sequence[str]:
+        """Return the parts of `ordering` that are the same for all values that pass a test."""
         match test:
             case Equals():
                 return self.ordering.parts
             case Compare(_, given) | Matches(given):
-                return self.CONSTANT.get(given.kind, ())
+                return self.constant.get(given.kind, ())
         return ()
 
     def test(self, body: str, keys: Keys, test: Test) -> str:
+        """Render an `IndexedTest`; the slots of the test hold the SQL of its parameters."""
         alternatives: Iterable[str]
         match test:
             case Exists():
@@ -111,6 +135,7 @@ class RankedForm(IndexedForm, Generic[Columns]):
         return f"({' OR '.join(alternatives)})"
 
     def partial_test(self, body: str, keys: Keys, test: Test) -> str:
+        """Render a `PartialTest`."""
         literals = with_sql(test, lambda value: tuple(map(self.literal, self.values(value))))
         return self.test(body, keys, literals)
 
@@ -123,39 +148,6 @@ class RankedForm(IndexedForm, Generic[Columns]):
                 for given in lists:
                     yield null if given.kind == "null" else self.among(columns, given)
             case Compare(operator, given):
-                compared = self.compared(columns, SIGNS[operator], given)
-                is_boolean = given.kind == "boolean"  # false has the lowest rank of booleans
-                yield (
-                    f"({compared} AND {self.rank(columns)} >= {FALSE})" if is_boolean else compared
-                )
+                yield self.compared(columns, SIGNS[operator], given)
             case Matches(given):
                 yield self.begins(columns, given)
-
-
-def open_prefixes(keys: Keys) -> list[Keys]:
-    """Return the positions before the end of a path: an array there hides what is missing in it."""
-    return path_prefixes(keys)[:-1]
-
-
-def register(database: Database) -> None:
-    """Register with SQLAlchemy how a dialect renders the elements, those of orders and of the indexed form included."""
-    ordering, form = database.ordering, database.indexed_form
-    shared: dict[type[Any], Renderer] = {
-        SortPart: lambda sort, body: ordering.part(body, sort.keys, sort.part),
-        SortValue: lambda sort, value: ordering.parameter(value, sort.part),
-        TypeAt: lambda at, body: form.type_at(body, at.keys),
-        ArrayAt: lambda at, body: form.array_at(body, at.keys, null_safe=at.null_safe),
-        IndexedTest: lambda indexed, body, *parameters: form.test(
-            body, indexed.field.path.keys, indexed.test(parameters, form.width)
-        ),
-        PartialTest: lambda limit, body: form.partial_test(
-            body, limit.field.path.keys, limit.field.test
-        ),
-        IsNot: lambda _, condition: f"(({condition}) IS NOT TRUE)",
-    }
-    for kind, render in {**shared, **database.compiler.elements}.items():
-        compiles(kind, database.name)(partial(_rendered, render))
-
-
-def _rendered(render: Renderer, element: Any, compiler: Any, **kw: Any) -> str:
-    return render(element, *(compiler.process(clause, **kw) for clause in element.clauses))

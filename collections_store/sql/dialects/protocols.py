@@ -1,4 +1,4 @@
-"""Protocols of a dialect: what each database provides, one object of each protocol.
+"""Protocols of a dialect: what each database provides, one object of each protocol. `indexed_form` has two of them.
 
 `Database` is a dialect: its traits, and these objects. A method of a protocol that has a body is the default, which
 fits a database server; a dialect overrides what differs. A dialect builds SQL and decides; it never sees an engine and
@@ -8,10 +8,12 @@ never executes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
 
 from ...errors import CollectionsStoreError, DatabaseError
 from ...options import Isolation, Options
@@ -22,7 +24,6 @@ from ...query.conditions import (
     Field,
     HasElement,
     HasObject,
-    Kind,
     Not,
     Or,
     Passes,
@@ -30,18 +31,27 @@ from ...query.conditions import (
     Value,
 )
 from ...query.index import Plan
-from ...query.sort import Key
 from ...query.values import value_class
-from ..elements import Keys
+from ..elements import (
+    ArrayAt,
+    IndexedTest,
+    IsNot,
+    Keys,
+    PartialTest,
+    SortPart,
+    SortValue,
+    TypeAt,
+)
+from .indexed_form import IndexedForm, Ordering
 
 COMMIT: Final = "COMMIT"
 ROLLBACK: Final = "ROLLBACK"
 PING: Final = "SELECT 1"
-SIGNS: Final = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
-"""SQL's comparisons."""
 
 Function: TypeAlias = tuple[str, int, Callable[..., Any]]
 """An SQL function: name, number of arguments, Python function."""
+State: TypeAlias = Literal["open", "failed", "none", "lost"]
+"""A transaction is open, is open and has failed, or there is none; or the connection is lost."""
 Renderer: TypeAlias = Callable[..., str]
 """Renders an element of `sql.elements`: called with it and the SQL of its clauses."""
 
@@ -133,27 +143,22 @@ class Urls(Protocol):
 class Connections(Protocol):
     """Settings of connections."""
 
+    persistent_settings: Sequence[str] = ()
+    """The statements that prepare a database file, once, on its first use."""
+    flush_log: Sequence[str] = ()
+    """The statements that move the log beside a file into the file."""
+    encoding_probe: str | None = None
+    """The query for the database's encoding; None: it holds all of Unicode."""
+
     def engine_arguments(self, *, busy_timeout: float) -> dict[str, Any]:
         """Return the arguments of `create_engine` for a store's own connections."""
 
     def settings(self, options: Options, *, busy_timeout: float) -> Sequence[str]:
         """Return the statements that prepare a new connection."""
 
-    def persistent_settings(self) -> Sequence[str]:
-        """Return the statements that prepare a database file, once, on its first use."""
-        return ()
-
-    def flush_log(self) -> Sequence[str]:
-        """Return the statements that move the log beside a file into the file."""
-        return ()
-
     def functions(self) -> Sequence[Function]:
         """Return the SQL functions that a connection needs."""
         return ()
-
-    def encoding_probe(self) -> str | None:
-        """Return the query for the database's encoding; None: it holds all of Unicode."""
-        return None
 
     def interrupt(self, connection: Any) -> None:
         """Stop the statement that a driver's connection runs; called from another thread."""
@@ -162,14 +167,11 @@ class Connections(Protocol):
 class Transactions(Protocol):
     """Statements of transactions, and their state on a driver's connection."""
 
-    def begin(self, *, write: bool, snapshot: bool = True) -> str:
-        """Return the BEGIN of a transaction; all statements of a `snapshot` see one moment."""
+    shared_options: Mapping[str, Any] = MappingProxyType({})
+    """The execution options under which a caller's engine has transactions."""
 
-    def begin_group(self) -> str:
-        """Return the BEGIN of a transaction of statements that do not depend on each other."""
-
-    def begin_isolated(self, isolation: Isolation) -> str:
-        """Return the BEGIN of a transaction of the user's."""
+    def begin(self, *, write: bool, isolation: str) -> str:
+        """Return the BEGIN of a transaction; with "read committed" its statements do not depend on each other."""
 
     def savepoint(self, depth: int) -> str:
         """Return the statement that sets a savepoint; savepoints nest."""
@@ -187,22 +189,12 @@ class Transactions(Protocol):
         """Return the execution options of a transaction of the user's on a caller's engine."""
         return {}
 
-    def shared_options(self) -> dict[str, Any]:
-        """Return the execution options under which a caller's engine has transactions."""
-        return {}
-
     def join(self, connection: Any, *, write: bool) -> str | None:
         """Return the statement that begins a transaction on a caller's driver connection; None: the driver does."""
         return None
 
-    def is_open(self, connection: Any) -> bool:
-        """Return whether a driver's connection is in a transaction, including a failed one."""
-
-    def is_usable(self, connection: Any) -> bool:
-        """Return whether a driver's connection is in a transaction that has not failed."""
-
-    def is_idle(self, connection: Any) -> bool:
-        """Return whether a driver's connection is open, and in no transaction."""
+    def state(self, connection: Any) -> State:
+        """Return the state of the transaction of a driver's connection."""
 
     def lock_schema(self, table: sa.Table) -> str | None:
         """Return the statement that excludes other migrations; None: BEGIN does."""
@@ -235,7 +227,9 @@ class StatementCompiler(Protocol):
     dialect: sa.Dialect
     """SQLAlchemy's, for statements on the store's own connections."""
     elements: Mapping[type[Any], Renderer]
-    """Renders each class of `sql.elements` that `indexed_form.register` does not render."""
+    """Renders each class of `sql.elements` that `Database.register` does not render."""
+    explain: str
+    """The beginning of a statement that explains the statement after it."""
 
     def rename_table(self, table: sa.Table, new: str) -> str:
         """Return the statement that renames a table."""
@@ -247,9 +241,6 @@ class StatementCompiler(Protocol):
 
     def list_parameter(self, texts: Sequence[str]) -> Any:
         """Return the parameter of `AnyOf`."""
-
-    def explain(self, sql: str) -> str:
-        """Return the statement that explains a statement."""
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the rows of such a statement on a collection's table."""
@@ -264,22 +255,18 @@ class DDL(Protocol):
     """The type of a key that the database numbers."""
     serial_options: Mapping[str, Any] = MappingProxyType({})
     """Options of a table whose numbers are never used again."""
-
-    def has_table(self) -> sa.TextClause:
-        """Return the query for a row if there is a table `:reference`."""
+    body_type: sa.types.TypeEngine[Any]
+    """The type of the column of bodies."""
+    has_table: sa.TextClause
+    """The query for a row if there is a table `:reference`."""
+    jsonb_probe: str | None = None
+    """The query for the version of a database that may lack JSONB; None: none lacks it."""
 
     def reference(self, table: sa.Table) -> str:
         """Return the table's name as `has_table` takes it."""
 
     def document_columns(self) -> tuple[sa.Column[int], sa.Column[str]]:
         """Return the columns `seq`, the natural order, and `id`."""
-
-    def body_type(self) -> sa.types.TypeEngine[Any]:
-        """Return the type of the column of bodies."""
-
-    def jsonb_probe(self) -> str | None:
-        """Return the query for the version of a database that may lack JSONB; None: none lacks it."""
-        return None
 
     def jsonb_problem(self, version: str) -> str | None:
         """Return why this version has no JSONB; None: it has."""
@@ -312,69 +299,6 @@ class Filters(Protocol):
         """Return the parameters of `BodyMatches` for a shape; their names begin with `name`."""
 
 
-class Ordering(Protocol):
-    """Columns by which a field of the body is ordered, each a `SortPart`, never null.
-
-    They order all values that are not `is_unorderable` as MongoDB does, where no array is on the path.
-    """
-
-    parts: tuple[str, ...]
-
-    def index_parts(self, *, unique: bool) -> Sequence[str]:
-        """Return the columns of a field in an index."""
-        return self.parts
-
-    def can_order(self, keys: Keys) -> bool:
-        """Return whether a `SortPart` can address these keys."""
-        return True
-
-    def values(self, key: Key) -> Sequence[Any]:
-        """Return a key as values of the `parts`."""
-
-    def varies(self, key: Key) -> Sequence[bool]:
-        """Return which parts differ among keys that equal `key` in the parts before."""
-
-    def is_unorderable(self, key: Key) -> bool:
-        """Return whether the parts do not order such keys: objects, and arrays within arrays."""
-        return isinstance(key[1], dict | list)
-
-    def is_truncated(self, key: Key) -> bool:
-        """Return whether the parts hold only the beginning of a key, so that another may have the same."""
-        return False
-
-    def part(self, body: str, keys: Keys, name: str) -> str:
-        """Render a `SortPart`."""
-
-    def parameter(self, parameter: str, name: str) -> str:
-        """Render a `SortValue`."""
-        return parameter
-
-
-class IndexedForm(Protocol):
-    """The indexed form of conditions: over the columns of `Ordering`, right where no array is on the path."""
-
-    def width(self, kind: Kind) -> int:
-        """Return how many parameters a value takes."""
-
-    def values(self, value: Value) -> Sequence[Any]:
-        """Return these parameters."""
-
-    def constant_parts(self, test: Test) -> Sequence[str]:
-        """Return the parts of `Ordering` that are the same for all values that pass a test."""
-
-    def test(self, body: str, keys: Keys, test: Test) -> str:
-        """Render an `IndexedTest`; the slots of the test hold the SQL of its parameters."""
-
-    def partial_test(self, body: str, keys: Keys, test: Test) -> str:
-        """Render a `PartialTest`."""
-
-    def type_at(self, body: str, keys: Keys) -> str:
-        """Render `TypeAt`."""
-
-    def array_at(self, body: str, keys: Keys, *, null_safe: bool = False) -> str:
-        """Render `ArrayAt`."""
-
-
 @value_class
 class Database:
     """A dialect: the traits of a database, and an object of each protocol."""
@@ -393,7 +317,7 @@ class Database:
     ddl: DDL
     filters: Filters
     ordering: Ordering
-    indexed_form: IndexedForm
+    indexed_form: IndexedForm[Any]
 
     single_writer: bool = False
     """One transaction at a time writes."""
@@ -415,3 +339,26 @@ class Database:
     """Counting the entries of indexes, those of expired documents too, is faster than reading the rows."""
     orders_union_all: bool = False
     """UNION ALL returns the rows of its first part, then those of its second part in their order."""
+
+    def register(self) -> None:
+        """Register with SQLAlchemy how the elements are rendered, those of orders and of the indexed form included."""
+        ordering, form = self.ordering, self.indexed_form
+        shared: dict[type[Any], Renderer] = {
+            SortPart: lambda sort, body: ordering.part(body, sort.keys, sort.part),
+            SortValue: lambda sort, value: ordering.parameter(value, sort.part),
+            TypeAt: lambda at, body: form.type_at(body, at.keys),
+            ArrayAt: lambda at, body: form.array_at(body, at.keys, null_safe=at.null_safe),
+            IndexedTest: lambda indexed, body, *parameters: form.test(
+                body, indexed.field.path.keys, indexed.test(parameters, form.widths)
+            ),
+            PartialTest: lambda limit, body: form.partial_test(
+                body, limit.field.path.keys, limit.field.test
+            ),
+            IsNot: lambda _, condition: f"(({condition}) IS NOT TRUE)",
+        }
+        for kind, render in {**shared, **self.compiler.elements}.items():
+            compiles(kind, self.name)(partial(_rendered, render))
+
+
+def _rendered(render: Renderer, element: Any, compiler: Any, **kw: Any) -> str:
+    return render(element, *(compiler.process(clause, **kw) for clause in element.clauses))

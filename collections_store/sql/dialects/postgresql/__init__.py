@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..indexed_form import register
 from ..protocols import Database
 from .compiler import PostgresCompiler, PostgresDDL
 from .connections import PostgresConnections, PostgresErrors, PostgresTransactions, PostgresUrls
@@ -29,4 +28,4 @@ DATABASE: Final = Database(
     indexed_form=PostgresIndexedForm(),
     options=frozenset({"schema"}),
 )
-register(DATABASE)
+DATABASE.register()

@@ -73,6 +73,7 @@ class PostgresCompiler(StatementCompiler):
     """SQLAlchemy's dialect for psycopg, and EXPLAIN."""
 
     dialect = _DIALECT
+    explain = "EXPLAIN (FORMAT JSON, COSTS OFF) "
     elements = {
         BodyText: _body_text,
         BodyFromText: _body_from_text,
@@ -94,9 +95,6 @@ class PostgresCompiler(StatementCompiler):
     def list_parameter(self, texts: Sequence[str]) -> list[str]:
         """Psycopg adapts lists."""
         return list(texts)
-
-    def explain(self, sql: str) -> str:
-        return f"EXPLAIN (FORMAT JSON, COSTS OFF) {sql}"
 
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the plan: a tree of steps. Those of the array guard use indexes of their own."""
@@ -147,9 +145,8 @@ class PostgresDDL(DDL):
     """Tables with JSONB, and one GIN index over bodies each."""
 
     name_type = sa.Text(collation="C")
-
-    def has_table(self) -> sa.TextClause:
-        return sa.text("SELECT 1 WHERE to_regclass(:reference) IS NOT NULL")
+    body_type = JSONB()
+    has_table = sa.text("SELECT 1 WHERE to_regclass(:reference) IS NOT NULL")
 
     def reference(self, table: sa.Table) -> str:
         return table_name(table)
@@ -160,9 +157,6 @@ class PostgresDDL(DDL):
             sa.Column("seq", sa.BigInteger, sa.Identity(), nullable=False, unique=True),
             sa.Column("id", sa.Text(collation="C"), primary_key=True),
         )
-
-    def body_type(self) -> sa.types.TypeEngine[Any]:
-        return JSONB()
 
     def create_body_index(self, table: sa.Table, physical: str) -> Sequence[str]:
         """One index serves equality at any depth, in arrays too."""

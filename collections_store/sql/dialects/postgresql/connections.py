@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import sqlalchemy as sa
@@ -23,6 +24,7 @@ from ....options import Isolation, Options
 from ..protocols import (
     Connections,
     Errors,
+    State,
     TableVanished,
     Transactions,
     UniqueViolated,
@@ -30,10 +32,8 @@ from ..protocols import (
 )
 from .compiler import table_name
 
-_IDLE: Final = 0
-"""PQTRANS_IDLE of libpq's `PQtransactionStatus`."""
-_IN_TRANSACTION: Final = 2
-"""PQTRANS_INTRANS: in a transaction, and nothing has failed."""
+_STATES: Final[dict[int, State]] = {0: "none", 2: "open"}
+"""libpq's `PQtransactionStatus`: PQTRANS_IDLE and PQTRANS_INTRANS."""
 _CONFLICTS: Final = frozenset({"40001", "40P01", "25P03"})
 """25P03: the server ended a session that was idle in its transaction for too long, and rolled that back."""
 _BUSY: Final = frozenset({"55P03", "53300", "57P03"})
@@ -71,6 +71,9 @@ class PostgresUrls(Urls):
 class PostgresConnections(Connections):
     """Settings of a session."""
 
+    encoding_probe = "SELECT current_setting('server_encoding')"
+    """LATIN1 lacks most characters, and SQL_ASCII returns bytes."""
+
     def engine_arguments(self, *, busy_timeout: float) -> dict[str, Any]:
         """Return the driver's autocommit mode, and no pool: the store has its own."""
         connect = {"client_encoding": "utf8"}
@@ -83,10 +86,6 @@ class PostgresConnections(Connections):
             return [f"{lock}; SET synchronous_commit = off"]
         waits = "set_config('synchronous_commit', 'on', false)"
         return [f"{lock}; SELECT {waits} WHERE current_setting('synchronous_commit') = 'off'"]
-
-    def encoding_probe(self) -> str:
-        """LATIN1 lacks most characters, and SQL_ASCII returns bytes."""
-        return "SELECT current_setting('server_encoding')"
 
     def interrupt(self, connection: Any) -> None:
         """Request that the server cancels the statement."""
@@ -101,34 +100,20 @@ class PostgresTransactions(Transactions):
     write.
     """
 
-    def begin(self, *, write: bool, snapshot: bool = True) -> str:
-        level = "REPEATABLE READ" if snapshot else "READ COMMITTED"
-        return f"BEGIN ISOLATION LEVEL {level}{'' if write else ' READ ONLY'}"
+    shared_options = MappingProxyType({"isolation_level": "READ COMMITTED"})
+    """An engine in AUTOCOMMIT would split an operation of several statements."""
 
-    def begin_group(self) -> str:
-        """Each statement sees what was committed before it."""
-        return self.begin(write=True, snapshot=False)
-
-    def begin_isolated(self, isolation: Isolation) -> str:
-        return f"BEGIN ISOLATION LEVEL {isolation.upper()}"
+    def begin(self, *, write: bool, isolation: str) -> str:
+        return f"BEGIN ISOLATION LEVEL {isolation.upper()}{'' if write else ' READ ONLY'}"
 
     def isolation_options(self, isolation: Isolation) -> dict[str, Any]:
         return {"isolation_level": isolation.upper()}
 
-    def shared_options(self) -> dict[str, Any]:
-        """An engine in AUTOCOMMIT would split an operation of several statements."""
-        return {"isolation_level": "READ COMMITTED"}
-
-    def is_open(self, connection: Any) -> bool:
-        """A failed transaction stays open until it is rolled back; a lost connection has none."""
-        return not connection.closed and connection.info.transaction_status != _IDLE
-
-    def is_usable(self, connection: Any) -> bool:
+    def state(self, connection: Any) -> State:
         """After an error only a ROLLBACK is possible, to a savepoint or of the transaction."""
-        return not connection.closed and connection.info.transaction_status == _IN_TRANSACTION
-
-    def is_idle(self, connection: Any) -> bool:
-        return not connection.closed and connection.info.transaction_status == _IDLE
+        if connection.closed:
+            return "lost"
+        return _STATES.get(connection.info.transaction_status, "failed")
 
     def lock_schema(self, table: sa.Table) -> str:
         """Readers continue."""

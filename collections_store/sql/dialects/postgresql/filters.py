@@ -45,7 +45,8 @@ from ....query.conditions import (
     with_operands,
 )
 from ....query.path import is_index
-from ..protocols import SIGNS, Binding, Filters, inner_tests, leaves
+from ..indexed_form import SIGNS
+from ..protocols import Binding, Filters, inner_tests, leaves
 
 Keys: TypeAlias = tuple[str | int, ...]
 Leaf: TypeAlias = Callable[[str], str]

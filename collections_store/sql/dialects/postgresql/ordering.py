@@ -14,10 +14,10 @@ from typing import Any, Final
 
 from .... import codec
 from ....query.conditions import Operand, Parameter, Value, prefix_range
+from ....query.path import path_prefixes
 from ....query.sort import FALSE, NULL, NUMBER, STRING, TRUE, Key
 from ...elements import Keys
-from ..indexed_form import RankedForm, open_prefixes
-from ..protocols import Ordering
+from ..indexed_form import IndexedForm, Ordering
 
 BEGINNING: Final = 100
 """Characters of a string that the columns distinguish."""
@@ -68,7 +68,7 @@ class PostgresOrdering(Ordering):
         return f"CAST({parameter} AS {_CASTS[name]})"
 
 
-class PostgresIndexedForm(RankedForm[str]):
+class PostgresIndexedForm(IndexedForm[str]):
     """The indexed form; its columns are computed from the SQL of the value.
 
     Every comparison names the columns before the one it is about, too: a scan of an index continues only past columns
@@ -76,8 +76,8 @@ class PostgresIndexedForm(RankedForm[str]):
     """
 
     ordering = PostgresOrdering()
-    WIDTHS = {"null": 0, "string": 2, "strings": 2, "prefix regex": 3}
-    CONSTANT = {
+    widths = {"null": 0, "string": 2, "strings": 2, "prefix regex": 3}
+    constant = {
         "number": ("rank",),
         "string": ("rank", "number"),
         "prefix regex": ("rank", "number"),
@@ -109,9 +109,6 @@ class PostgresIndexedForm(RankedForm[str]):
     def columns(self, body: str, keys: Keys) -> str:
         return value_at(body, keys)
 
-    def rank(self, columns: str) -> str:
-        return _part(columns, "rank")
-
     def compared(self, columns: str, sign: str, given: Operand) -> str:
         assert isinstance(given, Parameter)
         rank, parameter = _part(columns, "rank"), given.sql[0]
@@ -119,7 +116,7 @@ class PostgresIndexedForm(RankedForm[str]):
             is_equal = f"{rank} = CAST({parameter} AS INTEGER)"
             return f"({is_equal} AND {_no_number(columns)} AND {_no_string(columns)})"
         if given.kind == "boolean":
-            return f"{rank} {sign} CAST({parameter} AS INTEGER)"
+            return f"({rank} {sign} CAST({parameter} AS INTEGER) AND {rank} >= {FALSE})"
         if given.kind == "number":
             number = f"{_part(columns, 'number')} {sign} CAST({parameter} AS NUMERIC)"
             compared = f"{rank} = {NUMBER} AND {number}"
@@ -159,7 +156,7 @@ class PostgresIndexedForm(RankedForm[str]):
         yield f"{_part(value, 'rank')} = {NULL}"
         yield _no_number(value)
         yield _no_string(value)
-        for prefix in open_prefixes(keys):
+        for prefix in path_prefixes(keys)[:-1]:
             yield f"({self.array_at(body, prefix)} IS NOT TRUE)"
 
     def exists(self, body: str, keys: Keys) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..indexed_form import register
 from ..protocols import Database
 from .compiler import SqliteCompiler, SqliteDDL
 from .connections import SqliteConnections, SqliteErrors, SqliteTransactions, SqliteUrls
@@ -38,4 +37,4 @@ DATABASE: Final = Database(
     counts_in_index=True,
     orders_union_all=True,
 )
-register(DATABASE)
+DATABASE.register()

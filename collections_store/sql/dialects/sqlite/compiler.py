@@ -51,7 +51,7 @@ _DIALECT.supports_native_boolean = True  # else it writes `(…) = 1`, which no 
 
 
 def _array_test(element: ArrayTest, seq: str, *parameters: str) -> str:
-    test = element.test(parameters, _INDEXED_FORM.width)
+    test = element.test(parameters, _INDEXED_FORM.widths)
     tests = " OR ".join(_INDEXED_FORM.scalar_tests(("rank", "value"), test))
     return f"{seq} IN (SELECT seq FROM {element.physical} WHERE {tests})"
 
@@ -76,6 +76,7 @@ class SqliteCompiler(StatementCompiler):
     """SQLite's dialect of SQLAlchemy, and EXPLAIN QUERY PLAN."""
 
     dialect = _DIALECT
+    explain = "EXPLAIN QUERY PLAN "
     elements = {
         BodyText: lambda _, body: body,
         BodyFromText: lambda _, text: text,
@@ -100,9 +101,6 @@ class SqliteCompiler(StatementCompiler):
         """Return the list as JSON: SQLite limits the number of parameters."""
         return codec.Codec(max_bytes=2**40).encode(list(texts))
 
-    def explain(self, sql: str) -> str:
-        return f"EXPLAIN QUERY PLAN {sql}"
-
     def plan(self, rows: Sequence[Any], table: sa.Table) -> Plan:
         """Read the plan: a line of text for each step."""
         lines = tuple(row[3] for row in rows)
@@ -126,9 +124,11 @@ class SqliteDDL(DDL):
 
     serial_type = sa.Integer()
     serial_options = MappingProxyType({"sqlite_autoincrement": True})
-
-    def has_table(self) -> sa.TextClause:
-        return sa.text("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :reference")
+    body_type = sa.Text()
+    """A column of text also holds a BLOB of JSONB, unconverted."""
+    has_table = sa.text("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :reference")
+    jsonb_probe = "SELECT sqlite_version()"
+    """Of the library that is loaded, which may be the caller's."""
 
     def reference(self, table: sa.Table) -> str:
         return str(table.name)
@@ -139,14 +139,6 @@ class SqliteDDL(DDL):
             sa.Column("seq", sa.Integer, primary_key=True),
             sa.Column("id", sa.Text, nullable=False, unique=True),
         )
-
-    def body_type(self) -> sa.types.TypeEngine[Any]:
-        """A column of text also holds a BLOB of JSONB, unconverted."""
-        return sa.Text()
-
-    def jsonb_probe(self) -> str | None:
-        """Query the library that is loaded, which may be the caller's."""
-        return "SELECT sqlite_version()"
 
     def jsonb_problem(self, version: str) -> str | None:
         if tuple(map(int, version.split("."))) >= JSONB_SINCE:

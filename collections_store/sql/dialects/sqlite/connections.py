@@ -20,11 +20,12 @@ from ....errors import (
     InvalidUrl,
     TransactionConflict,
 )
-from ....options import Isolation, Options
+from ....options import Options
 from ..protocols import (
     Connections,
     Errors,
     Function,
+    State,
     TableVanished,
     Transactions,
     UniqueViolated,
@@ -141,6 +142,11 @@ def _is_on(url: sa.URL, option: str) -> bool:
 class SqliteConnections(Connections):
     """Pragmas, and SQL functions in Python."""
 
+    persistent_settings = ("PRAGMA journal_mode = WAL",)
+    """WAL: readers do not wait for the writer."""
+    flush_log = ("ROLLBACK", "PRAGMA wal_checkpoint(TRUNCATE)")
+    """A checkpoint cannot run within a transaction."""
+
     def engine_arguments(self, *, busy_timeout: float) -> dict[str, Any]:
         """Return the driver's autocommit mode, and no pool: the store has its own."""
         timeout = min(busy_timeout, BUSY_SLICE)
@@ -155,14 +161,6 @@ class SqliteConnections(Connections):
             f"PRAGMA busy_timeout = {int(min(busy_timeout, BUSY_SLICE) * 1000)}",
             f"PRAGMA synchronous = {'FULL' if options.durability == 'full' else 'NORMAL'}",
         )
-
-    def persistent_settings(self) -> Sequence[str]:
-        """WAL: readers do not wait for the writer."""
-        return ("PRAGMA journal_mode = WAL",)
-
-    def flush_log(self) -> Sequence[str]:
-        """A checkpoint cannot run within a transaction."""
-        return ("ROLLBACK", "PRAGMA wal_checkpoint(TRUNCATE)")
 
     def functions(self) -> Sequence[Function]:
         return functions()
@@ -179,29 +177,16 @@ class SqliteTransactions(Transactions):
     one that reads sees one moment: this is serializable at every isolation level.
     """
 
-    def begin(self, *, write: bool, snapshot: bool = True) -> str:
+    def begin(self, *, write: bool, isolation: str) -> str:
         return "BEGIN IMMEDIATE" if write else "BEGIN"
-
-    def begin_group(self) -> str:
-        return "BEGIN IMMEDIATE"
-
-    def begin_isolated(self, isolation: Isolation) -> str:
-        return "BEGIN IMMEDIATE"
 
     def join(self, connection: Any, *, write: bool) -> str | None:
         """The driver begins a transaction no sooner than at an INSERT; a savepoint needs it before."""
         return None if connection.in_transaction or not write else "BEGIN IMMEDIATE"
 
-    def is_open(self, connection: Any) -> bool:
-        """Some errors end a transaction: a full disk, an interrupt."""
-        return bool(connection.in_transaction)
-
-    def is_usable(self, connection: Any) -> bool:
-        """A transaction that failed is rolled back at once."""
-        return bool(connection.in_transaction)
-
-    def is_idle(self, connection: Any) -> bool:
-        return not connection.in_transaction
+    def state(self, connection: Any) -> State:
+        """Some errors end a transaction: a full disk, an interrupt. No other makes it fail."""
+        return "open" if connection.in_transaction else "none"
 
 
 class SqliteErrors(Errors):

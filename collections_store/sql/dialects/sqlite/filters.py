@@ -55,7 +55,8 @@ from ....query.conditions import (
 )
 from ....query.path import is_index
 from ....query.patterns import compiled
-from ..protocols import SIGNS, Binding, Filters, Function, inner_tests
+from ..indexed_form import SIGNS
+from ..protocols import Binding, Filters, Function, inner_tests
 
 Steps: TypeAlias = tuple[str | int, ...]
 

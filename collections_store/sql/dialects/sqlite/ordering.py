@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from .... import codec
 from ....query.conditions import Kind, Operand, Parameter, Value, prefix_range
+from ....query.path import path_prefixes
 from ....query.sort import FALSE, NULL, NUMBER, OBJECT, STRING, TRUE, Key
 from ...elements import Keys
-from ..indexed_form import RankedForm, open_prefixes
-from ..protocols import Ordering
+from ..indexed_form import IndexedForm, Ordering
 from .filters import TYPES, path_literal
 
 _RANK: Final = (
@@ -53,12 +53,12 @@ class SqliteOrdering(Ordering):
         return (_RANK if name == "rank" else _VALUE).format(body=body, path=path_literal(keys))
 
 
-class SqliteIndexedForm(RankedForm[tuple[str, str]]):
+class SqliteIndexedForm(IndexedForm[tuple[str, str]]):
     """The indexed form; its columns are rank and value."""
 
     ordering = SqliteOrdering()
-    WIDTHS = {"null": 0, "boolean": 2, "prefix regex": 2}
-    CONSTANT = {"number": ("rank",), "string": ("rank",), "prefix regex": ("rank",)}
+    widths = {"null": 0, "boolean": 2, "prefix regex": 2}
+    constant = {"number": ("rank",), "string": ("rank",), "prefix regex": ("rank",)}
 
     def values(self, value: Value) -> Sequence[Any]:
         """A boolean is its rank and a number, a prefix the first string that has it and the first past it."""
@@ -79,9 +79,6 @@ class SqliteIndexedForm(RankedForm[tuple[str, str]]):
         path = path_literal(keys)
         return _RANK.format(body=body, path=path), _VALUE.format(body=body, path=path)
 
-    def rank(self, columns: tuple[str, str]) -> str:
-        return columns[0]
-
     def compared(self, columns: tuple[str, str], sign: str, given: Operand) -> str:
         assert isinstance(given, Parameter)
         (rank, value), parameter = columns, given.sql[0]
@@ -89,7 +86,7 @@ class SqliteIndexedForm(RankedForm[tuple[str, str]]):
             return f"({rank} = {_RANKS[given.kind]} AND {value} {sign} {parameter})"
         if sign == "=":
             return f"({rank} = {parameter} AND {value} = {given.sql[1]})"
-        return f"{rank} {sign} {parameter}"
+        return f"({rank} {sign} {parameter} AND {rank} >= {FALSE})"
 
     def among(self, columns: tuple[str, str], given: Operand) -> str:
         assert isinstance(given, Parameter)
@@ -106,7 +103,7 @@ class SqliteIndexedForm(RankedForm[tuple[str, str]]):
     def null(self, body: str, keys: Keys) -> Iterator[str]:
         rank, value = self.columns(body, keys)
         yield f"{rank} = {NULL} AND {value} = ''"
-        for prefix in open_prefixes(keys):
+        for prefix in path_prefixes(keys)[:-1]:
             yield f"{self.type_at(body, prefix)} IS NOT 'array'"
 
     def exists(self, body: str, keys: Keys) -> str:
