@@ -45,9 +45,7 @@ from .pool import Pool, PooledConnection, naming_file, translate
 T = TypeVar("T")
 
 ATTEMPTS: Final = 50
-"""How often other processes may drop and create a collection meanwhile."""
-DUPLICATE_ATTEMPTS: Final = 5
-"""How often a unique index, or the document that it found, may be gone when the error is to be explained."""
+"""How often others may drop and create a collection, or delete the document that a unique index found, meanwhile."""
 RECONNECT_FOR: Final = 1.0
 """Seconds for which an operation tries to reach a database that went away."""
 LONGEST_PAUSE: Final = 4.0
@@ -211,7 +209,7 @@ class Executor:
         if missed is not None and attempt < ATTEMPTS and self.run(missed):
             return  # another upsert was faster
         found = self.run(duplicate_of(operation, error.physical))
-        if found is not None or attempt >= DUPLICATE_ATTEMPTS:
+        if found is not None or attempt >= ATTEMPTS:
             raise found or DatabaseError(str(error)) from error
 
     def raise_unless_retryable(
