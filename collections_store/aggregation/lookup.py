@@ -33,7 +33,7 @@ from ..query.conditions import (
     values_of,
 )
 from ..query.filter import Filter, conjuncts
-from ..query.matcher import values_at
+from ..query.matcher import distinct_values, values_at
 from ..query.parser import one_of
 from ..query.path import Path, is_index
 from ..query.values import MISSING
@@ -142,9 +142,9 @@ class _Join:
 
 
 def _searched(row: Row, local: Side) -> list[Any]:
-    """Return the values that a row searches for."""
+    """Return the values that a row searches for; null, if its field has none."""
     if not isinstance(local, str):
-        return local_values(row.body, local)
+        return list(distinct_values(row.body, local)) or [None]
     return [metadatum(row, local) if isinstance(row, Document) else None]
 
 
@@ -170,29 +170,6 @@ def _is_beyond(value: Any, keys: Keys) -> bool:
         else:
             return False
     return False
-
-
-def local_values(body: Any, keys: Keys) -> list[Any]:
-    """Return the values of a row's field to search for; null, if there are none."""
-    return list(_local(body, keys)) or [None]
-
-
-def _local(value: Any, keys: Keys) -> Iterator[Any]:
-    for depth, key in enumerate(keys):
-        if isinstance(value, list):
-            if not is_index(key):
-                for each in value:
-                    if isinstance(each, dict):
-                        yield from _local(each, keys[depth:])
-                return
-            if int(key) >= len(value):
-                return
-            value = value[int(key)]
-        elif isinstance(value, dict) and key in value:
-            value = value[key]
-        else:
-            return
-    yield from value if isinstance(value, list) else [value]
 
 
 def _any_of(foreign: Side, searched: list[list[Any]]) -> Filter:

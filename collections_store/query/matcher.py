@@ -55,7 +55,7 @@ from .conditions import (
     Value,
 )
 from .filter import Filter
-from .path import is_index
+from .path import is_index, walk
 from .values import MISSING, RANKS, TYPES, compare, equal, is_number
 
 MANY: Final = 8
@@ -217,18 +217,14 @@ def distinct_values(body: Any, keys: tuple[str, ...]) -> Iterator[Any]:
     """Yield the values of `distinct` at a path: the elements of an array, nothing for a missing field. A key that is
     a number leads into an array's one element.
     """
-    value = body if isinstance(body, dict) or not keys else None
-    for depth, key in enumerate(keys):
-        if isinstance(value, dict) and key in value:
-            value = value[key]
-        elif isinstance(value, list) and is_index(key) and int(key) < len(value):
-            value = value[int(key)]
-        else:
-            if isinstance(value, list) and not is_index(key):
-                for element in value:
-                    yield from distinct_values(element, keys[depth:])
-            return
-    yield from value if isinstance(value, list) else (value,)
+    if keys and not isinstance(body, dict):
+        return
+    value, rest = walk(body, keys)
+    if rest:
+        for element in value:
+            yield from distinct_values(element, rest)
+    elif value is not MISSING:
+        yield from value if isinstance(value, list) else (value,)
 
 
 def passes(test: Test, value: Any, *, ordered: bool = True) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from ..errors import InvalidFilter, shortened
+from .values import MISSING
 
 MAX_CACHED = 1024
 MAX_KEYS = 200
@@ -71,6 +73,22 @@ def is_index(key: str) -> bool:
     No array has 10**9 elements (a body ends at 16 MiB), and SQLite counts modulo 2**32.
     """
     return len(key) < 10 and key.isascii() and key.isdigit() and (key == "0" or key[0] != "0")
+
+
+def walk(value: Any, keys: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
+    """Return the value at the end of a path, `MISSING` if there is none, and no keys; or the first array whose elements
+    the path goes on in, and the keys that remain. A number leads into an array's one element.
+    """
+    for depth, key in enumerate(keys):
+        if isinstance(value, dict):
+            value = value.get(key, MISSING)
+        elif not isinstance(value, list):
+            return MISSING, ()
+        elif not is_index(key):
+            return value, keys[depth:]
+        else:
+            value = value[int(key)] if int(key) < len(value) else MISSING
+    return value, ()
 
 
 def element_index(key: str) -> int | None:

@@ -21,7 +21,7 @@ from ..document import Document, metadatum
 from ..errors import InvalidFilter, InvalidSort, shortened
 from .budget import spend
 from .conditions import Target, read_target
-from .path import Path, is_index
+from .path import Path, walk
 from .values import MISSING, RANKS, compare, is_number
 
 Key: TypeAlias = tuple[int, Any]
@@ -160,7 +160,7 @@ def _below(value: Any, routes: list[_Route], ordered: bool) -> _Found:
     found: _Found = {}
     arrays: dict[int, tuple[list[Any], list[_Route]]] = {}
     for number, keys, descending in routes:
-        reached, rest = _walk(value, keys)
+        reached, rest = walk(value, keys)
         if isinstance(reached, list):
             arrays.setdefault(id(reached), (reached, []))[1].append((number, rest, descending))
         else:
@@ -168,22 +168,6 @@ def _below(value: Any, routes: list[_Route], ordered: bool) -> _Found:
     for array, through in arrays.values():
         found.update(_first(array, through, ordered))
     return found
-
-
-def _walk(value: Any, keys: tuple[str, ...]) -> tuple[Any, tuple[str, ...]]:
-    """Return the value at the end, or an array on the route, and the keys that remain."""
-    while keys:
-        key, *rest = keys
-        if isinstance(value, dict) and key in value:
-            value = value[key]
-        elif isinstance(value, list) and is_index(key) and int(key) < len(value):
-            value = value[int(key)]
-        elif isinstance(value, list) and not is_index(key):
-            break
-        else:
-            return MISSING, ()
-        keys = tuple(rest)
-    return value, keys
 
 
 def _first(array: list[Any], routes: list[_Route], ordered: bool) -> _Found:

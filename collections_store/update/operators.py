@@ -20,7 +20,7 @@ from ..document import Anonymous, moment
 from ..errors import InvalidUpdate, shortened
 from ..query.conditions import Condition, Value
 from ..query.matcher import holds
-from ..query.path import is_index
+from ..query.path import walk
 from ..query.sort import MAX_FIELDS
 from ..query.values import MISSING, compare, is_number, value_class
 
@@ -211,16 +211,9 @@ def _field(element: Any, keys: tuple[str, ...]) -> Any:
     """Return the value that `$push` sorts by, or null. Only objects have fields, but a number names an element
     of an array in one.
     """
-    if keys and not isinstance(element, dict):
-        return None
-    for key in keys:
-        if isinstance(element, list) and is_index(key) and int(key) < len(element):
-            element = element[int(key)]
-        elif isinstance(element, dict) and key in element:
-            element = element[key]
-        else:
-            return None
-    return element
+    found, rest = walk(element, keys)
+    is_field = not keys or (isinstance(element, dict) and found is not MISSING and not rest)
+    return found if is_field else None
 
 
 def _parse_push(operand: Value, position: str) -> Push:

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from collections_store import Document, Filter
 from collections_store.aggregation.expressions.evaluation import key_of
-from collections_store.aggregation.lookup import _is_beyond, local_values
+from collections_store.aggregation.lookup import _is_beyond
 from collections_store.aggregation.pipeline import Pipeline
 from collections_store.document import Anonymous
-from collections_store.query.matcher import matches
+from collections_store.query.matcher import distinct_values, matches
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.sampled_from([0, 1, 1.0, 2, "a", "b", ""]))
 VALUES = st.recursive(
@@ -43,7 +43,7 @@ def test_lookup(rows: list[Any], others: list[Any], local: str, foreign: str) ->
     numbered = [{**each, "_id": number} for number, each in enumerate(others)]
     results = give(rows, {"$lookup": stage}, others=numbered)
     for row, result in zip(rows, results, strict=True):
-        values = local_values(row, tuple(local.split(".")))
+        values = list(distinct_values(row, tuple(local.split(".")))) or [None]
         same = Filter.parse({foreign: {"$in": values}})
         missing = Filter.parse({foreign: {"$exists": False}} if None in values else {"$nor": [{}]})
         keys = tuple(foreign.split("."))

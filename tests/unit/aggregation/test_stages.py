@@ -351,6 +351,15 @@ def joined_by(
     return [[each["n"] for each in row["found"]] for row in found]
 
 
+def test_lookup_by_a_field_of_a_body_that_is_an_array() -> None:
+    rows: list[Any] = [[{"a": 1}], {"a": [1]}]
+    stages = [{"$lookup": {"from": "f", "localField": "a", "foreignField": "b", "as": "o"}}]
+    found = give(
+        rows, *stages, {"$project": {"_id": 0, "o.b": 1}}, source=Collections(f=[{"b": 1}])
+    )
+    assert found == [{"o": []}, {"o": [{"b": 1}]}]
+
+
 def test_lookup_by_id() -> None:
     source = Collections(f=[{"n": 0, "by": "1"}, {"n": 1, "by": ["0", "1"]}, {"n": 2}])
     rows = [{"by": "2"}, {"by": ["0", "1", None, 7, {"a": 1}]}, {"by": 1}, {}]
