@@ -26,7 +26,6 @@ ChangeKind: TypeAlias = Literal["insert", "update", "remove", "expire"]
 KINDS: Final[frozenset[ChangeKind]] = frozenset(get_args(ChangeKind))
 REMOVALS: Final[frozenset[ChangeKind]] = frozenset({"remove", "expire"})
 """The kinds after which there is no document."""
-MAX_POSITION: Final = 2**63 - 1
 _FORMAT: Final = b"\x01"
 _SIZE: Final = 21
 
