@@ -50,6 +50,13 @@ def test_the_keys_within_elements_count_as_part_of_the_path(name: str) -> None:
     assert filters.can_render(Filter.parse({"a.b": {"$elemMatch": {"c": 1}}}).shape)
 
 
+def test_one_long_path_of_several_is_for_the_matcher() -> None:
+    filters = named("postgresql").filters
+    for keys, rendered in ((20, True), (21, False)):
+        shape = Filter.parse({"$or": [{"a": 1}, {".".join("b" * keys): 1}]}).shape
+        assert filters.can_render(shape) is rendered
+
+
 def test_inner_tests_have_the_keys_of_all_paths_to_them() -> None:
     condition = Filter.parse({"a.b": {"$elemMatch": {"c": 1, "d": {"$exists": True}}}}).condition
     found = [(keys, type(test).__name__) for keys, test in inner_tests(condition)]
