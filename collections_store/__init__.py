@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from .document import (
         BulkWriteResult,
         CollectionInfo,
+        CopiedCollection,
+        CopyProgress,
         DeleteMany,
         DeleteOne,
         DeleteResult,
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncChangeStream", "AsyncCollection", "AsyncStore", "AsyncTransaction", "BulkWriteResult",
     "Change", "ChangeSettings", "ChangeStream", "Collection", "CollectionInfo",
-    "CollectionSettings", "DeleteMany", "DeleteOne", "DeleteResult", "Document", "Explanation", "F",
+    "CollectionSettings", "CopiedCollection", "CopyProgress", "DeleteMany", "DeleteOne", "DeleteResult", "Document", "Explanation", "F",
     "Filter", "Index", "InsertManyResult", "InsertOne", "InsertOneResult", "Page", "Path",
     "Projection", "PutManyResult", "Refusal", "ReplaceOne", "ReturnDocument", "Sort", "Store",
     "StoreOptions", "Transaction", "Update", "UpdateMany", "UpdateOne", "UpdateResult",
@@ -70,7 +72,7 @@ _MODULES = {
     "changes": "ChangeStream",
     "collection": "Collection",
     "document": (
-        "BulkWriteResult CollectionInfo DeleteMany DeleteOne DeleteResult Document "
+        "BulkWriteResult CollectionInfo CopiedCollection CopyProgress DeleteMany DeleteOne DeleteResult Document "
         "InsertManyResult InsertOne InsertOneResult Page PutManyResult Refusal ReplaceOne "
         "UpdateMany UpdateOne UpdateResult partial_result"
     ),

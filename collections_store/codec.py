@@ -153,6 +153,24 @@ def spell(value: Any) -> str:
     return orjson.dumps(_float(value, ()) if isinstance(value, float) else value).decode()
 
 
+def canonical(value: Any) -> bytes:
+    """Return the one spelling that equal JSON values of all databases have, for comparisons and checksums: minified, keys
+    sorted by code point, and no minus zero, which PostgreSQL cannot store.
+    """
+    text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    if b"-0.0" in text:
+        text = orjson.dumps(_without_minus_zero(value), option=orjson.OPT_SORT_KEYS)
+    return text
+
+
+def _without_minus_zero(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_minus_zero(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without_minus_zero(each) for each in value]
+    return 0.0 if isinstance(value, float) and value == 0 else value
+
+
 def _bytes_left(values: Any, depth: int, remaining: int) -> int:
     """Return what is left of so many bytes for the other values of a body; negative: it is too large, or orjson would
     not spell a value as rule 1 demands, strings and keys aside.

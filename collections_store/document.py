@@ -148,6 +148,32 @@ class CollectionInfo:
     created_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class CopiedCollection:
+    """A collection that was copied: its name and the `count` of its documents.
+
+    `sha256` is the checksum of these in natural order, in hexadecimal: equal for equal documents on any database. Each
+    adds a line of canonical JSON (minified, keys sorted, -0.0 as 0.0) that ends in a line feed: the list of id, body,
+    version, and `created_at`, `updated_at`, `expires_at`, time to live in microseconds, or null.
+    """
+
+    name: str
+    count: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class CopyProgress:
+    """The state of a copy: the collection that is being copied, and how many documents of how many are done in all.
+
+    `total` is an estimate: it counts expired documents, which are not copied.
+    """
+
+    collection: str
+    done: int
+    total: int
+
+
 def metadatum(document: Document, name: str) -> Any:
     """Return a document's metadata as a filter compares it: times in microseconds."""
     return getattr(document, name if name in {"id", "version"} else f"{name[:-3]}_us")
@@ -173,6 +199,15 @@ def check_name(name: object) -> str:
     if isinstance(name, str) and _NAME.fullmatch(name):
         return str.__str__(name)
     raise InvalidName(name)
+
+
+def check_names(names: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Return valid names of collections, None for all; raise `InvalidName` and `InvalidOption`."""
+    if names is None:
+        return None
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise InvalidOption("collections", f"must be a list of names, got {shortened(names)}")
+    return tuple(map(check_name, names))
 
 
 def spelled(text: str) -> str:

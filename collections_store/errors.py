@@ -27,6 +27,8 @@ has its facts as attributes::
     ├── BulkWriteError (RuntimeError)
     ├── CollectionNotFound (KeyError)
     ├── CollectionExists (ValueError)
+    ├── CopyFailed (RuntimeError)
+    ├── InvalidBackup (ValueError)
     ├── IndexExists (ValueError)
     ├── ChangesLost (RuntimeError)
     ├── InvalidOperand (ValueError)
@@ -61,8 +63,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BulkWriteError", "ChangesLost", "CollectionExists", "CollectionNotFound", "CollectionsStoreError",
-    "DatabaseBusy", "DatabaseError", "DatabaseUnavailable", "DialogueConflict", "DialogueNotFound",
-    "DialoguesNotSaved", "DocumentNotFound", "DocumentTooNew", "DocumentsOutdated", "DuplicateKey", "IndexExists", "InvalidBody", "InvalidCursor",
+    "CopyFailed", "DatabaseBusy", "DatabaseError", "DatabaseUnavailable", "DialogueConflict", "DialogueNotFound",
+    "DialoguesNotSaved", "DocumentNotFound", "DocumentTooNew", "DocumentsOutdated", "DuplicateKey", "IndexExists",
+    "InvalidBackup", "InvalidBody", "InvalidCursor",
     "InvalidDialogueMessage", "InvalidFilter", "InvalidId", "InvalidIndex", "InvalidName", "InvalidOperand",
     "InvalidOption", "InvalidPipeline", "InvalidProjection", "InvalidSort", "InvalidToken", "InvalidUpdate",
     "InvalidUrl", "MemoryLimitExceeded", "MissingExtra", "NotTheCreator", "PatternLimitExceeded", "RepeatedMessage",
@@ -344,11 +347,27 @@ class CollectionNotFound(CollectionsStoreError, KeyError):
 class CollectionExists(CollectionsStoreError, ValueError):
     """A collection of this `name` exists: drop it first, or choose another name."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"there is a collection {name!r} already: drop it first, or take another name"
-        )
+    def __init__(self, name: str, advice: str = "drop it first, or take another name") -> None:
+        super().__init__(f"there is a collection {name!r} already: {advice}")
         self.name = name
+
+
+class CopyFailed(CollectionsStoreError, RuntimeError):
+    """A copy to the `collection` ended early: others write to it, or it does not hold what was written. Run the copy again
+    once nobody else uses the collection: it goes on where it ended.
+    """
+
+    def __init__(self, collection: str, problem: str) -> None:
+        super().__init__(f"the copy of the collection {collection!r} is incomplete: {problem}")
+        self.collection = collection
+
+
+class InvalidBackup(CollectionsStoreError, ValueError):
+    """The `file` is no backup, or is damaged at `place`; nothing was restored."""
+
+    def __init__(self, file: str, place: str, problem: str) -> None:
+        super().__init__(f"{file!r}, {place}: {problem}" if place else f"{file!r}: {problem}")
+        self.file, self.place = file, place
 
 
 class IndexExists(CollectionsStoreError, ValueError):

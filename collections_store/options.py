@@ -279,8 +279,11 @@ MAX_CHANGES: Final = 10**9
 _CODEC: Final = codec.Codec()
 _FEED_KEYS: Final = ("physical", "key", "bodies", "limit", "age")
 _KEYS: Final = (
-    "format", "cursor_key", "body_index", "indexes", "ways", "counter", "ttl", "sliding", "feed", "jsonb"
+    "format", "cursor_key", "body_index", "indexes", "ways", "counter", "ttl", "sliding", "feed", "jsonb", "copy_of"
 )  # fmt: skip
+_LOCAL: Final = ("cursor_key", "ways", "counter", "copy_of")
+"""Keys that a copy of the collection does not take over; of a feed and an index these are `_LOCAL_NAMES`."""
+_LOCAL_NAMES: Final = ("physical", "key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,7 +402,8 @@ class CollectionOptions:
     `body_index`: PostgreSQL has an index over whole bodies. `cursor_key` seals the cursors of its pages; `counter`
     numbers its indexes. `array_guards` are the path prefixes whose arrays are indexed, with the names of these indexes. A
     document expires after `ttl` microseconds unless its write has a `ttl` (None: never), again with each update if
-    `sliding`. `feed`: how changes are recorded; None: they are not. `jsonb`: SQLite stores bodies as JSONB.
+    `sliding`. `feed`: how changes are recorded; None: they are not. `jsonb`: SQLite stores bodies as JSONB. `copy_of` identifies
+    what is being copied into the collection, until the copy is complete.
 
     The JSON has a format; that of older versions has none and is of format 1. `unknown` are keys of a newer version,
     which are preserved. A change that older versions must not ignore takes a higher format.
@@ -414,6 +418,7 @@ class CollectionOptions:
     sliding: bool = False
     feed: Feed | None = None
     jsonb: bool = False
+    copy_of: str = ""
     unknown: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def to_text(self) -> str:
@@ -431,6 +436,8 @@ class CollectionOptions:
             "feed": None if self.feed is None else self.feed.to_json(),
             "jsonb": self.jsonb,
         }
+        if self.copy_of:
+            stored["copy_of"] = self.copy_of
         return _CODEC.encode(_lists(stored))
 
     @classmethod
@@ -448,8 +455,23 @@ class CollectionOptions:
             stored.get("sliding", False),
             Feed.from_json(stored["feed"]) if stored.get("feed") else None,
             stored.get("jsonb", False),
+            stored.get("copy_of", ""),
             unknown_keys(stored, _KEYS),
         )
+
+    def to_portable(self) -> dict[str, Any]:
+        """Return the stored form, without what belongs to this store alone: names of tables, keys, a copy's state."""
+        stored = codec.decode(self.to_text())
+        portable = unknown_keys(stored, _LOCAL)
+        portable["indexes"] = [unknown_keys(each, _LOCAL_NAMES) for each in stored["indexes"]]
+        portable["feed"] = stored["feed"] and unknown_keys(stored["feed"], _LOCAL_NAMES)
+        return portable
+
+    @classmethod
+    def from_portable(cls, portable: Mapping[str, Any]) -> Self:
+        """Read `to_portable`; raises `SchemaTooNew`, and any error for what is not of that form."""
+        indexes = [{**each, "physical": ""} for each in portable.get("indexes", ())]
+        return cls.from_text(_CODEC.encode({**portable, "indexes": indexes}))
 
     def find(self, name: str) -> Index | None:
         """Return the index of that name."""

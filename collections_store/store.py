@@ -7,16 +7,16 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from itertools import count
-from typing import Any, Final, Self, TypeVar, Unpack, get_args
+from typing import Any, Final, Self, TypeVar, Unpack, cast, get_args
 
 import sqlalchemy as sa
 
 from .changes import ChangeNotifier, notify_all
 from .codec import Codec
-from .document import check_name
+from .document import CopiedCollection, CopyProgress, check_name, check_names
 from .engine.backend import (
     Backend,
     check_driver,
@@ -24,6 +24,7 @@ from .engine.backend import (
     read_target,
     transaction_limit,
 )
+from .engine.copying import StoreTarget, check_report, copy_store
 from .engine.database_file import leak
 from .engine.jobs import Job
 from .engine.lifecycle import Component, Components, noting_failure, tear_down
@@ -290,6 +291,37 @@ class Store(Collections):
             )
         check_driver("connection", given.dialect, self._database)
         return Bound(self, SharedConnection(given, self._catalogue.uncached()))
+
+    def copy_to(
+        self,
+        other: Store,
+        collections: Iterable[str] | None = None,
+        *,
+        progress: Callable[[CopyProgress], object] | None = None,
+    ) -> tuple[CopiedCollection, ...]:
+        """Copy collections (None: all) to another store, on any database; return them with counts and checksums, by name.
+
+        A copy has the documents with their ids, versions, times, times to live and natural order, and the options and
+        indexes of the collections, all as of one moment of this store, to which others can write meanwhile. It has no
+        recorded changes and no expired documents: tokens of this store raise `ChangesLost` there, cursors `InvalidCursor`.
+
+        Each batch is a transaction, which compares what was written with this store. The same call goes on with a copy that
+        ended early, to the then present state of this store; until it is complete, only the copy may write to its
+        collections. `progress` is called after each batch; what it raises ends the copy.
+
+        Raise `InvalidOption`, `InvalidName`, `CollectionNotFound`, `CollectionExists` if the other store has a collection of
+        a name that is not the beginning of this copy, and `CopyFailed` if others wrote to it.
+
+        >>> with Store("sqlite://") as other:
+        ...     version = store["cities"].put("berlin", {"country": "de"})
+        ...     [copied] = store.copy_to(other, ["cities"])
+        ...     print(copied.name, copied.count, other["cities"].get("berlin"))
+        cities 1 {'country': 'de'}
+        """
+        if other is self or not isinstance(cast(object, other), Store):
+            raise InvalidOption("other", f"must be another Store, got {shortened(other)}")
+        target = StoreTarget(other.run, other._codec)
+        return copy_store(self.run, check_names(collections), target, check_report(progress))
 
     def model(self, name: str) -> type[Any]:
         """Return a new ORM class of a collection, for your own queries; create the collection if necessary.

@@ -294,6 +294,7 @@ def _is_method(member: object) -> bool:
 def _parameters(method: Any) -> list[str]:
     return [
         str(parameter)
+        .replace("AsyncStore", "Store")
         .replace("AsyncConnection", "Connection")
         .replace("AsyncTransaction", "Transaction")
         .replace("AsyncComponent", "Component")

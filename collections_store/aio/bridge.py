@@ -87,6 +87,36 @@ async def run_uncancellably(work: Coroutine[Any, Any, T]) -> T:
     raise cancelled
 
 
+async def run_in_batches(
+    work: Callable[[Callable[[Any], object]], T], report: Callable[[Any], object]
+) -> T:
+    """Return the result of work in a thread that calls a function after each batch, and call `report` in this event loop
+    with the same. A cancellation, or what `report` raises, ends the work after a batch.
+    """
+    loop, cancelled = asyncio.get_running_loop(), list[asyncio.CancelledError]()
+
+    async def pass_on(value: Any) -> object:
+        return report(value)
+
+    def after_batch(value: Any) -> object:
+        if cancelled:
+            raise cancelled[-1]
+        return asyncio.run_coroutine_threadsafe(pass_on(value), loop).result()
+
+    future = asyncio.ensure_future(asyncio.to_thread(work, after_batch))
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled.append(error)
+    if cancelled:
+        done = not future.cancelled() and future.exception() is None
+        outcome = Outcome(True if done else None, is_final=True)
+        cancelled[-1].collections_store_outcome = outcome  # type: ignore[attr-defined]
+        raise cancelled[-1]
+    return future.result()
+
+
 @contextmanager
 def nothing_written() -> Iterator[None]:
     """Give a cancellation in this context the outcome that nothing was written."""

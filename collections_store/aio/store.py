@@ -6,24 +6,33 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, get_args
 
 import sqlalchemy as sa
 
 from ..collection import Collection
-from ..document import check_name
+from ..document import CopiedCollection, CopyProgress, check_name, check_names
 from ..engine.backend import connection_limit
+from ..engine.copying import check_report
 from ..engine.group_commit import GroupCommit
 from ..engine.jobs import Job, Mailbox
 from ..engine.lifecycle import AsyncComponent, Components, noting_failure, raise_all
 from ..engine.permits import POLL_INTERVAL, TransactionPermit
 from ..engine.transactions import TransactionResources
 from ..engine.workers import Workers
-from ..errors import DatabaseBusy, DatabaseUnavailable, StoreClosed, TransactionConflict
+from ..errors import (
+    DatabaseBusy,
+    DatabaseUnavailable,
+    InvalidOption,
+    StoreClosed,
+    TransactionConflict,
+    shortened,
+)
 from ..operations.catalogue import AS_IT_IS, Configure, FindTable
 from ..operations.operation import Operation
 from ..options import (
@@ -43,6 +52,7 @@ from .bridge import (
     TransactionStep,
     abandon,
     note_job,
+    run_in_batches,
     run_step,
     run_uncancellably,
     wait_uncancellably,
@@ -283,6 +293,22 @@ class AsyncStore(AsyncCollections):
     def bind(self, connection: AsyncConnection) -> AsyncTransaction:
         """Async counterpart of `Store.bind`. `connection` is an `AsyncConnection`."""
         return AsyncTransaction(AsyncBound(connection, self._store._bound), self._codec)
+
+    async def copy_to(
+        self,
+        other: AsyncStore,
+        collections: Iterable[str] | None = None,
+        *,
+        progress: Callable[[CopyProgress], object] | None = None,
+    ) -> tuple[CopiedCollection, ...]:
+        """Async counterpart of `Store.copy_to`. `other` is an `AsyncStore`; `progress` is called in the event loop.
+        A cancelled call ends after the batch that it writes, and can be continued.
+        """
+        if not isinstance(cast(object, other), AsyncStore):
+            raise InvalidOption("other", f"must be another AsyncStore, got {shortened(other)}")
+        source, target, names = self._store, other._store, check_names(collections)
+        copied = partial(source.copy_to, target, names)
+        return await run_in_batches(lambda report: copied(progress=report), check_report(progress))
 
     async def model(self, name: str) -> type[Any]:
         """Async counterpart of `Store.model`."""

@@ -129,12 +129,12 @@ def _cleaning_up() -> Iterator[None]:
 
 
 @contextmanager
-def progress(size: int | None) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function that shows the number of documents and the position in `size`, if standard error is a
-    terminal.
+def progress(size: int | None = None) -> Iterator[Callable[..., None]]:
+    """Yield a function that shows the number of documents, the position in `size`, and a new size, if standard error is
+    a terminal.
     """
     if not sys.stderr.isatty():
-        yield lambda _count, _position: None
+        yield lambda _count, _position, _size=None: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
@@ -143,7 +143,9 @@ def progress(size: int | None) -> Iterator[Callable[[int, int], None]]:
     columns = (BarColumn(), TaskProgressColumn(show_speed=False), words)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=size, count=0)
-        yield lambda count, position: bar.update(task, completed=position, count=count)
+        yield lambda count, position, size=size: bar.update(
+            task, completed=position, total=size, count=count
+        )
 
 
 _GZIP: Final = b"\x1f"

@@ -192,23 +192,30 @@ class CreateCollection(Operation[None]):
     writes = True
 
     def __call__(self, connection: Connection) -> None:
-        store = connection.store
-        if self.jsonb and (problem := jsonb_problem(connection)):
-            raise InvalidOption("jsonb", problem)
         options = CollectionOptions(body_index=self.body_index, jsonb=self.jsonb)
         options = self.settings.apply(options)
-        row = {"name": self.collection, "now": now(), "options": options.to_text()}
-        entered = connection.rows(store.insert, row)
-        if entered:
-            table = _name_table(connection, entered[0][0], self.collection, None)
-            indexes = store.indexes(table)
-            connection.changed(indexes.create_over_expiry())
-            for statement in indexes.create_over_body(0) if self.body_index else ():
-                connection.changed(statement)
-            if options.feed is not None:
-                _set_options(connection, self.collection, _with_feed(connection, table, options))
-        elif self.must_be_new:
+        if not create(connection, self.collection, options, now()) and self.must_be_new:
             raise CollectionExists(self.collection)
+
+
+def create(
+    connection: Connection, collection: str, options: CollectionOptions, created: int
+) -> bool:
+    """Create a collection with options, but without their indexes; returns False if it exists."""
+    store = connection.store
+    if options.jsonb and (problem := jsonb_problem(connection)):
+        raise InvalidOption("jsonb", problem)
+    row = {"name": collection, "now": created, "options": options.to_text()}
+    entered = connection.rows(store.insert, row)
+    if entered:
+        table = _name_table(connection, entered[0][0], collection, None)
+        indexes = store.indexes(table)
+        connection.changed(indexes.create_over_expiry())
+        for statement in indexes.create_over_body(0) if options.body_index else ():
+            connection.changed(statement)
+        if options.feed is not None:
+            set_options(connection, collection, _with_feed(connection, table, options))
+    return bool(entered)
 
 
 @value_class
@@ -242,7 +249,7 @@ class Configure(Operation[None]):
         if options.feed is not None and wanted.feed is None:
             _drop_feed(connection, self.collection, options.feed)
         elif options.feed is None and wanted.feed is not None:
-            _set_options(connection, self.collection, _with_feed(connection, table, wanted))
+            set_options(connection, self.collection, _with_feed(connection, table, wanted))
         connection.catalogue.forget(self.collection)
 
 
@@ -372,7 +379,7 @@ def _rename_feed(connection: Connection, new: str, table: str, options: Collecti
     connection.record_pending()  # in the table of the old name
     renamed = replace(options.feed, physical=store.names.feed(table))
     connection.changed(store.rename_table(options.feed.physical, renamed.physical))
-    _set_options(connection, new, replace(options, feed=renamed))
+    set_options(connection, new, replace(options, feed=renamed))
 
 
 def _drop_feed(connection: Connection, collection: str, feed: Feed) -> None:
@@ -382,7 +389,8 @@ def _drop_feed(connection: Connection, collection: str, feed: Feed) -> None:
     connection.changed(statements.drop)
 
 
-def _set_options(connection: Connection, collection: str, options: CollectionOptions) -> None:
+def set_options(connection: Connection, collection: str, options: CollectionOptions) -> None:
+    """Change the options of a collection in the catalogue."""
     row = {"name": collection, "options": options.to_text()}
     connection.changed(connection.store.set_options, row)
 

@@ -325,6 +325,11 @@ class SharedConnection(Connection):
         if sql:
             self.command(sql)
 
+    @property
+    def driver(self) -> Any:
+        """The driver's connection."""
+        return self.sa.connection.driver_connection
+
     def begin_transaction(self, isolation: Isolation) -> None:
         """Begin a transaction of the user's, with a catalogue of its own."""
         self.sa.execution_options(**self.database.transactions.isolation_options(isolation))

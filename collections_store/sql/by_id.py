@@ -58,6 +58,8 @@ _CHANGE: Final[dict[str, type[sa.types.TypeEngine[Any]]]] = {
     "before": sa.Text,
     "after": sa.Text,
 }
+_COPIED: Final = ("version", "created_at", "updated_at", "expires_at", "ttl")
+"""The columns of a copied row besides id and body."""
 
 
 def compiled(statement: Any, database: Database) -> str:
@@ -119,6 +121,10 @@ class IdStatements:
     """Select and lock the document of `:id`."""
     lock_many = Statement(lambda s: s.locked(*s.columns))
     """Select and lock the documents of `:ids`, in order."""
+    copies = Statement(lambda s: s.select_copies())
+    """Select position and stored columns of the rows past `:seq` that have not expired at `:now`, `:limit` at most."""
+    counts = Statement(lambda s: sa.select(sa.func.count(s.c.seq), sa.func.count(s.c.expires_at)))
+    """Count the rows, and those that expire some time."""
     last_position = Statement(lambda s: sa.select(sa.func.coalesce(sa.func.max(s.c.seq), ZERO)))
     """Select the last position in natural order, 0 if there is none."""
     count_after = Statement(
@@ -132,6 +138,12 @@ class IdStatements:
 
     def select(self, *columns: sa.ColumnElement[Any]) -> Any:
         return sa.select(*columns).where(self.is_id)
+
+    def select_copies(self) -> Any:
+        c = self.c
+        stored = sa.select(c.seq, c.id, self.body, *(c[name] for name in _COPIED))
+        rows = stored.where(c.seq > integer("seq"), self.is_live).order_by(c.seq)
+        return rows.limit(integer("limit")).offset(ZERO)
 
     def select_many(self, *columns: sa.ColumnElement[Any]) -> Any:
         return sa.select(*columns).where(self.in_ids, self.is_live)
@@ -164,6 +176,16 @@ class IdStatements:
         locked = exists.with_for_update(read=True, key_share=True, of=other)
         insert = self.database.compiler.insert(self.table).from_select(list(columns), locked)
         return compiled(self.or_nothing(insert).returning(self.c.version), self.database)
+
+    @Statement
+    def insert_copies(self) -> Any:
+        """Insert rows in their order as they are: `:id`, `:body` and the columns of `_COPIED`; not those that exist."""
+        if self.database.takes_lists:
+            numbers = dict.fromkeys(_COPIED, sa.BigInteger)
+            rows = listed(id=sa.Text, body=sa.Text, **numbers)
+            return self.or_nothing(self._from_lists(rows, {name: rows.c[name] for name in _COPIED}))
+        columns = {**self._new_columns(), **{name: integer(name) for name in _COPIED}}
+        return self.or_nothing(self.database.compiler.insert(self.table).values(**columns))
 
     def row(self) -> Any:
         return self.database.compiler.insert(self.table).values(**self._new_columns())
@@ -304,6 +326,9 @@ class IdStatements:
     """Delete `:ids`."""
     purge = Statement(lambda s: s.deleted(s.in_ids, s.is_expired))
     """Delete those of `:ids` that have expired."""
+
+    remove_after = Statement(lambda s: sa.delete(s.table).where(s.c.seq > integer("seq")))
+    """Delete the rows past the position `:seq`."""
 
     @Statement
     def purge_some(self) -> Any:

@@ -14,7 +14,19 @@ from collections_store.cli.output import Exit, code_of
 
 PAGE = ROOT / "docs" / "reference" / "cli.md"
 EXPECTED = {
-    *("import", "export", "put", "get", "remove", "find", "list", "collections", "drop", "info"),
+    *(
+        "copy",
+        "import",
+        "export",
+        "put",
+        "get",
+        "remove",
+        "find",
+        "list",
+        "collections",
+        "drop",
+        "info",
+    ),
     *(
         "distinct",
         "delete",

@@ -17,6 +17,7 @@ from typing import Any
 from collections_store import (
     AsyncStore,
     AsyncTransaction,
+    CopyProgress,
     DatabaseUnavailable,
     DuplicateKey,
     InsertOne,
@@ -522,6 +523,21 @@ def exit_with_sweeper(url: str, options: dict[str, Any]) -> None:
         sys.exit(0)
     os.waitpid(child, 0)
     print("parent", flush=True)
+
+
+def copy_until(url: str, options: dict[str, Any], other: str, last: str) -> None:
+    """Copy a store to another one, and print when `last` documents are written; then wait to be killed."""
+
+    def report(progress: CopyProgress) -> None:
+        if progress.done >= int(last):
+            print(progress.done, flush=True)
+            time.sleep(1000)
+
+    with (
+        Store(url, **options) as store,
+        Store(*json.loads(other)[:1], **json.loads(other)[1]) as to,
+    ):
+        store.copy_to(to, progress=report)
 
 
 if __name__ == "__main__":

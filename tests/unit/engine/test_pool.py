@@ -66,7 +66,7 @@ def test_an_idle_connection_is_tested_before_use(postgres_backend: Any) -> None:
     with Store(postgres_backend.url, **postgres_backend.options, pool_size=1) as store:
         pool = pool_of(store)
         pooled = pool.acquire()
-        pooled.connection.driver.close()  # type: ignore[union-attr]
+        pooled.connection.driver.close()
         pool.release(pooled)
         pooled.released_at = time.monotonic() - PING_AFTER - 1
         assert store["things"].put("a", 2) == 2

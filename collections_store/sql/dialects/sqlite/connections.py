@@ -165,6 +165,14 @@ class SqliteConnections(Connections):
     def functions(self) -> Sequence[Function]:
         return functions()
 
+    def backup_pages(self) -> int:
+        """4 MB: between two steps the backup can be stopped."""
+        return 1024
+
+    def backup_settings(self) -> Sequence[str]:
+        """A file in WAL mode cannot be read in a folder that is read-only."""
+        return ("PRAGMA journal_mode = DELETE",)
+
     def interrupt(self, connection: Any) -> None:
         """Harmless if no statement runs."""
         connection.interrupt()

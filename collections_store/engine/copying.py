@@ -1,0 +1,188 @@
+"""Copying collections from a source to a target: stores, and the files of `engine.archive`.
+
+Rules:
+
+1. A store is read in one snapshot: the copy has the documents of one moment, while others write.
+2. A copy that was interrupted is continued by running it again. The collections of the target are marked until all are
+   complete. What is there is compared with the source from the beginning; from the first difference on it is replaced.
+3. Positions, the natural order, are those of the source, not their numbers: rows are written in that order.
+4. Each batch is compared with what was written, in its transaction; the counts are compared at the end.
+5. `report` is called after each batch. What it raises ends the copy, which can then be continued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Protocol
+
+from ..codec import Codec
+from ..document import CopiedCollection, CopyProgress, now
+from ..errors import CopyFailed
+from ..operations.copying import (
+    BeginCopy,
+    CountStored,
+    EndCopy,
+    ListStored,
+    ReadStored,
+    StoredCollection,
+    StoredRow,
+    WriteStored,
+)
+from ..operations.indexes import CreateIndex
+from ..operations.operation import Work
+from ..operations.read import BEFORE_ALL, FIRST_BATCH, next_limit
+from ..options import check_function
+
+Run = Callable[[Any], Any]
+"""Runs an operation, and returns its result."""
+Report = Callable[[CopyProgress], object]
+
+
+def check_report(progress: object) -> Report:
+    """Return the caller's function, or one that does nothing; raise `InvalidOption`."""
+    return check_function("progress", (lambda _: None) if progress is None else progress)
+
+
+class CopySource(Protocol):
+    """What a copy reads."""
+
+    def entries(self) -> list[StoredCollection]:
+        """Return the collections, in the order in which they are copied."""
+
+    def total(self) -> int:
+        """Return how many documents they have, about."""
+
+    def batches(self, entry: StoredCollection) -> Iterator[list[StoredRow]]:
+        """Yield the rows of a collection, in natural order."""
+
+
+class CopyTarget(Protocol):
+    """What a copy writes."""
+
+    def begin(self, entries: list[StoredCollection]) -> None:
+        """Make the collections."""
+
+    def write(
+        self, entry: StoredCollection, batches: Iterable[list[StoredRow]]
+    ) -> CopiedCollection:
+        """Write the rows of a collection."""
+
+    def end(self) -> None:
+        """Complete the copy."""
+
+
+def copy(source: CopySource, target: CopyTarget, report: Report) -> tuple[CopiedCollection, ...]:
+    """Copy everything that the source has."""
+    entries, total, done = source.entries(), source.total(), 0
+
+    def reported(entry: StoredCollection) -> Iterator[list[StoredRow]]:
+        nonlocal done
+        for batch in source.batches(entry):
+            yield batch
+            done += len(batch)
+            report(CopyProgress(entry.name, done, max(total, done)))
+
+    target.begin(entries)
+    copied = tuple(target.write(entry, reported(entry)) for entry in entries)
+    target.end()
+    return copied
+
+
+def copy_store(
+    read: Run, names: tuple[str, ...] | None, target: CopyTarget, report: Report
+) -> tuple[CopiedCollection, ...]:
+    """Copy collections of the store whose operations `read` runs, in one snapshot."""
+    return read(  # type: ignore[no-any-return]
+        Work((), lambda run: copy(StoreSource(run, names, now()), target, report), writes=False)
+    )
+
+
+@dataclass
+class StoreSource:
+    """Collections of a store, all or those of some names, read in the snapshot in which `run` runs operations."""
+
+    run: Run
+    names: tuple[str, ...] | None
+    moment: int
+
+    def entries(self) -> list[StoredCollection]:
+        """Return the collections by name; raise `CollectionNotFound`."""
+        found: list[StoredCollection] = self.run(ListStored(self.names))
+        return found
+
+    def total(self) -> int:
+        """Return the number of rows, expired ones too."""
+        return sum(self.run(CountStored(each.name))[0] for each in self.entries())
+
+    def batches(self, entry: StoredCollection) -> Iterator[list[StoredRow]]:
+        """Yield the documents that have not expired at `moment`."""
+        after, limit = BEFORE_ALL, FIRST_BATCH
+        while True:
+            read = self.run(ReadStored(entry.name, after, limit, self.moment))
+            if read.rows:
+                yield read.rows
+            if len(read.rows) < limit:
+                return
+            after, limit = read.positions[-1], next_limit(limit, read.characters)
+
+
+@dataclass
+class StoreTarget:
+    """A store into which collections are copied. `must_be_empty` and `replace` are those of `BeginCopy`."""
+
+    run: Run
+    codec: Codec
+    must_be_empty: bool = False
+    replace: bool = False
+    _names: tuple[str, ...] = ()
+
+    def begin(self, entries: list[StoredCollection]) -> None:
+        """Create the collections, unless they are there from the same copy; all or none."""
+        self._names = tuple(each.name for each in entries)
+        self.run(BeginCopy(tuple(entries), self.must_be_empty, self.replace))
+
+    def write(
+        self, entry: StoredCollection, batches: Iterable[list[StoredRow]]
+    ) -> CopiedCollection:
+        """Write what is not there, then the indexes; raise `CopyFailed`."""
+        digest, count, expiring, comparing, after = sha256(), 0, 0, True, BEFORE_ALL
+        for batch in batches:
+            same = 0
+            if comparing:
+                same, after = self._compare(entry.name, after, batch)
+            if same < len(batch):
+                rows = tuple(batch[same:])
+                after = self.run(WriteStored(entry.name, after, rows, self.codec, comparing))
+                comparing = False
+            for row in batch:
+                digest.update(row.line())
+                expiring += row.expires_at is not None
+            count += len(batch)
+        if comparing:
+            self.run(WriteStored(entry.name, after, (), self.codec, True))
+        self._check(entry.name, count, expiring)
+        for index in entry.indexes:
+            self.run(CreateIndex(entry.name, index))
+        return CopiedCollection(entry.name, count, digest.hexdigest())
+
+    def _compare(self, name: str, after: int, batch: list[StoredRow]) -> tuple[int, int]:
+        """Return how many rows of a batch are there past a position, and the position of the last of them."""
+        there = self.run(ReadStored(name, after, len(batch)))
+        same = 0
+        for given, found, position in zip(batch, there.rows, there.positions, strict=False):
+            if given.line() != found.line():
+                break
+            same, after = same + 1, position
+        return same, after
+
+    def _check(self, name: str, count: int, expiring: int) -> None:
+        """Compare the counts; of the documents that expire, some may have been purged."""
+        there, there_expiring = self.run(CountStored(name))
+        if there - there_expiring != count - expiring or there_expiring > expiring:
+            raise CopyFailed(name, f"it has {there:,} documents, and {count:,} were copied to it")
+
+    def end(self) -> None:
+        """Mark the collections as complete."""
+        self.run(EndCopy(self._names))

@@ -1,0 +1,221 @@
+"""Copies of collections: their rows and options as they are stored, and what they become in another store.
+
+A row is copied with its id, body, version and times, in natural order. Each batch is read back in the transaction that
+wrote it and compared. `engine.copying` puts these operations in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ..codec import Codec, canonical, decode
+from ..errors import CollectionExists, CollectionNotFound, CopyFailed, InvalidBody
+from ..options import CollectionOptions
+from ..query.index import Index
+from ..query.values import value_class
+from .catalogue import DropCollection, create, existing, lock_entry, set_options
+from .operation import Operation
+from .read import BEFORE_ALL
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+
+BEGINNING: Final = -(2**63)
+"""A time before which nothing expired: rows are read whether they have expired or not."""
+RESTORE_ADVICE: Final = "restore into an empty store, or let the backup replace it"
+
+
+class StoredRow(NamedTuple):
+    """A document as a copy takes it; times, and the time to live, in microseconds."""
+
+    id: str
+    body: Any
+    version: int
+    created_at: int
+    updated_at: int
+    expires_at: int | None
+    ttl: int | None
+
+    def line(self) -> bytes:
+        """Return its line of the checksum."""
+        return canonical(list(self)) + b"\n"
+
+
+class StoredRows(NamedTuple):
+    """Rows with their positions, and the characters of JSON that were read for them."""
+
+    rows: list[StoredRow]
+    positions: list[int]
+    characters: int = 0
+
+
+@value_class
+class StoredCollection:
+    """The entry of a collection that is copied. `source` identifies it, so that a copy that was interrupted is known."""
+
+    name: str
+    options: Mapping[str, Any] = field(repr=False)
+    created_at: int
+    source: str
+
+    @property
+    def indexes(self) -> tuple[Index, ...]:
+        """The indexes that it has."""
+        return self.parsed().indexes
+
+    def parsed(self) -> CollectionOptions:
+        """Return its options, parsed."""
+        return CollectionOptions.from_portable(self.options)
+
+
+class Copies(Operation[Any]):
+    """The base class of operations over several collections, or over the catalogue."""
+
+    @property
+    def collections(self) -> tuple[str, ...]:
+        """None: the catalogue has them."""
+        return ()
+
+
+@value_class
+class ListStored(Copies):
+    """List the entries of the named collections, or of all, by name; raises `CollectionNotFound`."""
+
+    names: tuple[str, ...] | None = None
+
+    def __call__(self, connection: Connection) -> list[StoredCollection]:
+        listing = connection.rows(connection.store.listing)
+        found = {name: _stored(name, created, text) for name, _, created, text in listing}
+        for name in self.names or ():
+            if name not in found:
+                raise CollectionNotFound(name)
+        return [each for each in found.values() if self.names is None or each.name in self.names]
+
+
+def _stored(name: str, created: int, text: str) -> StoredCollection:
+    options = CollectionOptions.from_text(text)
+    portable = options.to_portable()
+    source = sha256(canonical([options.cursor_key, created, name, portable])).hexdigest()[:32]
+    return StoredCollection(name, portable, created, source)
+
+
+@value_class
+class CountStored(Operation[tuple[int, int]]):
+    """Count the rows of a collection, and those that expire some time; expired ones too."""
+
+    collection: str
+    atomic = True
+    empty = partial(tuple, (0, 0))
+
+    def __call__(self, connection: Connection) -> tuple[int, int]:
+        [(total, expiring)] = connection.rows(connection.collection(self.collection).by_id.counts)
+        return total, expiring
+
+
+@value_class
+class ReadStored(Operation[StoredRows]):
+    """Read up to `limit` rows past the position `after` that have not expired at `now`."""
+
+    collection: str
+    after: int = BEFORE_ALL
+    limit: int = 1000
+    now: int = BEGINNING
+    atomic = True
+    empty = partial(StoredRows, [], [])
+
+    def __call__(self, connection: Connection) -> StoredRows:
+        parameters = {"seq": self.after, "limit": self.limit, "now": self.now}
+        found = connection.rows(connection.collection(self.collection).by_id.copies, parameters)
+        rows = [StoredRow(row[1], decode(row[2]), *row[3:]) for row in found]
+        return StoredRows(rows, [row[0] for row in found], sum(len(row[2]) for row in found))
+
+
+@value_class
+class WriteStored(Operation[int]):
+    """Write rows past the position `after`, which is the last one there, and compare them with what is read back; return
+    the last position. `truncate`: delete the rows past that position first.
+    """
+
+    collection: str
+    after: int
+    rows: Sequence[StoredRow] = field(repr=False)
+    codec: Codec
+    truncate: bool = False
+    writes = True
+
+    def __call__(self, connection: Connection) -> int:
+        statements = connection.collection(self.collection).by_id
+        if self.truncate:
+            connection.changed(statements.remove_after, {"seq": self.after})
+        if not self.rows:
+            return self.after
+        parameters = [{**each._asdict(), "body": self._text(each)} for each in self.rows]
+        connection.changed_many(statements.insert_copies, parameters)
+        there = ReadStored(self.collection, self.after, len(self.rows) + 1)(connection)
+        for given, found in zip(self.rows, there.rows, strict=False):
+            if given.line() != found.line():
+                raise CopyFailed(
+                    self.collection, f"{given.id!r} was written, and {found.id!r} read"
+                )
+        if len(there.rows) != len(self.rows):
+            problem = f"{len(self.rows):,} documents were written, and {len(there.rows):,} read"
+            raise CopyFailed(self.collection, problem)
+        return there.positions[-1]
+
+    def _text(self, row: StoredRow) -> str:
+        try:
+            return self.codec.encode(row.body)
+        except InvalidBody as error:
+            error.add_note(f"of the document {row.id!r} of the collection {self.collection!r}")
+            raise
+
+
+@value_class
+class BeginCopy(Copies):
+    """Create the collections of a copy, except those of the same copy that exist, or none.
+
+    `must_be_empty`: the store must have no other collections. `replace`: drop others that exist under the same names.
+    """
+
+    entries: tuple[StoredCollection, ...]
+    must_be_empty: bool = False
+    replace: bool = False
+    writes = True
+
+    def __call__(self, connection: Connection) -> None:
+        listing = connection.rows(connection.store.listing)
+        there = {row[0]: CollectionOptions.from_text(row[3]).copy_of for row in listing}
+        ours = {each.name: each.source for each in self.entries}
+        if self.must_be_empty and not self.replace:
+            for name, source in there.items():
+                if ours.get(name) != source:
+                    raise CollectionExists(name, RESTORE_ADVICE)
+        for each in self.entries:
+            if there.get(each.name) != each.source:
+                self._create(connection, each)
+
+    def _create(self, connection: Connection, entry: StoredCollection) -> None:
+        if self.replace:
+            DropCollection(entry.name)(connection)
+        options = replace(entry.parsed(), indexes=(), copy_of=entry.source)
+        if not create(connection, entry.name, options, entry.created_at):
+            raise CollectionExists(entry.name)
+
+
+@value_class
+class EndCopy(Copies):
+    """Mark copied collections as complete, all or none."""
+
+    names: tuple[str, ...]
+    writes = True
+
+    def __call__(self, connection: Connection) -> None:
+        for name in self.names:
+            _, options = existing(name, lock_entry(connection, name, readers=False))
+            set_options(connection, name, replace(options, copy_of=""))
+            connection.catalogue.forget(name)
