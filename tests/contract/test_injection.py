@@ -9,7 +9,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import pytest
@@ -108,8 +108,16 @@ def on(path: Path, operator: str, operand: Any) -> Filter:
     return Filter(FilterParser(Codec()).operators(path, {operator: operand}, "here"))
 
 
-def questions_on(path: Path, text: str) -> Iterator[Filter]:
-    """Query a field with every operator, with a hostile string and with plain values."""
+def questions_on(path: Path, text: str, lasting: Store) -> list[Filter]:
+    """Query a field with a hostile string, and with plain values. Each string gets one operator in three, on PostgreSQL
+    others than on SQLite; all with `--whole-matrix`.
+    """
+    step = sampled(3)
+    first = KEYS.index(text) + ("postgresql" in str(lasting))
+    return list(islice(every_question_on(path, text), first % step, None, step))
+
+
+def every_question_on(path: Path, text: str) -> Iterator[Filter]:
     for value in (text, 1, None, True, "x", [text], {text: 1}):
         for operator in ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte"):
             yield on(path, operator, value)
@@ -185,7 +193,7 @@ def test_hostile_keys_in_every_operator_sort_and_index(
     things, path, deep = lasting["things"], Path(key), Path("other", key, "x")
     things.put_many((str(n), body) for n, body in enumerate(bodies_with(key)))
     ordered = "on_sqlite" in request.node.name
-    filters = [*questions_on(path, key), on(deep, "$eq", key), on(Path(key, key), "$gte", key)]
+    filters = [*questions_on(path, key, lasting), on(deep, "$eq", key), on(Path(key, key), "$gte", key)]
     sorts = [Sort.parse(each) for each in ([path], [(path, -1)], [(deep, -1), (path, 1)])]
     check(things, ordered, filters, sorts)
     before = things.distinct(path), things.distinct(deep, {"other": {"$exists": True}})
@@ -254,7 +262,7 @@ def test_hostile_values_in_every_operator_and_index(
     values = [text, text + "x", [text], [[text]], {"v": text}, "x" + text, *SCALARS]
     things.put_many((str(n), {"v": value, "other": 1}) for n, value in enumerate(values))
     ordered = "on_sqlite" in request.node.name
-    filters = [*questions_on(field, text), Filter.parse({"v": text, "other": 1})]
+    filters = [*questions_on(field, text, lasting), Filter.parse({"v": text, "other": 1})]
     filters += [Filter.parse({"$id": {each: text}}) for each in ("$eq", "$gt", "$ne", "$lte")]
     filters += [Filter.parse({"$id": {"$in": [text, "1"]}}), Filter.parse({"$body": {"v": text}})]
     sorts = [Sort.parse("v"), Sort.parse({"v": -1, "$id": -1})]
