@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,10 +11,12 @@ from multiprocessing.connection import Connection
 from tempfile import TemporaryFile
 from typing import Any
 
+from collections_store import cli
+
 _FAST = "forkserver" in multiprocessing.get_all_start_methods()
 _context: Any = multiprocessing.get_context("forkserver" if _FAST else "spawn")
 if _FAST:
-    _library = ("dialogues", "migrate", "sql.dialects.sqlite", "sql.dialects.postgresql")
+    _library = ("cli.app", "dialogues", "migrate", "sql.dialects.sqlite", "sql.dialects.postgresql")
     _context.set_forkserver_preload(
         ["pytest", "psycopg", *(f"collections_store.{module}" for module in _library)]
     )
@@ -109,8 +112,19 @@ def _run(
     os.dup2(errors.fileno(), 2)
     for each in (output, errors):
         each.close()
+    sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", closefd=False)
     warnings.simplefilter("error")
     function(*arguments)
+
+
+def run_command(arguments: list[str], environment: dict[str, str]) -> None:
+    """Run `collections-store` in such a process. Its output and its errors are one."""
+    os.environ.clear()
+    os.environ.update(environment)
+    os.dup2(1, 2)
+    sys.argv[1:] = arguments
+    cli.main()
 
 
 def _call(function: Callable[..., None], connection: Connection, *arguments: Any) -> None:

@@ -21,7 +21,7 @@ import shlex
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,26 @@ def needs_postgres(page: Path) -> bool:
     return "postgres_url" in page.read_text(encoding="utf-8")
 
 
-def run_page(page: Path, names: dict[str, Any], *, again: bool = False) -> None:
+Command = Callable[[Sequence[str]], tuple[int | None, str]]
+"""Runs a command with arguments; returns its exit code, and its output and errors as one text."""
+
+
+def in_new_process(arguments: Sequence[str]) -> tuple[int | None, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "collections_store", *arguments],
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        env=environment(),
+    )
+    return done.returncode, done.stdout
+
+
+def run_page(
+    page: Path, names: dict[str, Any], *, again: bool = False, command: Command = in_new_process
+) -> None:
     """Run a page in the current folder; raise `AssertionError` if its output differs. With `again`, output is not
     compared.
     """
@@ -100,7 +119,7 @@ def run_page(page: Path, names: dict[str, Any], *, again: bool = False) -> None:
             if not again:
                 expect(block, block.shown, printed.getvalue())
         elif runs(block):
-            run_console(block, again=again)
+            run_console(block, command, again=again)
 
 
 def run_python(block: Block, namespace: dict[str, Any]) -> None:
@@ -114,22 +133,13 @@ def run_python(block: Block, namespace: dict[str, Any]) -> None:
     exec(code, namespace)
 
 
-def run_console(block: Block, *, again: bool = False) -> None:
+def run_console(block: Block, command: Command, *, again: bool) -> None:
     """Execute each command as a shell would, and compare its output."""
-    for command, shown in commands(block.text):
-        arguments = shlex.split(command)[1:]
-        done = subprocess.run(
-            [sys.executable, "-m", "collections_store", *arguments],
-            check=False,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            env=environment(),
-        )
-        assert bool(done.returncode) == ("Error: " in shown), done.stdout
+    for line, shown in commands(block.text):
+        code, printed = command(shlex.split(line)[1:])
+        assert bool(code) == ("Error: " in shown), printed
         if shown and not again:
-            expect(block, shown, done.stdout)
+            expect(block, shown, printed)
 
 
 def commands(text: str) -> Iterator[tuple[str, str]]:

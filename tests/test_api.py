@@ -2,12 +2,10 @@
 
 import ast
 import inspect
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
@@ -115,30 +113,6 @@ def test_lazy_imports_are_those_of_the_type_checker() -> None:
     }
     assert sorted({*seen, *at_once}) == collections_store.__all__
     assert not seen.keys() & at_once
-
-
-MISSPELLED = """
-import collections_store
-from collections_store import Document, Store, Stroe
-collections_store.Shop
-collections_store.errors.DuplicateKey
-"""
-
-
-def test_a_type_checker_sees_a_misspelled_name(tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(MISSPELLED)
-    options = ["--follow-imports=silent", f"--cache-dir={tmp_path}", "--config-file=", "--strict"]
-    root = str(Path(collections_store.__path__[0]).parent)
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", *options, str(program)],
-        env=os.environ | {"MYPYPATH": root},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    found = [line.split(":")[1] for line in done.stdout.splitlines() if ": error:" in line]
-    assert found == ["3", "4"], done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("module", ["errors", "dialogues", "memory"])

@@ -11,12 +11,13 @@ import runpy
 import subprocess
 import sys
 from code import InteractiveConsole
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, is_typeddict
 
 import pytest
 import sqlalchemy as sa
+from forked import Program, run_command
 from pages import (
     DOCS,
     FENCE,
@@ -59,6 +60,13 @@ def empty_postgres_url(postgres_backend: Any) -> str:
     return url.render_as_string(hide_password=False)
 
 
+def forked_command(arguments: Sequence[str]) -> tuple[int | None, str]:
+    """Run a command as `pages.in_new_process` does, in a process that has imported the library."""
+    process = Program(run_command, list(arguments), environment())
+    printed, _ = process.communicate()
+    return process.returncode, printed
+
+
 @pytest.mark.parametrize("page", RUNNING_PAGES, ids=name_of)
 def test_a_page_runs_and_shows_what_is_printed(
     page: Path,
@@ -70,7 +78,7 @@ def test_a_page_runs_and_shows_what_is_printed(
     names = {}
     if needs_postgres(page):
         names["postgres_url"] = request.getfixturevalue("empty_postgres_url")
-    run_page(page, names)
+    run_page(page, names, command=forked_command)
 
 
 def test_the_first_pages_run_one_after_the_other_and_again(
@@ -79,7 +87,8 @@ def test_the_first_pages_run_one_after_the_other_and_again(
     monkeypatch.chdir(tmp_path)
     for again in (False, True):
         for page in (README, DOCS / "tutorial.md"):
-            run_page(page, {"postgres_url": empty_postgres_url}, again=again)
+            names = {"postgres_url": empty_postgres_url}
+            run_page(page, names, again=again, command=forked_command)
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,15 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli.cli_process import COMMAND, Cli, cli_for, error_line, process_environment, spawn
-from conftest import Backend
+from conftest import Backend, sampled
 
 POSIX = pytest.mark.skipif(os.name == "nt", reason="signals, /dev and terminals of POSIX")
-BUFFERED = pytest.mark.parametrize("buffered", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["", "-u"])
 BLOCKER = """
 import sys
 class Blocker:
@@ -26,6 +27,12 @@ sys.meta_path.insert(0, Blocker())
 from collections_store.cli import main
 main()
 """
+
+
+def buffered(*commands: tuple[str, ...]) -> list[Any]:
+    """Return commands with and without buffers of their output; each once, unless `--whole-matrix` is given."""
+    pairs = list(product([{}, {"PYTHONUNBUFFERED": "1"}], commands))
+    return pairs[:: sampled(2)]
 
 
 @pytest.fixture
@@ -76,8 +83,9 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Cli:
     return cli
 
 
-@BUFFERED
-@pytest.mark.parametrize("command", [("export", "a"), ("list", "a"), ("get", "a", "l")])
+@pytest.mark.parametrize(
+    ("buffered", "command"), buffered(("export", "a"), ("list", "a"), ("get", "a", "l"))
+)
 def test_a_closed_output_pipe(
     large: Cli, tmp_path: Path, command: tuple[str, ...], buffered: dict[str, str]
 ) -> None:
@@ -98,8 +106,9 @@ def test_a_closed_output_pipe(
 
 
 @POSIX
-@BUFFERED
-@pytest.mark.parametrize("command", [("get", "a", "first"), ("export", "a"), ("collections",)])
+@pytest.mark.parametrize(
+    ("buffered", "command"), buffered(("get", "a", "first"), ("export", "a"), ("collections",))
+)
 def test_unwritable_output(
     sqlite: Cli, tmp_path: Path, command: tuple[str, ...], buffered: dict[str, str]
 ) -> None:

@@ -193,7 +193,11 @@ def test_hostile_keys_in_every_operator_sort_and_index(
     things, path, deep = lasting["things"], Path(key), Path("other", key, "x")
     things.put_many((str(n), body) for n, body in enumerate(bodies_with(key)))
     ordered = "on_sqlite" in request.node.name
-    filters = [*questions_on(path, key, lasting), on(deep, "$eq", key), on(Path(key, key), "$gte", key)]
+    filters = [
+        *questions_on(path, key, lasting),
+        on(deep, "$eq", key),
+        on(Path(key, key), "$gte", key),
+    ]
     sorts = [Sort.parse(each) for each in ([path], [(path, -1)], [(deep, -1), (path, 1)])]
     check(things, ordered, filters, sorts)
     before = things.distinct(path), things.distinct(deep, {"other": {"$exists": True}})

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import timedelta
 from typing import Any, Unpack, assert_type
 
+import collections_store
 from collections_store import (
     AsyncCollection,
     AsyncStore,
@@ -125,6 +126,13 @@ def options(store: Store, **passed_on: Unpack[StoreOptions]) -> None:
     store.collection("things", change=True)  # type: ignore[call-arg]
     store.create_collection("things", jsonb=True, ttl="1")  # type: ignore[arg-type]
     store.memory("bot").configure(ttl=1)  # type: ignore[call-arg]
+
+
+def misspelled() -> None:
+    from collections_store import Stroe  # type: ignore[attr-defined]  # noqa: F401
+
+    print(collections_store.Shop)  # type: ignore[attr-defined]
+    print(collections_store.errors.DuplicateKey)
 
 
 def errors(things: Collection) -> None:
