@@ -30,6 +30,9 @@ MAX_DEPTH = 200
 MAX_INTEGER = 2**63 - 1
 MIN_INTEGER = -(2**63)
 
+if TYPE_CHECKING:
+    from .document import Document
+
 _SPELLED_OUT = 1e16
 _NUL = b"\\u0000"
 _ADVICE = "convert it first, or give the store a `default` function that does"
@@ -83,6 +86,11 @@ class Codec:
     """Return the text of a body that a caller gave; raises `InvalidBody`."""
     encode_updated = encode
     """Return the text of a stored body, as plain JSON, that an update has changed; raises `InvalidBody`."""
+
+    def current(self, document: Document) -> Any:
+        """Return the body of a stored document, as plain JSON, for an update to change; raises `InvalidBody`."""
+        return document.body
+
     if TYPE_CHECKING:
 
         def decode_body(self, text: str | bytes) -> Any:

@@ -26,12 +26,15 @@ from .document import (
     check_ids,
     read_ttl,
 )
+from .models.upgrades import UpgradeResult
+from .models.versioned import VersionedCodec
 from .operations import by_id
 from .operations.bulk import Mode
 from .operations.indexes import DropIndex, ListIndexes
 from .operations.operation import Operation, Steps, follow
 from .operations.procedures import ATTEMPTS, CallFunction, Pause, purge
 from .operations.requests import OperationBuilder, ReturnDocument
+from .operations.upgrades import Progress, upgrade_documents, versioned_steps
 from .options import Ttl, check_version
 from .query.change import ChangeFilter, ChangeKind
 from .query.index import Explanation, Index, read_index_name
@@ -50,6 +53,18 @@ class Runner(Protocol):
 
     def __call__(self, operation: Operation[T]) -> T:
         """Return the operation's result."""
+
+
+class VersionedRunner:
+    """Runs the operations of a collection with a schema version."""
+
+    def __init__(self, run: Runner, codec: VersionedCodec) -> None:
+        self._inner, self._codec = run, codec
+
+    def __call__(self, operation: Operation[T]) -> T:
+        """Return the operation's result."""
+        result: T = follow(self._inner, versioned_steps(operation, self._codec))
+        return result
 
 
 class Collection(OperationBuilder):
@@ -599,6 +614,31 @@ class Collection(OperationBuilder):
         batches = self._stream(filter, equals, sort, projection)
         while (page := batches.next()) is not None:
             yield from batches.advance(self._run(page))
+
+    def upgrade_documents(
+        self,
+        *,
+        dry_run: bool = False,
+        quarantine: str | None = None,
+        progress: Progress | None = None,
+    ) -> UpgradeResult:
+        """Bring all documents to the collection's `schema_version`, and return what was done.
+
+        Batches are written in a transaction each, beside readers and writers, and only over the version that was read. An
+        interrupted call goes on where it ended when it runs again. A document whose function fails is left as it is; with
+        `quarantine`, the name of another collection, it moves there under its id, as an object with `reason`, `version`
+        and `body`. `dry_run` writes nothing, and returns samples. `progress` is called after each batch with the
+        number of documents done, and of those to do. Raise `InvalidOption` if the collection has no `schema_version`.
+
+        >>> version = store["people"].put("ada", {"name": "Ada"})
+        >>> def rename(body):
+        ...     return {"first": body["name"]}
+        >>> people = store.collection("people", schema_version=2, upgrades={1: rename})
+        >>> people.upgrade_documents().upgraded_count, people.find("first", "Ada")[0].body
+        (1, {'first': 'Ada'})
+        """
+        options = {"dry_run": dry_run, "quarantine": quarantine, "progress": progress}
+        return self._follow(upgrade_documents(self.name, self._codec, **options))
 
     def watch(
         self,

@@ -25,6 +25,8 @@ from .errors import (
 
 SKILL_MEMORY: Final = "skill_memory"
 """The default collection of `skill_memory`."""
+SCHEMA_VERSION: Final = "schema_version"
+"""The field at the top of a body that holds its schema version; without it, that is 1."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _OTHERS: Final = re.compile(rb"[^A-Za-z0-9]")
 _NAME: Final = re.compile(r"[A-Za-z0-9_]{1,200}", re.ASCII)

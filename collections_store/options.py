@@ -279,9 +279,10 @@ MAX_CHANGES: Final = 10**9
 _CODEC: Final = codec.Codec()
 _FEED_KEYS: Final = ("physical", "key", "bodies", "limit", "age")
 _KEYS: Final = (
-    "format", "cursor_key", "body_index", "indexes", "ways", "counter", "ttl", "sliding", "feed", "jsonb", "copy_of"
+    "format", "cursor_key", "body_index", "indexes", "ways", "counter", "ttl", "sliding", "feed", "jsonb", "copy_of",
+    "versions",
 )  # fmt: skip
-_LOCAL: Final = ("cursor_key", "ways", "counter", "copy_of")
+_LOCAL: Final = ("cursor_key", "ways", "counter", "copy_of", "versions")
 """Keys that a copy of the collection does not take over; of a feed and an index these are `_LOCAL_NAMES`."""
 _LOCAL_NAMES: Final = ("physical", "key")
 
@@ -334,6 +335,24 @@ class CollectionSettings(ChangeSettings, total=False):
 
     ttl: Ttl
     sliding: bool | None
+
+
+class VersionSettings(CollectionSettings, total=False):
+    """The arguments of `collection`: `CollectionSettings`, and these, which hold for the returned object only.
+
+    * `schema_version`: the version of the documents that this program reads and writes, an integer from 1 on. It is
+      stored in each body as the field `schema_version`; a document without it has version 1.
+    * `upgrades`: functions that convert a body of one version to the next, by the version that they begin with:
+      `{1: one_to_two, 2: two_to_three}`. The classes in a function's annotations are models of its argument and result.
+    * `downgrades`: functions that convert a newer body to the version before it, likewise; without them a newer
+      document raises `DocumentTooNew`.
+    * `write_back`: `get`, `document` and `get_many` write what they upgrade; False.
+    """
+
+    schema_version: int
+    upgrades: Mapping[int, Callable[[Any], Any]] | None
+    downgrades: Mapping[int, Callable[[Any], Any]] | None
+    write_back: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +422,8 @@ class CollectionOptions:
     numbers its indexes. `array_guards` are the path prefixes whose arrays are indexed, with the names of these indexes. A
     document expires after `ttl` microseconds unless its write has a `ttl` (None: never), again with each update if
     `sliding`. `feed`: how changes are recorded; None: they are not. `jsonb`: SQLite stores bodies as JSONB. `copy_of` identifies
-    what is being copied into the collection, until the copy is complete.
+    what is being copied into the collection, until the copy is complete. `versions` are the declared schema versions, with
+    the names of the indexes of the documents that have others.
 
     The JSON has a format; that of older versions has none and is of format 1. `unknown` are keys of a newer version,
     which are preserved. A change that older versions must not ignore takes a higher format.
@@ -419,6 +439,7 @@ class CollectionOptions:
     feed: Feed | None = None
     jsonb: bool = False
     copy_of: str = ""
+    versions: tuple[tuple[int, str], ...] = ()
     unknown: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
 
     def to_text(self) -> str:
@@ -438,6 +459,8 @@ class CollectionOptions:
         }
         if self.copy_of:
             stored["copy_of"] = self.copy_of
+        if self.versions:
+            stored["versions"] = self.versions
         return _CODEC.encode(_lists(stored))
 
     @classmethod
@@ -456,6 +479,7 @@ class CollectionOptions:
             Feed.from_json(stored["feed"]) if stored.get("feed") else None,
             stored.get("jsonb", False),
             stored.get("copy_of", ""),
+            tuple((version, physical) for version, physical in stored.get("versions", ())),
             unknown_keys(stored, _KEYS),
         )
 

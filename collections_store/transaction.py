@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from .changes import ChangeNotifier
 from .codec import Codec
-from .collection import Collection
+from .collection import Collection, VersionedRunner
 from .document import SKILL_MEMORY, CollectionInfo, check_name
 from .engine.executor import run_within, translated
 from .engine.lifecycle import make_ready
 from .engine.pool import PooledConnection
 from .engine.transactions import OpenTransaction, TransactionResources
 from .errors import CollectionsStoreError, DatabaseError, TransactionEnded
+from .models.upgrades import Upgrades
+from .models.versioned import VersionedCodec
 from .operations import catalogue
 from .operations.connection import SharedConnection, is_in_transaction
+from .operations.indexes import DeclareVersion
 from .operations.operation import Operation
-from .options import CollectionSettings, Isolation, Settings, Ttl, check_flag
+from .options import CollectionSettings, Isolation, Settings, Ttl, VersionSettings, check_flag
 from .query.values import lazy_type
 from .sql.dialects.protocols import TableVanished
 
@@ -57,20 +60,26 @@ class Collections(ABC):
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Return the context of a transaction, or of a savepoint in one."""
 
-    def collection(self, name: str, **settings: Unpack[CollectionSettings]) -> Collection:
+    def collection(self, name: str, **settings: Unpack[VersionSettings]) -> Collection:
         """Return a collection. Do no I/O unless an option is given.
 
         A name has 1 to 200 of the characters A-Z, a-z, 0-9 and _, and is case-sensitive. Options of `CollectionSettings`
-        are stored with the collection, which is created if necessary, and hold for every process. Raise `InvalidName`
-        and `InvalidOption`.
+        are stored with the collection, which is created if necessary, and hold for every process. `VersionSettings` adds
+        the schema version of the documents, and the functions that upgrade older ones; the first declaration of a version
+        builds an index of the documents that have another. Raise `InvalidName` and `InvalidOption`.
 
         >>> store.collection("my_collection")
         Collection('my_collection')
         """
-        wanted, collection = Settings.parse(settings), self[name]
+        upgrades, stored = Upgrades.taken(settings)
+        wanted, collection = Settings.parse(stored), self[name]
         if wanted != catalogue.AS_IT_IS:
             self.run(catalogue.Configure(name, wanted))
-        return collection
+        if upgrades is None:
+            return collection
+        self.run(DeclareVersion(name, upgrades.version))
+        codec = VersionedCodec.of(self._codec, upgrades)
+        return Collection(VersionedRunner(self.run, codec), codec, name, self._notifier)
 
     get_sync_collection = collection
     """The same as `collection`, by the name that AEA gives it."""

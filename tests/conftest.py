@@ -29,7 +29,7 @@ from postgres_server import NoPostgres, postgres_server
 from psycopg import sql
 
 import collections_store
-from collections_store import AsyncChangeStream, AsyncStore, Store, document
+from collections_store import AsyncChangeStream, AsyncCollection, AsyncStore, Store, document
 from collections_store.dialogues import AsyncDialogues, AsyncDialogueStore, Dialogues, DialogueStore
 from collections_store.integrations import kdeps
 from collections_store.integrations.soul_machines import AsyncSkillMemory
@@ -220,7 +220,10 @@ class SyncAdapter:
                 return SyncAdapter(result, self._runner)
             if hasattr(result, "__aenter__"):
                 return SyncContextAdapter(result, self._runner)
-            return self._runner.run(result) if inspect.iscoroutine(result) else result
+            if inspect.iscoroutine(result):
+                result = self._runner.run(result)
+            is_collection = isinstance(result, AsyncCollection)
+            return SyncAdapter(result, self._runner) if is_collection else result
 
         return call
 

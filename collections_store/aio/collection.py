@@ -29,12 +29,15 @@ from ..document import (
     check_ids,
     read_ttl,
 )
+from ..models.upgrades import UpgradeResult
+from ..models.versioned import VersionedCodec
 from ..operations import by_id
 from ..operations.bulk import Mode
 from ..operations.indexes import DropIndex, ListIndexes
 from ..operations.operation import Operation, Steps
 from ..operations.procedures import ATTEMPTS, CallFunction, Pause, purge
 from ..operations.requests import OperationBuilder, ReturnDocument
+from ..operations.upgrades import Progress, upgrade_documents, versioned_steps
 from ..options import Ttl, check_version
 from ..query.change import Change, ChangeFilter, ChangeKind
 from ..query.index import Explanation, read_index_name
@@ -49,6 +52,17 @@ class AsyncRunner(Protocol):
 
     async def __call__(self, operation: Operation[T]) -> T:
         """Return the operation's result."""
+
+
+class AsyncVersionedRunner:
+    """Async counterpart of `VersionedRunner`."""
+
+    def __init__(self, run: AsyncRunner, codec: VersionedCodec) -> None:
+        self._inner, self._codec = run, codec
+
+    async def __call__(self, operation: Operation[T]) -> T:
+        """Return the operation's result."""
+        return await follow(self._inner, versioned_steps(operation, self._codec))
 
 
 class AsyncCollection(OperationBuilder):
@@ -347,6 +361,19 @@ class AsyncCollection(OperationBuilder):
         while (page := batches.next()) is not None:
             for document in batches.advance(await self._run(page)):
                 yield document
+
+    async def upgrade_documents(
+        self,
+        *,
+        dry_run: bool = False,
+        quarantine: str | None = None,
+        progress: Progress | None = None,
+    ) -> UpgradeResult:
+        """Async counterpart of `Collection.upgrade_documents`. The functions run in the event loop, a batch at a time;
+        `progress` may be a coroutine function.
+        """
+        options = {"dry_run": dry_run, "quarantine": quarantine, "progress": progress}
+        return await self._follow(upgrade_documents(self.name, self._codec, **options))
 
     def watch(
         self,

@@ -15,13 +15,16 @@ from ..document import SKILL_MEMORY, CollectionInfo, check_name
 from ..engine.jobs import Job
 from ..engine.transactions import TransactionResources
 from ..errors import Outcome, TransactionEnded, note_outcome
+from ..models.upgrades import Upgrades
+from ..models.versioned import VersionedCodec
 from ..operations import catalogue
+from ..operations.indexes import DeclareVersion
 from ..operations.operation import Operation
-from ..options import CollectionSettings, Settings, Ttl, check_flag
+from ..options import CollectionSettings, Settings, Ttl, VersionSettings, check_flag
 from ..query.values import lazy_type
 from ..transaction import OUT_OF_ORDER, SAVEPOINT_ENDED, Bound, remove_savepoint
 from .bridge import abandon, note_job, wait_uncancellably
-from .collection import AsyncCollection
+from .collection import AsyncCollection, AsyncVersionedRunner
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncConnection
@@ -52,16 +55,19 @@ class AsyncCollections:
         """Async counterpart of `Store.transaction`."""
         raise NotImplementedError
 
-    async def collection(
-        self, name: str, **settings: Unpack[CollectionSettings]
-    ) -> AsyncCollection:
+    async def collection(self, name: str, **settings: Unpack[VersionSettings]) -> AsyncCollection:
         """Async counterpart of `Store.collection`. It is a coroutine, because an option that is given
         is written to the database; `store[name]` does no I/O.
         """
-        wanted, collection = Settings.parse(settings), self[name]
+        upgrades, stored = Upgrades.taken(settings)
+        wanted, collection = Settings.parse(stored), self[name]
         if wanted != catalogue.AS_IT_IS:
             await self.run(catalogue.Configure(name, wanted))
-        return collection
+        if upgrades is None:
+            return collection
+        await self.run(DeclareVersion(name, upgrades.version))
+        codec = VersionedCodec.of(self._codec, upgrades)
+        return AsyncCollection(AsyncVersionedRunner(self.run, codec), codec, name, self._notifier)
 
     get_collection = collection
     """The same as `collection`, by the name that AEA gives it."""

@@ -11,22 +11,32 @@ Rules:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import unified_diff
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
 from ..codec import Codec, decode
-from ..errors import DocumentTooNew, InvalidBody, InvalidOption, UpgradeFailed, shortened
+from ..document import SCHEMA_VERSION
+from ..errors import (
+    CollectionsStoreError,
+    DocumentTooNew,
+    InvalidBody,
+    InvalidOption,
+    UpgradeFailed,
+    shortened,
+)
 from ..options import check_flag, check_function, check_integer
 
-FIELD: Final = "schema_version"
 MAX_VERSION: Final = 2**31 - 1
 Step: TypeAlias = Callable[[Any], Any]
 Steps: TypeAlias = Mapping[int, Step]
 """The functions by the version that each begins with."""
 _IDS: Final = ("id", "_id")
+_OPTIONS: Final = (SCHEMA_VERSION, "upgrades", "downgrades", "write_back")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +70,25 @@ class Upgrades:
             raise InvalidOption("downgrades", problem)
         return cls(wanted, up, down, check_flag("write_back", write_back))
 
+    @classmethod
+    def taken(cls, settings: Mapping[str, Any]) -> tuple[Self | None, dict[str, Any]]:
+        """Return what the arguments of `collection` declare, and the other arguments; raise `InvalidOption`."""
+        given = {name: settings[name] for name in _OPTIONS if name in settings}
+        others = {name: value for name, value in settings.items() if name not in given}
+        if SCHEMA_VERSION in given:
+            return cls.parse(**{"version": given.pop(SCHEMA_VERSION), **given}), others
+        if given:
+            raise InvalidOption(SCHEMA_VERSION, f"must be given with {', '.join(given)}")
+        return None, others
+
     def version_of(self, body: Any) -> int:
         """Return the schema version of a stored body; raise `UpgradeFailed` if the field is no version."""
         if not isinstance(body, dict):
             raise UpgradeFailed(1, self.version, "the body must be a JSON object to have a version")
-        found = body.get(FIELD, 1)
+        found = body.get(SCHEMA_VERSION, 1)
         if type(found) is int and 1 <= found <= MAX_VERSION:
             return found
-        problem = f"the field {FIELD} must be an integer from 1 on, got {shortened(found)}"
+        problem = f"the field {SCHEMA_VERSION} must be an integer from 1 on, got {shortened(found)}"
         raise UpgradeFailed(1, self.version, problem)
 
     def apply(self, body: Any, id: str | None = None) -> dict[str, Any]:
@@ -76,7 +97,7 @@ class Upgrades:
         Raise `UpgradeFailed` and `DocumentTooNew`.
         """
         found = self.version_of(body)
-        body.pop(FIELD, None)
+        body.pop(SCHEMA_VERSION, None)
         while found != self.version:
             steps, wanted = (self.up, found + 1) if found < self.version else (self.down, found - 1)
             if found not in steps:
@@ -127,7 +148,7 @@ def _stepped(
         checked: dict[str, Any] = decode(_CODEC.encode(result))
     except InvalidBody as error:
         raise UpgradeFailed(found, wanted, f"{_name(step)} returned a body that {error}") from error
-    checked.pop(FIELD, None)
+    checked.pop(SCHEMA_VERSION, None)
     return checked
 
 
@@ -137,8 +158,8 @@ def _problem(result: Any, wanted: int, own: Mapping[str, str]) -> str:
         return "returned nothing: it must return the new body"
     if not isinstance(result, dict):
         return f"must return a JSON object, got {type(result).__name__}"
-    if result.get(FIELD, wanted) != wanted:
-        return f"must return a body of version {wanted}, got {FIELD} {shortened(result[FIELD])}"
+    if result.get(SCHEMA_VERSION, wanted) != wanted:
+        return f"must return a body of version {wanted}, got {SCHEMA_VERSION} {shortened(result[SCHEMA_VERSION])}"
     lost = [key for key, id in own.items() if result.get(key) != id]
     return f"must keep the field {lost[0]!r}, which is the id of the document" if lost else ""
 
@@ -152,3 +173,56 @@ def _line(error: BaseException) -> str:
     """Return where in the step an error was raised."""
     trace = error.__traceback__ and error.__traceback__.tb_next
     return f" in line {trace.tb_lineno}" if trace else ""
+
+
+# -- results of `upgrade_documents` ----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeFailure:
+    """A document that could not be upgraded, and why."""
+
+    id: str
+    error: CollectionsStoreError
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeSample:
+    """A document's stored bodies before and after an upgrade.
+
+    >>> print(UpgradeSample("ada", {"name": "Ada"}, {"schema_version": 2, "first": "Ada"}).diff())
+      {
+    -   "name": "Ada"
+    +   "first": "Ada",
+    +   "schema_version": 2
+      }
+    """
+
+    id: str
+    before: Any
+    after: Any
+
+    def diff(self) -> str:
+        """Return the difference, in lines of JSON with sorted keys."""
+        before, after = (
+            json.dumps(body, indent=2, sort_keys=True, ensure_ascii=False).splitlines()
+            for body in (self.before, self.after)
+        )
+        whole = len(before) + len(after)
+        lines = list(unified_diff(before, after, n=whole, lineterm=""))[3:]
+        return "\n".join(f"{line[0]} {line[1:]}" for line in lines)
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeResult:
+    """What `upgrade_documents` did, or a dry run would do.
+
+    `failed_count` documents stay as they are, and `quarantined_count` were moved; `failures` lists up to 1,000 of the
+    first. `samples` are up to 5 documents of a dry run.
+    """
+
+    upgraded_count: int
+    failed_count: int = 0
+    quarantined_count: int = 0
+    failures: tuple[UpgradeFailure, ...] = ()
+    samples: tuple[UpgradeSample, ...] = ()

@@ -310,16 +310,17 @@ def _counted(position: int, operation: Any, result: Any) -> BulkWriteResult:
 
 @value_class
 class Together(Operation[Any]):
-    """Run steps in one transaction; `begin` returns them, for each attempt again."""
+    """Run steps in one transaction; `begin` returns them, for each attempt again. `prepare` replaces their operations."""
 
     collection: str
     begin: Callable[[], Steps[Any]] = field(repr=False)
+    prepare: Callable[[Any], Any] = field(default=lambda operation: operation, repr=False)
     writes = True
     creates_collection = True
 
     def __call__(self, connection: Connection) -> Any:
         connection.collection(self.collection)  # before anything is read that cannot be read again
-        return follow(lambda operation: attempt(connection, operation), self.begin())
+        return follow(lambda step: attempt(connection, self.prepare(step)), self.begin())
 
 
 def attempt(connection: Connection, operation: Any) -> Any:

@@ -101,6 +101,31 @@ class ListIndexes(Operation[list[Index]]):
 
 
 @value_class
+class DeclareVersion(Operation[None]):
+    """Create the index of the documents that do not have a schema version, unless it exists. `only`: drop those for other
+    versions.
+    """
+
+    collection: str
+    version: int
+    only: bool = False
+    writes = True
+    creates_collection = True
+
+    def __call__(self, connection: Connection) -> None:
+        if self._is_done(_read(connection, self.collection)[1]):
+            return  # without waiting for a lock
+        table, options = _lock(connection, self.collection, readers=self.only)
+        if not self._is_done(options):
+            indexes = _Indexes(connection, self.collection, table, options)
+            indexes.set_version(self.version, only=self.only)
+
+    def _is_done(self, options: CollectionOptions) -> bool:
+        declared = [version for version, _ in options.versions]
+        return declared == [self.version] if self.only else self.version in declared
+
+
+@value_class
 class FindDuplicate(Operation[DuplicateKey | None]):
     """Return the duplicate that a unique index refused. `refused` returns the ids and texts that were to be written; without
     it, the duplicate is among the documents that are there. None: it, or the other document, no longer exists.
@@ -207,6 +232,17 @@ class _Indexes:
                 self._connection.changed(self._statements.drop_index(physical))
         guards = tuple(each for each in self._options.array_guards if each[0] in needed)
         self._set_options(indexes=remaining, array_guards=guards)
+
+    def set_version(self, version: int, *, only: bool) -> None:
+        """Create the index of the documents with other schema versions; `only`: drop those for other versions."""
+        versions = dict(self._options.versions)
+        if version not in versions:
+            versions[version] = self._next()
+            sql = self._statements.create_version_index(version, versions[version])
+            self._connection.changed(sql)
+        for other in [each for each in versions if only and each != version]:
+            self._connection.changed(self._statements.drop_index(versions.pop(other)))
+        self._set_options(versions=tuple(sorted(versions.items())))
 
     def _next(self) -> str:
         number = self._options.counter

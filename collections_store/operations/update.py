@@ -72,6 +72,15 @@ class Replacement:
         return self.body
 
 
+def current(codec: Codec, collection: str, document: Document) -> Document:
+    """Return a stored document with the body that an update changes; raise `InvalidBody`."""
+    try:
+        body = codec.current(document)
+    except InvalidBody as error:
+        raise error.of(collection, document.id) from error.__cause__
+    return document if body is document.body else replace(document, body=body)
+
+
 @value_class
 class Modification:
     """How an update changes a document. `upsert`: inserts one if there is none."""
@@ -158,7 +167,8 @@ class ModifyOne(_Update):
                     continue
                 result = UpdateResult(0, 0, inserted, version=1)
             else:
-                text = self.modification.changed_text(found, self.filter, ordered=ordered)
+                document = current(self.modification.codec, self.collection, found)
+                text = self.modification.changed_text(document, self.filter, ordered=ordered)
                 if self.answer != "result":
                     self._check_answer(connection, found, found, text)
                 if text is not None:
@@ -264,7 +274,8 @@ class ModifyMany(_Update):
         """Yield the documents that change, with the texts of their new bodies."""
         ordered = connection.database.ordered_keys
         for document in documents:
-            text = self.modification.changed_text(document, self.filter, ordered=ordered)
+            ours = current(self.modification.codec, self.collection, document)
+            text = self.modification.changed_text(ours, self.filter, ordered=ordered)
             if text is not None:
                 yield document, text
 
@@ -359,7 +370,7 @@ class Increment(AtomicWrite[Any]):
                 text = self._new_text()
                 done = writer.insert(self.id, text, None)
             else:
-                text = self._increased(found)
+                text = self._increased(current(self.codec, self.collection, found))
                 done = writer.rewrite(found, text)
             if done:
                 return self._value(decode(text))

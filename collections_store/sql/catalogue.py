@@ -20,6 +20,7 @@ from .dialects.protocols import Database
 from .elements import ArrayAt, Keys, SortPart, TypeAt
 from .schema import catalogue_table, documents_table, integer, revision_table
 from .select import Statements
+from .versions import has_other_version
 
 
 class CatalogueStatements:
@@ -181,6 +182,11 @@ class IndexStatements:
         """Create the index of the documents that have an array at a position."""
         body = self._table.c.body
         return self._create(physical, TypeAt(body, prefix), only=ArrayAt(body, prefix))
+
+    def create_version_index(self, version: int, physical: str) -> str:
+        """Create the index of the documents that do not have a schema version."""
+        only = has_other_version(self._table, version)
+        return self._create(physical, self._table.c.seq, only=only)
 
     def create_over_body(self, number: int) -> Sequence[str]:
         """Create the index over whole bodies, where the database has one."""

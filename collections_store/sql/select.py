@@ -30,6 +30,7 @@ from .clauses import Conditions, IsExcluded, Order, Prefixes, Where, any_array, 
 from .dialects.protocols import Binding, Database
 from .elements import ArrayAt, IsNot, Keys, TableSize, ValueText
 from .schema import body_text, deleted_columns, document_columns, integer, is_expired
+from .versions import VersionStatements
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -37,6 +38,7 @@ Implied: TypeAlias = tuple[str, ...]
 """The names of the partial indexes whose condition a filter implies."""
 
 SHAPES_CACHED: Final = 256
+VERSIONS_CACHED: Final = 8
 MAX_VALUE: Final = 1000
 """Characters of JSON that `Statements.group` returns of a value."""
 MAX_TESTS: Final = 400
@@ -118,6 +120,10 @@ class Statements:
         self.partial = [index for index in options.indexes if index.where is not None]
         self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database.ordering))
         """Return the columns of a sort."""
+        self.versions = lru_cache(maxsize=VERSIONS_CACHED)(
+            partial(VersionStatements, table, database)
+        )
+        """Return the statements for a schema version."""
 
     @PerShape
     def select(

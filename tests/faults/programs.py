@@ -410,6 +410,18 @@ def upsert_the_same(url: str, options: dict[str, Any]) -> None:
     print(inserted)
 
 
+def to_list(body: Any) -> Any:
+    """Upgrade a document of the test."""
+    return {"n": [body["n"]]}
+
+
+def upgrade_documents(url: str, options: dict[str, Any]) -> None:
+    """Upgrade the documents, and print a line after each batch."""
+    with Store(url, **options) as store:
+        things = store.collection("things", schema_version=2, upgrades={1: to_list})
+        things.upgrade_documents(progress=lambda done, _: os.write(1, f"{done}\n".encode()))
+
+
 def put_batches(url: str, options: dict[str, Any]) -> None:
     """Write 100,000 documents, and print a line before each thousand."""
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from collections_store.document import SCHEMA_VERSION as FIELD
 from collections_store.errors import DocumentTooNew, InvalidOption, UpgradeFailed
-from collections_store.models.upgrades import FIELD, Upgrades
+from collections_store.models.upgrades import Upgrades
 
 
 def split_name(body: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,103 @@
+"""The codec of a collection with a schema version: it writes the version, and upgrades what it reads.
+
+The version is the first field of a written body. SQLite keeps the order of the fields, so a body of the declared version
+is recognized by the beginning of its text, and a model is decoded from the rest of the same text. PostgreSQL sorts the
+fields: there the text is decoded to find the version, and encoded again for a model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, Self
+
+from ..codec import Codec, decode
+from ..document import SCHEMA_VERSION, Document
+from ..errors import InvalidBody
+from .upgrades import Upgrades
+
+_UNLIMITED: Final = Codec(2**40)
+"""For stored bodies: a codec with another limit may have written them."""
+_QUOTED: Final = f'"{SCHEMA_VERSION}"'
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradedBody:
+    """What `VersionedCodec.decode_noting` returns of a body that it upgraded: for the caller, and as it is to be stored."""
+
+    body: Any
+    stored: Any
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionedCodec(Codec):
+    """Bodies with a schema version around those of `inner`, the codec that the collection would have without one."""
+
+    is_plain: ClassVar[bool] = False
+
+    inner: Codec
+    upgrades: Upgrades
+    prefix: str = field(repr=False)
+
+    @classmethod
+    def of(cls, inner: Codec, upgrades: Upgrades) -> Self:
+        """Return the codec around another one."""
+        prefix = f'{{"{SCHEMA_VERSION}":{upgrades.version}'
+        parts = inner.max_bytes, inner.nul, inner.default
+        return cls(*parts, inner=inner, upgrades=upgrades, prefix=prefix)
+
+    def encode_body(self, body: Any) -> str:
+        """Return the text of a caller's body, with the version."""
+        return self._with_version(self.inner.encode_body(body))
+
+    def encode_updated(self, body: Any) -> str:
+        """Return the text of a stored body that an update changed, with the version."""
+        if isinstance(body, dict) and SCHEMA_VERSION in body:
+            if body[SCHEMA_VERSION] != self.upgrades.version:
+                raise InvalidBody(SCHEMA_VERSION, "an update must not change the schema version")
+            body = {key: value for key, value in body.items() if key != SCHEMA_VERSION}
+        return self._with_version(self.inner.encode_updated(body))
+
+    def decode_body(self, text: str | bytes) -> Any:
+        """Return the body in the declared version, without the field of the version."""
+        if self.inner.is_plain:
+            body = decode(text)
+            if self.is_current(body):
+                del body[SCHEMA_VERSION]
+                return body
+            return self.upgrades.apply(body)
+        if isinstance(text, str) and text.startswith(self.prefix + ","):
+            return self.inner.decode_body("{" + text[len(self.prefix) + 1 :])
+        return self.inner.decode_body(_UNLIMITED.encode(self.upgrades.apply(decode(text))))
+
+    def decode_noting(self, text: str | bytes) -> Any:
+        """Return what `decode_body` does; of an older body, an `UpgradedBody`."""
+        stored = decode(text)
+        if self.upgrades.version_of(stored) >= self.upgrades.version:
+            return self.decode_body(text)
+        written = self.encode_upgraded(Document("", stored))
+        return UpgradedBody(self.decode_body(written), stored, written)
+
+    def current(self, document: Document) -> Any:
+        """Return the stored body of a document in the declared version, with the field of the version."""
+        body = document.body
+        if self.is_current(body):
+            return body
+        copy = decode(_UNLIMITED.encode(body))
+        upgraded = self.upgrades.apply(copy, document.id or None)
+        return {SCHEMA_VERSION: self.upgrades.version, **upgraded}
+
+    def is_current(self, body: Any) -> bool:
+        """Return whether a stored body has the declared version."""
+        return type(body) is dict and body.get(SCHEMA_VERSION) == self.upgrades.version
+
+    def encode_upgraded(self, document: Document) -> str:
+        """Return the text of a stored document in the declared version."""
+        return self.encode_updated(self.current(document))
+
+    def _with_version(self, text: str) -> str:
+        if not text.startswith("{"):
+            raise InvalidBody("", "must be a JSON object: its schema version is a field")
+        if _QUOTED in text and SCHEMA_VERSION in decode(text):
+            raise InvalidBody(SCHEMA_VERSION, "the store writes this field: leave it out")
+        return self.prefix + ("}" if text == "{}" else f",{text[1:]}")

@@ -1,0 +1,243 @@
+"""Documents of other schema versions: whether there are any, reading them, and writing them upgraded.
+
+An operation by filter compares fields of the declared version. So it runs in one transaction behind the question whether
+there are documents of another version, and both see the same moment. The index of `DeclareVersion` answers that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..document import Document, now
+from ..errors import (
+    CollectionsStoreError,
+    DocumentsOutdated,
+    DocumentTooNew,
+    TransactionConflict,
+)
+from ..query.conditions import Metadata
+from ..query.filter import Filter
+from ..query.index import every_conjunct
+from ..query.sort import NATURAL
+from ..query.values import value_class
+from ..sql.dialects.protocols import UniqueViolated
+from .aggregate import Aggregate
+from .bulk import BulkBatch, Together, attempt
+from .by_id import Put, Rewrite, as_document
+from .find import Count, Distinct, Find, FindPage, ReadSorted
+from .operation import Operation, Written
+from .read import Batch, ReadBatch
+from .update import DeleteFirst, DeleteMatching, FindAndDelete, ModifyMany, ModifyOne
+from .write import Writer
+
+if TYPE_CHECKING:
+    from .connection import Connection, Row
+
+
+@value_class
+class OfVersion(Operation[Any]):
+    """Do an operation if all documents have a schema version; else raise `DocumentsOutdated` or `DocumentTooNew`."""
+
+    operation: Operation[Any]
+    version: int
+    if not TYPE_CHECKING:  # a type checker takes the base class's for writable
+
+        @property
+        def writes(self) -> bool:
+            return self.operation.writes
+
+        @property
+        def snapshot(self) -> bool:
+            return self.operation.snapshot
+
+        @property
+        def creates_collection(self) -> bool:
+            return self.operation.creates_collection
+
+    @property
+    def collection(self) -> str:
+        """That of the operation."""
+        return self.operation.collection
+
+    def __call__(self, connection: Connection) -> Any:
+        check_versions(connection, self.collection, self.version)
+        return self.operation(connection)
+
+    def absent(self) -> Any:
+        return self.operation.absent()
+
+    def written(self, connection: Connection) -> Written:
+        return self.operation.written(connection)
+
+    def missed(self) -> Operation[list[Any]] | None:
+        return self.operation.missed()
+
+
+def for_version(operation: Any, version: int) -> Operation[Any]:
+    """Return the operation as it runs where documents may have other schema versions."""
+    match operation:
+        case Together():
+            return replace(operation, prepare=partial(for_version, version=version))
+        case BulkBatch(parts=parts) if any(_compares(each) for _, each in parts):
+            return OfVersion(operation, version)
+    return OfVersion(operation, version) if _compares(operation) else operation
+
+
+def _compares(operation: Any) -> bool:
+    """Return whether the result of an operation depends on fields of the stored bodies."""
+    match operation:
+        case Distinct() | Aggregate():
+            return True
+        case Find(sort=sort, projection=parts) | FindPage(sort=sort, projection=parts):
+            return sort != NATURAL or parts is not None or _has_fields(operation.filter)
+        case ReadBatch(projection=parts) if parts is not None:
+            return True
+        case ModifyOne(id=str()):
+            return False
+        case ModifyOne(sort=sort) | FindAndDelete(sort=sort) if sort != NATURAL:
+            return True
+        case ReadSorted():
+            return True
+        case (
+            ReadBatch() | Count() | ModifyOne() | ModifyMany() | FindAndDelete() | DeleteFirst()
+            | DeleteMatching()
+        ):  # fmt: skip
+            return _has_fields(operation.filter)
+    return False
+
+
+def _has_fields(filter: Filter) -> bool:
+    """Return whether a filter tests more than metadata."""
+    return not all(isinstance(each, Metadata) for each in every_conjunct(filter.condition))
+
+
+def check_versions(connection: Connection, collection: str, version: int) -> None:
+    """Raise `DocumentsOutdated` or `DocumentTooNew` if a document has another schema version."""
+    sql = connection.collection(collection).versions(version).any
+    for id, text in connection.rows(sql, {"now": now()}):
+        found = int(text) if text is not None and text.isdecimal() else 1
+        if found > version:
+            raise DocumentTooNew(found, version, collection, id)
+        raise DocumentsOutdated(collection, found, version)
+
+
+@value_class
+class CheckVersions(Operation[None]):
+    """Raise `DocumentsOutdated` or `DocumentTooNew` if a document has another schema version."""
+
+    collection: str
+    version: int
+    atomic = True
+
+    def __call__(self, connection: Connection) -> None:
+        check_versions(connection, self.collection, self.version)
+
+
+@value_class
+class CountOutdated(Operation[int]):
+    """Count the documents of other schema versions."""
+
+    collection: str
+    version: int
+    atomic = True
+    empty = int
+
+    def __call__(self, connection: Connection) -> int:
+        sql = connection.collection(self.collection).versions(self.version).count
+        return int(connection.rows(sql, {"now": now()})[0][0])
+
+
+@value_class
+class ReadOutdated(Operation[Batch]):
+    """Read up to `limit` documents of other schema versions past the position `after`, as they are stored."""
+
+    collection: str
+    version: int
+    after: int
+    limit: int
+    atomic = True
+    empty = partial(Batch, (), (), None)
+
+    def __call__(self, connection: Connection) -> Batch:
+        sql = connection.collection(self.collection).versions(self.version).some
+        window = {"seq": self.after, "limit": self.limit, "now": now()}
+        rows = connection.rows(sql, window)
+        after = rows[-1][0] if len(rows) == self.limit else None
+        documents = [as_document(row[1:], self.collection) for row in rows]
+        return Batch(documents, (), after, sum(len(row[2]) for row in rows))
+
+
+Upgraded = tuple[Document, str]
+"""A document as it was read, and the text of its new body."""
+Refused = tuple[str, CollectionsStoreError]
+"""The id of a document that was not written, and why."""
+
+
+@value_class
+class WriteUpgraded(Operation[list[Refused]]):
+    """Write upgraded documents, each only if it is as it was read; returns those that were not written."""
+
+    collection: str
+    upgraded: tuple[Upgraded, ...] = field(repr=False)
+    writes = True
+    empty = list
+
+    def __call__(self, connection: Connection) -> list[Refused]:
+        try:
+            with connection.savepoint():
+                if self._all_unchanged(connection):
+                    Writer(connection, self.collection).rewrite_batch(self.upgraded)
+                    return []
+        except TransactionConflict:
+            pass  # one was changed meanwhile
+        except connection.database.errors.types() as error:
+            if not isinstance(connection.database.errors.translate(error), UniqueViolated):
+                raise
+        return list(self._one_by_one(connection))
+
+    def _all_unchanged(self, connection: Connection) -> bool:
+        """Lock the documents, and return whether they are as they were read."""
+        ids = [each.id for each, _ in self.upgraded]
+        parameters = {"ids": connection.database.compiler.list_parameter(ids), "now": now()}
+        sql = connection.collection(self.collection).by_id.lock_many
+        rows: list[Row] = connection.rows(sql, parameters)
+        found = {(row[0], row[2], row[3]) for row in rows}
+        return found >= {(each.id, each.version, each.created_us) for each, _ in self.upgraded}
+
+    def _one_by_one(self, connection: Connection) -> Iterable[Refused]:
+        for document, text in self.upgraded:
+            try:
+                attempt(connection, Rewrite(self.collection, document, text))
+            except CollectionsStoreError as error:
+                if isinstance(error, TransactionConflict):
+                    raise
+                yield document.id, error
+
+
+@value_class
+class Quarantine(Operation[bool]):
+    """Move a document to another collection, under the same id; returns False if it was changed since it was read."""
+
+    collection: str
+    target: str
+    document: Document
+    text: str = field(repr=False)
+    writes = True
+    creates_collection = True
+
+    @property
+    def collections(self) -> tuple[str, ...]:
+        """Both."""
+        return self.collection, self.target
+
+    def __call__(self, connection: Connection) -> bool:
+        expires = self.document.expires_us
+        ttl = None if expires is None else max(1, expires - now())
+        connection.collection(self.target)  # it is created before anything is removed
+        if not Writer(connection, self.collection).remove_document(self.document):
+            return False
+        Put(self.target, self.document.id, self.text, ttl)(connection)
+        return True
