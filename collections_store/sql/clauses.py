@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -89,8 +88,6 @@ class Rendered(NamedTuple):
 
 
 IsExcluded: TypeAlias = Callable[[Condition], bool]
-Render: TypeAlias = Callable[[Condition, str], Rendered | None]
-"""Renders a condition with parameters of a name; None: SQL does not express it."""
 
 
 @value_class(eq=True)
@@ -132,23 +129,31 @@ class Conditions:
         indexed: bool = False,
         is_excluded: IsExcluded = lambda _: False,
     ) -> Where:
-        """Return the exact form where indexes cover no `fields`.
-
-        `indexed`: the indexed form of the conditions that the indexes serve and that are not excluded, and the exact form
-        of the others. Else a form that is right for every document and that the indexes serve: for these conditions the
-        indexed form, or an array on the path and the exact form.
+        """Return the clauses in the exact form, but for the conditions that indexes over `fields` serve and that are not
+        excluded: these in the indexed form, or, unless `indexed`, in a form that is right for every document: the indexed
+        form, or an array on the path and the exact form.
         """
         every = conjuncts(_numbered(shape))
-        if not fields:
-            return self._rendered(every, (), self._exact)
-        if not indexed:
-            chosen = [each for each in every if is_indexable(each, fields)][:MAX_INDEXED]
-            return self._rendered(every, chosen, self._combined)
         wanted = (each for each in every[:MAX_CONDITIONS] if not is_excluded(each))
         chosen = [each for each in wanted if is_indexable(each, fields)][:MAX_INDEXED]
-        where = self._rendered(every, chosen, self._indexed)
+        tests: list[sa.ColumnElement[bool]] = []
+        bindings: list[Binding] = []
+        residual = list(range(MAX_CONDITIONS, len(every)))
+        for positions in self._groups(every[:MAX_CONDITIONS], chosen):
+            parts = tuple(every[position] for position in positions)
+            condition = parts[0] if len(parts) == 1 else And(parts)
+            is_chosen, name = condition in chosen, str(positions[0])
+            rendered = self._rendered(condition, name, is_chosen=is_chosen, indexed=indexed)
+            if rendered is None:
+                residual.extend(positions)
+            else:
+                tests.append(rendered.clause)
+                bindings.extend(rendered.bindings)
+        clauses = is_live(self._table), tuple(tests), tuple(bindings), tuple(sorted(residual))
+        if not indexed:
+            return Where(*clauses)
         prefixes = frozenset(prefix for each in chosen for prefix in _prefixes(each))
-        return replace(where, prefixes=prefixes, constant=frozenset(self._constant(chosen)))
+        return Where(*clauses, prefixes, frozenset(self._constant(chosen)))
 
     def _constant(self, conditions: Iterable[Condition]) -> Iterator[Part]:
         for each in conditions:
@@ -157,25 +162,6 @@ class Conditions:
                     yield from self._constant(inner)
                 case Field(path, test):
                     yield from ((path.keys, part) for part in self._form.constant_parts(test))
-
-    def _rendered(
-        self, every: tuple[Condition, ...], chosen: Sequence[Condition], render: Render
-    ) -> Where:
-        """Render the `chosen` conditions one by one, the others in the exact form, some of them as one."""
-        tests: list[sa.ColumnElement[bool]] = []
-        bindings: list[Binding] = []
-        residual = list(range(MAX_CONDITIONS, len(every)))
-        for positions in self._groups(every[:MAX_CONDITIONS], chosen):
-            parts = tuple(every[position] for position in positions)
-            condition = parts[0] if len(parts) == 1 else And(parts)
-            form = render if condition in chosen else self._exact
-            rendered = form(condition, str(positions[0]))
-            if rendered is None:
-                residual.extend(positions)
-            else:
-                tests.append(rendered.clause)
-                bindings.extend(rendered.bindings)
-        return Where(is_live(self._table), tuple(tests), tuple(bindings), tuple(sorted(residual)))
 
     def _groups(
         self, every: Sequence[Condition], chosen: Sequence[Condition]
@@ -187,6 +173,20 @@ class Conditions:
         grouped = {n for group in joined for n in group}
         return sorted([*joined, *((n,) for n in range(len(every)) if n not in grouped)])
 
+    def _rendered(
+        self, condition: Condition, name: str, *, is_chosen: bool, indexed: bool
+    ) -> Rendered | None:
+        chosen = self._render_indexed(condition, f"q{name}", MAX_MIXED) if is_chosen else None
+        if chosen is not None and indexed:
+            return chosen
+        exact = self._exact(condition, name)
+        if chosen is None or exact is None:
+            return exact
+        arrays = (ArrayAt(self._table.c.body, each) for each in sorted(set(_prefixes(condition))))
+        with_arrays = (sa.and_(array, exact.clause) for array in arrays)
+        clause = sa.or_(chosen.clause, *with_arrays)
+        return Rendered(clause, chosen.bindings + exact.bindings)
+
     def _exact(self, condition: Condition, name: str) -> Rendered | None:
         """Render the exact form, behind tests that an index of arrays serves where the condition implies some."""
         rendered = self._render(condition, f"p{name}", MAX_MIXED)
@@ -197,20 +197,6 @@ class Conditions:
                 test = self._array_test(implied, f"p{name}_i{number}")
                 rendered = _joined(And, [test, rendered])
         return rendered
-
-    def _indexed(self, condition: Condition, name: str) -> Rendered | None:
-        rendered = self._render_indexed(condition, f"q{name}", MAX_MIXED)
-        return rendered or self._exact(condition, name)
-
-    def _combined(self, condition: Condition, name: str) -> Rendered | None:
-        exact = self._exact(condition, name)
-        indexed = self._render_indexed(condition, f"q{name}", MAX_MIXED)
-        if exact is None or indexed is None:
-            return exact
-        arrays = (ArrayAt(self._table.c.body, each) for each in sorted(set(_prefixes(condition))))
-        with_arrays = (sa.and_(array, exact.clause) for array in arrays)
-        clause = sa.or_(indexed.clause, *with_arrays)
-        return Rendered(clause, indexed.bindings + exact.bindings)
 
     def _render_indexed(self, condition: Condition, name: str, depth: int) -> Rendered | None:
         match condition:
