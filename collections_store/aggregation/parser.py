@@ -19,12 +19,12 @@ from ..errors import (
 from ..query.conditions import read_target
 from ..query.filter import Filter
 from ..query.parser import FilterParser
-from ..query.path import MAX_KEYS, Path
+from ..query.path import Path
 from ..query.sort import Sort
 from ..query.values import is_number
 from . import stages
 from .expressions.nodes import Constant, Node
-from .expressions.parser import ExpressionParser
+from .expressions.parser import ExpressionParser, check_keys
 from .stages import Accumulator, Entry, Keys, Named, PlacedStage, Side, Stage, Tree
 
 MAX_STAGES: Final = 200
@@ -201,7 +201,8 @@ class PipelineParser:
 
     def _unwind(self, operand: Any, place: str) -> Stage:
         given = operand if isinstance(operand, dict) else {"path": operand}
-        _check_names(given, place, {"path"}, {"includeArrayIndex", "preserveNullAndEmptyArrays"})
+        optional = "includeArrayIndex", "preserveNullAndEmptyArrays"
+        self._expressions.named(given, place, ("path",), optional)
         dotted, preserve = given["path"], given.get("preserveNullAndEmptyArrays", False)
         if not isinstance(dotted, str) or not dotted.startswith("$"):
             problem = f"the path must begin with $, as in '$tags', got {shortened(dotted)}"
@@ -229,8 +230,8 @@ class PipelineParser:
         return stages.ReplaceRoot(self._expressions.parse(operand, place))
 
     def _lookup(self, operand: Any, place: str) -> Stage:
-        optional = {"localField", "foreignField", "let", "pipeline"}
-        _check_names(operand, place, {"from", "as"}, optional)
+        optional = "localField", "foreignField", "let", "pipeline"
+        self._expressions.named(operand, place, ("from", "as"), optional)
         try:
             collection = check_name(operand["from"])
         except InvalidName as error:
@@ -289,11 +290,7 @@ def _path(dotted: Any, place: str) -> Keys:
     if not isinstance(dotted, str):
         raise InvalidPipeline(place, f"must be the name of a field, got {shortened(dotted)}")
     keys = tuple(dotted.split("."))
-    if not all(keys) or any(key.startswith("$") or "\0" in key for key in keys):
-        problem = f"must be a path without empty keys and keys with $, got {shortened(dotted)}"
-        raise InvalidPipeline(place, problem)
-    if len(keys) > MAX_KEYS:
-        raise InvalidPipeline(place, f"a path has at most {MAX_KEYS} keys")
+    check_keys(keys, place, InvalidPipeline)
     return keys
 
 
@@ -349,14 +346,3 @@ def _name(name: Any, place: str) -> str:
         )
         raise InvalidPipeline(place, problem)
     return name
-
-
-def _check_names(operand: Any, place: str, required: set[str], optional: set[str]) -> None:
-    if not isinstance(operand, Mapping):
-        raise InvalidPipeline(place, f"must be a document, got {shortened(operand)}")
-    for name in sorted(required - set(operand)):
-        raise InvalidPipeline(place, f"requires {name}")
-    for name in operand:
-        if name not in required | optional:
-            known = ", ".join(sorted(required | optional))
-            raise InvalidPipeline(f"{place}.{name}", f"must be one of {known}")

@@ -67,6 +67,21 @@ class ExpressionParser:
         names = [self._variable(name, f"{place}.{name}") for name in given]
         return tuple([(name, self._field(given, name, place)) for name in names])
 
+    def named(
+        self, operand: Any, place: str, required: Names, optional: Names = ()
+    ) -> Mapping[str, Any]:
+        """Return a document that has the required keys, and no others than these and the optional ones."""
+        known = ", ".join((*required, *optional))
+        if not isinstance(operand, Mapping):
+            self._refuse(place, f"must be a document of {known}, got {shortened(operand)}")
+        for name in required:
+            if name not in operand:
+                self._refuse(place, f"requires {name}")
+        for name in operand:
+            if name not in required and name not in optional:
+                self._refuse(f"{place}.{name}", f"must be one of {known}")
+        return operand
+
     def _refuse(self, place: str, problem: str) -> NoReturn:
         raise self._error(place, problem)
 
@@ -82,11 +97,7 @@ class ExpressionParser:
     def _reference(self, text: str, place: str) -> Node:
         dotted = text[2:] if text.startswith("$$") else f"CURRENT.{text[1:]}"
         variable, *keys = dotted.split(".")
-        if any(not key or key.startswith("$") or "\0" in key for key in keys):
-            problem = f"must be a path without empty keys and keys that begin with $, got {shortened(text)}"
-            self._refuse(place, problem)
-        if len(keys) > MAX_KEYS:
-            self._refuse(place, f"a path has at most {MAX_KEYS} keys")
+        check_keys(keys, place, self._error)
         if variable not in self._variables | SYSTEM_VARIABLES:
             self._refuse(place, f"there is no variable {shortened(variable)}")
         return nodes.NoValue() if variable == "REMOVE" else Reference(variable, tuple(keys))
@@ -133,25 +144,11 @@ class ExpressionParser:
     def _by_name(self, operator: Operator, operand: Any, place: str) -> tuple[Node, ...]:
         """Parse a document of operands. Optional ones come last."""
         names = operator.names
-        given = self._named(operand, place, names[: operator.least], names[operator.least :])
+        given = self.named(operand, place, names[: operator.least], names[operator.least :])
         pattern = given.get("regex"), given.get("options") or ""
         if all(isinstance(each, str) and not each.startswith("$") for each in pattern):
             self._check(regex, *pattern, place=f"{place}.regex")
         return tuple([self._field(given, name, place) for name in names if name in given])
-
-    def _named(
-        self, operand: Any, place: str, required: Names, optional: Names = ()
-    ) -> Mapping[str, Any]:
-        known = ", ".join((*required, *optional))
-        if not isinstance(operand, dict):
-            self._refuse(place, f"must be a document of {known}, got {shortened(operand)}")
-        for name in required:
-            if name not in operand:
-                self._refuse(place, f"requires {name}")
-        for name in operand:
-            if name not in required and name not in optional:
-                self._refuse(f"{place}.{name}", f"must be one of {known}")
-        return operand
 
     def _check(self, function: Callable[..., Any], *operands: Any, place: str) -> None:
         """Refuse constants that a function does not take."""
@@ -184,50 +181,50 @@ class ExpressionParser:
         if isinstance(operand, list):
             case, then, default = self._operands(3, 3, operand, place)
         else:
-            given = self._named(operand, place, ("if", "then", "else"))
+            given = self.named(operand, place, ("if", "then", "else"))
             case, then, default = (self._field(given, n, place) for n in ("if", "then", "else"))
         return nodes.Switch(((case, then),), default)
 
     def _switch(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
-        given = self._named(operand, place, ("branches",), ("default",))
+        given = self.named(operand, place, ("branches",), ("default",))
         branches = given["branches"]
         if not isinstance(branches, list) or not branches:
             self._refuse(f"{place}.branches", "must be a list of at least one branch")
         pairs = []
         for i, each in enumerate(branches):
             here = f"{place}.branches.{i}"
-            branch = self._named(each, here, ("case", "then"))
+            branch = self.named(each, here, ("case", "then"))
             pairs.append((self._field(branch, "case", here), self._field(branch, "then", here)))
         default = self._field(given, "default", place) if "default" in given else None
         return nodes.Switch(tuple(pairs), default)
 
     def _let(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
-        given = self._named(operand, place, ("vars", "in"))
+        given = self.named(operand, place, ("vars", "in"))
         variables = self.variables(given["vars"], f"{place}.vars")
         inner = self._with(*(each for each, _ in variables))
         return nodes.Let(variables, inner._field(given, "in", place))
 
     def _map(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
-        given = self._named(operand, place, ("input", "in"), ("as",))
+        given = self.named(operand, place, ("input", "in"), ("as",))
         variable = self._variable(given.get("as", "this"), f"{place}.as")
         inside = self._with(variable)._field(given, "in", place)
         return nodes.Map(self._field(given, "input", place), variable, inside)
 
     def _filter(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
-        given = self._named(operand, place, ("input", "cond"), ("as", "limit"))
+        given = self.named(operand, place, ("input", "cond"), ("as", "limit"))
         variable = self._variable(given.get("as", "this"), f"{place}.as")
         condition = self._with(variable)._field(given, "cond", place)
         limit = self._field(given, "limit", place) if "limit" in given else None
         return nodes.FilterElements(self._field(given, "input", place), variable, condition, limit)
 
     def _reduce(self, name: str, operand: Any, place: str) -> Node:  # noqa: ARG002
-        given = self._named(operand, place, ("input", "initialValue", "in"))
+        given = self.named(operand, place, ("input", "initialValue", "in"))
         inside = self._with("value", "this")._field(given, "in", place)
         initial = self._field(given, "initialValue", place)
         return nodes.Reduce(self._field(given, "input", place), initial, inside, _only_adds(inside))
 
     def _convert(self, name: str, operand: Any, place: str) -> Node:
-        given = self._named(operand, place, ("input", "to"), ("onError", "onNull"))
+        given = self.named(operand, place, ("input", "to"), ("onError", "onNull"))
         parsed = {each: self._field(given, each, place) for each in given}
         to = parsed["to"]
         if isinstance(to, Constant) and to.value is not None:
@@ -241,7 +238,7 @@ class ExpressionParser:
     def _get_field(self, name: str, operand: Any, place: str) -> Node:
         current: Node = Reference("CURRENT")
         if isinstance(operand, dict) and not str(next(iter(operand), "")).startswith("$"):
-            given = self._named(operand, place, ("field",), ("input",))
+            given = self.named(operand, place, ("field",), ("input",))
             if "input" in given:
                 current = self._field(given, "input", place)
             operand, place = given["field"], f"{place}.field"
@@ -261,7 +258,7 @@ class ExpressionParser:
             self._refuse(place, problem)
 
     def _sort_array(self, name: str, operand: Any, place: str) -> Node:
-        given = self._named(operand, place, ("input", "sortBy"))
+        given = self.named(operand, place, ("input", "sortBy"))
         by, place_of_by = given["sortBy"], f"{place}.sortBy"
         directions = by.values() if isinstance(by, dict) else [by]
         if not directions or any(each not in (1, -1) or each is True for each in directions):
@@ -279,7 +276,7 @@ class ExpressionParser:
         return OperatorCall(name, (self._field(given, "input", place), Constant.of(by)))
 
     def _zip(self, name: str, operand: Any, place: str) -> Node:
-        given = self._named(operand, place, ("inputs",), ("useLongestLength", "defaults"))
+        given = self.named(operand, place, ("inputs",), ("useLongestLength", "defaults"))
         inputs, longest = given["inputs"], given.get("useLongestLength", False)
         defaults = given.get("defaults")
         if not isinstance(inputs, list) or not inputs:
@@ -294,6 +291,15 @@ class ExpressionParser:
             problem = "must be a list as long as inputs, with useLongestLength"
             self._refuse(f"{place}.defaults", problem)
         return OperatorCall(name, (*operands, self._field(given, "defaults", place)))
+
+
+def check_keys(keys: Sequence[str], place: str, error: ErrorMaker) -> None:
+    """Raise the error of keys that are no path in a pipeline."""
+    if any(not key or key.startswith("$") or "\0" in key for key in keys):
+        problem = "must be a path without empty keys and keys that begin with $"
+        raise error(place, f"{problem}, got {shortened('.'.join(keys))}")
+    if len(keys) > MAX_KEYS:
+        raise error(place, f"a path has at most {MAX_KEYS} keys")
 
 
 def _constant(expressions: Sequence[Node]) -> Constant | None:
