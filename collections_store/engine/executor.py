@@ -40,7 +40,7 @@ from ..query.budget import checked_by
 from ..sql.dialects.protocols import Database, TableVanished, UniqueViolated
 from .jobs import Job
 from .permits import Permit
-from .pool import Pool, PooledConnection, naming_file, translate
+from .pool import Pool, PooledConnection, translate
 
 T = TypeVar("T")
 
@@ -334,8 +334,7 @@ def translated(database: Database, engine: sa.Engine | None = None) -> Iterator[
     try:
         yield
     except database.errors.types() as error:
-        found = database.errors.translate(error)
-        raise (found if engine is None else naming_file(found, engine, database)) from error
+        raise translate(error, engine, database) from error
 
 
 class Interruptible:

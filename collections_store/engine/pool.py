@@ -105,19 +105,15 @@ def file_of(url: sa.URL, database: Database) -> DatabaseFile | None:
     return DatabaseFile(path, is_created=database.urls.is_created(url))
 
 
-def translate(error: Exception, engine: sa.Engine, database: Database) -> CollectionsStoreError:
-    """Return the library's error for a driver's; one about a file names it."""
-    return naming_file(database.errors.translate(error), engine, database)
-
-
-def naming_file(
-    error: CollectionsStoreError, engine: sa.Engine, database: Database
+def translate(
+    error: Exception, engine: sa.Engine | None, database: Database
 ) -> CollectionsStoreError:
-    """Return an error of the database that names the file of an engine, if there is one."""
-    path = database.urls.file_of(engine.url)
-    if path is None or type(error) not in {DatabaseError, DatabaseUnavailable}:
-        return error
-    return type(error)(f"the SQLite file {shortened(path, 400)}: {error}")
+    """Return the library's error for a driver's; one about a file of `engine` names it."""
+    found = database.errors.translate(error)
+    path = None if engine is None else database.urls.file_of(engine.url)
+    if path is None or type(found) not in {DatabaseError, DatabaseUnavailable}:
+        return found
+    return type(found)(f"the SQLite file {shortened(path, 400)}: {found}")
 
 
 def open_driver_connection(

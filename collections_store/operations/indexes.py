@@ -17,13 +17,12 @@ from ..query.matcher import matches, value_at
 from ..query.path import Path, path_prefixes
 from ..query.sort import key_of
 from ..query.values import value_class
-from .catalogue import Entry, check_readable, existing, lock_entry, read_entry
+from .catalogue import Entry, check_readable, existing, lock_entry, read_entry, set_options
 from .find import Find
 from .operation import Operation, Written
 from .read import matching
 
 if TYPE_CHECKING:
-    from ..sql.catalogue import CatalogueStatements
     from ..sql.dialects.protocols import Database
     from .connection import Connection
 
@@ -250,9 +249,7 @@ class _Indexes:
         return self._statements.physical(number)
 
     def _set_options(self, **changed: Any) -> None:
-        store: CatalogueStatements = self._connection.store
-        text = replace(self._options, **changed).to_text()
-        self._connection.changed(store.set_options, {"name": self._collection, "options": text})
+        set_options(self._connection, self._collection, replace(self._options, **changed))
         self._connection.catalogue.forget(self._collection)
 
 
