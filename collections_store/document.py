@@ -168,7 +168,8 @@ class CopiedCollection:
 class CopyProgress:
     """The state of a copy: the collection that is being copied, and how many documents of how many are done in all.
 
-    `total` is an estimate: it counts expired documents, which are not copied.
+    `total` is an estimate: it counts expired documents, which are not copied. For a backup that is a database file the
+    two count pages, and the collection is "".
     """
 
     collection: str

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from .changes import ChangeNotifier, notify_all
 from .codec import Codec
 from .document import CopiedCollection, CopyProgress, check_name, check_names
+from .engine.archive import ArchiveSource
 from .engine.backend import (
     Backend,
     check_driver,
@@ -24,7 +25,15 @@ from .engine.backend import (
     read_target,
     transaction_limit,
 )
-from .engine.copying import StoreTarget, check_report, copy_store
+from .engine.backup import (
+    database_url,
+    is_text,
+    own_file,
+    read_path,
+    write_database,
+    write_text,
+)
+from .engine.copying import StoreTarget, check_report, copy, copy_store
 from .engine.database_file import leak
 from .engine.jobs import Job
 from .engine.lifecycle import Component, Components, noting_failure, tear_down
@@ -33,7 +42,9 @@ from .engine.transactions import TransactionResources
 from .engine.workers import Sweeper, working
 from .errors import (
     CollectionsStoreError,
+    DatabaseError,
     DatabaseUnavailable,
+    InvalidBackup,
     InvalidOption,
     StoreClosed,
     TransactionConflict,
@@ -42,12 +53,14 @@ from .errors import (
 from .operations.catalogue import Catalogue, FindTable
 from .operations.changes import LastChange
 from .operations.connection import SharedConnection
+from .operations.copying import ListStored
 from .operations.operation import Operation
 from .options import (
     Isolation,
     Options,
     StoreOptions,
     check_choice,
+    check_flag,
     check_function,
     check_integer,
     safe_url,
@@ -322,6 +335,76 @@ class Store(Collections):
             raise InvalidOption("other", f"must be another Store, got {shortened(other)}")
         target = StoreTarget(other.run, other._codec)
         return copy_store(self.run, check_names(collections), target, check_report(progress))
+
+    def backup(
+        self,
+        path: str | os.PathLike[str],
+        collections: Iterable[str] | None = None,
+        *,
+        progress: Callable[[CopyProgress], object] | None = None,
+    ) -> None:
+        """Write a backup of one moment of the store to a file, while others write. It replaces `path` once it is complete.
+
+        If the name ends in .jsonl or .jsonl.gz, the backup is text, which any database restores: it has what `copy_to`
+        copies, of all collections or those of some names. With another name, which only SQLite accepts, it is a database
+        file with the whole database; `progress` then counts pages instead of documents.
+
+        Raise `InvalidOption`, `InvalidName`, `CollectionNotFound`, and `OSError`.
+
+        >>> version = store["cities"].put("berlin", {"country": "de"})
+        >>> store.backup("store.jsonl.gz")
+        >>> with Store("sqlite://") as other:
+        ...     [restored] = other.restore("store.jsonl.gz")
+        ...     print(restored.name, restored.count, other["cities"].get("berlin"))
+        cities 1 {'country': 'de'}
+        """
+        file, names, report = read_path(path), check_names(collections), check_report(progress)
+        if own_file(self._url, self._database, file):
+            raise InvalidOption("path", "is the store's own file: name another")
+        if is_text(file):
+            write_text(self.run, names, file, report)
+        elif names is not None:
+            raise InvalidOption("collections", "a database file has all collections: name a .jsonl")
+        else:
+            write_database(self.run, self._url, self._database, file, report)
+
+    def restore(
+        self,
+        path: str | os.PathLike[str],
+        collections: Iterable[str] | None = None,
+        *,
+        replace: bool = False,
+        progress: Callable[[CopyProgress], object] | None = None,
+    ) -> tuple[CopiedCollection, ...]:
+        """Restore a backup, of any database, into this store; return the collections as `copy_to` does.
+
+        The store must be empty. With `collections` only these are restored, and must not exist. `replace`: collections
+        that exist are deleted first, and others stay. A text is checked as a whole before anything is changed. The same
+        call goes on with a restore that ended early.
+
+        Raise `InvalidBackup`, `InvalidOption`, `InvalidName`, `CollectionNotFound`, `CollectionExists`, `CopyFailed`, and
+        `OSError`.
+
+        >>> version = store["cities"].put("berlin", {"country": "de"})
+        >>> store.backup("store.jsonl")
+        >>> store.restore("store.jsonl", ["cities"], replace=True)[0].count
+        1
+        """
+        file, names, report = read_path(path), check_names(collections), check_report(progress)
+        is_whole, replace = names is None, check_flag("replace", replace)
+        if own_file(self._url, self._database, file):
+            raise InvalidOption("path", "is the store's own file: name a backup")
+        target = StoreTarget(self.run, self._codec, is_whole, replace)
+        url = database_url(file)
+        if url is None:
+            return copy(ArchiveSource(str(file), self._codec, names), target, report)
+        with Store(url, prefix=self._options.prefix) as backup:
+            try:
+                backup.run(ListStored(names))
+            except DatabaseError as error:
+                problem = "it is no SQLite file that backup wrote"
+                raise InvalidBackup(str(file), "", problem) from error
+            return copy_store(backup.run, names, target, report)
 
     def model(self, name: str) -> type[Any]:
         """Return a new ORM class of a collection, for your own queries; create the collection if necessary.

@@ -310,6 +310,33 @@ class AsyncStore(AsyncCollections):
         copied = partial(source.copy_to, target, names)
         return await run_in_batches(lambda report: copied(progress=report), check_report(progress))
 
+    async def backup(
+        self,
+        path: str | os.PathLike[str],
+        collections: Iterable[str] | None = None,
+        *,
+        progress: Callable[[CopyProgress], object] | None = None,
+    ) -> None:
+        """Async counterpart of `Store.backup`. `progress` is called in the event loop. A cancelled call writes no file."""
+        names, report = check_names(collections), check_report(progress)
+        back_up = partial(self._store.backup, path, names)
+        await run_in_batches(lambda after_batch: back_up(progress=after_batch), report)
+
+    async def restore(
+        self,
+        path: str | os.PathLike[str],
+        collections: Iterable[str] | None = None,
+        *,
+        replace: bool = False,
+        progress: Callable[[CopyProgress], object] | None = None,
+    ) -> tuple[CopiedCollection, ...]:
+        """Async counterpart of `Store.restore`. `progress` is called in the event loop.
+        A cancelled call ends after the batch that it writes, and can be continued.
+        """
+        names, report = check_names(collections), check_report(progress)
+        restored = partial(self._store.restore, path, names, replace=replace)
+        return await run_in_batches(lambda after_batch: restored(progress=after_batch), report)
+
     async def model(self, name: str) -> type[Any]:
         """Async counterpart of `Store.model`."""
         found = await self.run(FindTable(check_name(name)))

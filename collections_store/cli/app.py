@@ -12,7 +12,7 @@ import click
 from ..errors import CollectionsStoreError, cut
 from .arguments import Group, program_options, show_help
 from .catalogue import collections, db, drop, index, info, library_version
-from .copying import copy
+from .copying import backup, copy, restore
 from .demo import demo
 from .documents import delete, distinct, explain, find, get, list_, purge, put, remove
 from .hosts import aea, kdeps, opsdroid
@@ -116,6 +116,21 @@ def program(ctx: click.Context) -> None:
 
 for _command in (
     *(put, get, remove, find, list_, distinct, delete, explain, purge),
-    *(collections, drop, index, copy, import_, export, opsdroid, kdeps, aea, info, db, demo),
+    *(
+        collections,
+        drop,
+        index,
+        copy,
+        backup,
+        restore,
+        import_,
+        export,
+        opsdroid,
+        kdeps,
+        aea,
+        info,
+        db,
+        demo,
+    ),
 ):
     program.add_command(_command)

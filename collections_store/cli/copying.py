@@ -1,20 +1,24 @@
-"""The command `copy`."""
+"""The commands `copy`, `backup` and `restore`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import click
 
 from .. import CopiedCollection, CopyProgress
 from .arguments import Target, on_database
-from .files import progress
+from .files import check_readable, cleaning_up, naming, progress, shown
 from .output import counted, emit, to_text
+
+names_argument = click.argument("names", metavar="[NAME]...", nargs=-1)
+file_argument = click.argument("file", type=click.Path(dir_okay=False))
 
 
 @click.command()
-@click.argument("names", metavar="[NAME]...", nargs=-1)
+@names_argument
 @click.option("--from", "source", metavar="URL", help="The store to copy; --url by default.")
 @click.option("--to", "to", metavar="URL", required=True, help="The store to copy to.")
 @click.option("--to-prefix", metavar="TEXT", default="cs_", help="The other store's --prefix.")
@@ -41,18 +45,60 @@ def copy(
     other = Target(to, to_prefix, to_schema)
     if source is not None:
         target = replace(target, url=source)
-    with target.to_read() as store, other.to_write() as copied, progress() as show:
-
-        def report(state: CopyProgress) -> None:
-            show(state.done, state.done, state.total)
-
+    with target.to_read() as store, other.to_write() as copied, _reporting() as report:
         found = store.copy_to(copied, names or None, progress=report)
-    _print(found)
-    documents = counted(sum(each.count for each in found), "document")
-    collections = counted(len(found), "collection")
-    click.echo(f"copied {documents} of {collections} to {other.safe_url()}", err=True)
+    _print(found, f"copied {{}} to {other.safe_url()}")
 
 
-def _print(copied: Iterable[CopiedCollection]) -> None:
+@click.command()
+@file_argument
+@names_argument
+@on_database
+def backup(target: Target, file: str, names: tuple[str, ...]) -> None:
+    """Write a backup of the store, or of the named collections, to FILE.
+
+    Others may write to the store meanwhile; the backup has one moment of it. If FILE ends in .jsonl or .jsonl.gz, the
+    backup is text, which any database can restore. Otherwise it is an SQLite file with the whole database:
+
+    \b
+      collections-store backup agent.backup.db
+      collections-store backup agent.jsonl.gz --url postgresql://user:password@host/database
+    """
+    with target.to_read() as store, _reporting() as report, cleaning_up(), naming(file):
+        store.backup(file, names or None, progress=report)
+    click.echo(f"backed up {target.safe_url()} to {shown(file)}", err=True)
+
+
+@click.command()
+@file_argument
+@names_argument
+@click.option("--replace", "replacing", is_flag=True, help="Delete collections that exist first.")
+@on_database
+def restore(target: Target, file: str, names: tuple[str, ...], *, replacing: bool) -> None:
+    """Restore a backup, or the named collections in it, into the store.
+
+    FILE is what backup wrote, of any database. The store must be empty; with NAME or --replace it may have other
+    collections. It prints what it restored, as copy does. After an interruption the same command goes on:
+
+    \b
+      collections-store restore agent.jsonl.gz --url sqlite:///agent.db
+    """
+    check_readable(file)
+    with target.to_write() as store, _reporting() as report, naming(file):
+        found = store.restore(file, names or None, replace=replacing, progress=report)
+    _print(found, f"restored {{}} from {shown(file)}")
+
+
+@contextmanager
+def _reporting() -> Iterator[Callable[[CopyProgress], None]]:
+    """Yield a function that shows the progress on a terminal."""
+    with progress() as show:
+        yield lambda state: show(state.done, state.done, state.total)
+
+
+def _print(copied: tuple[CopiedCollection, ...], sentence: str) -> None:
+    """Print each collection, and a sentence with the numbers."""
     for each in copied:
         emit(to_text({"name": each.name, "count": each.count, "sha256": each.sha256}))
+    documents = counted(sum(each.count for each in copied), "document")
+    click.echo(sentence.format(f"{documents} of {counted(len(copied), 'collection')}"), err=True)

@@ -6,18 +6,16 @@ import gzip
 import json
 import os
 import re
-import shutil
 import signal
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import IO, Any, Final, NoReturn, cast
 
 import click
@@ -25,6 +23,8 @@ import click
 from .. import Path as FieldPath
 from .. import codec
 from ..document import MAX_TTL
+from ..engine.archive import FORMAT
+from ..engine.atomic_file import compressed, replacing
 from ..errors import CollectionsStoreError
 from ..options import MAX_BODY
 from .output import Exit, Failure
@@ -65,9 +65,16 @@ def reading(name: str) -> Iterator[tuple[Stream, int | None]]:
 @contextmanager
 def writing(name: str) -> Iterator[Stream]:
     """Yield a stream to write; errors name the file, not the temporary one."""
+    path = Path(name)
+    with naming(name), cleaning_up(), replacing(path) as file, compressed(file, path) as stream:
+        yield stream
+
+
+@contextmanager
+def naming(name: str) -> Iterator[None]:
+    """Make the system's errors about a file end the command, by the file's name."""
     try:
-        with _writing(name) as stream:
-            yield stream
+        yield
     except (CollectionsStoreError, BrokenPipeError):
         raise
     except OSError as error:
@@ -75,39 +82,7 @@ def writing(name: str) -> Iterator[Stream]:
 
 
 @contextmanager
-def _writing(name: str) -> Iterator[Stream]:
-    """Yield a stream that replaces the file once it is complete. It is private, unless the file was not."""
-    path = Path(name).resolve()
-    if path.exists() and not path.is_file():
-        with path.open("wb") as device:  # /dev/null, a named pipe: nothing to replace
-            yield device
-        return
-    with (
-        _cleaning_up(),
-        NamedTemporaryFile(
-            prefix=f".{path.name[:100]}.", suffix=".part", dir=path.parent, delete=False
-        ) as raw,
-    ):
-        part = Path(raw.name)
-        try:
-            is_gzip = path.suffix.lower() == ".gz"
-            with (
-                gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0)
-                if is_gzip
-                else nullcontext(raw)
-            ) as stream:
-                yield cast(Stream, stream)
-            raw.flush()
-            os.fsync(raw.fileno())
-            if path.exists():
-                shutil.copymode(path, part)
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
-
-
-@contextmanager
-def _cleaning_up() -> Iterator[None]:
+def cleaning_up() -> Iterator[None]:
     """Delay a signal that ends the program until the incomplete file is removed."""
     received: list[int] = []
 
@@ -257,6 +232,8 @@ def to_record(item: Item, id_field: FieldPath | None) -> Record | Indexes:
     if id_field is None:
         if isinstance(value, dict) and value.keys() == {INDEXES}:
             return Indexes(value[INDEXES])
+        if isinstance(value, dict) and value.get("format") == FORMAT:
+            raise BadItem("it is the backup of a store: use restore")
         if not isinstance(value, dict) or value.keys() - {EXPIRES} != {"id", "body"}:
             raise BadItem(
                 'expected {"id": …, "body": …} as export writes it; '

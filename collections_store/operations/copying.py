@@ -6,7 +6,7 @@ wrote it and compared. `engine.copying` puts these operations in order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from hashlib import sha256
@@ -219,3 +219,23 @@ class EndCopy(Copies):
             _, options = existing(name, lock_entry(connection, name, readers=False))
             set_options(connection, name, replace(options, copy_of=""))
             connection.catalogue.forget(name)
+
+
+@value_class
+class BackUp(Copies):
+    """Copy the database to that of a driver's connection, some `pages` at a time, in one snapshot. `report` is called
+    with the number of pages that are done, and of all.
+    """
+
+    target: Any
+    pages: int
+    report: Callable[[int, int], object]
+
+    def __call__(self, connection: Connection) -> None:
+        connection.rows(connection.store.listing)  # the snapshot begins with the first statement
+
+        def progress(_status: int, remaining: int, total: int) -> None:
+            self.report(total - remaining, total)
+
+        source: Any = connection  # both kinds have the driver's
+        source.driver.backup(self.target, pages=self.pages, progress=progress, sleep=0)

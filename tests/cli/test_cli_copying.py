@@ -1,4 +1,4 @@
-"""The command copy."""
+"""The commands copy, backup and restore."""
 
 import json
 from pathlib import Path
@@ -50,3 +50,33 @@ def test_bad_arguments(cli: Cli, tmp_path: Path) -> None:
     assert "there is no collection 'nobody'" in cli.fails(1, "copy", "nobody", "--to", url)
     assert "no SQLite file" in Cli().fails(4, "copy", "--from", f"{url}.missing", "--to", url)
     assert "no database" in cli.fails(2, "copy", "--to", "mysql://host/name")
+
+
+@pytest.mark.parametrize("name", ["b.jsonl", "b.jsonl.gz", "b.db"])
+def test_a_store_is_backed_up_and_restored(cli: Cli, tmp_path: Path, name: str) -> None:
+    path, other = str(tmp_path / name), Cli((f"--url=sqlite:///{tmp_path / 'other.db'}",))
+    if name.endswith(".db") and "postgresql" in cli.options[0]:
+        assert ".jsonl" in cli.fails(2, "backup", path)
+        return
+    result = cli("backup", path)
+    assert result.stderr.endswith(f" to '{path}'\n")
+    assert result.stdout == ""
+    restored = other("restore", path)
+    assert restored.stderr == f"restored 3 documents of 2 collections from '{path}'\n"
+    assert other.documents("cities") == cli.documents("cities")
+    assert "empty" in other.fails(3, "restore", path)
+    other.done("put", "people", "bob", "2")
+    other.done("restore", path, "people", "--replace")
+    assert other.documents("people") == {"ada": 1}
+
+
+def test_backups_that_cannot_be_written_or_read(cli: Cli, tmp_path: Path) -> None:
+    path = str(tmp_path / "store.jsonl")
+    assert "nowhere" in cli.fails(6, "backup", str(tmp_path / "nowhere" / "a.jsonl"))
+    assert "there is no file" in cli.fails(2, "restore", path)
+    cli.done("backup", path, "people")
+    Path(path).write_text(Path(path).read_text().replace("ada", "eve"))
+    message = cli.fails(3, "restore", path, "--replace")
+    assert "line 4" in message
+    assert cli.documents("people") == {"ada": 1}
+    assert "use restore" in cli.fails(3, "import", path, "--collection", "new")

@@ -16,6 +16,8 @@ PAGE = ROOT / "docs" / "reference" / "cli.md"
 EXPECTED = {
     *(
         "copy",
+        "backup",
+        "restore",
         "import",
         "export",
         "put",

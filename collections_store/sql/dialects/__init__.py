@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import sqlalchemy as sa
+
 from ...errors import InvalidUrl
 from .protocols import Database
 
@@ -24,3 +26,13 @@ def named(name: str) -> Database:
         f"{name!r} is no database of this library: use sqlite:///file.db, sqlite:// (in memory) "
         "or postgresql://user:password@host/database"
     )
+
+
+def backup_url(file: str, start: bytes, *, has_log: bool) -> sa.URL | None:
+    """Return the URL that reads a database file that begins with some bytes; None: it is none. `has_log`: there is a log
+    beside it, which must be read too.
+    """
+    if not start.startswith(b"SQLite format 3\0"):
+        return None
+    query = {"mode": "ro"} if has_log else {"immutable": "1"}
+    return sa.URL.create("sqlite", database=file, query=query)

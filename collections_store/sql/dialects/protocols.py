@@ -164,10 +164,6 @@ class Connections(Protocol):
         """Return how many pages the driver's `backup` copies in a step; None: a backup is no database file."""
         return None
 
-    def backup_settings(self) -> Sequence[str]:
-        """Return the statements that prepare such a file to be kept."""
-        return ()
-
     def interrupt(self, connection: Any) -> None:
         """Stop the statement that a driver's connection runs; called from another thread."""
 

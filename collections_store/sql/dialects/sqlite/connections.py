@@ -169,10 +169,6 @@ class SqliteConnections(Connections):
         """4 MB: between two steps the backup can be stopped."""
         return 1024
 
-    def backup_settings(self) -> Sequence[str]:
-        """A file in WAL mode cannot be read in a folder that is read-only."""
-        return ("PRAGMA journal_mode = DELETE",)
-
     def interrupt(self, connection: Any) -> None:
         """Harmless if no statement runs."""
         connection.interrupt()

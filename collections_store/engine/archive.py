@@ -1,0 +1,274 @@
+"""Backups as text: JSON lines, the same for every database. docs/reference/backup.md describes the format.
+
+An archive is read twice: first it is checked as a whole, so that nothing of a damaged one is restored.
+"""
+
+from __future__ import annotations
+
+import gzip
+import secrets
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any, Final, NoReturn, cast
+
+from ..codec import Codec, decode
+from ..document import CopiedCollection, check_id, check_name, now
+from ..errors import (
+    CollectionNotFound,
+    CollectionsStoreError,
+    InvalidBackup,
+    check_format,
+    shortened,
+)
+from ..operations.bulk import MAX_ROWS
+from ..operations.copying import StoredCollection, StoredRow
+from ..operations.read import BATCH_CHARACTERS
+from ..options import MAX_COUNT
+
+FORMAT: Final = "collections_store"
+VERSION: Final = 1
+_ENVELOPE: Final = 2**20
+"""Bytes of a line besides the body."""
+_ESCAPED: Final = 6
+"""Bytes that an escaped byte of a body may take."""
+_TIMES: Final = ("created_at", "updated_at")
+_OPTIONAL: Final = ("expires_at", "ttl")
+_ROW: Final = frozenset({"id", "body", "version", *_TIMES})
+_UNLIMITED: Final = Codec(2**62)
+_LAST_MOMENT: Final = 253_402_300_799_999_999
+"""The end of the year 9999, the last one of `datetime`."""
+
+
+@dataclass
+class ArchiveTarget:
+    """A stream to which collections are written."""
+
+    stream: IO[bytes]
+    _written: int = 0
+
+    def begin(self, entries: list[StoredCollection]) -> None:  # noqa: ARG002
+        """Write the header."""
+        header = {"format": FORMAT, "version": VERSION, "id": secrets.token_hex(16)}
+        self._write({**header, "created_at": now()})
+
+    def write(
+        self, entry: StoredCollection, batches: Iterable[list[StoredRow]]
+    ) -> CopiedCollection:
+        """Write a collection: its line, its documents, and their number and checksum."""
+        options = dict(entry.options)
+        self._write({"collection": entry.name, "created_at": entry.created_at, "options": options})
+        digest, count = sha256(), 0
+        for batch in batches:
+            for row in batch:
+                self._write(_to_json(row))
+                digest.update(row.line())
+            count += len(batch)
+        self._write({"end": entry.name, "count": count, "sha256": digest.hexdigest()})
+        self._written += 1
+        return CopiedCollection(entry.name, count, digest.hexdigest())
+
+    def end(self) -> None:
+        """Write the last line: without it, the archive is incomplete."""
+        self._write({"end": None, "collections": self._written})
+
+    def _write(self, value: dict[str, Any]) -> None:
+        """The body is encoded by itself: inside the line it may be one level deeper than the codec allows."""
+        members = (f"{_text(key)}:{_text(each)}" for key, each in value.items())
+        self.stream.write(f"{{{','.join(members)}}}\n".encode())
+
+
+def _text(value: Any) -> str:
+    return _UNLIMITED.encode(value)
+
+
+def _to_json(row: StoredRow) -> dict[str, Any]:
+    stored = row._asdict()
+    return {key: each for key, each in stored.items() if key not in _OPTIONAL or each is not None}
+
+
+@dataclass
+class ArchiveSource:
+    """The collections of an archive, all or those of some names. `codec` is that of the store that they are for.
+
+    It is checked when it is created; raise `InvalidBackup`, `SchemaTooNew`, `CollectionNotFound`, and `OSError`.
+    """
+
+    file: str
+    codec: Codec
+    names: tuple[str, ...] | None = None
+    _entries: list[StoredCollection] = field(default_factory=list)
+    _total: int = 0
+    _pass: Iterator[tuple[StoredCollection, Iterator[list[StoredRow]]]] | None = None
+
+    def __post_init__(self) -> None:
+        found = set()
+        for entry, batches in self._sections():
+            if entry.name in found:
+                raise InvalidBackup(self.file, entry.name, "the collection is there twice")
+            found.add(entry.name)
+            count = sum(map(len, batches))
+            if self.names is None or entry.name in self.names:
+                self._entries.append(entry)
+                self._total += count
+        for name in self.names or ():
+            if name not in found:
+                raise CollectionNotFound(name)
+
+    def entries(self) -> list[StoredCollection]:
+        """Return the collections."""
+        return self._entries
+
+    def total(self) -> int:
+        """Return the number of their documents."""
+        return self._total
+
+    def batches(self, entry: StoredCollection) -> Iterator[list[StoredRow]]:
+        """Yield the documents that have not expired; the collections must be read in their order."""
+        time = now()
+        self._pass = self._pass or self._sections()
+        for each, batches in self._pass:
+            if each.name == entry.name:
+                for batch in batches:
+                    yield [r for r in batch if r.expires_at is None or r.expires_at > time]
+                return
+
+    def _sections(self) -> Iterator[tuple[StoredCollection, Iterator[list[StoredRow]]]]:
+        """Yield each collection with its documents, which are read before the next collection is."""
+        with _opened(self.file) as stream:
+            lines = _Lines(self.file, stream, _ESCAPED * self.codec.max_bytes + _ENVELOPE)
+            header, count = lines.header(), 0
+            while "end" not in (value := lines.next()):
+                entry = lines.entry(value, header)
+                batches = lines.batches(entry, self.codec)
+                yield entry, batches
+                for _ in batches:
+                    pass
+                count += 1
+            if value != {"end": None, "collections": count}:
+                lines.fail(f"it must be the end of {count} collections, got {shortened(value)}")
+            lines.check_end()
+
+
+@contextmanager
+def _opened(file: str) -> Iterator[IO[bytes]]:
+    with Path(file).open("rb") as raw:
+        is_gzip = raw.read(2) == b"\x1f\x8b"
+        raw.seek(0)
+        if is_gzip:
+            with gzip.GzipFile(fileobj=raw) as stream:
+                yield cast(Any, stream)
+        else:
+            yield raw
+
+
+class _Lines:
+    """The lines of an archive, one after the other; an invalid one raises `InvalidBackup` with its number."""
+
+    def __init__(self, file: str, stream: IO[bytes], longest: int) -> None:
+        self._file, self._stream, self._longest = file, stream, longest
+        self._number = 0
+
+    def fail(self, problem: str) -> NoReturn:
+        """Raise the error of the present line."""
+        raise InvalidBackup(self._file, f"line {self._number}", problem)
+
+    def next(self) -> dict[str, Any]:
+        """Return the JSON object of the next line."""
+        text = self._read()
+        if not text:
+            self.fail("the file ends here: it is incomplete")
+        try:
+            value = decode(text)
+        except ValueError:
+            value = None
+        if not isinstance(value, dict) or not text.endswith(b"\n"):
+            self.fail("it must be a JSON object on a line of its own")
+        return value
+
+    def check_end(self) -> None:
+        """Check that there are no more lines."""
+        if self._read():
+            self.fail("it follows the end of the backup")
+
+    def _read(self) -> bytes:
+        self._number += 1
+        try:
+            text = self._stream.readline(self._longest + 1)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            self.fail(f"the gzipped data is damaged: {error}")
+        if len(text) > self._longest:
+            self.fail("it is longer than a body of the store may be: raise max_body")
+        return text
+
+    def header(self) -> str:
+        """Read the header; return the backup's id."""
+        value = self._first()
+        if value.get("format") != FORMAT:
+            raise InvalidBackup(self._file, "", "it is no backup of a store")
+        check_format("the backup", value.get("version"), VERSION)
+        if not isinstance(value.get("id"), str):
+            self.fail("the backup must have an id")
+        id: str = value["id"]
+        return id
+
+    def _first(self) -> dict[str, Any]:
+        try:
+            return self.next()
+        except InvalidBackup:
+            raise InvalidBackup(self._file, "", "it is no backup of a store") from None
+
+    def entry(self, value: Mapping[str, Any], backup: str) -> StoredCollection:
+        """Return the entry of a collection."""
+        try:
+            created = _integer(value, "created_at", _LAST_MOMENT)
+            name, options = check_name(value["collection"]), value["options"]
+            source = sha256(f"{backup} {name}".encode()).hexdigest()[:32]
+            entry = StoredCollection(name, options, created, source)
+            entry.parsed()
+        except CollectionsStoreError as error:
+            self.fail(str(error))
+        except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:
+            self.fail(f"it must be the line of a collection ({type(error).__name__}: {error})")
+        return entry
+
+    def batches(self, entry: StoredCollection, codec: Codec) -> Iterator[list[StoredRow]]:
+        """Yield the documents of a collection, and compare their number and checksum."""
+        digest, count, batch, size = sha256(), 0, list[StoredRow](), 0
+        while "end" not in (value := self.next()):
+            batch.append(row := self._row(value, codec))
+            digest.update(line := row.line())
+            count, size = count + 1, size + len(line)
+            if len(batch) == MAX_ROWS or size > BATCH_CHARACTERS:
+                yield batch
+                batch, size = [], 0
+        if value != {"end": entry.name, "count": count, "sha256": digest.hexdigest()}:
+            self.fail(f"the checksum of the {count:,} documents before differs: they were changed")
+        yield batch
+
+    def _row(self, value: Mapping[str, Any], codec: Codec) -> StoredRow:
+        if not _ROW <= value.keys() <= _ROW | {*_OPTIONAL}:
+            self.fail(
+                f"a document must have {', '.join(sorted(_ROW))}, and may have expires_at, ttl"
+            )
+        try:
+            codec.encode(value["body"])
+            times = (_integer(value, each, _LAST_MOMENT) for each in _TIMES)
+            ends = (
+                _integer(value, each, _LAST_MOMENT) if each in value else None for each in _OPTIONAL
+            )
+            version = _integer(value, "version", MAX_COUNT)
+            return StoredRow(check_id(value["id"]), value["body"], version, *times, *ends)
+        except (CollectionsStoreError, ValueError) as error:
+            self.fail(str(error))
+
+
+def _integer(value: Mapping[str, Any], key: str, most: int) -> int:
+    """Return an integer; raise `ValueError`."""
+    found = value[key]
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= most:
+        raise ValueError(f"{key} must be an integer from 0 to {most}, got {shortened(found)}")
+    return found

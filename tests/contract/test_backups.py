@@ -1,0 +1,289 @@
+"""Backups: files that restore a store on any database, and what is refused."""
+
+import gzip
+import json
+import os
+import sqlite3
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Backend, Clock
+from contract.test_copies import Enough as Enough
+from contract.test_copies import Pair, contents, fill, stop_after
+from contract.test_copies import other_backend as other_backend
+from contract.test_copies import pair as pair
+
+from collections_store import (
+    CollectionExists,
+    CollectionNotFound,
+    CopyProgress,
+    InvalidBackup,
+    InvalidOption,
+    SchemaTooNew,
+    Store,
+)
+
+NAMES = ["store.jsonl", "store.jsonl.gz"]
+
+
+def lines(path: Path) -> list[Any]:
+    data = path.read_bytes()
+    text = gzip.decompress(data) if path.suffix == ".gz" else data
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_text_restores_everything_on_any_database(pair: Pair, tmp_path: Path, name: str) -> None:
+    fill(pair.source)
+    path = tmp_path / name
+    assert pair.source.backup(path) is None
+    restored = pair.other.restore(path)
+    assert contents(pair.other) == contents(pair.source)
+    ends = [line for line in lines(path) if line.get("end")]
+    assert [(each.name, each.count, each.sha256) for each in restored] == [
+        (line["end"], line["count"], line["sha256"]) for line in ends
+    ]
+    pair.other.backup(tmp_path / "again.jsonl")
+    assert [line for line in lines(tmp_path / "again.jsonl") if line.get("end")] == ends
+
+
+def test_a_database_file_restores_everything(
+    store: Any, backend: Backend, other_backend: Backend, tmp_path: Path
+) -> None:
+    path = tmp_path / "backup.db"
+    fill(store)
+    if backend.is_postgresql:
+        with pytest.raises(InvalidOption, match=r"\.jsonl"):
+            store.backup(path)
+        return
+    reported: list[CopyProgress] = []
+    store.backup(path, progress=reported.append)
+    assert reported[-1].done == reported[-1].total > 0
+    with Store(other_backend.url, **other_backend.options) as other:
+        other.restore(path)
+        assert contents(other) == contents(store)
+    with Store(f"sqlite:///{path}") as there:
+        assert contents(there) == contents(store)
+
+
+def test_a_database_file_is_of_one_moment_and_writers_go_on(tmp_path: Path) -> None:
+    url, path = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "backup.db"
+    with Store(url) as store, Store(url) as writer:
+        store["a"].put_many({str(n): "x" * 2000 for n in range(5000)})
+        store["n"].put("n", 0)
+        steps: list[CopyProgress] = []
+
+        def write(step: CopyProgress) -> None:
+            steps.append(step)
+            writer["n"].put("n", len(steps))
+            writer["a"].remove(str(len(steps)))
+
+        store.backup(path, progress=write)
+        assert len(steps) > 2
+        assert [step.done for step in steps] == sorted({step.done for step in steps})
+        assert store["n"].get("n") == len(steps)
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection.close()
+    with Store(f"sqlite:///{path}") as there:
+        assert there["n"].get("n") == 0
+        assert there["a"].count() == 5000
+
+
+@pytest.mark.parametrize("name", ["store.jsonl", "store.db"])
+def test_a_backup_replaces_a_file_when_it_is_complete(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text("before")
+    path.chmod(0o640)
+
+    def stop(_: CopyProgress) -> None:
+        raise Enough
+
+    with Store("sqlite://") as store:
+        store["a"].put("x", 1)
+        with pytest.raises(Enough):
+            store.backup(path, progress=stop)
+        assert path.read_text() == "before"
+        assert list(tmp_path.iterdir()) == [path]
+        store.backup(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640
+        path.unlink()
+        store.backup(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        with Store("sqlite://") as other:
+            other.restore(str(path))
+            assert other["a"].get("x") == 1
+
+
+def test_some_collections_are_backed_up_and_restored(pair: Pair, tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        pair.source[name].put("x", name)
+    path = tmp_path / "some.jsonl"
+    pair.source.backup(path, ["a", "c"])
+    pair.other["z"].put("mine", 1)
+    with pytest.raises(CollectionNotFound):
+        pair.other.restore(path, ["a", "b"])
+    assert [each.name for each in pair.other.restore(path, ["c"])] == ["c"]
+    assert [each.name for each in pair.other.collections()] == ["c", "z"]
+    with pytest.raises(CollectionExists):
+        pair.other.restore(path, ["c"])
+
+
+def test_a_store_that_is_not_empty_is_refused_unless_told(pair: Pair, tmp_path: Path) -> None:
+    pair.source["a"].put("x", 1)
+    path = tmp_path / "a.jsonl"
+    pair.source.backup(path)
+    pair.other["z"].put("mine", 1)
+    with pytest.raises(CollectionExists, match="'z'.*empty"):
+        pair.other.restore(path)
+    pair.other["a"].put("x", "mine")
+    pair.other["a"].create_index("n")
+    pair.other.restore(path, replace=True)
+    assert pair.other["z"].get("mine") == 1
+    assert pair.other["a"].get("x") == 1
+    assert pair.other["a"].indexes() == []
+
+
+def test_an_interrupted_restore_goes_on(pair: Pair, tmp_path: Path) -> None:
+    things = pair.source["things"]
+    things.put_many({str(n): {"n": n, "text": "x" * 2000} for n in range(1500)})
+    things.create_index("n", unique=True)
+    path = tmp_path / "a.jsonl.gz"
+    pair.source.backup(path)
+    for replace in (False, True):
+        with pytest.raises(Enough):
+            pair.other.restore(path, replace=replace, progress=stop_after(500))
+        assert 0 < pair.other["things"].count() < 1500
+        pair.other.restore(path, replace=replace)
+        assert contents(pair.other) == contents(pair.source)
+        with pytest.raises(CollectionExists):
+            pair.other.restore(path)
+
+
+def test_documents_that_expired_since_are_not_restored(
+    pair: Pair, tmp_path: Path, clock: Clock
+) -> None:
+    pair.source["a"].put("x", 1, ttl=10)
+    pair.source["a"].put("y", 1)
+    path = tmp_path / "a.jsonl"
+    pair.source.backup(path)
+    clock.advance(11)
+    assert pair.other.restore(path)[0].count == 1
+    assert [each.id for each in pair.other["a"].list()] == ["y"]
+
+
+def edited(edit: Callable[[list[Any]], None]) -> Callable[[Path], None]:
+    """Return a function that changes the lines of a backup."""
+
+    def change(path: Path) -> None:
+        found = lines(path)
+        edit(found)
+        path.write_text("".join(json.dumps(line) + "\n" for line in found))
+
+    return change
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "empty": (lambda path: path.write_bytes(b""), "no backup"),
+    "text": (lambda path: path.write_bytes(b"hello\n"), "no backup"),
+    "binary": (lambda path: path.write_bytes(os.urandom(100)), "no backup"),
+    "JSON lines": (edited(lambda found: found.pop(0)), "no backup"),
+    "cut": (lambda path: path.write_bytes(path.read_bytes()[:-20]), "line 8"),
+    "without the last line": (edited(lambda found: found.pop()), "line 8: .*incomplete"),
+    "without an end": (edited(lambda found: found.pop(4)), "line 5"),
+    "a lost document": (edited(lambda found: found.pop(3)), "line 4: .*checksum"),
+    "a changed body": (edited(lambda found: found[2].update(body=2)), "line 5: .*checksum"),
+    "a changed version": (edited(lambda found: found[2].update(version=7)), "line 5: .*checksum"),
+    "a wrong order": (edited(lambda found: found.insert(2, found.pop(3))), "line 5: .*checksum"),
+    "another line": (edited(lambda found: found.append({})), "line 9"),
+    "an unknown key": (edited(lambda found: found[2].update(more=1)), "line 3"),
+    "a missing key": (edited(lambda found: found[2].pop("version")), "line 3"),
+    "a wrong version": (edited(lambda found: found[2].update(version="1")), "line 3: .*version"),
+    "a wrong time": (edited(lambda found: found[2].update(created_at=2**63)), "line 3"),
+    "a wrong id": (edited(lambda found: found[2].update(id=5)), "line 3"),
+    "NUL": (edited(lambda found: found[2].update(body="\0")), "line 3: .*NUL"),
+    "a wrong name": (edited(lambda found: found[1].update(collection="a b")), "line 2"),
+    "wrong options": (edited(lambda found: found[1].update(options=[1])), "line 2"),
+    "wrong indexes": (edited(lambda found: found[1]["options"].update(indexes=5)), "line 2"),
+    "a wrong index": (edited(lambda found: found[1]["options"].update(indexes=[{}])), "line 2"),
+    "twice": (edited(lambda found: found.__setitem__(slice(7, 7), found[1:5])), "twice"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_text_changes_nothing(damage: str, tmp_path: Path) -> None:
+    path, (change, message) = tmp_path / "a.jsonl", DAMAGES[damage]
+    with Store("sqlite://") as store, Store("sqlite://") as other:
+        store["a"].put_many({"x": 1, "y": {"n": [1]}})
+        store.create_collection("b")
+        store.backup(path)
+        change(path)
+        with pytest.raises(InvalidBackup, match=message):
+            other.restore(path)
+        assert other.collections() == []
+
+
+def test_any_cut_of_a_gzipped_text_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl.gz"
+    with Store("sqlite://") as store, Store("sqlite://") as other:
+        store["a"].put_many({str(n): {"n": n} for n in range(50)})
+        store.backup(path)
+        whole = path.read_bytes()
+        for size in [*range(0, len(whole), 37), len(whole) - 1]:
+            path.write_bytes(whole[:size])
+            with pytest.raises(InvalidBackup):
+                other.restore(path)
+        for place in range(10, len(whole) - 8, 29):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+            with pytest.raises(InvalidBackup):
+                other.restore(path)
+        assert other.collections() == []
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with Store("sqlite://") as store:
+        store["a"].put("x", 1)
+        store.backup(path)
+        edited(lambda found: found[0].update(version=2))(path)
+        with pytest.raises(SchemaTooNew, match="backup"):
+            store.restore(path, replace=True)
+        assert store["a"].get("x") == 1
+
+
+def test_bad_arguments(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    with Store(f"sqlite:///{file}") as store:
+        store["a"].put("x", 1)
+        with pytest.raises(InvalidOption, match="own file"):
+            store.backup(file)
+        with pytest.raises(InvalidOption, match="own file"):
+            store.restore(file, replace=True)
+        with pytest.raises(InvalidOption, match="collections"):
+            store.backup(tmp_path / "b.db", ["a"])
+        with pytest.raises(InvalidOption, match="path"):
+            store.backup(5)  # type: ignore[arg-type]
+        with pytest.raises(InvalidOption, match="replace"):
+            store.restore("a", replace=1)  # type: ignore[arg-type]
+        with pytest.raises(FileNotFoundError, match="nowhere"):
+            store.backup(tmp_path / "nowhere" / "a.jsonl")
+        with pytest.raises(FileNotFoundError, match="missing"):
+            store.restore(tmp_path / "missing.jsonl", replace=True)
+        with Store(f"sqlite:///{tmp_path / 'used.db'}") as used:
+            used["a"].put("x", 1)
+            with pytest.raises(InvalidOption, match="in use"):
+                store.backup(tmp_path / "used.db")
+        assert store["a"].get("x") == 1
+        assert not list(tmp_path.glob(".*"))
+
+
+def test_a_database_of_another_program_is_no_backup(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "other.db")
+    connection.execute("CREATE TABLE t (x)")
+    connection.commit()
+    connection.close()
+    with Store("sqlite://") as store, pytest.raises(InvalidBackup, match=r"other\.db"):
+        store.restore(tmp_path / "other.db")
