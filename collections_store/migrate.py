@@ -12,9 +12,10 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from io import StringIO
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, Unpack
 
 import sqlalchemy as sa
 from alembic import command
@@ -23,11 +24,26 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from .engine.pool import PooledConnection, file_of, open_driver_connection, open_engine, translate
-from .errors import DatabaseBusy, SchemaTooNew
-from .operations.catalogue import Catalogue, create_or_find, read_revision
-from .operations.connection import DriverConnection
-from .options import CollectionOptions, Names, Options, read_url
+from .codec import Codec
+from .document import SCHEMA_VERSION, check_name
+from .engine.executor import run_within, translated
+from .engine.pool import (
+    PooledConnection,
+    check_driver,
+    file_of,
+    open_driver_connection,
+    open_engine,
+    translate,
+)
+from .errors import DatabaseBusy, InvalidOption, SchemaOutdated, SchemaTooNew, shortened
+from .models.upgrades import UpgradeResult, Upgrades
+from .models.versioned import VersionedCodec
+from .operations import upgrades as procedures
+from .operations.catalogue import Catalogue, create_or_find, read_entry, read_revision
+from .operations.connection import DriverConnection, SharedConnection
+from .operations.operation import follow
+from .operations.procedures import CallFunction, Pause
+from .options import CollectionOptions, Names, Options, VersionSettings, read_url
 from .sql.by_id import compiled
 from .sql.catalogue import CatalogueStatements
 from .sql.dialects import named
@@ -42,6 +58,8 @@ _MIGRATIONS: Final = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent / "m
 _TIMEOUT: Final = 600.0
 """Seconds that an upgrade waits for other processes that migrate or write."""
 _RETRY_PAUSE: Final = 0.01
+_UNLIMITED: Final = Codec(2**40)
+"""For stored bodies: a store with a limit of its own has written them."""
 
 
 def current(url: str | sa.URL, *, prefix: str = "cs_", schema: str | None = None) -> str | None:
@@ -91,6 +109,92 @@ def include_name(
     """
     del parent_names  # an argument of alembic's
     return type_ != "table" or name is None or not Names(prefix).owns(name)
+
+
+def upgrade_documents(
+    connection: sa.Connection,
+    collection: str,
+    *,
+    quarantine: str | None = None,
+    prefix: str = "cs_",
+    schema: str | None = None,
+    **declared: Unpack[VersionSettings],
+) -> UpgradeResult:
+    """Bring all documents of a collection to a schema version, as a step of your own alembic history.
+
+    `declared` has `schema_version`, `upgrades` and `downgrades` as for `Store.collection`, and `quarantine` is that of
+    `Collection.upgrade_documents`. Everything is part of the migration's transaction; on SQLite nobody else can write
+    until its end. Raise the first failure, if documents cannot be upgraded: alembic then rolls the migration back.
+    A database without the collection is left as it is. Raise `SchemaOutdated` if the store's tables are older than this
+    version's, and `InvalidOption` in alembic's offline mode, which has no connection.
+
+    In a migration: `upgrade_documents(op.get_bind(), "people", schema_version=2, upgrades={1: one_to_two})`.
+
+    >>> import sqlalchemy as sa
+    >>> with sa.create_engine("sqlite://").begin() as connection:
+    ...     upgrade_documents(connection, "people", schema_version=2).upgraded_count
+    0
+    """
+    upgrades, others = Upgrades.taken(declared)
+    if upgrades is None:
+        raise InvalidOption(SCHEMA_VERSION, "must be given")
+    if others:
+        raise InvalidOption(next(iter(others)), "must be given to Store.collection")
+    pooled = _within(connection, Options(prefix=prefix, schema=schema))
+    name = check_name(collection)
+    with translated(pooled.connection.database, connection.engine):
+        if not _has_collection(pooled, name):
+            return UpgradeResult(0)
+    codec = VersionedCodec.of(_UNLIMITED, upgrades)
+    options = {"dry_run": False, "quarantine": quarantine, "progress": None}
+    steps = procedures.upgrade_documents(name, codec, **options)
+    result: UpgradeResult = follow(partial(_step, pooled), steps)
+    for failure in result.failures:
+        failure.error.add_note(f"documents that cannot be upgraded: {result.failed_count:,}")
+        raise failure.error
+    return result
+
+
+def _within(connection: Any, options: Options) -> PooledConnection:
+    """Return the store's connection within a caller's transaction; raise `InvalidOption`."""
+    if not isinstance(connection, sa.Connection):
+        problem = (
+            f"must be op.get_bind(), with a connection to the database, got {shortened(connection)}"
+        )
+        raise InvalidOption("connection", problem)
+    database = named(connection.dialect.name)
+    check_driver("connection", connection.dialect, database)
+    options.check_for(database)
+    catalogue = Catalogue(CatalogueStatements(options.names(), database), caches=False)
+    return PooledConnection(connection, SharedConnection(connection, catalogue))
+
+
+def _has_collection(pooled: PooledConnection, name: str) -> bool:
+    """Return whether there is a collection; raise `SchemaError` if this version cannot use the store's tables."""
+    shared: Any = pooled.connection
+    shared.prepare(write=True)
+    found = read_revision(shared)
+    if found is None:
+        return False
+    if found != REVISION:
+        refuse_unknown(found)
+        raise SchemaOutdated(
+            f"the store's tables are at schema {found}, this version of collections_store needs "
+            f"{REVISION}: run `collections-store db upgrade` before this migration",
+            found=found,
+            expected=REVISION,
+        )
+    return read_entry(shared, name) is not None
+
+
+def _step(pooled: PooledConnection, step: Any) -> Any:
+    """Do a step of a procedure."""
+    match step:
+        case Pause(seconds):
+            return time.sleep(seconds)
+        case CallFunction(function, argument):
+            return function(argument)
+    return run_within(pooled, step)
 
 
 def head() -> str | None:

@@ -20,7 +20,6 @@ from .document import CopiedCollection, CopyProgress, check_name, check_names
 from .engine.archive import ArchiveSource
 from .engine.backend import (
     Backend,
-    check_driver,
     check_engine,
     read_target,
     transaction_limit,
@@ -38,6 +37,7 @@ from .engine.database_file import leak
 from .engine.jobs import Job
 from .engine.lifecycle import Component, Components, noting_failure, tear_down
 from .engine.permits import TransactionPermit, TransactionPermits
+from .engine.pool import check_driver
 from .engine.transactions import TransactionResources
 from .engine.workers import Sweeper, working
 from .errors import (

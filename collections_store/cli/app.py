@@ -18,6 +18,7 @@ from .documents import delete, distinct, explain, find, get, list_, purge, put, 
 from .hosts import aea, kdeps, opsdroid
 from .output import Exit, Failure, code_of, one_line
 from .transfer import export, import_
+from .upgrades import documents
 
 _LONGEST = 2000
 """Characters of a message; it may repeat arguments of any length."""
@@ -120,6 +121,7 @@ for _command in (
         collections,
         drop,
         index,
+        documents,
         copy,
         backup,
         restore,

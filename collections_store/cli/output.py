@@ -36,7 +36,10 @@ class Exit(IntEnum):
         return member
 
     DONE = 0, "done"
-    NO = 1, "no such document, collection or index; tables differ; a question was answered no"
+    NO = (
+        1,
+        "no such document, collection or index; tables differ; documents cannot be upgraded; a question was answered no",
+    )
     USAGE = 2, "wrong use: an option, an argument or the URL"
     BAD_INPUT = (
         3,

@@ -49,17 +49,6 @@ from .transactions import TransactionManager
 from .workers import pause_at_forks
 
 
-def check_driver(option: str, dialect: sa.Dialect, database: Database) -> None:
-    """Raise `InvalidOption` unless a caller's engine or connection has a driver that can be used."""
-    if dialect.is_async and option == "engine":
-        raise InvalidOption(option, "give a synchronous engine, or use bind(connection)")
-    if dialect.name != database.name:
-        raise InvalidOption(option, f"it leads to {dialect.name}, not {database.name}")
-    if dialect.driver not in database.drivers:
-        known = " or ".join(sorted(database.drivers))
-        raise InvalidOption(option, f"its driver is {dialect.driver}: use {known}")
-
-
 def check_engine(engine: sa.Engine, options: Options, database: Database) -> None:
     """Raise `InvalidOption` for an engine that cannot be used, or not with these options."""
     options.check_for_engine()

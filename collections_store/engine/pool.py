@@ -34,6 +34,7 @@ from ..errors import (
     DatabaseBusy,
     DatabaseError,
     DatabaseUnavailable,
+    InvalidOption,
     StoreClosed,
     shortened,
 )
@@ -89,6 +90,17 @@ class PooledConnection:
         if is_broken:
             self.sa.invalidate()
         self.sa.close()
+
+
+def check_driver(option: str, dialect: sa.Dialect, database: Database) -> None:
+    """Raise `InvalidOption` unless a caller's engine or connection has a driver that can be used."""
+    if dialect.is_async and option == "engine":
+        raise InvalidOption(option, "give a synchronous engine, or use bind(connection)")
+    if dialect.name != database.name:
+        raise InvalidOption(option, f"it leads to {dialect.name}, not {database.name}")
+    if dialect.driver not in database.drivers:
+        known = " or ".join(sorted(database.drivers))
+        raise InvalidOption(option, f"its driver is {dialect.driver}: use {known}")
 
 
 def open_engine(url: sa.URL, database: Database, busy_timeout: float) -> sa.Engine:

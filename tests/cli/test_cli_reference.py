@@ -39,6 +39,7 @@ EXPECTED = {
         "index create",
         "index drop",
     ),
+    *("documents", "documents upgrade"),
     *("demo", "db", "db upgrade", "db current", "db check", "db sql"),
     *("import-opsdroid", "import-kdeps", "import-aea"),
 }

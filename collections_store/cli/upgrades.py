@@ -1,0 +1,116 @@
+"""Commands on the schema versions of documents."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import click
+
+from ..errors import shortened
+from .arguments import Group, Target, collection_argument, on_database
+from .files import progress
+from .output import Exit, Failure, counted, emit, one_line
+
+if TYPE_CHECKING:
+    from ..models.upgrades import UpgradeResult
+    from ..options import VersionSettings
+
+documents = Group("documents", help="Upgrade the documents of a collection.")
+
+
+@documents.command()
+@collection_argument
+@click.option(
+    "--using",
+    required=True,
+    metavar="MODULE:OBJECT",
+    help="The declaration: a mapping of the arguments of Store.collection.",
+)
+@click.option("--dry-run", is_flag=True, help="Write no document, and print samples.")
+@click.option(
+    "--quarantine",
+    metavar="NAME",
+    help="Move documents that cannot be upgraded to this collection.",
+)
+@on_database
+def upgrade(
+    target: Target, collection: str, *, using: str, dry_run: bool, quarantine: str | None
+) -> None:
+    """Bring all documents of COLLECTION to the declared schema version.
+
+    The object has the version and the functions, such as
+    PEOPLE = {"schema_version": 2, "upgrades": {1: one_to_two}} in the module people, which is imported from the
+    current folder or an installed package:
+
+    \b
+      collections-store documents upgrade people --using people:PEOPLE --dry-run
+      collections-store documents upgrade people --using people:PEOPLE
+
+    Batches are written beside readers and writers. An interrupted command goes on where it ended when it is run
+    again. A document whose function fails is reported and stays as it is.
+    """
+    settings = _declaration(using)
+    with target.to_read() as store, ExitStack() as stack:
+        target.collection(store, collection)
+        result = store.collection(collection, **settings).upgrade_documents(
+            dry_run=dry_run, quarantine=quarantine, progress=_bar(stack)
+        )
+    _report(collection, result, dry_run=dry_run)
+
+
+def _declaration(using: str) -> VersionSettings:
+    """Return the object that `module:object` names."""
+    module, colon, name = using.partition(":")
+    if not (module and colon and name):
+        raise click.UsageError(f"--using must be MODULE:OBJECT, got {shortened(using)}")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = import_module(module)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {one_line(error)}"
+        raise Failure(f"--using: cannot import {module!r}: {reason}", Exit.USAGE) from error
+    if not hasattr(found, name):
+        raise click.UsageError(f"--using: the module {module!r} has no {name!r}")
+    declared = getattr(found, name)
+    if not isinstance(declared, Mapping):
+        must = "must be a mapping, such as {'schema_version': 2, 'upgrades': {1: one_to_two}}"
+        raise click.UsageError(f"--using: {using} {must}, got {type(declared).__name__}")
+    return cast("VersionSettings", dict(declared))
+
+
+def _bar(stack: ExitStack) -> Callable[[int, int], None]:
+    """Return a function that shows the progress; the bar ends with the stack."""
+    shown: list[Callable[[int, int], None]] = []
+
+    def show(done: int, total: int) -> None:
+        if not shown:
+            shown.append(stack.enter_context(progress(total)))
+        shown[0](done, done)
+
+    return show
+
+
+def _report(collection: str, result: UpgradeResult, *, dry_run: bool) -> None:
+    """Print what was done; raise `Failure` if documents were left."""
+    for sample in result.samples:
+        emit(f"{sample.id}:", sample.diff())
+    for failure in result.failures:
+        click.echo(one_line(failure.error), err=True)
+    listed = len(result.failures)
+    if result.failed_count > listed:
+        click.echo(f"and {result.failed_count - listed:,} more", err=True)
+    did = "would upgrade" if dry_run else "upgraded"
+    done = [f"{did} {counted(result.upgraded_count, 'document')} of {collection}"]
+    if result.quarantined_count:
+        done.append(f"moved {result.quarantined_count:,} to the quarantine")
+    if result.failed_count:
+        done.append(f"{counted(result.failed_count, 'document')} cannot be upgraded")
+        raise Failure(", ".join(done), Exit.NO)
+    click.echo(", ".join(done), err=True)
