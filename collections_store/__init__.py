@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         InsertManyResult,
         InsertOne,
         InsertOneResult,
+        Invalid,
         Page,
         PutManyResult,
         Refusal,
@@ -41,10 +42,18 @@ if TYPE_CHECKING:
         UpdateResult,
         partial_result,
     )  # fmt: skip
+    from .models.fields import F
+    from .models.indexes import Indexed
     from .operations.requests import ReturnDocument
-    from .options import ChangeSettings, CollectionSettings, StoreOptions
+    from .options import (
+        ChangeSettings,
+        CollectionSettings,
+        ModelSettings,
+        StoreOptions,
+        VersionSettings,
+    )
     from .query.change import Change
-    from .query.filter import F, Filter
+    from .query.filter import Filter
     from .query.index import Explanation, Index
     from .query.path import Path
     from .query.projection import Projection
@@ -57,9 +66,9 @@ __all__ = [
     "AsyncChangeStream", "AsyncCollection", "AsyncStore", "AsyncTransaction", "BulkWriteResult",
     "Change", "ChangeSettings", "ChangeStream", "Collection", "CollectionInfo",
     "CollectionSettings", "CopiedCollection", "CopyProgress", "DeleteMany", "DeleteOne", "DeleteResult", "Document", "Explanation", "F",
-    "Filter", "Index", "InsertManyResult", "InsertOne", "InsertOneResult", "Page", "Path",
+    "Filter", "Index", "Indexed", "InsertManyResult", "InsertOne", "InsertOneResult", "Invalid", "ModelSettings", "Page", "Path",
     "Projection", "PutManyResult", "Refusal", "ReplaceOne", "ReturnDocument", "Sort", "Store",
-    "StoreOptions", "Transaction", "Update", "UpdateMany", "UpdateOne", "UpdateResult",
+    "StoreOptions", "Transaction", "Update", "UpdateMany", "UpdateOne", "UpdateResult", "VersionSettings",
     "partial_result",
 ]  # fmt: skip
 __all__ += errors.__all__
@@ -73,13 +82,15 @@ _MODULES = {
     "collection": "Collection",
     "document": (
         "BulkWriteResult CollectionInfo CopiedCollection CopyProgress DeleteMany DeleteOne DeleteResult Document "
-        "InsertManyResult InsertOne InsertOneResult Page PutManyResult Refusal ReplaceOne "
+        "InsertManyResult InsertOne InsertOneResult Invalid Page PutManyResult Refusal ReplaceOne "
         "UpdateMany UpdateOne UpdateResult partial_result"
     ),
+    "models.fields": "F",
+    "models.indexes": "Indexed",
     "operations.requests": "ReturnDocument",
-    "options": "ChangeSettings CollectionSettings StoreOptions",
+    "options": "ChangeSettings CollectionSettings ModelSettings StoreOptions VersionSettings",
     "query.change": "Change",
-    "query.filter": "F Filter",
+    "query.filter": "Filter",
     "query.index": "Explanation Index",
     "query.path": "Path",
     "query.projection": "Projection",

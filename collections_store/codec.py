@@ -37,6 +37,8 @@ _SPELLED_OUT = 1e16
 _NUL = b"\\u0000"
 _ADVICE = "convert it first, or give the store a `default` function that does"
 
+Unreadable: TypeAlias = Literal["raise", "return", "skip"]
+"""What a read does with a stored body that does not fit the model of its collection."""
 Decode: TypeAlias = Callable[[str | bytes], Any]
 """Returns a body from its text. Raises `ValueError`; an `InvalidBody` is raised again with the name of the document."""
 decode: Final[Decode] = orjson.loads
@@ -81,6 +83,11 @@ class Codec:
                 "", f"{len(text):,} bytes of JSON are more than the limit of {self.max_bytes:,}"
             )
         return text.decode()
+
+    @property
+    def has_model(self) -> bool:
+        """Whether bodies are instances of a model, not JSON."""
+        return False
 
     encode_body = encode
     """Return the text of a body that a caller gave; raises `InvalidBody`."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, overload
 
 from .aggregation.expressions.evaluation import MEMORY_LIMIT
 from .changes import ChangeNotifier, ChangeReader, ChangeStream, check_notifier
 from .codec import Codec
 from .document import (
+    Body,
     BulkWriteResult,
     DeleteResult,
     Document,
@@ -37,15 +38,23 @@ from .operations.requests import OperationBuilder, ReturnDocument
 from .operations.upgrades import Progress, upgrade_documents, versioned_steps
 from .options import Ttl, check_version
 from .query.change import ChangeFilter, ChangeKind
+from .query.filter import FilterLike
 from .query.index import Explanation, Index, read_index_name
 from .query.path import Path
+from .query.sort import SortLike
+from .update import UpdateLike
 
 T = TypeVar("T")
-Bodies: TypeAlias = Mapping[str, Any] | Iterable[tuple[Any, ...]]
-Documents: TypeAlias = list[Document]
+Default = TypeVar("Default")
+Bodies: TypeAlias = Mapping[str, Body] | Iterable[tuple[str, Body] | tuple[str, Body, int | None]]
+Documents: TypeAlias = list[Document[Body]]
 Values: TypeAlias = list[Any]
 Indexes: TypeAlias = list[Index]
 Results: TypeAlias = list[Any]
+
+
+class Untyped:
+    """For type checkers: a collection without a model, whose bodies are `Any`, is one of these, too."""
 
 
 class Runner(Protocol):
@@ -67,7 +76,7 @@ class VersionedRunner:
         return result
 
 
-class Collection(OperationBuilder):
+class Collection(OperationBuilder, Generic[Body]):
     """A named group of JSON documents, each under an id.
 
     Get one from a store: `store.collection("name")` or `store["name"]`. The first write creates it. Threads can share
@@ -84,7 +93,7 @@ class Collection(OperationBuilder):
     def put(
         self,
         id: str,
-        body: Any,
+        body: Body,
         *,
         ttl: Ttl = None,
         if_version: int | None = None,
@@ -106,6 +115,12 @@ class Collection(OperationBuilder):
             return self._run(by_id.Put(self.name, check_id(id), self._codec.encode_body(body)))
         return self._run(self._put(id, body, ttl, if_version, if_absent))
 
+    @overload
+    def get(self: Collection[Untyped], id: str, default: Any = None) -> Any: ...
+    @overload
+    def get(self, id: str) -> Body | None: ...
+    @overload
+    def get(self, id: str, default: Default) -> Body | Default: ...
     def get(self, id: str, default: Any = None) -> Any:
         """Return the body under an id, or `default` if there is no document.
 
@@ -116,7 +131,7 @@ class Collection(OperationBuilder):
         """
         return self._run(by_id.Get(self.name, check_id(id), default, self._codec.decode_body))
 
-    def document(self, id: str) -> Document | None:
+    def document(self, id: str) -> Document[Body] | None:
         """Return the document with its version and times, or None.
 
         >>> version = store["cities"].put("berlin", {"population": 3_900_000})
@@ -144,7 +159,7 @@ class Collection(OperationBuilder):
         return self._run(by_id.RemoveById(self.name, check_id(id), check_version(if_version)))
 
     def put_many(
-        self, bodies: Bodies, *, mode: Mode = "replace", ttl: Ttl = None, atomic: bool = False
+        self, bodies: Bodies[Body], *, mode: Mode = "replace", ttl: Ttl = None, atomic: bool = False
     ) -> PutManyResult:
         """Write bodies under their ids, from a mapping or any iterable of pairs.
 
@@ -164,7 +179,7 @@ class Collection(OperationBuilder):
         """
         return self._follow(self._put_many(bodies, mode, ttl, atomic))
 
-    def insert_one(self, body: Any, *, id: str | None = None, ttl: Ttl = None) -> InsertOneResult:
+    def insert_one(self, body: Body, *, id: str | None = None, ttl: Ttl = None) -> InsertOneResult:
         """Write a new document, under a new id unless one is given.
 
         Raise `DuplicateKey` if the id is taken, and what `put` raises.
@@ -178,7 +193,7 @@ class Collection(OperationBuilder):
         return InsertOneResult(operation.id)
 
     def insert_many(
-        self, bodies: Iterable[Any] | Mapping[str, Any], *, ttl: Ttl = None, atomic: bool = False
+        self, bodies: Iterable[Body] | Mapping[str, Body], *, ttl: Ttl = None, atomic: bool = False
     ) -> InsertManyResult:
         """Write new documents under new ids, or those of a mapping under its keys; see `put_many`.
 
@@ -193,7 +208,7 @@ class Collection(OperationBuilder):
     def update(
         self,
         id: str,
-        update: Any,
+        update: UpdateLike,
         *,
         upsert: bool = False,
         array_filters: Any = None,
@@ -215,12 +230,12 @@ class Collection(OperationBuilder):
 
     def update_one(
         self,
-        filter: Any,
-        update: Any,
+        filter: FilterLike,
+        update: UpdateLike,
         *,
         upsert: bool = False,
         array_filters: Any = None,
-        sort: Any = None,
+        sort: SortLike | None = None,
     ) -> UpdateResult:
         """Update the first matching document, in natural order or by `sort`; see `update`.
 
@@ -235,7 +250,12 @@ class Collection(OperationBuilder):
         return self._run(self._modify(request))
 
     def update_many(
-        self, filter: Any, update: Any, *, upsert: bool = False, array_filters: Any = None
+        self,
+        filter: FilterLike,
+        update: UpdateLike,
+        *,
+        upsert: bool = False,
+        array_filters: Any = None,
     ) -> UpdateResult:
         """Update all matching documents, or none if an error is raised; `{}` matches all. See `update_one`.
 
@@ -247,7 +267,12 @@ class Collection(OperationBuilder):
         return self._run(self._modify(request))
 
     def replace_one(
-        self, filter: Any, replacement: Any, *, upsert: bool = False, sort: Any = None
+        self,
+        filter: FilterLike,
+        replacement: Body,
+        *,
+        upsert: bool = False,
+        sort: SortLike | None = None,
     ) -> UpdateResult:
         """Replace the body of the first matching document; see `update_one`.
 
@@ -258,16 +283,16 @@ class Collection(OperationBuilder):
 
     def find_one_and_update(
         self,
-        filter: Any,
-        update: Any,
+        filter: FilterLike,
+        update: UpdateLike,
         *,
         projection: Any = None,
-        sort: Any = None,
+        sort: SortLike | None = None,
         upsert: bool = False,
         return_document: bool = ReturnDocument.BEFORE,
         array_filters: Any = None,
         if_version: int | None = None,
-    ) -> Document | None:
+    ) -> Document[Body] | None:
         """Update the first matching document; return it as it was, or with `return_document=ReturnDocument.AFTER` as
         it is now.
 
@@ -285,14 +310,14 @@ class Collection(OperationBuilder):
 
     def find_one_and_replace(
         self,
-        filter: Any,
-        replacement: Any,
+        filter: FilterLike,
+        replacement: Body,
         *,
         projection: Any = None,
-        sort: Any = None,
+        sort: SortLike | None = None,
         upsert: bool = False,
         return_document: bool = ReturnDocument.BEFORE,
-    ) -> Document | None:
+    ) -> Document[Body] | None:
         """Replace the body of the first matching document, and return it as `find_one_and_update` does.
 
         >>> version = store["cities"].put("ulm", {"country": "de"})
@@ -305,8 +330,8 @@ class Collection(OperationBuilder):
         return self._run(self._find_and_modify(request, projection, return_document))
 
     def find_one_and_delete(
-        self, filter: Any, *, projection: Any = None, sort: Any = None
-    ) -> Document | None:
+        self, filter: FilterLike, *, projection: Any = None, sort: SortLike | None = None
+    ) -> Document[Body] | None:
         """Delete the first matching document and return it, or None. See `find`.
 
         >>> version = store["jobs"].put("1", {"state": "new"})
@@ -346,12 +371,12 @@ class Collection(OperationBuilder):
     def change(
         self,
         id: str,
-        function: Callable[[Any], Any],
+        function: Callable[[Body], Any],
         *,
-        default: Any = ...,
+        default: Body | Any = ...,
         ttl: Ttl = None,
         attempts: int = ATTEMPTS,
-    ) -> Any:
+    ) -> Body:
         """Load a body, call `function` with it, and write the result; return what was written.
 
         If the function returns None, the body that it changed in place is written; to store null, call
@@ -363,7 +388,8 @@ class Collection(OperationBuilder):
         >>> store["counters"].change("visits", lambda count: count + 1, default=0)
         1
         """
-        return self._follow(self._change(id, function, default, ttl, attempts))
+        changed: Body = self._follow(self._change(id, function, default, ttl, attempts))
+        return changed
 
     def touch(self, id: str, ttl: Ttl = None) -> bool:
         """Restart a document's time to live, with `ttl` (see `put`) or its last one; return whether it exists. The
@@ -383,7 +409,7 @@ class Collection(OperationBuilder):
         """
         return self._follow(purge(self.name))
 
-    def get_many(self, ids: Iterable[str]) -> dict[str, Any]:
+    def get_many(self, ids: Iterable[str]) -> dict[str, Body]:
         """Return the bodies of existing documents by id, in the order of `ids`.
 
         >>> version = store["cities"].put("berlin", {"country": "de"})
@@ -400,7 +426,7 @@ class Collection(OperationBuilder):
         """
         return self._run(by_id.RemoveMany(self.name, check_ids(ids)))
 
-    def list(self, *, skip: int = 0, limit: int | None = None) -> Documents:
+    def list(self, *, skip: int = 0, limit: int | None = None) -> Documents[Body]:
         """Return all documents in natural order, the order of their insertion.
 
         >>> count = store["cities"].put_many({"paris": {}, "berlin": {}})
@@ -411,14 +437,14 @@ class Collection(OperationBuilder):
 
     def find(
         self,
-        filter: Any = None,
+        filter: FilterLike | None = None,
         equals: Any = ...,
         *,
-        sort: Any = None,
+        sort: SortLike | None = None,
         skip: int = 0,
         limit: int | None = None,
         projection: Any = None,
-    ) -> Documents:
+    ) -> Documents[Body]:
         """Return the matching documents, in natural order or by `sort`.
 
         A filter is a field and a value, `find("address.city", "Berlin")`, or a filter document with MongoDB's operators,
@@ -440,13 +466,13 @@ class Collection(OperationBuilder):
 
     def find_one(
         self,
-        filter: Any = None,
+        filter: FilterLike | None = None,
         equals: Any = ...,
         *,
-        sort: Any = None,
+        sort: SortLike | None = None,
         skip: int = 0,
         projection: Any = None,
-    ) -> Document | None:
+    ) -> Document[Body] | None:
         """Return the first matching document, or None; see `find`.
 
         >>> version = store["cities"].put("berlin", {"rivers": ["Spree", "Havel"]})
@@ -458,14 +484,14 @@ class Collection(OperationBuilder):
 
     def page(
         self,
-        filter: Any = None,
+        filter: FilterLike | None = None,
         equals: Any = ...,
         *,
-        sort: Any = None,
+        sort: SortLike | None = None,
         limit: int = 100,
         after: str | None = None,
         projection: Any = None,
-    ) -> Page:
+    ) -> Page[Body]:
         """Return up to `limit` documents, and the `cursor` of the next page for `after=`.
 
         With an index in the order of the sort all pages cost the same. A document that others write meanwhile comes
@@ -479,7 +505,7 @@ class Collection(OperationBuilder):
         """
         return self._run(self._page(filter, equals, sort, limit, after, projection))
 
-    def count(self, filter: Any = None, equals: Any = ...) -> int:
+    def count(self, filter: FilterLike | None = None, equals: Any = ...) -> int:
         """Return the number of matching documents, or of all without a filter.
 
         >>> store["cities"].count({"country": "de"})
@@ -487,7 +513,7 @@ class Collection(OperationBuilder):
         """
         return self._run(self._count(filter, equals))
 
-    def distinct(self, field: str | Path, filter: Any = None) -> Values:
+    def distinct(self, field: str | Path, filter: FilterLike | None = None) -> Values:
         """Return the different values of a field in the matching documents, sorted; an array contributes its elements.
 
         >>> version = store["cities"].put("ulm", {"rivers": ["Danube", "Iller"]})
@@ -496,7 +522,7 @@ class Collection(OperationBuilder):
         """
         return self._run(self._distinct(field, filter))
 
-    def delete_one(self, filter: Any, equals: Any = ...) -> DeleteResult:
+    def delete_one(self, filter: FilterLike, equals: Any = ...) -> DeleteResult:
         """Delete the first matching document in natural order.
 
         >>> store["cities"].delete_one("country", "de")
@@ -504,7 +530,7 @@ class Collection(OperationBuilder):
         """
         return self._run(self._delete_one(filter, equals))
 
-    def delete_many(self, filter: Any, equals: Any = ...) -> DeleteResult:
+    def delete_many(self, filter: FilterLike, equals: Any = ...) -> DeleteResult:
         """Delete all matching documents, or none if an error is raised; `{}` matches all.
 
         >>> store["cities"].delete_many({"country": "de"})
@@ -559,10 +585,10 @@ class Collection(OperationBuilder):
 
     def explain(
         self,
-        filter: Any = None,
+        filter: FilterLike | None = None,
         equals: Any = ...,
         *,
-        sort: Any = None,
+        sort: SortLike | None = None,
         skip: int = 0,
         limit: int | None = None,
     ) -> Explanation:
@@ -596,8 +622,13 @@ class Collection(OperationBuilder):
         return self._run(self._aggregate(pipeline, memory_limit))
 
     def stream(
-        self, filter: Any = None, equals: Any = ..., *, sort: Any = None, projection: Any = None
-    ) -> Iterator[Document]:
+        self,
+        filter: FilterLike | None = None,
+        equals: Any = ...,
+        *,
+        sort: SortLike | None = None,
+        projection: Any = None,
+    ) -> Iterator[Document[Body]]:
         """Yield the matching documents, in natural order or by `sort`, in constant memory.
 
         Between documents the stream holds no connection and no transaction, so the collection can be written. Each
@@ -642,7 +673,7 @@ class Collection(OperationBuilder):
 
     def watch(
         self,
-        filter: Any = None,
+        filter: FilterLike | None = None,
         *,
         after: str | None = None,
         kinds: Iterable[ChangeKind] | None = None,

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from .errors import (
     CollectionsStoreError,
@@ -22,6 +22,14 @@ from .errors import (
     outcome_of,
     shortened,
 )
+
+if TYPE_CHECKING:  # Python has defaults of type variables from 3.13 on
+    import typing_extensions as later
+
+    Body = later.TypeVar("Body", default=Any)
+    Body_co = later.TypeVar("Body_co", covariant=True, default=Any)
+else:
+    Body, Body_co = TypeVar("Body"), TypeVar("Body_co", covariant=True)
 
 SKILL_MEMORY: Final = "skill_memory"
 """The default collection of `skill_memory`."""
@@ -33,8 +41,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_]{1,200}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
-    """A document of a collection: id, JSON body, version and times.
+class Document(Generic[Body_co]):
+    """A document of a collection: id, body, version and times. The body is JSON, or an instance of the collection's model.
 
     `version` starts at 1, and every write increments it. A document unpacks as the pair that AEA's storage returns:
 
@@ -44,7 +52,7 @@ class Document:
     """
 
     id: str
-    body: Any
+    body: Body_co
     version: int = 1
     created_us: int = field(default=0, repr=False)
     updated_us: int = field(default=0, repr=False)
@@ -75,7 +83,7 @@ class Document:
         return None if self.expires_us is None else moment(self.expires_us)
 
 
-class _Unfrozen:
+class _Unfrozen(Generic[Body_co]):
     """The slots of a `Document`, which can be set."""
 
     __slots__ = ("body", "created_us", "expires_us", "id", "updated_us", "version")
@@ -99,17 +107,17 @@ def new_document(  # noqa: PLR0917 - keywords take longer
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class Page(Generic[Body_co]):
     """A page of documents; `cursor` fetches the next page and is None after the last one.
 
     >>> [document.id for document in Page((Document("berlin", {}),))]
     ['berlin']
     """
 
-    documents: tuple[Document, ...]
+    documents: tuple[Document[Body_co], ...]
     cursor: str | None = None
 
-    def __iter__(self) -> Iterator[Document]:
+    def __iter__(self) -> Iterator[Document[Body_co]]:
         return iter(self.documents)
 
     def __len__(self) -> int:

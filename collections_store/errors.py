@@ -12,6 +12,7 @@ has its facts as attributes::
     │   ├── DocumentTooNew
     │   └── UpgradeFailed
     ├── InvalidFilter (ValueError)
+    │   └── UnknownField (AttributeError)
     ├── InvalidProjection (ValueError)
     ├── InvalidSort (ValueError)
     ├── InvalidUpdate (ValueError)
@@ -70,7 +71,7 @@ __all__ = [
     "InvalidOption", "InvalidPipeline", "InvalidProjection", "InvalidSort", "InvalidToken", "InvalidUpdate",
     "InvalidUrl", "MemoryLimitExceeded", "MissingExtra", "NotTheCreator", "PatternLimitExceeded", "RepeatedMessage",
     "SchemaError", "SchemaOutdated", "SchemaTooNew", "StoreClosed", "TransactionConflict", "TransactionEnded",
-    "UpdateRefused", "UpgradeFailed", "VersionConflict", "was_committed",
+    "UnknownField", "UpdateRefused", "UpgradeFailed", "VersionConflict", "was_committed",
 ]  # fmt: skip
 
 LONGEST_MESSAGE: Final = 1000
@@ -200,6 +201,10 @@ class InvalidFilter(CollectionsStoreError, ValueError):
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(_at("filter", place, problem))
         self.place, self.problem = place, problem
+
+
+class UnknownField(InvalidFilter, AttributeError):
+    """A model lacks the field at `place`: correct its name."""
 
 
 class InvalidProjection(CollectionsStoreError, ValueError):

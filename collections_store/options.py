@@ -355,6 +355,20 @@ class VersionSettings(CollectionSettings, total=False):
     write_back: bool
 
 
+class ModelSettings(VersionSettings, total=False):
+    """The arguments of `collection` with a model: `VersionSettings`, and these, which hold for the returned object only.
+
+    * `invalid`: what a read does with a stored body that does not fit the model. "raise" raises `InvalidBody`, which
+      names the document; "return" returns an `Invalid` in the place of the body; "skip" leaves the document out and logs
+      a warning. A change stream returns an `Invalid` in each case. "raise".
+    * `trusted`: reads skip the constraints and the "after" validators of a pydantic model. msgspec decodes and validates
+      in one step, so nothing changes there. False.
+    """
+
+    invalid: codec.Unreadable
+    trusted: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Validated `CollectionSettings`."""

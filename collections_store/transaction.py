@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack, overload
 
 from .changes import ChangeNotifier
 from .codec import Codec
-from .collection import Collection, VersionedRunner
-from .document import SKILL_MEMORY, CollectionInfo, check_name
+from .collection import Collection, Runner, VersionedRunner
+from .document import SKILL_MEMORY, Body, CollectionInfo, check_name
 from .engine.executor import run_within, translated
 from .engine.lifecycle import make_ready
 from .engine.pool import PooledConnection
 from .engine.transactions import OpenTransaction, TransactionResources
-from .errors import CollectionsStoreError, DatabaseError, TransactionEnded
+from .errors import CollectionsStoreError, DatabaseError, InvalidOption, TransactionEnded
 from .models.upgrades import Upgrades
 from .models.versioned import VersionedCodec
 from .operations import catalogue
 from .operations.connection import SharedConnection, is_in_transaction
-from .operations.indexes import DeclareVersion
-from .operations.operation import Operation
-from .options import CollectionSettings, Isolation, Settings, Ttl, VersionSettings, check_flag
+from .operations.operation import Operation, Steps
+from .operations.procedures import declare
+from .options import (
+    CollectionSettings,
+    Isolation,
+    ModelSettings,
+    Settings,
+    Ttl,
+    VersionSettings,
+    check_flag,
+)
+from .query.index import Index
 from .query.values import lazy_type
 from .sql.dialects.protocols import TableVanished
 
@@ -60,26 +69,48 @@ class Collections(ABC):
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Return the context of a transaction, or of a savepoint in one."""
 
-    def collection(self, name: str, **settings: Unpack[VersionSettings]) -> Collection:
-        """Return a collection. Do no I/O unless an option is given.
+    @overload
+    def collection(self, name: str, **settings: Unpack[VersionSettings]) -> Collection: ...
+    @overload
+    def collection(
+        self, name: type[Body], **settings: Unpack[ModelSettings]
+    ) -> Collection[Body]: ...
+    @overload
+    def collection(
+        self, name: str, *, model: type[Body], **settings: Unpack[ModelSettings]
+    ) -> Collection[Body]: ...
+    @overload
+    def collection(
+        self, name: str, *, model: Any, **settings: Unpack[ModelSettings]
+    ) -> Collection[Any]: ...
+    def collection(
+        self, name: Any, *, model: Any = None, **settings: Unpack[ModelSettings]
+    ) -> Collection[Any]:
+        """Return a collection. Do no I/O unless an option is given, or the model declares indexes.
 
         A name has 1 to 200 of the characters A-Z, a-z, 0-9 and _, and is case-sensitive. Options of `CollectionSettings`
         are stored with the collection, which is created if necessary, and hold for every process. `VersionSettings` adds
         the schema version of the documents, and the functions that upgrade older ones; the first declaration of a version
-        builds an index of the documents that have another. Raise `InvalidName` and `InvalidOption`.
+        builds an index of the documents that have another.
 
-        >>> store.collection("my_collection")
-        Collection('my_collection')
+        The bodies are JSON, or instances of `model`: a pydantic model or dataclass (extra `pydantic`), a msgspec struct,
+        a dataclass, a `TypedDict` or an attrs class (extra `msgspec`), or a union of them. A class in place of the name
+        is the model; the name is its `__collection__`, or that of the class. Every write is validated. `ModelSettings`
+        has the options of reads. The declared indexes that the collection lacks are created; one that differs from an
+        existing index raises `IndexExists`.
+
+        Raise `InvalidName`, `InvalidOption`, `InvalidIndex` and `MissingExtra`.
+
+        >>> from dataclasses import dataclass
+        >>> @dataclass
+        ... class City:
+        ...     people: int
+        >>> cities = store.collection("cities", model=City)
+        >>> version = cities.put("ulm", City(126_000))
+        >>> cities.get("ulm")
+        City(people=126000)
         """
-        upgrades, stored = Upgrades.taken(settings)
-        wanted, collection = Settings.parse(stored), self[name]
-        if wanted != catalogue.AS_IT_IS:
-            self.run(catalogue.Configure(name, wanted))
-        if upgrades is None:
-            return collection
-        self.run(DeclareVersion(name, upgrades.version))
-        codec = VersionedCodec.of(self._codec, upgrades)
-        return Collection(VersionedRunner(self.run, codec), codec, name, self._notifier)
+        return sync_collection(self.run, self._codec, self._notifier, name, model, settings)
 
     get_sync_collection = collection
     """The same as `collection`, by the name that AEA gives it."""
@@ -172,6 +203,47 @@ class Collections(ABC):
         1
         """
         self.run(catalogue.Rename(check_name(old), check_name(new)))
+
+
+def opened(
+    name: Any, codec: Codec, model: Any, settings: Mapping[str, Any]
+) -> tuple[str, Codec, Steps[None]]:
+    """Return a collection's name and codec, and the steps that store what is declared; raises `InvalidName`,
+    `InvalidOption`, `InvalidIndex` and `MissingExtra`.
+    """
+    upgrades, others = Upgrades.taken(settings)
+    reading = {option: others.pop(option) for option in ("invalid", "trusted") if option in others}
+    wanted = Settings.parse(others, ModelSettings)
+    indexes: Sequence[Index] = ()
+    if model is not None or isinstance(name, type):
+        from .models.codec import codec_of
+        from .models.declared import collection_of
+        from .models.indexes import declared_indexes
+
+        name, model = (collection_of(name), name) if model is None else (name, model)
+        codec, indexes = codec_of(model, codec, **reading), declared_indexes(model)
+    elif reading:
+        raise InvalidOption("model", f"must be given with {', '.join(reading)}")
+    if upgrades is not None:
+        codec = VersionedCodec.of(codec, upgrades)
+    version = None if upgrades is None else upgrades.version
+    return check_name(name), codec, declare(name, wanted, version, indexes)
+
+
+def sync_collection(  # noqa: PLR0917 - as the callers have them
+    run: Runner,
+    codec: Codec,
+    notifier: ChangeNotifier | None,
+    name: Any,
+    model: Any,
+    settings: Mapping[str, Any],
+) -> Collection[Any]:
+    """Return a collection, and store what is declared."""
+    name, codec, steps = opened(name, codec, model, settings)
+    run = VersionedRunner(run, codec) if isinstance(codec, VersionedCodec) else run
+    collection: Collection[Any] = Collection(run, codec, name, notifier)
+    collection._follow(steps)
+    return collection
 
 
 class Bound:

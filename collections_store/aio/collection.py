@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import suppress
 from inspect import isawaitable
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
 from ..aggregation.expressions.evaluation import MEMORY_LIMIT
 from ..changes import ChangeNotifier, ChangeReader, Wait, check_notifier
 from ..codec import Codec
-from ..collection import Bodies, Documents, Indexes, Results, Values
+from ..collection import Bodies, Default, Documents, Indexes, Results, Untyped, Values
 from ..document import (
+    Body,
     BulkWriteResult,
     DeleteResult,
     Document,
@@ -40,8 +41,11 @@ from ..operations.requests import OperationBuilder, ReturnDocument
 from ..operations.upgrades import Progress, upgrade_documents, versioned_steps
 from ..options import Ttl, check_version
 from ..query.change import Change, ChangeFilter, ChangeKind
+from ..query.filter import FilterLike
 from ..query.index import Explanation, read_index_name
 from ..query.path import Path
+from ..query.sort import SortLike
+from ..update import UpdateLike
 from .bridge import follow
 
 T = TypeVar("T")
@@ -65,7 +69,7 @@ class AsyncVersionedRunner:
         return await follow(self._inner, versioned_steps(operation, self._codec))
 
 
-class AsyncCollection(OperationBuilder):
+class AsyncCollection(OperationBuilder, Generic[Body]):
     """A named group of documents, for asyncio. Async counterpart of `Collection`.
 
     `await store.collection("name")` and `store["name"]` return one. Each method takes the arguments of
@@ -90,7 +94,7 @@ class AsyncCollection(OperationBuilder):
     async def put(
         self,
         id: str,
-        body: Any,
+        body: Body,
         *,
         ttl: Ttl = None,
         if_version: int | None = None,
@@ -99,11 +103,17 @@ class AsyncCollection(OperationBuilder):
         """Async counterpart of `Collection.put`."""
         return await self._run(self._put(id, body, ttl, if_version, if_absent))
 
+    @overload
+    async def get(self: AsyncCollection[Untyped], id: str, default: Any = None) -> Any: ...
+    @overload
+    async def get(self, id: str) -> Body | None: ...
+    @overload
+    async def get(self, id: str, default: Default) -> Body | Default: ...
     async def get(self, id: str, default: Any = None) -> Any:
         """Async counterpart of `Collection.get`."""
         return await self._run(by_id.Get(self.name, check_id(id), default, self._codec.decode_body))
 
-    async def document(self, id: str) -> Document | None:
+    async def document(self, id: str) -> Document[Body] | None:
         """Async counterpart of `Collection.document`."""
         return await self._run(by_id.GetDocument(self.name, check_id(id), self._codec.decode_body))
 
@@ -116,7 +126,7 @@ class AsyncCollection(OperationBuilder):
         return await self._run(by_id.RemoveById(self.name, check_id(id), check_version(if_version)))
 
     async def put_many(
-        self, bodies: Bodies, *, mode: Mode = "replace", ttl: Ttl = None, atomic: bool = False
+        self, bodies: Bodies[Body], *, mode: Mode = "replace", ttl: Ttl = None, atomic: bool = False
     ) -> PutManyResult:
         """Async counterpart of `Collection.put_many`. A cancelled call may have written
         some of its batches, unless it is `atomic`: `partial_result(error)` returns the counts.
@@ -124,7 +134,7 @@ class AsyncCollection(OperationBuilder):
         return await self._follow(self._put_many(bodies, mode, ttl, atomic))
 
     async def insert_one(
-        self, body: Any, *, id: str | None = None, ttl: Ttl = None
+        self, body: Body, *, id: str | None = None, ttl: Ttl = None
     ) -> InsertOneResult:
         """Async counterpart of `Collection.insert_one`."""
         operation = self._insert_one(body, id, ttl)
@@ -132,7 +142,7 @@ class AsyncCollection(OperationBuilder):
         return InsertOneResult(operation.id)
 
     async def insert_many(
-        self, bodies: Iterable[Any] | Mapping[str, Any], *, ttl: Ttl = None, atomic: bool = False
+        self, bodies: Iterable[Body] | Mapping[str, Body], *, ttl: Ttl = None, atomic: bool = False
     ) -> InsertManyResult:
         """Async counterpart of `Collection.insert_many`. A cancelled call may have written
         some of its batches, unless it is `atomic`: `partial_result(error)` returns the counts.
@@ -142,7 +152,7 @@ class AsyncCollection(OperationBuilder):
     async def update(
         self,
         id: str,
-        update: Any,
+        update: UpdateLike,
         *,
         upsert: bool = False,
         array_filters: Any = None,
@@ -154,42 +164,52 @@ class AsyncCollection(OperationBuilder):
 
     async def update_one(
         self,
-        filter: Any,
-        update: Any,
+        filter: FilterLike,
+        update: UpdateLike,
         *,
         upsert: bool = False,
         array_filters: Any = None,
-        sort: Any = None,
+        sort: SortLike | None = None,
     ) -> UpdateResult:
         """Async counterpart of `Collection.update_one`."""
         request = UpdateOne(filter, update, upsert, array_filters=array_filters, sort=sort)
         return await self._run(self._modify(request))
 
     async def update_many(
-        self, filter: Any, update: Any, *, upsert: bool = False, array_filters: Any = None
+        self,
+        filter: FilterLike,
+        update: UpdateLike,
+        *,
+        upsert: bool = False,
+        array_filters: Any = None,
     ) -> UpdateResult:
         """Async counterpart of `Collection.update_many`."""
         request = UpdateMany(filter, update, upsert, array_filters=array_filters)
         return await self._run(self._modify(request))
 
     async def replace_one(
-        self, filter: Any, replacement: Any, *, upsert: bool = False, sort: Any = None
+        self,
+        filter: FilterLike,
+        replacement: Body,
+        *,
+        upsert: bool = False,
+        sort: SortLike | None = None,
     ) -> UpdateResult:
         """Async counterpart of `Collection.replace_one`."""
         return await self._run(self._modify(ReplaceOne(filter, replacement, upsert, sort=sort)))
 
     async def find_one_and_update(
         self,
-        filter: Any,
-        update: Any,
+        filter: FilterLike,
+        update: UpdateLike,
         *,
         projection: Any = None,
-        sort: Any = None,
+        sort: SortLike | None = None,
         upsert: bool = False,
         return_document: bool = ReturnDocument.BEFORE,
         array_filters: Any = None,
         if_version: int | None = None,
-    ) -> Document | None:
+    ) -> Document[Body] | None:
         """Async counterpart of `Collection.find_one_and_update`."""
         request = UpdateOne(filter, update, upsert, array_filters=array_filters, sort=sort)
         wanted = projection, return_document, if_version
@@ -197,21 +217,21 @@ class AsyncCollection(OperationBuilder):
 
     async def find_one_and_replace(
         self,
-        filter: Any,
-        replacement: Any,
+        filter: FilterLike,
+        replacement: Body,
         *,
         projection: Any = None,
-        sort: Any = None,
+        sort: SortLike | None = None,
         upsert: bool = False,
         return_document: bool = ReturnDocument.BEFORE,
-    ) -> Document | None:
+    ) -> Document[Body] | None:
         """Async counterpart of `Collection.find_one_and_replace`."""
         request = ReplaceOne(filter, replacement, upsert, sort=sort)
         return await self._run(self._find_and_modify(request, projection, return_document))
 
     async def find_one_and_delete(
-        self, filter: Any, *, projection: Any = None, sort: Any = None
-    ) -> Document | None:
+        self, filter: FilterLike, *, projection: Any = None, sort: SortLike | None = None
+    ) -> Document[Body] | None:
         """Async counterpart of `Collection.find_one_and_delete`."""
         return await self._run(self._find_and_delete(filter, sort, projection))
 
@@ -232,12 +252,12 @@ class AsyncCollection(OperationBuilder):
     async def change(
         self,
         id: str,
-        function: Callable[[Any], Any],
+        function: Callable[[Body], Any],
         *,
-        default: Any = ...,
+        default: Body | Any = ...,
         ttl: Ttl = None,
         attempts: int = ATTEMPTS,
-    ) -> Any:
+    ) -> Body:
         """Async counterpart of `Collection.change`. `function` may be a coroutine function."""
         return await self._follow(self._change(id, function, default, ttl, attempts))
 
@@ -249,7 +269,7 @@ class AsyncCollection(OperationBuilder):
         """Async counterpart of `Collection.purge_expired`. A cancelled call may have purged some of its batches."""
         return await self._follow(purge(self.name))
 
-    async def get_many(self, ids: Iterable[str]) -> dict[str, Any]:
+    async def get_many(self, ids: Iterable[str]) -> dict[str, Body]:
         """Async counterpart of `Collection.get_many`."""
         return await self._run(by_id.GetMany(self.name, check_ids(ids), self._codec.decode_body))
 
@@ -257,62 +277,62 @@ class AsyncCollection(OperationBuilder):
         """Async counterpart of `Collection.remove_many`."""
         return await self._run(by_id.RemoveMany(self.name, check_ids(ids)))
 
-    async def list(self, *, skip: int = 0, limit: int | None = None) -> Documents:
+    async def list(self, *, skip: int = 0, limit: int | None = None) -> Documents[Body]:
         """Async counterpart of `Collection.list`."""
         return await self._run(self._find(None, ..., None, skip, limit, None))
 
     async def find(
         self,
-        filter: Any = None,
+        filter: FilterLike | None = None,
         equals: Any = ...,
         *,
-        sort: Any = None,
+        sort: SortLike | None = None,
         skip: int = 0,
         limit: int | None = None,
         projection: Any = None,
-    ) -> Documents:
+    ) -> Documents[Body]:
         """Async counterpart of `Collection.find`."""
         return await self._run(self._find(filter, equals, sort, skip, limit, projection))
 
     async def find_one(
         self,
-        filter: Any = None,
+        filter: FilterLike | None = None,
         equals: Any = ...,
         *,
-        sort: Any = None,
+        sort: SortLike | None = None,
         skip: int = 0,
         projection: Any = None,
-    ) -> Document | None:
+    ) -> Document[Body] | None:
         """Async counterpart of `Collection.find_one`."""
         found = await self._run(self._find(filter, equals, sort, skip, 1, projection))
         return found[0] if found else None
 
     async def page(
         self,
-        filter: Any = None,
+        filter: FilterLike | None = None,
         equals: Any = ...,
         *,
-        sort: Any = None,
+        sort: SortLike | None = None,
         limit: int = 100,
         after: str | None = None,
         projection: Any = None,
-    ) -> Page:
+    ) -> Page[Body]:
         """Async counterpart of `Collection.page`."""
         return await self._run(self._page(filter, equals, sort, limit, after, projection))
 
-    async def count(self, filter: Any = None, equals: Any = ...) -> int:
+    async def count(self, filter: FilterLike | None = None, equals: Any = ...) -> int:
         """Async counterpart of `Collection.count`."""
         return await self._run(self._count(filter, equals))
 
-    async def distinct(self, field: str | Path, filter: Any = None) -> Values:
+    async def distinct(self, field: str | Path, filter: FilterLike | None = None) -> Values:
         """Async counterpart of `Collection.distinct`."""
         return await self._run(self._distinct(field, filter))
 
-    async def delete_one(self, filter: Any, equals: Any = ...) -> DeleteResult:
+    async def delete_one(self, filter: FilterLike, equals: Any = ...) -> DeleteResult:
         """Async counterpart of `Collection.delete_one`."""
         return await self._run(self._delete_one(filter, equals))
 
-    async def delete_many(self, filter: Any, equals: Any = ...) -> DeleteResult:
+    async def delete_many(self, filter: FilterLike, equals: Any = ...) -> DeleteResult:
         """Async counterpart of `Collection.delete_many`."""
         return await self._run(self._delete_many(filter, equals))
 
@@ -339,10 +359,10 @@ class AsyncCollection(OperationBuilder):
 
     async def explain(
         self,
-        filter: Any = None,
+        filter: FilterLike | None = None,
         equals: Any = ...,
         *,
-        sort: Any = None,
+        sort: SortLike | None = None,
         skip: int = 0,
         limit: int | None = None,
     ) -> Explanation:
@@ -354,8 +374,13 @@ class AsyncCollection(OperationBuilder):
         return await self._run(self._aggregate(pipeline, memory_limit))
 
     async def stream(
-        self, filter: Any = None, equals: Any = ..., *, sort: Any = None, projection: Any = None
-    ) -> AsyncIterator[Document]:
+        self,
+        filter: FilterLike | None = None,
+        equals: Any = ...,
+        *,
+        sort: SortLike | None = None,
+        projection: Any = None,
+    ) -> AsyncIterator[Document[Body]]:
         """Async counterpart of `Collection.stream`. It is an async generator: `async for document in cities.stream()`."""
         batches = self._stream(filter, equals, sort, projection)
         while (page := batches.next()) is not None:
@@ -377,7 +402,7 @@ class AsyncCollection(OperationBuilder):
 
     def watch(
         self,
-        filter: Any = None,
+        filter: FilterLike | None = None,
         *,
         after: str | None = None,
         kinds: Iterable[ChangeKind] | None = None,

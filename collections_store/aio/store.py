@@ -11,12 +11,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from contextvars import ContextVar
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, cast, get_args, overload
 
 import sqlalchemy as sa
 
 from ..collection import Collection
-from ..document import CopiedCollection, CopyProgress, check_name, check_names
+from ..document import Body, CopiedCollection, CopyProgress, check_name, check_names
 from ..engine.backend import connection_limit
 from ..engine.copying import check_report
 from ..engine.group_commit import GroupCommit
@@ -33,13 +33,13 @@ from ..errors import (
     TransactionConflict,
     shortened,
 )
-from ..operations.catalogue import AS_IT_IS, Configure, FindTable
+from ..operations.catalogue import FindTable
 from ..operations.operation import Operation
 from ..options import (
-    CollectionSettings,
     Isolation,
-    Settings,
+    ModelSettings,
     StoreOptions,
+    VersionSettings,
     check_awaitable,
     check_choice,
     check_function,
@@ -48,6 +48,7 @@ from ..options import (
 from ..query.values import lazy_type
 from ..sql.schema import mapped_class
 from ..store import ATTEMPTS, EXIT_TIMEOUT, Store, pause_before_retry
+from ..transaction import sync_collection
 from .bridge import (
     TransactionStep,
     abandon,
@@ -342,7 +343,23 @@ class AsyncStore(AsyncCollections):
         found = await self.run(FindTable(check_name(name)))
         return mapped_class(found.table, name)
 
-    def get_sync_collection(self, name: str, **settings: Unpack[CollectionSettings]) -> Collection:
+    @overload
+    def get_sync_collection(self, name: str, **settings: Unpack[VersionSettings]) -> Collection: ...
+    @overload
+    def get_sync_collection(
+        self, name: type[Body], **settings: Unpack[ModelSettings]
+    ) -> Collection[Body]: ...
+    @overload
+    def get_sync_collection(
+        self, name: str, *, model: type[Body], **settings: Unpack[ModelSettings]
+    ) -> Collection[Body]: ...
+    @overload
+    def get_sync_collection(
+        self, name: str, *, model: Any, **settings: Unpack[ModelSettings]
+    ) -> Collection[Any]: ...
+    def get_sync_collection(
+        self, name: Any, *, model: Any = None, **settings: Unpack[ModelSettings]
+    ) -> Collection[Any]:
         """Return a `Collection`, for a synchronous component of an asynchronous program.
 
         Its methods run in the thread that calls them and need no event loop. So does this call where an
@@ -351,11 +368,8 @@ class AsyncStore(AsyncCollections):
         >>> AsyncStore("sqlite://").get_sync_collection("my_collection")
         Collection('my_collection')
         """
-        wanted = Settings.parse(settings)
-        collection = Collection(self._run_here, self._codec, check_name(name), self._notifier)
-        if wanted != AS_IT_IS:
-            self._run_here(Configure(name, wanted))
-        return collection
+        parts = self._run_here, self._codec, self._notifier
+        return sync_collection(*parts, name, model, settings)
 
     def _run_here(self, operation: Operation[T]) -> T:
         return self._store.run(operation)  # a bound method of this store keeps it alive meanwhile

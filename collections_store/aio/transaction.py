@@ -5,24 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import sqlalchemy as sa
 
 from ..changes import ChangeNotifier
 from ..codec import Codec
-from ..document import SKILL_MEMORY, CollectionInfo, check_name
+from ..document import SKILL_MEMORY, Body, CollectionInfo, check_name
 from ..engine.jobs import Job
 from ..engine.transactions import TransactionResources
 from ..errors import Outcome, TransactionEnded, note_outcome
-from ..models.upgrades import Upgrades
 from ..models.versioned import VersionedCodec
 from ..operations import catalogue
-from ..operations.indexes import DeclareVersion
 from ..operations.operation import Operation
-from ..options import CollectionSettings, Settings, Ttl, VersionSettings, check_flag
+from ..options import CollectionSettings, ModelSettings, Settings, Ttl, VersionSettings, check_flag
 from ..query.values import lazy_type
-from ..transaction import OUT_OF_ORDER, SAVEPOINT_ENDED, Bound, remove_savepoint
+from ..transaction import OUT_OF_ORDER, SAVEPOINT_ENDED, Bound, opened, remove_savepoint
 from .bridge import abandon, note_job, wait_uncancellably
 from .collection import AsyncCollection, AsyncVersionedRunner
 
@@ -55,19 +53,35 @@ class AsyncCollections:
         """Async counterpart of `Store.transaction`."""
         raise NotImplementedError
 
-    async def collection(self, name: str, **settings: Unpack[VersionSettings]) -> AsyncCollection:
+    @overload
+    async def collection(
+        self, name: str, **settings: Unpack[VersionSettings]
+    ) -> AsyncCollection: ...
+    @overload
+    async def collection(
+        self, name: type[Body], **settings: Unpack[ModelSettings]
+    ) -> AsyncCollection[Body]: ...
+    @overload
+    async def collection(
+        self, name: str, *, model: type[Body], **settings: Unpack[ModelSettings]
+    ) -> AsyncCollection[Body]: ...
+    @overload
+    async def collection(
+        self, name: str, *, model: Any, **settings: Unpack[ModelSettings]
+    ) -> AsyncCollection[Any]: ...
+    async def collection(
+        self, name: Any, *, model: Any = None, **settings: Unpack[ModelSettings]
+    ) -> AsyncCollection[Any]:
         """Async counterpart of `Store.collection`. It is a coroutine, because an option that is given
         is written to the database; `store[name]` does no I/O.
         """
-        upgrades, stored = Upgrades.taken(settings)
-        wanted, collection = Settings.parse(stored), self[name]
-        if wanted != catalogue.AS_IT_IS:
-            await self.run(catalogue.Configure(name, wanted))
-        if upgrades is None:
-            return collection
-        await self.run(DeclareVersion(name, upgrades.version))
-        codec = VersionedCodec.of(self._codec, upgrades)
-        return AsyncCollection(AsyncVersionedRunner(self.run, codec), codec, name, self._notifier)
+        name, codec, steps = opened(name, self._codec, model, settings)
+        run = (
+            AsyncVersionedRunner(self.run, codec) if isinstance(codec, VersionedCodec) else self.run
+        )
+        collection: AsyncCollection[Any] = AsyncCollection(run, codec, name, self._notifier)
+        await collection._follow(steps)
+        return collection
 
     get_collection = collection
     """The same as `collection`, by the name that AEA gives it."""

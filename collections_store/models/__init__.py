@@ -1,5 +1,5 @@
-"""Documents of a declared shape, and how it changes: schema versions and upgrades.
+"""Documents of a declared shape: classes whose instances are bodies, and schema versions with their upgrades.
 
-Knows bodies and the functions that convert them, no database. Begin with `upgrades`: a declaration, and what it makes of a
-stored body.
+Knows models of pydantic and msgspec, dataclasses, `TypedDict` and attrs, and the values of filters and indexes. Knows no
+database. Begin with `codec`, how an instance becomes JSON and comes back, or with `upgrades`.
 """

@@ -46,6 +46,11 @@ class VersionedCodec(Codec):
         parts = inner.max_bytes, inner.nul, inner.default
         return cls(*parts, inner=inner, upgrades=upgrades, prefix=prefix)
 
+    @property
+    def has_model(self) -> bool:
+        """Whether the inner codec has a model."""
+        return self.inner.has_model
+
     def encode_body(self, body: Any) -> str:
         """Return the text of a caller's body, with the version."""
         return self._with_version(self.inner.encode_body(body))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from ..aggregation.expressions.evaluation import key_of, size_of, sort_key
 from ..codec import Codec, Decode, decode
 from ..document import Document, Page, metadatum
-from ..errors import CollectionNotFound, InvalidFilter, shortened
+from ..errors import CollectionNotFound, InvalidFilter, InvalidProjection, shortened
 from ..options import CollectionOptions
 from ..query.conditions import And, Target
 from ..query.cursor import Position, seal, unseal
@@ -217,6 +217,9 @@ def read_projection(projection: Any, filter: Filter, codec: Codec) -> Projection
     """Return a parsed projection if it goes with the filter; raises `InvalidProjection`."""
     if projection is None:
         return None
+    if codec.has_model:
+        problem = "a collection with a model returns whole bodies: read parts from store[name]"
+        raise InvalidProjection("", problem)
     parsed = Projection.parse(projection, codec)
     parsed.check(filter)
     return parsed

@@ -42,11 +42,14 @@ from ..errors import (
     note_outcome,
     shortened,
 )
-from ..options import check_choice, check_version
+from ..options import Settings, check_choice, check_version
+from ..query.index import Index
 from ..query.values import value_class
 from .bulk import BulkBatch, Given, Mode, PutBatch, Together, batches
 from .by_id import GetDocument, Insert, Purge, Rewrite, body_of
+from .catalogue import AS_IT_IS, Configure
 from .changes import HasPrunable, Prune
+from .indexes import CreateIndex, DeclareVersion, ListIndexes
 from .operation import Operation, Steps
 
 T = TypeVar("T")
@@ -342,6 +345,20 @@ def purge(collection: str) -> Steps[int]:
     if (yield HasPrunable(collection)):
         yield Prune(collection)
     return total
+
+
+def declare(
+    collection: str, settings: Settings, version: int | None, indexes: Sequence[Index]
+) -> Steps[None]:
+    """Store the options of a collection that are given, and create those of the declared indexes that it lacks."""
+    if settings != AS_IT_IS:
+        yield Configure(collection, settings)
+    if version is not None:
+        yield DeclareVersion(collection, version)
+    existing: list[Index] = (yield ListIndexes(collection)) if indexes else []
+    for each in indexes:
+        if each not in existing:
+            yield CreateIndex(collection, each)
 
 
 def check_mode(mode: Any) -> Mode:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from ..codec import Codec, decode
 from ..errors import InvalidFilter, shortened
@@ -164,7 +164,11 @@ def disjuncts(condition: Condition) -> tuple[Condition, ...]:
     return (condition,)
 
 
-class F:
+FilterLike: TypeAlias = Filter | Mapping[Any, Any] | str | Path
+"""What `Filter.parse` reads."""
+
+
+class ComparableField:
     """A field of the body, or `$id` and the other metadata.
 
     Every comparison is a `Filter`; `&`, `|` and `~` join them.
@@ -193,16 +197,16 @@ class F:
         return self._equal(value).__invert__()
 
     def __gt__(self, value: Any) -> Filter:
-        return self._operator("$gt", value)
+        return self._operator("$gt", self._value(value))
 
     def __ge__(self, value: Any) -> Filter:
-        return self._operator("$gte", value)
+        return self._operator("$gte", self._value(value))
 
     def __lt__(self, value: Any) -> Filter:
-        return self._operator("$lt", value)
+        return self._operator("$lt", self._value(value))
 
     def __le__(self, value: Any) -> Filter:
-        return self._operator("$lte", value)
+        return self._operator("$lte", self._value(value))
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
@@ -212,7 +216,7 @@ class F:
 
     def between(self, low: Any, high: Any) -> Filter:
         """At least `low` and at most `high`; of an array, two elements may meet the two bounds."""
-        return self._operators({"$gte": low, "$lte": high})
+        return self._operators({"$gte": self._value(low), "$lte": self._value(high)})
 
     def contains(self, value: Any) -> Filter:
         """Equal to `value`, or an array with an element that is: the same as `==`."""
@@ -220,15 +224,15 @@ class F:
 
     def contains_all(self, values: Iterable[Any]) -> Filter:
         """An array with all of the values (`$all`)."""
-        return self._operator("$all", _listed(values, f"{self._path}.$all"))
+        return self._operator("$all", self._listed(values, "$all"))
 
     def is_in(self, values: Iterable[Any]) -> Filter:
         """Equal to one of the values (`$in`)."""
-        return self._operator("$in", _listed(values, f"{self._path}.$in"))
+        return self._operator("$in", self._listed(values, "$in"))
 
     def not_in(self, values: Iterable[Any]) -> Filter:
         """Equal to none of the values (`$nin`)."""
-        return self._operator("$nin", _listed(values, f"{self._path}.$nin"))
+        return self._operator("$nin", self._listed(values, "$nin"))
 
     def exists(self, there: bool = True) -> Filter:
         """Present, be it null (`$exists`)."""
@@ -264,20 +268,24 @@ class F:
         return Filter._nested(inside, what._levels + 1)
 
     def _equal(self, value: object) -> Filter:
-        return Filter(FilterParser(_CODEC).field(self._path, value, str(self._path)))
+        return Filter(FilterParser(_CODEC).field(self._path, self._value(value), str(self._path)))
+
+    def _value(self, value: Any) -> Any:
+        """Return a value that the field is compared with as JSON."""
+        return value
+
+    def _listed(self, values: Any, operator: str) -> list[Any]:
+        """Return the values of an iterable; raises `InvalidFilter`, for a single string too."""
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            position, shown = f"{self._path}.{operator}", shortened(values)
+            raise InvalidFilter(position, f"must be an iterable of values, got {shown}")
+        return list(map(self._value, values))
 
     def _operator(self, operator: str, operand: Any) -> Filter:
         return self._operators({operator: operand})
 
     def _operators(self, operators: Mapping[str, Any]) -> Filter:
         return Filter(FilterParser(_CODEC).operators(self._path, operators, str(self._path)))
-
-
-def _listed(values: Any, position: str) -> list[Any]:
-    """Return the values of an iterable; raises `InvalidFilter`, for a single string too."""
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidFilter(position, f"must be an iterable of values, got {shortened(values)}")
-    return list(values)
 
 
 # -- filters as documents ----------------------------------------------------------------------

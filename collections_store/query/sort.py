@@ -117,6 +117,8 @@ class Sort:
 
 
 NATURAL: Final = Sort()
+SortLike: TypeAlias = Sort | Mapping[Any, Any] | Sequence[Any] | Path
+"""What `Sort.parse` reads; a string is a sequence."""
 
 _COMPOSITE: Final = {each: cmp_to_key(partial(compare, ordered=each)) for each in (True, False)}
 

@@ -6,10 +6,10 @@ Pure: makes a new body from an old one. Must not know a store, a database or a v
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..aggregation.pipeline import Pipeline
 from ..codec import Codec, decode
@@ -117,6 +117,10 @@ class Update:
     def __str__(self) -> str:
         filters = self._written[1] if self._written else None
         return f"{self.to_json()} with array_filters {filters}" if filters else str(self.to_json())
+
+
+UpdateLike: TypeAlias = Update | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""What `Update.parse` reads."""
 
 
 def read_replacement(what: Any, codec: Codec) -> Any:

@@ -27,6 +27,7 @@ from collections_store import (
     Filter,
     Index,
     InsertOne,
+    ModelSettings,
     Path,
     Projection,
     ReplaceOne,
@@ -36,6 +37,7 @@ from collections_store import (
     Update,
     UpdateMany,
     UpdateOne,
+    VersionSettings,
     was_committed,
 )
 from collections_store.dialogues import (
@@ -48,6 +50,7 @@ from collections_store.dialogues import (
     PlainCodec,
     Rules,
 )
+from collections_store.query.filter import ComparableField
 
 LONGEST = 1000
 """Maximum characters of a message."""
@@ -190,7 +193,8 @@ VALID: dict[str, Any] = {
     "url": "sqlite://",
 }
 OPTIONS: dict[str, Any] = {
-    f"Unpack[{each.__name__}]": each for each in (StoreOptions, CollectionSettings, ChangeSettings)
+    f"Unpack[{each.__name__}]": each
+    for each in (StoreOptions, CollectionSettings, ChangeSettings, VersionSettings, ModelSettings)
 }
 SKIPPED = {
     "run",  # takes operations, which are not public
@@ -200,7 +204,17 @@ SKIPPED = {
     "from_json",  # of what is stored
 }
 """The names that are not called."""
-CLASSES: list[Any] = [Store, AsyncStore, F, Filter, Path, Sort, Index, Projection, Update]
+CLASSES: list[Any] = [
+    Store,
+    AsyncStore,
+    ComparableField,
+    Filter,
+    Path,
+    Sort,
+    Index,
+    Projection,
+    Update,
+]
 CLASSES += [InsertOne, UpdateOne, UpdateMany, ReplaceOne, DeleteOne, DeleteMany]
 CLASSES += [DialogueLabel, Message, Rules]
 PARSED = (Filter, Path, Sort, Index, Projection, Update)

@@ -146,7 +146,7 @@ def test_interrupts_of_the_main_thread_do_not_reach_the_others(tmp_path: Path) -
 
 def test_an_interrupt_in_a_function_of_the_caller_is_raised_unchanged(tmp_path: Path) -> None:
     """SQLite converts exceptions of functions, and of signal handlers before the first instruction, to its own error."""
-    wanted = [
+    wanted: list[dict[str, Any]] = [
         {"s": {"$regex": "9 some.*z"}},
         {"a": {"$gt": [1, 2, 9]}},
         {"a": [1, 2, {"x": 3}]},

@@ -123,7 +123,7 @@ def options(store: Store, **passed_on: Unpack[StoreOptions]) -> None:
     Store("sqlite://", pol_size=2)  # type: ignore[call-arg]
     AsyncStore("sqlite://", durability="most")  # type: ignore[arg-type]
     store.collection("things", ttl=timedelta(1), changes="both", sliding=True)
-    store.collection("things", change=True)  # type: ignore[call-arg]
+    store.collection("things", change=True)  # type: ignore[call-overload]
     store.create_collection("things", jsonb=True, ttl="1")  # type: ignore[arg-type]
     store.memory("bot").configure(ttl=1)  # type: ignore[call-arg]
 

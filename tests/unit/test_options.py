@@ -40,7 +40,7 @@ def test_an_unknown_option_of_a_store_is_named(kind: Any) -> None:
 def test_an_unknown_option_of_a_collection_is_named() -> None:
     with Store("sqlite://") as store:
         with pytest.raises(TypeError, match="no option 'change': did you mean 'changes'"):
-            store.collection("things", change=True)  # type: ignore[call-arg]
+            store.collection("things", change=True)  # type: ignore[call-overload]
         with pytest.raises(TypeError, match="no option 'ttl': it has changes"):
             store.memory("bot").configure(ttl=5)  # type: ignore[call-arg]
 

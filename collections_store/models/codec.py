@@ -1,0 +1,315 @@
+"""Instances of models to JSON text and back.
+
+Rules:
+
+1. A write stores only what a read can validate: the text of an instance is decoded before it is written, and so is what an
+   update makes of a stored body.
+2. A datetime has one spelling, so that strings sort and compare as the times do: in UTC, with six digits and a `Z`. A
+   datetime without a time zone has no `Z`. Values of filters and updates are spelled alike.
+3. pydantic serves its own models and dataclasses; msgspec serves its structs, the standard library's dataclasses,
+   `TypedDict` and attrs. What else is installed makes no difference.
+4. An update changes what it names: the fields that a model does not declare stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache
+from typing import Any, ClassVar, Protocol, get_args
+from uuid import UUID
+
+from ..codec import BodySkipped, Codec, Unreadable, decode
+from ..document import Invalid
+from ..errors import CollectionsStoreError, InvalidBody, InvalidOption, MissingExtra, shortened
+from ..options import check_choice, check_flag
+from .declared import MAX_CACHED, alternatives, declared_fields, is_pydantic, name_of
+
+
+class Library(Protocol):
+    """What a library does for one type: an adapter of it."""
+
+    def to_json(self, value: Any) -> Any:
+        """Return a value as JSON, with datetimes by rule 2. The value may be of another type."""
+
+    def from_text(self, text: str | bytes) -> Any:
+        """Return the value of a JSON text; raise what `problem` translates."""
+
+    def from_trusted_text(self, text: str | bytes) -> Any:
+        """Return the value of a JSON text that was validated before it was stored."""
+
+    def from_python(self, value: Any) -> Any:
+        """Return an instance from a dict, or the instance; raise what `problem` translates."""
+
+    def check_schema(self) -> None:
+        """Raise an error if JSON cannot hold the type."""
+
+    def problem(self, error: Exception) -> tuple[str, str] | None:
+        """Return the path and the reason of an error; None: it is not the library's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCodec(Codec):
+    """Bodies of a collection that are instances of a model; everything else is encoded as by `Codec`."""
+
+    is_plain: ClassVar[bool] = False
+    model: Any
+    library: Library
+    invalid: Unreadable = "raise"
+    trusted: bool = False
+
+    @property
+    def has_model(self) -> bool:
+        """True."""
+        return True
+
+    def encode_body(self, body: Any) -> str:
+        """Return the text of an instance, or of a dict that is one; raise `InvalidBody`."""
+        try:
+            value = self.library.to_json(self.library.from_python(body))
+        except Exception as error:  # noqa: BLE001 - validators may raise anything
+            raise self._invalid(error) from self._foreign(error)
+        text = Codec.encode(self, value)
+        self._validated(text)
+        return text
+
+    def encode_updated(self, body: Any) -> str:
+        """Return the text of plain JSON as the model spells it, see rule 4; raise `InvalidBody`."""
+        instance = self._validated(Codec.encode(self, body))
+        return Codec.encode(self, _spelled_as(self.library.to_json(instance), body))
+
+    def decode_body(self, text: str | bytes) -> Any:
+        """Return the instance; of a body that does not fit, what `invalid` says."""
+        try:
+            if self.trusted:
+                return self.library.from_trusted_text(text)
+            return self.library.from_text(text)
+        except Exception as error:  # noqa: BLE001 - validators may raise anything
+            plain = decode(text)
+            found = self._invalid(error)
+            if self.invalid == "raise":
+                raise found from self._foreign(error)
+        if self.invalid == "return":
+            return Invalid(plain, found.path, found.problem)
+        raise BodySkipped(found.path, found.problem)
+
+    def _validated(self, text: str) -> Any:
+        try:
+            return self.library.from_text(text)
+        except Exception as error:  # noqa: BLE001 - validators may raise anything
+            raise self._invalid(error) from self._foreign(error)
+
+    def _invalid(self, error: Exception) -> InvalidBody:
+        """Return the error of a body that a library, or a validator, refuses."""
+        raised = f"its model raised {type(error).__name__}"
+        path, reason = self.library.problem(error) or ("", raised)
+        return InvalidBody(path, f"{reason}: it must be a {name_of(self.model)}")
+
+    def _foreign(self, error: Exception) -> Exception | None:
+        """Return the error if it is the model's: that of a library has the values of the body in its text."""
+        return error if self.library.problem(error) is None else None
+
+
+def codec_of(
+    model: Any, codec: Codec, *, invalid: Unreadable = "raise", trusted: bool = False
+) -> ModelCodec:
+    """Return the codec of a model's instances; raise `InvalidOption` and `MissingExtra`."""
+    check_choice("invalid", invalid, get_args(Unreadable))
+    check_flag("trusted", trusted)
+    try:
+        library = library_of(model)
+        library.check_schema()
+    except CollectionsStoreError:
+        raise
+    except Exception as error:
+        raise InvalidOption("model", _unencodable(model)) from error
+    values = json_value if codec.default is None else _either(codec.default)
+    options: dict[str, Any] = {"invalid": invalid, "trusted": trusted}
+    return ModelCodec(codec.max_bytes, codec.nul, values, model=model, library=library, **options)
+
+
+def library_of(model: Any) -> Library:
+    """Return the adapter of a type by rule 3."""
+    return adapter_of(model)(model)
+
+
+def adapter_of(model: Any) -> Callable[[Any], Library]:
+    """Return the function that makes the adapters of a model and of the types in it."""
+    return _pydantic if _mentions(model, is_pydantic) else _msgspec
+
+
+def json_value(value: Any) -> Any:
+    """Return a value of a filter or an update as models spell it; raise `TypeError`."""
+    match value:
+        case datetime():
+            return spelled(value)
+        case date() | time():
+            return value.isoformat()
+        case Enum():
+            return value.value
+        case Decimal() | UUID():
+            return str(value)
+    if declared_fields(type(value)) is not None:
+        return library_of(type(value)).to_json(value)
+    raise TypeError("use a value of JSON, a datetime, a Decimal, a UUID, an Enum or a model")
+
+
+def spelled(moment: datetime) -> str:
+    """Return the spelling of rule 2.
+
+    >>> spelled(datetime(2026, 11, 22, 10, tzinfo=UTC)), spelled(datetime(2026, 11, 22, 10))
+    ('2026-11-22T10:00:00.000000Z', '2026-11-22T10:00:00.000000')
+    """
+    if moment.tzinfo is None:
+        return moment.isoformat(timespec="microseconds")
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+class _Pydantic:
+    """pydantic's adapter. Rule 2 needs the Python values beside the JSON ones, if the type can hold a datetime."""
+
+    def __init__(self, model: Any) -> None:
+        try:
+            from pydantic import TypeAdapter
+        except ImportError:
+            raise MissingExtra("pydantic", "pydantic") from None
+        self._adapter: Any = TypeAdapter(model)
+        self._has_datetimes = _can_hold_datetimes(self._adapter.core_schema)
+        self.from_text: Callable[[str | bytes], Any] = self._adapter.validate_json
+        self.from_trusted_text = self.from_text
+        self.from_python: Callable[[Any], Any] = self._adapter.validate_python
+
+    def to_json(self, value: Any) -> Any:
+        options = {"by_alias": True, "round_trip": True, "warnings": "none"}
+        found = self._adapter.dump_python(value, mode="json", **options)
+        if self._has_datetimes:
+            return _respelled(found, self._adapter.dump_python(value, **options))
+        return found
+
+    def check_schema(self) -> None:
+        self._adapter.json_schema(mode="serialization")
+
+    def problem(self, error: Exception) -> tuple[str, str] | None:
+        from pydantic import ValidationError
+        from pydantic_core import PydanticSerializationError
+
+        if isinstance(error, ValidationError):
+            first, *_ = error.errors(include_url=False, include_input=False, include_context=False)
+            return ".".join(map(str, first["loc"])), first["msg"]
+        if isinstance(error, PydanticSerializationError):
+            return "", "a value cannot be encoded as JSON"
+        return None
+
+
+class _Msgspec:
+    """msgspec's adapter."""
+
+    _where = re.compile(r"(.*) - at `(?:key in )?\$(.*)`", re.DOTALL)
+
+    def __init__(self, model: Any) -> None:
+        try:
+            import msgspec
+        except ImportError:
+            raise MissingExtra("msgspec", "msgspec") from None
+        self._model, self._msgspec = model, msgspec
+        self.from_text: Callable[[str | bytes], Any] = msgspec.json.Decoder(model).decode
+        self.from_trusted_text = self.from_text
+
+    def to_json(self, value: Any) -> Any:
+        return _listed(self._msgspec.to_builtins(value, builtin_types=(datetime,), str_keys=True))
+
+    def from_python(self, value: Any) -> Any:
+        return self._msgspec.convert(value, self._model, str_keys=True)
+
+    def check_schema(self) -> None:
+        self._msgspec.json.schema(self._model)
+
+    def problem(self, error: Exception) -> tuple[str, str] | None:
+        if not isinstance(error, self._msgspec.ValidationError | TypeError):
+            return None
+        if found := self._where.fullmatch(str(error)):
+            reason, path = found.groups()
+            return path.replace("[", ".").replace("]", "").removeprefix("."), reason
+        return "", str(error)
+
+
+_pydantic: Callable[[Any], Library] = lru_cache(MAX_CACHED)(_Pydantic)
+_msgspec: Callable[[Any], Library] = lru_cache(MAX_CACHED)(_Msgspec)
+
+
+def _mentions(model: Any, test: Callable[[Any], bool], seen: tuple[Any, ...] = ()) -> bool:
+    """Return whether a type, or one inside it, passes a test."""
+    for each in alternatives(model):
+        if test(each):
+            return True
+        fields = declared_fields(each)
+        inside = get_args(each) if fields is None else [part.type for part in fields.values()]
+        if each not in seen and any(_mentions(part, test, (*seen, each)) for part in inside):
+            return True
+    return False
+
+
+def _unencodable(model: Any) -> str:
+    """Return what `model` lacks, by the first field with a type that JSON cannot hold."""
+    for name, declared in (declared_fields(model) or {}).items():
+        try:
+            library_of(declared.type).check_schema()
+        except CollectionsStoreError:
+            raise
+        except Exception:  # noqa: BLE001 - each library has errors of its own
+            shown = shortened(declared.type)
+            return f"JSON cannot hold the field {name!r} of {name_of(model)}, whose type is {shown}"
+    return f"JSON cannot hold a {name_of(model)}"
+
+
+def _either(default: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def chain(value: Any) -> Any:
+        try:
+            return json_value(value)
+        except TypeError:
+            return default(value)
+
+    return chain
+
+
+def _spelled_as(stored: Any, body: Any) -> Any:
+    """Return a body with the values that are stored in their place, and with those that are not stored."""
+    if isinstance(stored, dict) and isinstance(body, dict):
+        return {k: _spelled_as(stored[k], v) if k in stored else v for k, v in body.items()}
+    if isinstance(stored, list) and isinstance(body, list) and len(stored) == len(body):
+        return [_spelled_as(*pair) for pair in zip(stored, body, strict=True)]
+    return stored
+
+
+def _can_hold_datetimes(schema: Any) -> bool:
+    """Return whether a type of pydantic's can hold a datetime, which only its core schema tells."""
+    if isinstance(schema, dict):
+        if schema.get("type") in {"datetime", "any"}:
+            return True
+        return any(map(_can_hold_datetimes, schema.values()))
+    return isinstance(schema, list | tuple) and any(map(_can_hold_datetimes, schema))
+
+
+def _respelled(json: Any, value: Any) -> Any:
+    """Return JSON with the datetimes of `value`, the same in Python, by rule 2."""
+    if isinstance(value, datetime):
+        return spelled(value) if isinstance(json, str) else json  # else by a serializer of the user
+    if isinstance(json, dict) and isinstance(value, dict) and len(json) == len(value):
+        return {k: _respelled(j, v) for (k, j), v in zip(json.items(), value.values(), strict=True)}
+    if isinstance(json, list) and hasattr(value, "__iter__") and len(json) == len(value):
+        return [_respelled(j, v) for j, v in zip(json, value, strict=True)]
+    return json
+
+
+def _listed(value: Any) -> Any:
+    """Return builtins with lists in place of tuples, and datetimes by rule 2."""
+    kind = type(value)
+    if kind is dict:
+        return {key: _listed(each) for key, each in value.items()}
+    if kind is list or kind is tuple:
+        return [_listed(each) for each in value]
+    return spelled(value) if kind is datetime else value

@@ -1,0 +1,166 @@
+"""`F(Person)`: the fields of a model, checked against it when a filter is written.
+
+`F(Person).address.city == "Berlin"` is `{"address.city": "Berlin"}`. A field that the model lacks, or a value that its
+type cannot equal, is an error at once.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import datetime
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin, is_typeddict, overload
+
+from ..codec import spell
+from ..errors import InvalidFilter, UnknownField, shortened
+from ..query.filter import ComparableField
+from ..query.path import Path
+from .codec import Library, adapter_of
+from .declared import MAX_CACHED, DeclaredField, alternatives, declared_fields, name_of
+
+_ARRAYS = (
+    *(list, tuple, set, frozenset),
+    *(
+        collections.abc.Sequence,
+        collections.abc.Set,
+        collections.abc.Collection,
+        collections.abc.Iterable,
+    ),
+)
+_OBJECTS = dict, collections.abc.Mapping, collections.abc.MutableMapping
+
+
+class ModelField(ComparableField):
+    """A field of a model. A field whose name is that of a method is an item: `F(Person)["exists"]`."""
+
+    __slots__ = ("_adapter", "_inside", "_keys", "_model", "_type")
+
+    def __init__(
+        self, path: Path, type: Any, model: str, adapter: Callable[[Any], Library]
+    ) -> None:
+        super().__init__(path)
+        self._keys = path.keys
+        self._type, self._model, self._adapter = type, model, adapter
+        self._inside: dict[str, ModelField] = {}
+
+    def __getattr__(self, name: str) -> ModelField:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> ModelField:
+        if (found := self._inside.get(name)) is None:
+            field = self._declared(name)
+            path = Path(*self._keys, field.key)
+            found = ModelField(path, field.type, self._model, self._adapter)
+            self._inside[name] = found
+        return found
+
+    def _declared(self, name: str) -> DeclaredField:
+        known: list[str] = []
+        for each in _with_elements(self._type):
+            if (fields := declared_fields(each)) is not None:
+                known += fields
+                if name in fields:
+                    return fields[name]
+            elif each is Any or (get_origin(each) or each) in _OBJECTS:
+                return DeclaredField(name, (*get_args(each), Any, Any)[1])
+        near = get_close_matches(name, known, 1)
+        advice = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
+        path = str(Path(*self._keys, name))
+        raise UnknownField(path, f"{self._model} has no such field: {advice}")
+
+    def _value(self, value: Any) -> Any:
+        """Return a value as the model stores it; raise `InvalidFilter` if the field cannot equal it."""
+        if value is None:
+            return None
+        for each in _with_elements(self._type):
+            try:
+                return _stored(each, value, self._adapter)
+            except _OfAnotherType:
+                continue
+        types = " or ".join(name_of(each) for each in alternatives(self._type))
+        raise InvalidFilter(
+            str(self._path), f"must be a {types} of {self._model}, got {shortened(value)}"
+        )
+
+
+class _OfAnotherType(Exception):
+    """A value is not of a type."""
+
+
+def _stored(type_: Any, value: Any, adapter: Callable[[Any], Library]) -> Any:
+    """Return a value of a type as JSON; raise `_OfAnotherType`."""
+    if type_ is Any or isinstance(type_, TypeVar):
+        return value
+    if get_origin(type_) is Literal:
+        if value in get_args(type_):
+            return value
+    elif not isinstance(type_, type) or get_origin(type_) or declared_fields(type_) is not None:
+        fits = not isinstance(type_, type) or is_typeddict(type_) or isinstance(value, type_ | dict)
+        with suppress(Exception):  # each library has errors of its own
+            library = adapter(type_)
+            json = library.to_json(library.from_python(value)) if fits else ...
+            library.from_text(spell(json))
+            return json
+    elif type_ in {int, float}:  # MongoDB compares them with each other
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return value
+    elif isinstance(value, type_) and isinstance(value, datetime) == issubclass(type_, datetime):
+        return value if type_ in {str, bool} else adapter(type_).to_json(value)
+    raise _OfAnotherType
+
+
+def _with_elements(type_: Any) -> Iterator[Any]:
+    """Yield the alternatives of a type, and those of the elements of arrays: a filter matches an array by these too."""
+    for each in alternatives(type_):
+        yield each
+        if get_origin(each) in _ARRAYS:
+            for element in get_args(each):
+                yield from _with_elements(element)
+
+
+class FieldFactory:
+    """Makes fields: `F("address.city")` of a path, `F(Person)` or `F[Person]` the fields of a model by attributes.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Person:
+    ...     name: str
+    ...     likes: list[str]
+    >>> print((F(Person).name == "ada") & F(Person).likes.contains("tea"))
+    {'name': 'ada', 'likes': 'tea'}
+    >>> F(Person).nmae
+    Traceback (most recent call last):
+    collections_store.errors.UnknownField: filter, at 'nmae': Person has no such field: did you mean 'name'?
+    """
+
+    @overload
+    def __call__(self, of: str | Path) -> ComparableField: ...
+
+    @overload
+    def __call__(self, of: type) -> ModelField: ...
+
+    def __call__(self, of: Any) -> Any:
+        return ComparableField(of) if isinstance(of, str | Path) else self[of]
+
+    def __getitem__(self, model: Any) -> ModelField:
+        return (
+            _root(model) if isinstance(model, type) else _root.__wrapped__(model)
+        )  # it may have no hash
+
+    def __repr__(self) -> str:
+        return "F"
+
+
+F: Final = FieldFactory()
+
+
+@lru_cache(MAX_CACHED)
+def _root(model: Any) -> ModelField:
+    if not any(declared_fields(each) for each in alternatives(model)):
+        raise InvalidFilter("", f"a field must be a string, or of a model, got {shortened(model)}")
+    return ModelField(Path(), model, name_of(model), adapter_of(model))

@@ -1,0 +1,65 @@
+"""Indexes that a model declares: `Annotated[str, Indexed(unique=True)]`, or a list of them in `__indexes__`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InvalidIndex, shortened
+from ..query.index import Index
+from ..query.path import Path
+from .declared import alternatives, declared_fields, name_of
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """The index of a field, in the annotation of the field; the options are those of `Collection.create_index`.
+
+    >>> from typing import Annotated, TypedDict
+    >>> Person = TypedDict("Person", {"email": Annotated[str, Indexed(unique=True)]})
+    >>> print(*store.collection(Person).indexes())
+    email_1: {'email': 1}, unique
+    """
+
+    unique: bool = False
+    descending: bool = False
+    where: Any = None
+    arrays: bool = False
+    name: str | None = None
+
+
+def declared_indexes(model: Any) -> list[Index]:
+    """Return the indexes of a model's fields, those of nested models included, and of its `__indexes__`; raise
+    `InvalidIndex`.
+    """
+    found = [
+        Index.parse(
+            [(path, -1 if each.descending else 1)],
+            unique=each.unique,
+            where=each.where,
+            arrays=each.arrays,
+            name=each.name,
+        )
+        for path, metadata in _annotated(model, (), ())
+        for each in metadata
+        if isinstance(each, Indexed)
+    ]
+    for each in alternatives(model):
+        for index in getattr(each, "__indexes__", ()):
+            if not isinstance(index, Index):
+                problem = f"__indexes__ of {name_of(each)} must list Index.parse(…), got {shortened(index)}"
+                raise InvalidIndex("", problem)
+            found.append(index)
+    return found
+
+
+def _annotated(
+    model: Any, keys: tuple[str, ...], seen: tuple[Any, ...]
+) -> Iterator[tuple[Path, tuple[Any, ...]]]:
+    """Yield the path and the metadata of each field; a model within itself ends there."""
+    for each in alternatives(model):
+        for field in (declared_fields(each) or {}).values() if each not in seen else ():
+            path = (*keys, field.key)
+            yield Path(*path), field.metadata
+            yield from _annotated(field.type, path, (*seen, each))

@@ -1,0 +1,63 @@
+"""Indexes that a model declares."""
+
+import dataclasses
+from typing import Annotated, Any, ClassVar
+
+import msgspec
+import pydantic
+import pytest
+
+from collections_store import Index, Indexed, InvalidIndex
+from collections_store.models.indexes import declared_indexes
+
+
+class Town(msgspec.Struct):
+    code: Annotated[str, Indexed()] = msgspec.field(default="", name="zip")
+
+
+class Person(msgspec.Struct, kw_only=True):
+    __indexes__: ClassVar = [Index.parse([("country", 1), ("age", -1)], where={"active": True})]
+    mail: Annotated[str, Indexed(unique=True)]
+    age: Annotated[int | None, Indexed(descending=True, name="by_age")] = None
+    tags: Annotated[list[str], Indexed(arrays=True)] = []
+    town: Town | None = None
+    friend: "Person | None" = None
+
+
+class PydanticPerson(pydantic.BaseModel):
+    __indexes__: ClassVar = [Index.parse("age", unique=True)]
+    mail: Annotated[str, Indexed(unique=True)]
+
+
+@dataclasses.dataclass
+class PersonData:
+    mail: Annotated[str, Indexed(unique=True)]
+
+
+def test_declared_indexes() -> None:
+    assert list(map(str, declared_indexes(Person))) == [
+        "mail_1: {'mail': 1}, unique",
+        "by_age: {'age': -1}",
+        "tags_arrays: {'tags': 1}, arrays",
+        "town.zip_1: {'town.zip': 1}",
+        "country_1_age_-1: {'country': 1, 'age': -1}, where {'active': True}",
+    ]
+
+
+@pytest.mark.parametrize("model", [PydanticPerson, PersonData])
+def test_models_of_other_kinds(model: Any) -> None:
+    assert str(declared_indexes(model)[0]) == "mail_1: {'mail': 1}, unique"
+
+
+def test_invalid_declarations() -> None:
+    class Wrong(msgspec.Struct):
+        __indexes__: ClassVar = ["age"]
+
+    with pytest.raises(InvalidIndex, match=r"__indexes__ of Wrong must list Index.parse"):
+        declared_indexes(Wrong)
+
+    class Unusable(msgspec.Struct):
+        tags: Annotated[str, Indexed(unique=True, arrays=True)]
+
+    with pytest.raises(InvalidIndex, match="unique"):
+        declared_indexes(Unusable)
