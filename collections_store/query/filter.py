@@ -164,6 +164,23 @@ def disjuncts(condition: Condition) -> tuple[Condition, ...]:
     return (condition,)
 
 
+def leaves(condition: Condition) -> Iterator[Condition]:
+    """Yield the conditions that AND, OR and NOT join."""
+    match condition:
+        case And(inner) | Or(inner):
+            for each in inner:
+                yield from leaves(each)
+        case Not(inner):
+            yield from leaves(inner)
+        case _:
+            yield condition
+
+
+def paths_in(condition: Condition) -> Iterator[Path]:
+    """Yield the paths of the fields of a condition."""
+    return (each.path for each in leaves(condition) if isinstance(each, Field))
+
+
 FilterLike: TypeAlias = Filter | Mapping[Any, Any] | str | Path
 """What `Filter.parse` reads."""
 

@@ -217,16 +217,6 @@ def implied_by(condition: Condition) -> Iterator[Field]:
                     yield Field(Path(*path.keys, *each.path.keys), each.test)
 
 
-def keys_of(condition: Condition) -> Iterator[tuple[str, ...]]:
-    """Yield the keys of the fields of a condition that `is_plain`."""
-    match condition:
-        case Field(path):
-            yield path.keys
-        case And(conditions) | Or(conditions):
-            for each in conditions:
-                yield from keys_of(each)
-
-
 def _check_fields(sort: Sort, *, arrays: bool, unique: bool) -> None:
     if not sort.fields:
         raise InvalidIndex("", "must have at least one field")

@@ -34,11 +34,10 @@ from .conditions import (
     HasElement,
     HasObject,
     Metadata,
-    Not,
     Or,
     Test,
 )
-from .filter import Filter, to_json
+from .filter import Filter, paths_in, to_json
 from .matcher import holds, passes, values_at
 from .parser import FilterParser
 from .path import Path, is_index, path_repr
@@ -295,18 +294,6 @@ def _narrowed(document: Document, keys: tuple[str, ...], filter: Filter, ordered
 
 
 # -- the element that met the filter -----------------------------------------------------------
-
-
-def paths_in(condition: Condition) -> Iterator[Path]:
-    """Yield the paths of a condition."""
-    match condition:
-        case Field(path):
-            yield path
-        case And(conditions) | Or(conditions):
-            for each in conditions:
-                yield from paths_in(each)
-        case Not(inner):
-            yield from paths_in(inner)
 
 
 def matched_index(

@@ -36,13 +36,12 @@ from ..query.conditions import (
     values_of,
     with_sql,
 )
-from ..query.filter import conjuncts
+from ..query.filter import conjuncts, paths_in
 from ..query.index import (
     Index,
     implied_by,
     is_in_arrays,
     is_indexable,
-    keys_of,
     partial_conditions,
 )
 from ..query.path import Path, path_prefixes
@@ -305,7 +304,7 @@ def _positions(condition: Condition) -> tuple[int, ...]:
 
 
 def _prefixes(condition: Condition) -> Iterator[Keys]:
-    return (prefix for keys in keys_of(condition) for prefix in path_prefixes(keys))
+    return (prefix for path in paths_in(condition) for prefix in path_prefixes(path.keys))
 
 
 def _untyped(name: str) -> sa.BindParameter[Any]:

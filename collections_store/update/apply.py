@@ -32,10 +32,10 @@ from ..errors import (
     shortened,
 )
 from ..query.conditions import And, Condition, Equals, Field, Metadata, OneOf, Or, Value, scalars_of
-from ..query.filter import Filter
+from ..query.filter import Filter, paths_in
 from ..query.matcher import holds
 from ..query.path import element_index, is_index
-from ..query.projection import matched_index, paths_in
+from ..query.projection import matched_index
 from ..query.values import MISSING, equal, identical
 from .operators import OPERATORS, UpdateContext, added_size, copied, iso
 from .parser import MATCHED, Elements, FieldChange, Matched, Piece

@@ -68,18 +68,6 @@ class UniqueViolated(DatabaseError):
         self.physical = physical
 
 
-def leaves(condition: Condition) -> Iterator[Condition]:
-    """Yield the conditions that AND, OR and NOT join."""
-    match condition:
-        case And(inner) | Or(inner):
-            for each in inner:
-                yield from leaves(each)
-        case Not(inner):
-            yield from leaves(inner)
-        case _:
-            yield condition
-
-
 def inner_tests(node: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Condition | Test]]:
     """Yield each test of a condition, those that contain it first, behind the keys of all paths to it; and metadata."""
     inner: tuple[Any, ...] = ()

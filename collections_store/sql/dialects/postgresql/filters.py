@@ -44,9 +44,10 @@ from ....query.conditions import (
     values_of,
     with_operands,
 )
+from ....query.filter import leaves
 from ....query.path import is_index
 from ..indexed_form import SIGNS
-from ..protocols import Binding, Filters, inner_tests, leaves
+from ..protocols import Binding, Filters, inner_tests
 
 Keys: TypeAlias = tuple[str | int, ...]
 Leaf: TypeAlias = Callable[[str], str]
