@@ -87,25 +87,31 @@ def database(request: pytest.FixtureRequest) -> Store:
 
 @pytest.mark.parametrize("name", ["indexed", "plain"][:: sampled(2)])
 @pytest.mark.parametrize("size", LARGE_FILTERS)
-def test_a_large_filter_finds_the_right_documents(database: Store, name: str, size: str) -> None:
+def test_a_large_filter_finds_the_right_documents(
+    database: Store, name: str, size: str, request: pytest.FixtureRequest
+) -> None:
+    """The calls after the first two compile the same condition: one database gets each, or both with `--whole-matrix`."""
     things, filter = database[name], LARGE_FILTERS[size]()
     parsed = Filter.parse(filter)
     right = [document for document in things.list() if matches(parsed, document)]
     assert ids(things.find(filter)) == ids(right)
     assert things.count(filter) == len(right)
     by_n = Sort.parse([("n", -1)])
-    found = ids(things.find(filter, sort=by_n, limit=5))
-    assert found == ids(sorted(right, key=by_n.key))[:5]
-    page = things.page(filter, sort=by_n, limit=5)
-    assert found == ids(page)
-    assert (
-        len(found) < 5 or page.cursor is None or things.page(filter, sort=by_n, after=page.cursor)
-    )
-    assert str(things.explain(filter)).startswith("filter in SQL: ")
+    first = ids(sorted(right, key=by_n.key))[:5]
+    if "on_sqlite" in request.node.name or sampled(2) == 1:
+        assert ids(things.find(filter, sort=by_n, limit=5)) == first
+        assert str(things.explain(filter)).startswith("filter in SQL: ")
+    if "on_postgresql" in request.node.name or sampled(2) == 1:
+        page = things.page(filter, sort=by_n, limit=5)
+        assert ids(page) == first
+        if page.cursor is not None:
+            assert things.page(filter, sort=by_n, after=page.cursor)
 
 
-@pytest.mark.parametrize("field", ["n", "s"])
-@pytest.mark.parametrize("name", ["plain", "indexed"])
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [("plain", "n"), ("indexed", "n"), ("plain", "s"), ("indexed", "s")][:: sampled(3)],
+)
 def test_a_list_of_100_000_values(database: Store, name: str, field: str) -> None:
     numbers = range(0, 2 * LONG_LIST, 2)
     values: list[Any] = list(numbers) if field == "n" else [f"t{n}" for n in numbers]
@@ -134,7 +140,7 @@ def test_a_recursive_filter_is_rejected() -> None:
         Filter.parse(filter)
 
 
-@pytest.mark.parametrize("name", ["plain", "indexed"])
+@pytest.mark.parametrize("name", ["indexed", "plain"][:: sampled(2)])
 def test_a_sort_has_up_to_32_fields(database: Store, name: str) -> None:
     things, fields = database[name], [f"f{n}" for n in range(31)]
     found = ids(things.find(sort=[*fields, ("n", -1)]))

@@ -90,9 +90,24 @@ class Touched:
         return steps
 
 
-@pytest.fixture
-def touched(shared_backend: Backend) -> Iterator[Touched]:
-    """The work on a large collection with indexes."""
+@pytest.fixture(scope="module")
+def touched_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Touched]:
+    path = tmp_path_factory.mktemp("pages") / "store.db"
+    yield from large(Backend("sqlite-file", f"sqlite:///{path}"))
+
+
+@pytest.fixture(scope="module")
+def touched_postgresql(module_postgres_backend: Backend) -> Iterator[Touched]:
+    yield from large(module_postgres_backend)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def touched(request: pytest.FixtureRequest) -> Any:
+    """The work on a large collection with indexes, on each database; no test changes it."""
+    return request.getfixturevalue(f"touched_{request.param}")
+
+
+def large(shared_backend: Backend) -> Iterator[Touched]:
     counter = Touched(shared_backend)
     things = counter.store["things"]
     things.put_many((str(n), body(n)) for n in range(DOCUMENTS))

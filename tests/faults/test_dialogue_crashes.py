@@ -5,11 +5,12 @@ import signal
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from conftest import Backend
+from conftest import Backend, sampled
 from faults.talking import (
     RULES,
     SCRIPT,
@@ -28,16 +29,12 @@ from collections_store.operations.operation import follow
 
 STEPS = range(1, len(SCRIPT) + 1)
 EXIT_CODES = {"SIGKILL": -signal.SIGKILL, "SIGTERM": -signal.SIGTERM, "exception": 3}
+VARIANTS = ("sync", "async")
 POLICIES: dict[str, dict[str, Any]] = {
     "kept": {},
     "in memory": {"offload": False},
     "not kept": {"keep_terminal_state_dialogues": False},
 }
-
-
-@pytest.fixture(params=["sync", "async"])
-def variant(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture
@@ -132,17 +129,18 @@ def first_words(steps: int) -> list[ScriptLine]:
     return [each for each in SCRIPT[:steps] if each.message_id == 1 and not each.by_ada]
 
 
-@pytest.mark.parametrize(
-    ("end_by", "policy"),
-    [
-        *((end_by, "kept") for end_by in EXIT_CODES),
-        ("SIGKILL", "in memory"),
-        ("SIGKILL", "not kept"),
-    ],
-)
+ENDS = [
+    *((end_by, "kept") for end_by in EXIT_CODES),
+    ("SIGKILL", "in memory"),
+    ("SIGKILL", "not kept"),
+]
+
+
+@pytest.mark.parametrize(("variant", "end"), list(product(VARIANTS, ENDS))[:: sampled(2)])
 def test_crash_after_each_step(
-    shared_backend: Backend, store: Store, variant: str, end_by: str, policy: str
+    shared_backend: Backend, store: Store, variant: str, end: tuple[str, str]
 ) -> None:
+    end_by, policy = end
     how = POLICIES[policy]
     for at in STEPS:
         process = run(shared_backend, variant, at=at, by=end_by, dialogues=how)
@@ -163,7 +161,9 @@ def forget_all(store: Store) -> None:
 
 
 @pytest.mark.parametrize("times", [8, pytest.param(300, marks=pytest.mark.soak)])
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("variant", "how"), list(product(VARIANTS, [signal.SIGKILL, signal.SIGTERM]))[:: sampled(3)]
+)
 def test_crash_at_any_moment(
     shared_backend: Backend, store: Store, variant: str, how: signal.Signals, times: int
 ) -> None:
