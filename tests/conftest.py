@@ -88,6 +88,8 @@ def new_threads() -> NewThreads:
     return started_threads
 
 
+_BACKEND_FIXTURES = ("backend", "shared_backend", "lasting_backend")
+_VARIANT_FIXTURES = ("open_store", "lasting_store")
 BACKENDS = ("sqlite-file", "sqlite-memory", "postgresql")
 VARIANTS = ("sync", "async")
 
@@ -121,13 +123,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_selected(item: pytest.Item) -> bool:
     parameters = getattr(getattr(item, "callspec", None), "params", {})
-    backend = parameters.get("backend") or parameters.get("shared_backend")
-    variant = parameters.get("open_store", VARIANTS[parameters.get("changes") is True])
-    if (
-        backend not in BACKENDS
-        or variant not in VARIANTS
-        or not {"open_store", "changes"} & {*parameters}
-    ):
+    backend = next((parameters[name] for name in _BACKEND_FIXTURES if name in parameters), None)
+    variant = next((parameters[name] for name in _VARIANT_FIXTURES if name in parameters), None)
+    if variant is None and "changes" in parameters:
+        variant = VARIANTS[parameters["changes"] is True]
+    if backend not in BACKENDS or variant not in VARIANTS:
         return True
     number = crc32(item.nodeid.partition("[")[0].encode())
     if backend == "sqlite-memory" and number // 2 % 4:
@@ -482,10 +482,46 @@ def store(open_store: Opener) -> Any:
     return open_store()
 
 
+@pytest.fixture(scope="module", params=BACKENDS)
+def lasting_backend(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Backend:
+    """A database of the collection `things`, on each backend, which the tests of a module share."""
+    if request.param == "postgresql":
+        backend: Backend = request.getfixturevalue("module_postgres_backend")
+        return backend
+    path = tmp_path_factory.mktemp("lasting") / "store.db"
+    url = "sqlite://" if request.param == "sqlite-memory" else f"sqlite:///{path}"
+    return Backend(request.param, url)
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def lasting_store(request: pytest.FixtureRequest, lasting_backend: Backend) -> Iterator[Any]:
+    """The store of the collection `things`, sync and async."""
+    opener = Opener(lasting_backend, request.param)
+    yield opener()
+    opener.close()
+
+
 @pytest.fixture
-def things(store: Any) -> Any:
-    """An empty collection on each backend, sync and async."""
-    return store["things"]
+def emptied_store(lasting_store: Any) -> Any:
+    """The store of the collection `things`, without collections, for a module whose tests need no other database."""
+    for each in lasting_store.collections():
+        lasting_store.drop(each.name)
+    return lasting_store
+
+
+@pytest.fixture
+def things(lasting_store: Any) -> Iterator[Any]:
+    """An empty collection without indexes on each backend, sync and async. The tests of a module share its store, which
+    has compiled their statements: that takes longer than to execute them. A test that needs a store uses `store`.
+    """
+    things = lasting_store["things"]
+    yield things
+    for index in things.indexes():
+        things.drop_index(index.name)
+    things.purge_expired()
+    things.delete_many({})
 
 
 def _postgres_backend(url: str) -> Iterator[Backend]:

@@ -94,7 +94,8 @@ CASES: list[tuple[list[Any], list[Any]]] = [
 
 
 @pytest.fixture
-def filled(store: Any, things: Any) -> Any:
+def filled(store: Any) -> Any:
+    things = store["things"]
     things.put_many(CITIES)
     store["countries"].put_many(COUNTRIES)
     return things
@@ -125,7 +126,8 @@ def test_an_empty_pipeline_returns_all_documents(filled: Any) -> None:
     ],
     ids=str,
 )
-def test_a_missing_collection_returns_no_rows(things: Any, pipeline: Any) -> None:
+def test_a_missing_collection_returns_no_rows(store: Any, pipeline: Any) -> None:
+    things = store["things"]
     assert things.aggregate(pipeline) == []
     things.put("a", 1)
     things.remove("a")
@@ -142,7 +144,8 @@ def test_match_takes_every_filter(filled: Any) -> None:
     assert filled.aggregate([{"$sort": {"people": 1}}, {"$match": {"in": "fr"}}]) == one[::-1]
 
 
-def test_many_rows(store: Any, things: Any) -> None:
+def test_many_rows(store: Any) -> None:
+    things = store["things"]
     things.put_many((str(n), {"n": n, "k": n % 7, "o": n % 250}) for n in range(1050))
     store["others"].put_many((str(n), {"o": n, "name": f"o{n}"}) for n in range(250))
     groups = things.aggregate(
@@ -155,7 +158,8 @@ def test_many_rows(store: Any, things: Any) -> None:
     assert things.aggregate([{"$limit": 150}, {"$count": "n"}]) == [{"n": 150}]
 
 
-def test_lookup_by_id(store: Any, things: Any) -> None:
+def test_lookup_by_id(store: Any) -> None:
+    things = store["things"]
     things.put_many({"1": {"by": "a"}, "2": {"by": ["b", "a"]}, "3": {"by": 5}, "4": {}})
     store["others"].put_many({"a": {"n": 0, "of": "2"}, "b": {"n": 1, "of": ["1", "4"]}})
     for stage, expected in [
@@ -169,7 +173,8 @@ def test_lookup_by_id(store: Any, things: Any) -> None:
         assert [[each["n"] for each in one["o"]] for one in found] == expected, stage
 
 
-def test_objects_are_keys_of_groups_and_lookups(store: Any, things: Any) -> None:
+def test_objects_are_keys_of_groups_and_lookups(store: Any) -> None:
+    things = store["things"]
     things.put_many(
         {"a": {"k": {"x": 1, "y": [1]}}, "b": {"k": {"x": 1.0, "y": [1]}}, "c": {"k": [2]}}
     )

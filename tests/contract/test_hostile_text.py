@@ -71,6 +71,11 @@ HOSTILE = [
 UNSTORABLE = ["a\0b", "\0", "\ud800", "a\udfffb"]
 
 
+@pytest.fixture
+def store(emptied_store: Any) -> Any:
+    return emptied_store
+
+
 @pytest.mark.parametrize("key", HOSTILE, ids=lambda key: ascii(key)[:20])
 def test_hostile_keys_work(things: Any, key: str) -> None:
     body = {key: {"x": 1, key: [2, {key: "deep"}]}, "other": 1}

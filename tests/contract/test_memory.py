@@ -46,6 +46,11 @@ class Boom(Exception):
 
 
 @pytest.fixture
+def store(emptied_store: Any) -> Any:
+    return emptied_store
+
+
+@pytest.fixture
 def memory(store: Any) -> Any:
     return store.memory("bot")
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from conftest import Backend
 
 from collections_store import Document, F, Filter, InvalidFilter, InvalidOperand, Path
 from collections_store.query.matcher import matches
@@ -402,10 +403,10 @@ def test_an_expression_that_fails_is_an_error(filled: Any) -> None:
     assert filled.count({"n": 1}) == 2
 
 
-def test_expressions_compare_objects_as_stored(open_store: Any, things: Any) -> None:
+def test_expressions_compare_objects_as_stored(lasting_backend: Backend, things: Any) -> None:
     things.put("a", {"o": {"a": 1, "b": 2}})
     filter = {"$expr": {"$eq": ["$o", {"b": 2, "a": 1}]}}
-    assert things.count(filter) == int(open_store.backend.is_postgresql)
+    assert things.count(filter) == int(lasting_backend.is_postgresql)
 
 
 def test_character_classes_are_ascii_and_case_folding_is_unicode(things: Any) -> None:

@@ -44,6 +44,11 @@ def private(name: str, value: Any, session_id: str | None = None) -> Any:
 
 
 @pytest.fixture
+def store(emptied_store: Any) -> Any:
+    return emptied_store
+
+
+@pytest.fixture
 def skills(store: Any) -> Any:
     return store.skill_memory()
 

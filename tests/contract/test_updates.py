@@ -320,9 +320,10 @@ def test_updates_respect_unique_indexes(people: Any) -> None:
 
 
 def test_errors_of_update_many_name_the_document(
-    store: Any, things: Any, monkeypatch: pytest.MonkeyPatch
+    store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In any batch; the values of all documents are not held for that."""
+    things = store["things"]
     monkeypatch.setattr(reading, "FIRST_BATCH", 3)
     monkeypatch.setattr(reading, "MAX_BATCH", 3)
     things.put_many({str(n): {"n": n} for n in range(12)})

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -135,7 +136,7 @@ def test_size_is_checked_before_encoding(open_store: Any, kind: Any) -> None:
     assert not things.exists("a")
 
 
-@settings(max_examples=40)
+@settings(max_examples=40 // sampled(2))
 @given(
     st.recursive(
         st.none()

@@ -38,7 +38,8 @@ class Loud(str):
         return "LOUD"
 
 
-def test_names_and_ids_are_plain_strings(things: Any, store: Any) -> None:
+def test_names_and_ids_are_plain_strings(store: Any) -> None:
+    things = store["things"]
     store[Text.PEOPLE].put(Text.PEOPLE, 1)
     assert [info.name for info in store.collections()] == ["people"]
     assert store["people"].get("people") == 1

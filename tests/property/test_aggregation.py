@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from property.test_orders import BODIES, WILD
@@ -89,13 +90,13 @@ def outcome(function: Any) -> Any:
         return str(error)
 
 
-@settings(max_examples=100, **PROFILE)
+@settings(max_examples=100 // sampled(2), **PROFILE)
 @given(question=questions())
 def test_on_sqlite(sqlite_store: Store, question: Any) -> None:
     assert not list(disagreements(sqlite_store, question, ordered=True))
 
 
-@settings(max_examples=50, **PROFILE)
+@settings(max_examples=50 // sampled(2), **PROFILE)
 @given(question=questions())
 def test_on_postgresql(postgres_store: Store, question: Any) -> None:
     assert not list(disagreements(postgres_store, question, ordered=False))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from property.test_sql_is_the_matcher import PROFILE, is_literal, merged, operators_of
@@ -182,14 +183,14 @@ def whole(talk: Talk) -> Document:
 
 
 @pytest.mark.timeout(600)
-@settings(max_examples=40, **PROFILE)
+@settings(max_examples=40 // sampled(2), **PROFILE)
 @given(batch=batches())
 def test_on_sqlite(sqlite_store: Store, batch: tuple[list[Talk], list[dict[str, Any]]]) -> None:
     assert not disagreements(sqlite_store, *batch, ordered=True)
 
 
 @pytest.mark.timeout(600)
-@settings(max_examples=20, **PROFILE)
+@settings(max_examples=20 // sampled(2), **PROFILE)
 @given(batch=batches())
 def test_on_postgresql(
     postgres_store: Store, batch: tuple[list[Talk], list[dict[str, Any]]]

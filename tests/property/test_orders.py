@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from conftest import sampled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from property.test_sql_is_the_matcher import KEYS, PROFILE, SCALARS, VALUES, documents_of
@@ -160,13 +161,13 @@ class Key:
         return compare(self.value, other.value, ordered=self.ordered) < 0
 
 
-@settings(max_examples=100, **PROFILE)
+@settings(max_examples=100 // sampled(2), **PROFILE)
 @given(question=questions())
 def test_on_sqlite(sqlite_store: Store, question: Any) -> None:
     assert not list(disagreements(sqlite_store, question, ordered=True))
 
 
-@settings(max_examples=60, **PROFILE)
+@settings(max_examples=60 // sampled(2), **PROFILE)
 @given(question=questions())
 def test_on_postgresql(postgres_store: Store, question: Any) -> None:
     assert not list(disagreements(postgres_store, question, ordered=False))

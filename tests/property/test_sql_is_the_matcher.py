@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from conftest import sampled
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -172,13 +173,13 @@ PROFILE: dict[str, Any] = {
 }
 
 
-@settings(max_examples=100, **PROFILE)
+@settings(max_examples=100 // sampled(2), **PROFILE)
 @given(batch=batches())
 def test_on_sqlite(sqlite_store: Store, batch: tuple[list[Any], list[Filter]]) -> None:
     assert not disagreements(sqlite_store, *batch, ordered=True)
 
 
-@settings(max_examples=60, **PROFILE)
+@settings(max_examples=60 // sampled(2), **PROFILE)
 @given(batch=batches())
 def test_on_postgresql(postgres_store: Store, batch: tuple[list[Any], list[Filter]]) -> None:
     assert not disagreements(postgres_store, *batch, ordered=False)
