@@ -34,7 +34,13 @@ DEFAULT_URL: Final = "sqlite:///collections.db"
 _DIRECTIONS: Final = {"1": 1, "asc": 1, "-1": -1, "desc": -1}
 _JSON: Final = ("{", "[")
 _IN_JSON: Final = '. In JSON a field may be any string: {"a:b": -1}'
-_FORMATS: Final = {"jsonl": "JSON lines", "json": "one JSON array", "table": "a table"}
+_FORMATS: Final = {
+    "jsonl": "JSON lines",
+    "json": "one JSON array",
+    "table": "a table",
+    "mongodb": "MongoDB's Extended JSON",
+    "csv": "CSV",
+}
 
 
 @click.pass_context

@@ -123,8 +123,8 @@ def progress(size: int | None = None) -> Iterator[Callable[..., None]]:
         )
 
 
-_GZIP: Final = b"\x1f"
-"""The first of gzip's two magic bytes; no JSON begins with it."""
+_GZIP: Final = b"\x1f\x8b"
+"""Gzip's magic bytes; no JSON, CSV or short document of BSON begins with them."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 MAX_LINE: Final = 4 * MAX_BODY
 """Bytes; with escapes and spaces, JSON may be several times as long as the stored body."""
@@ -199,15 +199,21 @@ def parse_line(text: bytes) -> Any:
     return parse_json(text)
 
 
+def uncompressed(stream: IO[bytes]) -> BufferedReader:
+    """Return a stream of the data in a gzipped one, or of the data itself."""
+    buffered = stream if isinstance(stream, BufferedReader) else BufferedReader(cast(Any, stream))
+    start = buffered.peek(len(_GZIP))[: len(_GZIP)]
+    if start and _GZIP.startswith(start):
+        buffered = BufferedReader(cast(Any, gzip.GzipFile(fileobj=buffered)))
+    return buffered
+
+
 def read_items(stream: IO[bytes]) -> Iterator[Item]:
     """Yield the items of a stream; an array is read completely, lines one by one.
 
     Raises `DamagedInput`. An array that is not JSON is one bad item, and so is a line that is too long.
     """
-    buffered = stream if isinstance(stream, BufferedReader) else BufferedReader(cast(Any, stream))
-    if buffered.peek(1)[:1] == _GZIP:
-        buffered = BufferedReader(gzip.GzipFile(fileobj=buffered))
-    lines, begun, is_open, number = _lines(buffered), False, False, 0
+    lines, begun, is_open, number = _lines(uncompressed(stream)), False, False, 0
     for line in lines:
         continues, is_open = is_open, not line.endswith(b"\n")
         if continues:  # the rest of a line that is too long

@@ -11,7 +11,7 @@ from typing import IO, Any, Literal, TypeAlias
 from .. import Document, Path, errors
 from ..codec import Codec
 
-Format: TypeAlias = Literal["jsonl", "json", "table"]
+Format: TypeAlias = Literal["jsonl", "json", "table", "mongodb", "csv"]
 
 _CODEC = Codec(max_bytes=2**62)
 """Without a limit: stored bodies are printed whatever limit they were written under."""

@@ -26,6 +26,7 @@ from .. import (
     Path,
     Store,
 )
+from . import formats
 from .arguments import Target, collection_argument, on_database, output_option, skip_errors_option
 from .catalogue import index_lines, read_indexes
 from .files import (
@@ -37,7 +38,6 @@ from .files import (
     Record,
     check_readable,
     progress,
-    read_items,
     reading,
     shown,
     to_record,
@@ -249,11 +249,27 @@ class Import:
 @click.argument("file", required=False, type=click.Path(allow_dash=True))
 @click.option("--collection", "-c", metavar="NAME", help="The collection to import into.")
 @click.option(
+    "--format",
+    "source",
+    type=click.Choice(formats.SOURCES),
+    default="json",
+    show_default=True,
+    help="The format of FILE: JSON of export or of any program, MongoDB's Extended JSON (mongoexport), BSON "
+    "(mongodump), TinyDB's file, or CSV with names of columns in the first line.",
+)
+@click.option(
     "--id",
     "id_field",
     metavar="FIELD",
-    help="The field of each document, a dotted path, that is its id: a string or an integer. "
+    help="The field of each document, a dotted path, or the column of CSV that is its id: a string or an integer. "
     "Default: the input is that of export.",
+)
+@click.option("--new-ids", is_flag=True, help="Give each document of JSON or CSV a new id.")
+@click.option("--table", metavar="NAME", default="_default", help="The table of a TinyDB file.")
+@click.option(
+    "--types",
+    metavar="COLUMN=TYPE,...",
+    help="The types of columns of CSV: string, integer, number, boolean or json. Default: string.",
 )
 @skip_errors_option
 @click.option(
@@ -270,14 +286,14 @@ def import_(
     file: str | None,
     *,
     collection: str | None,
-    id_field: str | None,
     skip_errors: bool,
     batch_size: int,
     no_indexes: bool,
+    **how: Any,
 ) -> None:
     """Import the documents of FILE into a collection; existing documents are replaced.
 
-    FILE is JSON lines or one JSON array, optionally gzipped. Without FILE, or if it is "-", standard input is read,
+    FILE is JSON lines or one JSON array, or has the --format of another program; it may be gzipped. Without FILE, or if it is "-", standard input is read,
     and the collection may be the only argument:
 
     \b
@@ -291,19 +307,30 @@ def import_(
     one is left out.
     """
     file, name = _file_and_collection(file, collection)
-    path = None if id_field is None else Path.parse(id_field)
+    _check_ids(how["source"], how["id_field"], how["new_ids"])
+    path = Path.parse(how["id_field"]) if how["source"] == "json" and how["id_field"] else None
     report = _report if skip_errors else None
     with ExitStack() as stack:
         stream, size = stack.enter_context(reading(file))
         store = stack.enter_context(target.to_write())
         target.refuse(file)
-        handle, items = store.get_sync_collection(name), read_items(stream)
+        handle, items = store.get_sync_collection(name), formats.read(stream, **how)
         work = Import(store, handle, items, shown(file), path, batch_size, report, not no_indexes)
         show = stack.enter_context(progress(size))
         for count in work.batches():
             show(count, stream.tell() if size else 0)
         work.create_indexes()
     _report(work.summary())
+
+
+def _check_ids(source: formats.Source, id_field: str | None, new_ids: bool) -> None:
+    """Raise `UsageError` unless the ids have one origin."""
+    if id_field is not None and new_ids:
+        raise click.UsageError("--id and --new-ids exclude each other: give one of them")
+    if source == "csv" and id_field is None and not new_ids:
+        raise click.UsageError("name the column of the ids with --id, or give --new-ids")
+    if source in {"mongodb", "bson", "tinydb"} and (id_field is not None or new_ids):
+        raise click.UsageError(f"the documents of {source} have ids: omit --id and --new-ids")
 
 
 def _file_and_collection(file: str | None, collection: str | None) -> tuple[str, str]:
@@ -324,25 +351,30 @@ def _file_and_collection(file: str | None, collection: str | None) -> tuple[str,
 @click.command()
 @collection_argument
 @click.argument("file", required=False, type=click.Path(allow_dash=True, dir_okay=False))
-@output_option("jsonl", "json")
+@output_option("jsonl", "json", "mongodb", "csv")
+@click.option(
+    "--fields", metavar="FIELD,...", help="The columns of CSV beside the id, dotted paths."
+)
 @click.option("--no-indexes", is_flag=True, help="Write documents only.")
 @on_database
 def export(
-    target: Target, collection: str, file: str | None, *, output: Format, no_indexes: bool
+    target: Target, collection: str, file: str | None, *, output: Format, **how: Any
 ) -> None:
     """Write all documents of COLLECTION to FILE, or to standard output.
 
     Each line is {"id": …, "body": …}, in natural order, with "expires_at" if it expires: the input of import. The
     indexes of the collection, {"indexes": […]}, come first. A FILE whose name ends in .gz is gzipped. The file is
-    created or replaced when everything is written:
+    created or replaced when everything is written. Other programs read --output csv and mongodb (mongoimport):
 
     \b
       collections-store export people people.jsonl.gz
+      collections-store export people people.csv --output csv --fields name,address.city
     """
+    if (output == "csv") != (how["fields"] is not None):
+        raise click.UsageError("--output csv needs --fields, and no other format has them")
     to_file = file not in {None, STANDARD}
     with target.to_read() as store, ExitStack() as stack:
         found = target.collection(store, collection)
-        indexes = [] if no_indexes else index_lines(found.indexes())
         stream, documents = binary_output(), iter(found.stream())
         if to_file:
             target.refuse(str(file))
@@ -350,7 +382,13 @@ def export(
         if to_file or not on_terminal():
             size = found.count() if sys.stderr.isatty() else None
             documents = _counting(documents, stack.enter_context(progress(size)))
-        lines = chain(indexes, map(as_line, documents))
+        if output == "csv":
+            lines = formats.csv_lines(documents, how["fields"].split(","))
+        elif output == "mongodb":
+            lines = formats.mongodb_lines(documents)
+        else:
+            indexes = [] if how["no_indexes"] else index_lines(found.indexes())
+            lines = chain(indexes, map(as_line, documents))
         write_lines(lines, stream, array=output == "json")
 
 

@@ -19,7 +19,7 @@ from conftest import Backend
 
 from collections_store import Collection, PutManyResult, Store
 from collections_store.cli import files as reading
-from collections_store.cli import transfer
+from collections_store.cli import formats, transfer
 from collections_store.cli import transfer as importing
 from collections_store.cli.files import BadItem, parse_json, read_items
 from collections_store.cli.output import write_lines
@@ -406,7 +406,7 @@ def test_a_truncated_input_reports_what_was_imported(
         raise OSError(5, "Input/output error")
 
     (tmp_path / "input").write_text(numbered(10))
-    monkeypatch.setattr(transfer, "read_items", broken)
+    monkeypatch.setattr(formats, "read_items", broken)
     arguments = ("import", str(tmp_path / "input"), "-c", "t", "--id", "n", "--batch-size", "3")
     message = sqlite.fails(6, *arguments)
     assert "Input/output error; nothing of this batch was imported, 6 documents" in message

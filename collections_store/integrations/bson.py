@@ -1,0 +1,167 @@
+"""MongoDB's values as JSON: Extended JSON, as mongoexport writes it, and BSON, as mongodump does.
+
+docs/how-to/import-export.md has the table of types. BSON needs pymongo's package `bson`, of the extra `mongodb`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import IO, Any, Final
+from uuid import UUID
+
+from .. import Document, MissingExtra
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_UUID: Final = 4
+"""The subtype of BSON's UUIDs; those of subtype 3 have several orders of bytes."""
+
+
+def from_extended_json(value: Any) -> Any:
+    """Return plain JSON for a parsed value of MongoDB's Extended JSON, canonical or relaxed. Raise `ValueError` for a
+    value that JSON cannot have.
+
+    >>> from_extended_json({"_id": {"$oid": "65a0c0ffee00000000000000"}, "n": {"$numberLong": "5"}})
+    {'_id': '65a0c0ffee00000000000000', 'n': 5}
+    """
+    if isinstance(value, list):
+        return [from_extended_json(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    key = next((key for key in value if key in _TYPES), None)
+    if key is None or value.keys() - _TYPES[key][1] != {key}:
+        return {key: from_extended_json(each) for key, each in value.items()}
+    try:
+        return _TYPES[key][0](value[key], value)
+    except (AttributeError, KeyError, LookupError, OverflowError, TypeError, ValueError) as error:
+        raise ValueError(f"{key} has an invalid value ({error})") from None
+
+
+def document_of(value: Any) -> tuple[Any, Any]:
+    """Return the id and the body of a document of MongoDB in Extended JSON; raise `ValueError`.
+
+    >>> document_of({"_id": {"$numberInt": "7"}, "name": "Ada"})
+    (7, {'name': 'Ada'})
+    """
+    if not isinstance(value, dict) or "_id" not in value:
+        raise ValueError("it must be a document with the field '_id'")
+    body = from_extended_json(value)
+    id = body.pop("_id")
+    if isinstance(id, dict | list):
+        id = json.dumps(id, separators=(",", ":"), ensure_ascii=False)
+    return id, body
+
+
+def to_extended_json(document: Document) -> dict[str, Any]:
+    """Return a document as mongoimport reads it: its id as `_id`, before the fields of the body. Raise `ValueError` for a
+    body that is no object or has a field `_id`.
+
+    >>> to_extended_json(Document("ada", {"age": 36}))
+    {'_id': 'ada', 'age': 36}
+    """
+    if not isinstance(document.body, dict) or "_id" in document.body:
+        raise ValueError(f"{document.id!r}: the body must be an object without a field '_id'")
+    return {"_id": document.id, **document.body}
+
+
+def read_dump(stream: IO[bytes]) -> Iterator[str]:
+    """Yield the documents of a collection of mongodump, a .bson file, as texts of canonical Extended JSON. Raise
+    `MissingExtra`, and `ValueError` where the file is damaged.
+    """
+    try:
+        import bson
+        from bson import json_util
+    except ImportError as error:
+        raise MissingExtra("pymongo", "mongodb") from error
+    options = json_util.CANONICAL_JSON_OPTIONS
+    codec: Any = bson.CodecOptions(
+        document_class=bson.SON, datetime_conversion=bson.DatetimeConversion.DATETIME_AUTO
+    )
+    try:
+        for document in bson.decode_file_iter(stream, codec):
+            yield json_util.dumps(document, json_options=options)
+    except bson.errors.InvalidBSON as error:
+        raise ValueError(f"the BSON is damaged: {error}") from error
+
+
+def _integer(text: Any, _: Any) -> int:
+    return int(text)
+
+
+def _double(text: Any, _: Any) -> float:
+    found = float(text)
+    if not math.isfinite(found):
+        raise ValueError(f"{text} is not JSON")
+    return found
+
+
+def _text(text: Any, _: Any) -> str:
+    if not isinstance(text, str):
+        raise TypeError("it must be a string")
+    return text
+
+
+def _date(given: Any, _: Any) -> str:
+    """Return the time in UTC, with milliseconds: such strings sort by time."""
+    if isinstance(given, str):
+        time = datetime.fromisoformat(given)
+        time = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+    else:
+        milliseconds = given["$numberLong"] if isinstance(given, dict) else given
+        time = _EPOCH + timedelta(milliseconds=int(milliseconds))
+    return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z".rjust(24, "0")
+
+
+def _binary(given: Any, whole: Any) -> str:
+    text, kind = given, whole.get("$type", "0")  # before MongoDB 4.2
+    if isinstance(given, dict):
+        text, kind = given["base64"], given["subType"]
+    data = base64.b64decode(text, validate=True)
+    return str(UUID(bytes=data)) if int(str(kind), 16) == _UUID else str(text)
+
+
+def _pattern(given: Any, whole: Any) -> str:
+    if isinstance(given, dict):
+        return f"/{given['pattern']}/{given['options']}"
+    return f"/{given}/{whole.get('$options', '')}"
+
+
+def _timestamp(given: Any, _: Any) -> dict[str, int]:
+    return {"t": int(given["t"]), "i": int(given["i"])}
+
+
+def _pointer(given: Any, _: Any) -> Any:
+    return {"$ref": given["$ref"], "$id": from_extended_json(given["$id"])}
+
+
+def _nothing(_given: Any, _whole: Any) -> None:
+    return None
+
+
+def _refused(_given: Any, _whole: Any) -> Any:
+    raise ValueError("JSON has no such value")
+
+
+_TYPES: Final[dict[str, tuple[Callable[[Any, Any], Any], frozenset[str]]]] = {
+    "$oid": (_text, frozenset()),
+    "$numberInt": (_integer, frozenset()),
+    "$numberLong": (_integer, frozenset()),
+    "$numberDouble": (_double, frozenset()),
+    "$numberDecimal": (_text, frozenset()),
+    "$date": (_date, frozenset()),
+    "$binary": (_binary, frozenset({"$type"})),
+    "$uuid": (_text, frozenset()),
+    "$regularExpression": (_pattern, frozenset()),
+    "$regex": (_pattern, frozenset({"$options"})),
+    "$timestamp": (_timestamp, frozenset()),
+    "$symbol": (_text, frozenset()),
+    "$code": (_text, frozenset({"$scope"})),
+    "$dbPointer": (_pointer, frozenset()),
+    "$undefined": (_nothing, frozenset()),
+    "$minKey": (_refused, frozenset()),
+    "$maxKey": (_refused, frozenset()),
+}
+"""The keys of Extended JSON: the function that returns the JSON value, and the keys that may be beside it."""
