@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, overload
 
 from .aggregation.expressions.evaluation import MEMORY_LIMIT
@@ -31,6 +32,7 @@ from .models.upgrades import UpgradeResult
 from .models.versioned import VersionedCodec
 from .operations import by_id
 from .operations.bulk import Mode
+from .operations.editing import EDIT_ATTEMPTS, Editing
 from .operations.indexes import DropIndex, ListIndexes
 from .operations.operation import Operation, Steps, follow
 from .operations.procedures import ATTEMPTS, CallFunction, Pause, purge
@@ -74,6 +76,20 @@ class VersionedRunner:
         """Return the operation's result."""
         result: T = follow(self._inner, versioned_steps(operation, self._codec))
         return result
+
+
+class _EditContext:
+    """The context of an edit. No generator, as a transaction's context is none."""
+
+    def __init__(self, follow: Callable[[Steps[Any]], Any], editing: Editing) -> None:
+        self._follow, self._editing = follow, editing
+
+    def __enter__(self) -> Any:
+        return self._follow(self._editing.begin())
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._follow(self._editing.end())
 
 
 class Collection(OperationBuilder, Generic[Body]):
@@ -390,6 +406,23 @@ class Collection(OperationBuilder, Generic[Body]):
         """
         changed: Body = self._follow(self._change(id, function, default, ttl, attempts))
         return changed
+
+    def edit(self, id: str, *, attempts: int = EDIT_ATTEMPTS) -> AbstractContextManager[Body]:
+        """Return a context whose value is the body, for you to change; on leaving, write what changed.
+
+        Only the fields that changed are written, over the version that was read; nothing is written if nothing changed,
+        or if the block raises. If another write came between, the changes are made to the document as it is now, up to
+        `attempts` times. Raise `VersionConflict` if that write changed the same field (an array is one field) or removed
+        the document, or after the last attempt; `DocumentNotFound`, and what `put` raises. Bodies that cannot be changed
+        in place need `change`.
+
+        >>> version = store["cities"].put("ulm", {"people": 126_000, "rivers": ["Danube"]})
+        >>> with store["cities"].edit("ulm") as city:
+        ...     city["rivers"].append("Iller")
+        >>> store["cities"].get("ulm")
+        {'people': 126000, 'rivers': ['Danube', 'Iller']}
+        """
+        return _EditContext(self._follow, self._edit(id, attempts))
 
     def touch(self, id: str, ttl: Ttl = None) -> bool:
         """Restart a document's time to live, with `ttl` (see `put`) or its last one; return whether it exists. The

@@ -264,11 +264,13 @@ class SyncContextAdapter:
     def __init__(self, context: Any, runner: Any) -> None:
         self._context, self._runner = context, runner
 
-    def __enter__(self) -> SyncAdapter:
+    def __enter__(self) -> Any:
         async def enter() -> Any:
             return await self._context.__aenter__()
 
-        return SyncAdapter(self._runner.run(enter()), self._runner)
+        entered = self._runner.run(enter())
+        is_ours = type(entered).__module__.startswith("collections_store.")
+        return SyncAdapter(entered, self._runner) if is_ours else entered
 
     def __exit__(self, *error: Any) -> bool:
         async def leave() -> bool:

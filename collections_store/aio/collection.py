@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Mapping,
+)
+from contextlib import AbstractAsyncContextManager, suppress
 from inspect import isawaitable
 from typing import Any, Generic, Protocol, Self, TypeVar, overload
 
@@ -34,6 +42,7 @@ from ..models.upgrades import UpgradeResult
 from ..models.versioned import VersionedCodec
 from ..operations import by_id
 from ..operations.bulk import Mode
+from ..operations.editing import EDIT_ATTEMPTS, Editing
 from ..operations.indexes import DropIndex, ListIndexes
 from ..operations.operation import Operation, Steps
 from ..operations.procedures import ATTEMPTS, CallFunction, Pause, purge
@@ -67,6 +76,20 @@ class AsyncVersionedRunner:
     async def __call__(self, operation: Operation[T]) -> T:
         """Return the operation's result."""
         return await follow(self._inner, versioned_steps(operation, self._codec))
+
+
+class _AsyncEditContext:
+    """The context of an edit."""
+
+    def __init__(self, follow: Callable[[Steps[Any]], Awaitable[Any]], editing: Editing) -> None:
+        self._follow, self._editing = follow, editing
+
+    async def __aenter__(self) -> Any:
+        return await self._follow(self._editing.begin())
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            await self._follow(self._editing.end())
 
 
 class AsyncCollection(OperationBuilder, Generic[Body]):
@@ -260,6 +283,10 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
     ) -> Body:
         """Async counterpart of `Collection.change`. `function` may be a coroutine function."""
         return await self._follow(self._change(id, function, default, ttl, attempts))
+
+    def edit(self, id: str, *, attempts: int = EDIT_ATTEMPTS) -> AbstractAsyncContextManager[Body]:
+        """Async counterpart of `Collection.edit`. It is entered with `async with`."""
+        return _AsyncEditContext(self._follow, self._edit(id, attempts))
 
     async def touch(self, id: str, ttl: Ttl = None) -> bool:
         """Async counterpart of `Collection.touch`."""

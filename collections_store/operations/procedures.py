@@ -19,11 +19,13 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args
 
-from ..codec import Codec
+from ..codec import BodySkipped, Codec
 from ..document import (
     BulkWriteResult,
+    Document,
     InsertManyResult,
     InsertOne,
+    Invalid,
     PutManyResult,
     R,
     Refusal,
@@ -36,6 +38,7 @@ from ..errors import (
     CollectionsStoreError,
     DocumentNotFound,
     DuplicateKey,
+    InvalidBody,
     InvalidId,
     Outcome,
     VersionConflict,
@@ -319,8 +322,7 @@ def change(
         if found is None:
             body = deepcopy(options["default"])
         else:  # a copy: the body that was read is recorded as the one before
-            text = _UNLIMITED.encode(found.body)
-            body = body_of(collection, id, text, codec.decode_body)
+            body = changeable(collection, codec, found)
         returned = yield CallFunction(function, body)
         text = codec.encode_body(body if returned is None else returned)
         try:
@@ -330,11 +332,29 @@ def change(
                 yield Rewrite(collection, found, text)
         except VersionConflict as error:
             conflict = error
-            longest = min(MAX_PAUSE, 0.001 * 2 ** min(attempt, 7))
-            yield Pause(random.uniform(0, longest))
+            yield pause_before(attempt)
         else:
             return codec.decode_body(text)
     raise conflict
+
+
+def changeable(collection: str, codec: Codec, document: Document) -> Any:
+    """Return the body of a stored document for a caller to change: a copy. Raise `InvalidBody` for one that does not fit its
+    model, whatever reads do with it.
+    """
+    try:
+        text = _UNLIMITED.encode(document.body)
+        body = body_of(collection, document.id, text, codec.decode_body)
+    except BodySkipped as error:
+        raise InvalidBody(error.path, error.problem, collection, document.id) from None
+    if isinstance(body, Invalid):
+        raise InvalidBody(body.path, body.problem, collection, document.id)
+    return body
+
+
+def pause_before(attempt: int) -> Pause:
+    """Return the pause after an attempt, numbered from 0, that met a conflict."""
+    return Pause(random.uniform(0, min(MAX_PAUSE, 0.001 * 2 ** min(attempt, 7))))
 
 
 def purge(collection: str) -> Steps[int]:

@@ -37,6 +37,7 @@ from ..query.index import Index
 from ..query.sort import NATURAL, Sort
 from ..update import Update, read_replacement
 from .by_id import Insert, Put, Replace
+from .editing import Editing
 from .find import (
     Batches,
     Count,
@@ -218,6 +219,10 @@ class OperationBuilder:
         options = {"default": default, "ttl": life, "attempts": most}
         checked = check_id(id), check_function("function", function)
         return change(self.name, self._codec, *checked, options)
+
+    def _edit(self, id: Any, attempts: Any) -> Editing:
+        most = check_integer("attempts", attempts)
+        return Editing(self.name, self._codec, check_id(id), most)
 
     # -- reads and indexes -------------------------------------------------------------------
 

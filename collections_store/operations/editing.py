@@ -1,0 +1,107 @@
+"""`edit`: a body that the caller changes in place, of which only what changed is written.
+
+Rules:
+
+1. What changed is found by comparison: the body as JSON when it was handed out, and when the block ends.
+2. It is written over the version that was read. If another write came between, the document is read again, and the same
+   changes are made to what is there now, unless that write changed the same fields.
+3. An array counts as one field as soon as anything in it changed: its elements have no names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from ..codec import Codec, decode
+from ..document import Document, now
+from ..errors import DocumentNotFound, VersionConflict
+from ..update import Update
+from ..update.difference import difference
+from .by_id import GetDocument, Rewrite
+from .operation import Steps
+from .procedures import changeable, pause_before
+
+EDIT_ATTEMPTS: Final = 20
+"""Attempts to write an edit, by default."""
+
+
+@dataclass(slots=True)
+class Editing:
+    """An edit of a document: `begin` returns the body, `end` writes what changed."""
+
+    collection: str
+    codec: Codec
+    id: str
+    attempts: int
+    _found: Document | None = field(default=None, repr=False)
+    _body: Any = field(default=None, repr=False)
+    _before: Any = field(default=None, repr=False)
+
+    def begin(self) -> Steps[Any]:
+        """Read the document; raise `DocumentNotFound` and `InvalidBody`."""
+        self._found = yield GetDocument(self.collection, self.id)
+        if self._found is None:
+            raise DocumentNotFound(self.collection, self.id)
+        self._body = changeable(self.collection, self.codec, self._found)
+        self._before = self._as_json()
+        return self._body
+
+    def end(self) -> Steps[None]:
+        """Write what changed; raise `VersionConflict` where others changed the same, and what `put` raises."""
+        after = self._as_json()
+        update = difference(self._before, after)
+        if update == {}:
+            return
+        found = self._found
+        assert found is not None
+        original = self.codec.current(found)
+        for attempt in range(self.attempts):
+            text = self._changed_text(found, update, after)
+            try:
+                yield Rewrite(self.collection, found, text)
+            except VersionConflict:
+                if attempt + 1 == self.attempts:
+                    raise
+                found = yield GetDocument(self.collection, self.id)
+                if found is None or self._overlaps(original, self.codec.current(found), update):
+                    raise
+                yield pause_before(attempt)
+            else:
+                return
+
+    def _as_json(self) -> Any:
+        return decode(self.codec.encode_body(self._body))
+
+    def _changed_text(self, found: Document, update: dict[str, Any] | None, after: Any) -> str:
+        if update is None:
+            return self.codec.encode_updated(after)
+        current = Document(found.id, self.codec.current(found))
+        parsed = Update.parse(update, codec=self.codec)
+        return self.codec.encode_updated(parsed.apply(current, now=now()))
+
+    def _overlaps(self, original: Any, found: Any, update: dict[str, Any] | None) -> bool:
+        """Return whether another write changed what the update changes."""
+        theirs = difference(original, found)
+        if update is None or theirs is None:
+            return True
+        other = [*_fields(theirs, original)]
+        return any(
+            each[: len(path)] == path[: len(each)]
+            for path in _fields(update, original)
+            for each in other
+        )
+
+
+def _fields(update: dict[str, Any], body: Any) -> Iterator[tuple[str, ...]]:
+    """Yield the paths that an update changes, each up to the first array."""
+    for changes in update.values():
+        for path in changes:
+            keys, inside = path.split("."), body
+            for length, key in enumerate(keys):
+                if not isinstance(inside, dict):
+                    keys = keys[:length]
+                    break
+                inside = inside.get(key)
+            yield tuple(keys)
