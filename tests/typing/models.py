@@ -1,0 +1,93 @@
+"""The types of typed collections; mypy and pyright are the tests. Each ignored line must be an error."""
+
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, TypedDict, assert_type
+
+from collections_store import (
+    AsyncCollection,
+    AsyncStore,
+    Collection,
+    Document,
+    F,
+    Page,
+    Store,
+    Transaction,
+)
+
+
+@dataclass
+class Person:
+    name: str
+    age: int = 0
+
+
+class Pet(TypedDict):
+    name: str
+
+
+def sync(store: Store, tx: Transaction, connection: Any) -> None:
+    people = store.collection("people", model=Person)
+    assert_type(people, Collection[Person])
+    assert_type(store.collection(Person), Collection[Person])
+    assert_type(store.get_sync_collection("people", model=Person, ttl=60), Collection[Person])
+    assert_type(store.collection("pets", model=Pet, invalid="skip"), Collection[Pet])
+    assert_type(tx.collection(Person), Collection[Person])
+    assert_type(store.bind(connection).collection(Person), Collection[Person])
+    either: Collection[Person | Pet] = store.collection("either", model=Person | Pet)
+    assert_type(either.get("x"), Person | Pet | None)
+    assert_type(people.get("ada"), Person | None)
+    assert_type(people.get("ada", "none"), Person | str)
+    assert_type(people.get_many(["ada"]), dict[str, Person])
+    assert_type(people.document("ada"), Document[Person] | None)
+    assert_type(people.find(F(Person).age >= 30, sort=[("age", -1)]), list[Document[Person]])
+    assert_type(people.find_one({"age": 1}), Document[Person] | None)
+    assert_type(people.page(), Page[Person])
+    assert_type([each.body for each in people.page()], list[Person])
+    assert_type([each.body.age for each in people.stream()], list[int])
+    assert_type(people.change("ada", lambda person: person), Person)
+    assert_type(people.edit("ada"), AbstractContextManager[Person])
+    assert_type(people.find_one_and_update({}, {"$inc": {"age": 1}}), Document[Person] | None)
+    people.put("ada", Person("ada"))
+    people.put_many({"ada": Person("ada")})
+    people.put_many([("ada", Person("ada"))])
+    people.insert_many([Person("ada")])
+
+
+def untyped(store: Store) -> None:
+    things = store["things"]
+    assert_type(things, Collection[Any])
+    assert_type(things.get("a"), Any)
+    assert_type(things.find(), list[Document[Any]])
+    things.get("a")["b"].upper()
+    things.put("a", object())
+
+
+def wrong(store: Store) -> None:
+    people = store.collection(Person)
+    people.put("ada", object())  # type: ignore[arg-type]
+    people.put_many({"ada": 5})  # type: ignore[arg-type]
+    people.insert_one("ada")  # type: ignore[arg-type]
+    people.find(5)  # type: ignore[arg-type]
+    people.find(sort=5)  # type: ignore[arg-type]
+    people.update("ada", 5)  # type: ignore[arg-type]
+    people.replace_one({}, 5)  # type: ignore[arg-type]
+    people.get("ada").name  # type: ignore[union-attr]
+    store["things"].find(5)  # type: ignore[arg-type]
+    store["things"].update("a", 5)  # type: ignore[arg-type]
+    store.collection(Person, invalid="no")  # type: ignore[call-overload]
+
+
+async def asynchronous(store: AsyncStore) -> None:
+    people = await store.collection("people", model=Person)
+    assert_type(people, AsyncCollection[Person])
+    assert_type(await store.get_collection(Person), AsyncCollection[Person])
+    assert_type(store.get_sync_collection(Person), Collection[Person])
+    assert_type(await people.get("ada"), Person | None)
+    assert_type(await people.find(), list[Document[Person]])
+    assert_type(await people.page(), Page[Person])
+    assert_type(people.edit("ada"), AbstractAsyncContextManager[Person])
+    assert_type([each.body async for each in people.stream()], list[Person])
+    assert_type(await store["things"].get("a"), Any)
+    await people.put("ada", object())  # type: ignore[arg-type]
+    await people.update("ada", 5)  # type: ignore[arg-type]
