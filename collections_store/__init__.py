@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )  # fmt: skip
     from .models.fields import F
     from .models.indexes import Indexed
+    from .models.upgrades import UpgradeFailure, UpgradeResult, UpgradeSample
     from .operations.requests import ReturnDocument
     from .options import (
         ChangeSettings,
@@ -68,7 +69,8 @@ __all__ = [
     "CollectionSettings", "CopiedCollection", "CopyProgress", "DeleteMany", "DeleteOne", "DeleteResult", "Document", "Explanation", "F",
     "Filter", "Index", "Indexed", "InsertManyResult", "InsertOne", "InsertOneResult", "Invalid", "ModelSettings", "Page", "Path",
     "Projection", "PutManyResult", "Refusal", "ReplaceOne", "ReturnDocument", "Sort", "Store",
-    "StoreOptions", "Transaction", "Update", "UpdateMany", "UpdateOne", "UpdateResult", "VersionSettings",
+    "StoreOptions", "Transaction", "Update", "UpdateMany", "UpdateOne", "UpdateResult",
+    "UpgradeFailure", "UpgradeResult", "UpgradeSample", "VersionSettings",
     "partial_result",
 ]  # fmt: skip
 __all__ += errors.__all__
@@ -87,6 +89,7 @@ _MODULES = {
     ),
     "models.fields": "F",
     "models.indexes": "Indexed",
+    "models.upgrades": "UpgradeFailure UpgradeResult UpgradeSample",
     "operations.requests": "ReturnDocument",
     "options": "ChangeSettings CollectionSettings ModelSettings StoreOptions VersionSettings",
     "query.change": "Change",
