@@ -12,30 +12,27 @@ Rules:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, Self, TypeAlias
 
-from ..codec import Codec, decode
 from ..document import SCHEMA_VERSION
 from ..errors import (
     CollectionsStoreError,
     DocumentTooNew,
-    InvalidBody,
     InvalidOption,
     UpgradeFailed,
     shortened,
 )
-from ..options import check_flag, check_function, check_integer
+from ..options import check_flag, check_integer
+from .steps import Step
 
 MAX_VERSION: Final = 2**31 - 1
-Step: TypeAlias = Callable[[Any], Any]
 Steps: TypeAlias = Mapping[int, Step]
-"""The functions by the version that each begins with."""
-_IDS: Final = ("id", "_id")
+"""The steps by the version that each begins with."""
 _OPTIONS: Final = (SCHEMA_VERSION, "upgrades", "downgrades", "write_back")
 
 
@@ -104,7 +101,7 @@ class Upgrades:
                 if found > self.version:
                     raise DocumentTooNew(found, self.version)
                 raise UpgradeFailed(found, wanted, f"`upgrades` has no step from {found}")
-            body = _stepped(steps[found], body, found, wanted, id)
+            body = steps[found].run(body, found, wanted, id)
             found = wanted
         return body  # type: ignore[no-any-return]
 
@@ -116,63 +113,16 @@ def _steps(option: str, given: Any) -> Steps:
     if not isinstance(given, Mapping):
         problem = f"must be a mapping of versions to functions, got {shortened(given)}"
         raise InvalidOption(option, problem)
-    for version, step in given.items():
+    for version in given:
         check_integer(f"{option}, a version", version, most=MAX_VERSION)
-        check_function(f"{option}[{version}]", step)
-    return MappingProxyType(dict(sorted(given.items())))
+    ordered = sorted(given.items())
+    steps = {version: Step.parse(f"{option}[{version}]", each) for version, each in ordered}
+    return MappingProxyType(steps)
 
 
 def _is_row(versions: list[int]) -> bool:
     """Return whether each version is one more than the one before."""
     return all(second == first + 1 for first, second in pairwise(versions))
-
-
-_CODEC: Final = Codec(2**40)
-"""For what is between two steps: the codec of the collection limits what is written."""
-
-
-def _stepped(
-    step: Step, body: dict[str, Any], found: int, wanted: int, id: str | None
-) -> dict[str, Any]:
-    """Return what a step makes of a body, checked by rule 2."""
-    own = {key: id for key in _IDS if id is not None and body.get(key) == id}
-    try:
-        result = step(body)
-    except Exception as error:
-        reason = f"{_name(step)} raised {type(error).__name__}{_line(error)}"
-        raise UpgradeFailed(found, wanted, reason) from error
-    problem = _problem(result, wanted, own)
-    if problem:
-        raise UpgradeFailed(found, wanted, f"{_name(step)} {problem}")
-    try:
-        checked: dict[str, Any] = decode(_CODEC.encode(result))
-    except InvalidBody as error:
-        raise UpgradeFailed(found, wanted, f"{_name(step)} returned a body that {error}") from error
-    checked.pop(SCHEMA_VERSION, None)
-    return checked
-
-
-def _problem(result: Any, wanted: int, own: Mapping[str, str]) -> str:
-    """Return what is wrong with the result of a step, which must keep the ids `own`; "": nothing."""
-    if result is None:
-        return "returned nothing: it must return the new body"
-    if not isinstance(result, dict):
-        return f"must return a JSON object, got {type(result).__name__}"
-    if result.get(SCHEMA_VERSION, wanted) != wanted:
-        return f"must return a body of version {wanted}, got {SCHEMA_VERSION} {shortened(result[SCHEMA_VERSION])}"
-    lost = [key for key, id in own.items() if result.get(key) != id]
-    return f"must keep the field {lost[0]!r}, which is the id of the document" if lost else ""
-
-
-def _name(step: Step) -> str:
-    """Return the name of a step in messages."""
-    return getattr(step, "__name__", None) or type(step).__name__
-
-
-def _line(error: BaseException) -> str:
-    """Return where in the step an error was raised."""
-    trace = error.__traceback__ and error.__traceback__.tb_next
-    return f" in line {trace.tb_lineno}" if trace else ""
 
 
 # -- results of `upgrade_documents` ----------------------------------------------------------

@@ -1,7 +1,9 @@
 """Collections with a schema version: reads and writes of older and newer documents, filters, and the eager upgrade."""
 
+from dataclasses import dataclass
 from typing import Any
 
+import pydantic
 import pytest
 
 from collections_store import (
@@ -378,3 +380,48 @@ def test_a_collection_of_that_version_keeps_its_other_options(store: Any, old: A
     store.rename("people", "persons")
     persons = store.collection("persons", schema_version=3)
     assert persons.count({"first": "Ada"}) == 1
+
+
+class Person(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid")
+    first: str
+    last: str
+    born: int = 0
+    tags: list[str]
+
+
+@dataclass
+class Citizen:
+    first: str
+    last: str
+    tags: list[str]
+    born: int = 0
+
+
+@pytest.mark.parametrize("model", [Person, Citizen])
+@pytest.mark.parametrize("write_back", [False, True])
+def test_with_a_model(store: Any, old: Any, model: Any, write_back: bool) -> None:
+    ours = people(store, model=model, write_back=write_back)
+    ada = model(first="Ada", last="Lovelace", born=1815, tags=[])
+    assert ours.get("ada") == ada
+    assert ours.document("ada").body == ada
+    assert ours.list()[0].body == ada
+    assert old.document("ada").version == 1 + write_back
+    old.put("eve", {"name": "Eve Adams", "born": "long ago"})
+    with pytest.raises(InvalidBody) as caught:
+        ours.get("eve")
+    assert (caught.value.path, caught.value.id) == ("born", "eve")
+    with pytest.raises(DocumentsOutdated):
+        ours.find("first", "Ada")
+    result = ours.upgrade_documents()
+    assert (result.failed_count, result.failures[0].id) == (1, "eve")
+    assert isinstance(result.failures[0].error, InvalidBody)
+    old.remove("eve")
+    assert [each.body for each in ours.find("first", "Ada")] == [ada]
+    assert ours.update("ada", {"$push": {"tags": "x"}}).modified_count == 1
+    ours.put("alan", model(first="Alan", last="Turing", tags=["y"]))
+    assert old.get("alan") == {
+        "schema_version": 3, "first": "Alan", "last": "Turing", "born": 0, "tags": ["y"],
+    }  # fmt: skip
+    assert ours.get("ada").tags == ["x"]
+    assert {each.body.first for each in ours.find({"born": {"$gte": 0}})} == {"Ada", "Alan", "Bob"}

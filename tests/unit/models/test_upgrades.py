@@ -1,8 +1,11 @@
 """Steps between schema versions: what is declared, what they make of a body, and what is refused."""
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypedDict
 
+import msgspec
+import pydantic
 import pytest
 
 from collections_store.document import SCHEMA_VERSION as FIELD
@@ -84,8 +87,8 @@ def forever(_: Any) -> Any:
         (lambda body: [body], "must return a JSON object, got list"),
         (lambda body: {**body, FIELD: 1}, "must return a body of version 2, got schema_version 1"),
         (lambda body: {**body, FIELD: 3}, "must return a body of version 2, got schema_version 3"),
-        (lambda body: {**body, "a": {1, 2}}, "returned a body that at 'a': set is not JSON"),
-        (cycle, "returned a body that"),
+        (lambda body: {**body, "a": {1, 2}}, "returned a body: at 'a': set is not JSON"),
+        (cycle, "returned a body:"),
         (lambda _: {"other": 1}, "must keep the field 'id', which is the id of the document"),
         (lambda body: {**body, "id": "bob"}, "must keep the field 'id'"),
     ],
@@ -129,3 +132,75 @@ def test_declarations_that_are_refused(arguments: tuple[Any, ...], problem: str)
     with pytest.raises(InvalidOption) as caught:
         Upgrades.parse(*arguments)
     assert problem in str(caught.value)
+
+
+class First(pydantic.BaseModel):
+    name: str
+
+
+@dataclass
+class Second:
+    first: str
+    born: int = 1815
+
+
+class Third(TypedDict):
+    first: str
+
+
+class Fourth(msgspec.Struct):
+    first: str
+    tags: list[str] = []
+
+
+def first_to_second(old: First) -> Second:
+    return Second(old.name.split()[0])
+
+
+def second_to_third(old: Second) -> Third:
+    return {"first": old.first.upper()}
+
+
+def third_to_fourth(old: "Third") -> Fourth:
+    return Fourth(**old)
+
+
+def test_a_step_from_a_model_to_its_successor() -> None:
+    steps = {1: first_to_second, 2: second_to_third, 3: third_to_fourth}
+    assert Upgrades.parse(2, {1: first_to_second}).apply({"name": "Ada L"}) == {
+        "first": "Ada", "born": 1815,
+    }  # fmt: skip
+    assert Upgrades.parse(4, steps).apply({"name": "Ada L"}) == {"first": "ADA", "tags": []}
+
+
+def returns_the_wrong_one(old: First) -> Second:
+    return old  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("step", "body", "problem"),
+    [
+        (first_to_second, {"title": 5}, "first_to_second cannot take it: at 'name': Field required: it must be a First"),
+        (returns_the_wrong_one, {"name": "Ada"}, "returns_the_wrong_one returned a body:"),
+        (first_to_second, {"name": ""}, "first_to_second raised IndexError in line"),
+    ],
+)  # fmt: skip
+def test_a_body_that_does_not_fit_the_model_of_a_step(
+    step: Callable[[Any], Any], body: Any, problem: str
+) -> None:
+    with pytest.raises(UpgradeFailed) as caught:
+        Upgrades.parse(2, {1: step}).apply(body)
+    assert problem in str(caught.value)
+
+
+def test_annotations_that_name_no_model() -> None:
+    def strange(body: "dict[str, Nowhere]") -> "Nowhere":  # type: ignore[name-defined]  # noqa: F821
+        return {**body, "a": 1}
+
+    class Keeping:
+        def __call__(self, body: dict[str, Any]) -> dict[str, Any]:
+            return body
+
+    assert Upgrades.parse(2, {1: strange}).apply({}) == {"a": 1}
+    assert Upgrades.parse(2, {1: dict}).apply({"a": 1}) == {"a": 1}
+    assert Upgrades.parse(2, {1: Keeping()}).apply({"a": 1}) == {"a": 1}
