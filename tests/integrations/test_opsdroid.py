@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from cli.cli_process import Cli
-from conftest import Backend
+from conftest import Backend, sampled
 from pages import DOCS, ROOT, blocks
 
 from collections_store import (
@@ -697,6 +697,9 @@ def bot(folder: Path, database: dict[str, Any], environment: dict[str, str]) -> 
             process.wait()
 
 
+@pytest.mark.parametrize(
+    "shared_backend", ["postgresql", "sqlite-file"][:: sampled(2)], indirect=True
+)
 def test_a_bot_keeps_its_memory_over_three_processes(
     shared_backend: Backend, tmp_path: Path, environment: dict[str, str]
 ) -> None:
