@@ -149,30 +149,29 @@ class StoreTarget:
         """Write what is not there, then the indexes; raise `CopyFailed`."""
         digest, count, expiring, comparing, after = sha256(), 0, 0, True, BEFORE_ALL
         for batch in batches:
-            same = 0
+            lines, same = [row.line() for row in batch], 0
             if comparing:
-                same, after = self._compare(entry.name, after, batch)
+                same, after = self._compare(entry.name, after, lines)
             if same < len(batch):
-                rows = tuple(batch[same:])
-                after = self.run(WriteStored(entry.name, after, rows, self.codec, comparing))
+                rest = batch[same:], lines[same:]
+                after = self.run(WriteStored(entry.name, after, *rest, self.codec, comparing))
                 comparing = False
-            for row in batch:
-                digest.update(row.line())
-                expiring += row.expires_at is not None
+            digest.update(b"".join(lines))
+            expiring += sum(row.expires_at is not None for row in batch)
             count += len(batch)
         if comparing:
-            self.run(WriteStored(entry.name, after, (), self.codec, True))
+            self.run(WriteStored(entry.name, after, (), (), self.codec, True))
         self._check(entry.name, count, expiring)
         for index in entry.indexes:
             self.run(CreateIndex(entry.name, index))
         return CopiedCollection(entry.name, count, digest.hexdigest())
 
-    def _compare(self, name: str, after: int, batch: list[StoredRow]) -> tuple[int, int]:
+    def _compare(self, name: str, after: int, lines: list[bytes]) -> tuple[int, int]:
         """Return how many rows of a batch are there past a position, and the position of the last of them."""
-        there = self.run(ReadStored(name, after, len(batch)))
+        there = self.run(ReadStored(name, after, len(lines)))
         same = 0
-        for given, found, position in zip(batch, there.rows, there.positions, strict=False):
-            if given.line() != found.line():
+        for line, found, position in zip(lines, there.rows, there.positions, strict=False):
+            if line != found.line():
                 break
             same, after = same + 1, position
         return same, after

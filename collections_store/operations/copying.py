@@ -17,6 +17,7 @@ from ..errors import CollectionExists, CollectionNotFound, CopyFailed, InvalidBo
 from ..options import CollectionOptions
 from ..query.index import Index
 from ..query.values import value_class
+from .by_id import body_of
 from .catalogue import DropCollection, create, existing, lock_entry, set_options
 from .operation import Operation
 from .read import BEFORE_ALL
@@ -131,19 +132,23 @@ class ReadStored(Operation[StoredRows]):
     def __call__(self, connection: Connection) -> StoredRows:
         parameters = {"seq": self.after, "limit": self.limit, "now": self.now}
         found = connection.rows(connection.collection(self.collection).by_id.copies, parameters)
-        rows = [StoredRow(row[1], decode(row[2]), *row[3:]) for row in found]
+        rows = [
+            StoredRow(id, body_of(self.collection, id, text, decode), *columns)
+            for _, id, text, *columns in found
+        ]
         return StoredRows(rows, [row[0] for row in found], sum(len(row[2]) for row in found))
 
 
 @value_class
 class WriteStored(Operation[int]):
-    """Write rows past the position `after`, which is the last one there, and compare them with what is read back; return
-    the last position. `truncate`: delete the rows past that position first.
+    """Write rows past the position `after`, which is the last one there, and compare what is read back with their `lines`;
+    return the last position. `truncate`: delete the rows past that position first.
     """
 
     collection: str
     after: int
     rows: Sequence[StoredRow] = field(repr=False)
+    lines: Sequence[bytes] = field(repr=False)
     codec: Codec
     truncate: bool = False
     writes = True
@@ -157,8 +162,8 @@ class WriteStored(Operation[int]):
         parameters = [{**each._asdict(), "body": self._text(each)} for each in self.rows]
         connection.changed_many(statements.insert_copies, parameters)
         there = ReadStored(self.collection, self.after, len(self.rows) + 1)(connection)
-        for given, found in zip(self.rows, there.rows, strict=False):
-            if given.line() != found.line():
+        for given, line, found in zip(self.rows, self.lines, there.rows, strict=False):
+            if line != found.line():
                 raise CopyFailed(
                     self.collection, f"{given.id!r} was written, and {found.id!r} read"
                 )
@@ -171,8 +176,7 @@ class WriteStored(Operation[int]):
         try:
             return self.codec.encode(row.body)
         except InvalidBody as error:
-            error.add_note(f"of the document {row.id!r} of the collection {self.collection!r}")
-            raise
+            raise error.of(self.collection, row.id) from error.__cause__
 
 
 @value_class
