@@ -361,8 +361,8 @@ class ModelSettings(VersionSettings, total=False):
     * `invalid`: what a read does with a stored body that does not fit the model. "raise" raises `InvalidBody`, which
       names the document; "return" returns an `Invalid` in the place of the body; "skip" leaves the document out and logs
       a warning. A change stream returns an `Invalid` in each case. "raise".
-    * `trusted`: reads skip the constraints and the "after" validators of a pydantic model. msgspec decodes and validates
-      in one step, so nothing changes there. False.
+    * `trusted`: reads skip the "after" validators of pydantic models. Types and constraints are checked in the step that
+      decodes, which pydantic and msgspec cannot do without. False.
     """
 
     invalid: codec.Unreadable

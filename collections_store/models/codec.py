@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import Enum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Protocol, get_args
 from uuid import UUID
 
@@ -39,8 +39,9 @@ class Library(Protocol):
     def from_text(self, text: str | bytes) -> Any:
         """Return the value of a JSON text; raise what `problem` translates."""
 
-    def from_trusted_text(self, text: str | bytes) -> Any:
-        """Return the value of a JSON text that was validated before it was stored."""
+    @property
+    def from_trusted_text(self) -> Callable[[str | bytes], Any]:
+        """Returns the value of a JSON text that was validated before it was stored."""
 
     def from_python(self, value: Any) -> Any:
         """Return an instance from a dict, or the instance; raise what `problem` translates."""
@@ -180,8 +181,21 @@ class _Pydantic:
         self._adapter: Any = TypeAdapter(model)
         self._has_datetimes = _can_hold_datetimes(self._adapter.core_schema)
         self.from_text: Callable[[str | bytes], Any] = self._adapter.validate_json
-        self.from_trusted_text = self.from_text
         self.from_python: Callable[[Any], Any] = self._adapter.validate_python
+
+    @cached_property
+    def from_trusted_text(self) -> Callable[[str | bytes], Any]:
+        """Validates without the functions of the model: a validator of its own, made when it is first used."""
+        from pydantic_core import SchemaValidator
+
+        schema = _without_after_validators(self._adapter.core_schema)
+        make: Any = SchemaValidator
+        try:  # else the validators of nested models are those of their classes, with the functions
+            validator = make(schema, _use_prebuilt=False)
+        except TypeError:  # a version of pydantic-core without that option: slower, not wrong
+            validator = make(schema)
+        validate: Callable[[str | bytes], Any] = validator.validate_json
+        return validate
 
     def to_json(self, value: Any) -> Any:
         options = {"by_alias": True, "round_trip": True, "warnings": "none"}
@@ -217,7 +231,7 @@ class _Msgspec:
             raise MissingExtra("msgspec", "msgspec") from None
         self._model, self._msgspec = model, msgspec
         self.from_text: Callable[[str | bytes], Any] = msgspec.json.Decoder(model).decode
-        self.from_trusted_text = self.from_text
+        self.from_trusted_text: Callable[[str | bytes], Any] = self.from_text
 
     def to_json(self, value: Any) -> Any:
         return _listed(self._msgspec.to_builtins(value, builtin_types=(datetime,), str_keys=True))
@@ -292,6 +306,23 @@ def _can_hold_datetimes(schema: Any) -> bool:
             return True
         return any(map(_can_hold_datetimes, schema.values()))
     return isinstance(schema, list | tuple) and any(map(_can_hold_datetimes, schema))
+
+
+def _without_after_validators(schema: Any) -> Any:
+    """Return a core schema of pydantic's without the functions that a model calls after its own validation."""
+    if isinstance(schema, list | tuple):
+        return type(schema)(map(_without_after_validators, schema))
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") == "function-after" and not _is_pydantics(schema["function"]["function"]):
+        inside = _without_after_validators(schema["schema"])
+        return {**inside, "ref": schema["ref"]} if "ref" in schema else inside
+    return {k: v if k == "metadata" else _without_after_validators(v) for k, v in schema.items()}
+
+
+def _is_pydantics(function: Any) -> bool:
+    """Return whether a function is one of pydantic's own: it converts values."""
+    return str(getattr(function, "__module__", "pydantic")).startswith("pydantic")
 
 
 def _respelled(json: Any, value: Any) -> Any:

@@ -72,7 +72,7 @@ def wrong(store: Store) -> None:
     people.find(sort=5)  # type: ignore[arg-type]
     people.update("ada", 5)  # type: ignore[arg-type]
     people.replace_one({}, 5)  # type: ignore[arg-type]
-    people.get("ada").name  # type: ignore[union-attr]
+    people.get("ada").name.upper()  # type: ignore[union-attr]
     store["things"].find(5)  # type: ignore[arg-type]
     store["things"].update("a", 5)  # type: ignore[arg-type]
     store.collection(Person, invalid="no")  # type: ignore[call-overload]

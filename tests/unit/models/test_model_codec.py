@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 import json
+import pathlib
 import sys
 import traceback
 from datetime import UTC, date, datetime, time, timedelta, timezone
@@ -297,3 +298,43 @@ def test_a_value_of_a_body_is_not_in_the_traceback() -> None:
     with pytest.raises(InvalidBody) as caught:
         codec.decode_body(json.dumps({"name": "ada", "at": value}))
     assert value not in "".join(traceback.format_exception(caught.value))
+
+
+class Inner(pydantic.BaseModel):
+    n: int
+
+    @pydantic.model_validator(mode="after")
+    def is_small(self) -> "Inner":
+        CALLS.append("inner")
+        return self
+
+
+class Outer(pydantic.BaseModel):
+    path: pathlib.PurePath
+    name: Annotated[str, pydantic.AfterValidator(lambda name: CALLS.append("name") or name)]
+    inner: Inner
+    others: list[Inner] = []
+    next: "Outer | None" = None
+
+    @pydantic.field_validator("name")
+    @classmethod
+    def has_name(cls, name: str) -> str:
+        CALLS.append("field")
+        return name
+
+
+CALLS: list[str] = []
+
+
+def test_trusted_reads_skip_the_functions_of_a_model() -> None:
+    checked, trusted = codec_of(Outer, Codec()), codec_of(Outer, Codec(), trusted=True)
+    inner = Outer(path=pathlib.PurePath("b"), name="in", inner=Inner(n=1), others=[Inner(n=2)])
+    outer = Outer(path=pathlib.PurePath("a"), name="ada", inner=Inner(n=1), next=inner)
+    text = trusted.encode_body(outer)
+    CALLS.clear()
+    assert trusted.decode_body(text) == outer
+    assert CALLS == []
+    assert checked.decode_body(text) == outer
+    assert {*CALLS} == {"inner", "name", "field"}
+    with pytest.raises(InvalidBody, match="at 'name'"):
+        trusted.decode_body('{"path": "a", "name": 5, "inner": {"n": 1}}')
