@@ -113,6 +113,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Run each test on each backend either sync or async (or with one value of its other parameter of two), and one in
     four in memory. Tests that are selected by `-k` or by their ids all run.
     """
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if "lasting_store" in parameters and {"backend", "open_store"} & {*parameters}:
+            raise pytest.UsageError(
+                f"{item.nodeid}: `things` has its own store: use store['things']"
+            )
     is_selection = config.option.keyword or any("::" in argument for argument in config.args)
     if is_selection or config.getoption("--whole-matrix"):
         return
