@@ -398,7 +398,7 @@ class Store(Collections):
         url = database_url(file)
         if url is None:
             return copy(ArchiveSource(str(file), self._codec, names), target, report)
-        with Store(url, prefix=self._options.prefix) as backup:
+        with Store(url, prefix=self._options.prefix, upgrade="manual") as backup:
             try:
                 backup.run(ListStored(names))
             except DatabaseError as error:

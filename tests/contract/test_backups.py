@@ -22,6 +22,7 @@ from collections_store import (
     CopyProgress,
     InvalidBackup,
     InvalidOption,
+    SchemaOutdated,
     SchemaTooNew,
     Store,
 )
@@ -287,3 +288,18 @@ def test_a_database_of_another_program_is_no_backup(tmp_path: Path) -> None:
     connection.close()
     with Store("sqlite://") as store, pytest.raises(InvalidBackup, match=r"other\.db"):
         store.restore(tmp_path / "other.db")
+
+
+def test_a_database_file_of_an_older_schema_must_be_upgraded_first(tmp_path: Path) -> None:
+    path = tmp_path / "old.db"
+    with Store("sqlite://") as store:
+        store["a"].put("x", 1)
+        store.backup(path)
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE cs_revision SET version_num = '0004'")
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+    with Store("sqlite://") as store, pytest.raises(SchemaOutdated, match="db upgrade"):
+        store.restore(path)
+    assert path.read_bytes() == before

@@ -386,16 +386,20 @@ DOCUMENTS = st.dictionaries(TEXTS, BODIES, max_size=12)
 
 @settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
 @given(documents=DOCUMENTS, again=DOCUMENTS)
-def test_any_documents_come_back_from_the_other_database(
-    postgres_backend: Backend, documents: dict[str, Any], again: dict[str, Any]
+def test_any_documents_come_back_from_the_other_database_and_from_a_file(
+    postgres_backend: Backend, tmp_path: Path, documents: dict[str, Any], again: dict[str, Any]
 ) -> None:
     with (
         Store("sqlite://") as first,
         Store("sqlite://") as last,
+        Store("sqlite://") as restored,
         Store(postgres_backend.url, **postgres_backend.options) as between,
     ):
         between.drop("things")
         first["things"].put_many(documents)
         first["things"].put_many(again)
-        assert first.copy_to(between) == between.copy_to(last) == first.copy_to(Store("sqlite://"))
-        assert contents(last) == contents(first) == contents(between)
+        file = tmp_path / "between.jsonl"
+        copied = first.copy_to(between)
+        between.backup(file)
+        assert copied == between.copy_to(last) == restored.restore(file)
+        assert contents(last) == contents(first) == contents(between) == contents(restored)
