@@ -11,7 +11,9 @@ Rules:
    The next transaction lets those go first that wait by then.
 5. Nothing stays locked when a signal raises: the writer's permit and the holder of the writer lock are known by weak
    references, and a lost permit is issued again.
-6. A lost connection leaves the outcome of a sent COMMIT unknown: no job of that group runs again.
+6. The main thread lets those go first that wait already, and then waits for the permit itself. Meanwhile the others pause
+   before they take it: a thread that writes again and again would take it sooner than another one wakes.
+7. A lost connection leaves the outcome of a sent COMMIT unknown: no job of that group runs again.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ from .pool import translate
 
 MAX_GROUP: Final = 256
 """More jobs wait for the next commit, so that no caller waits for too many others."""
+_PAUSE: Final = 0.001
+"""Seconds in which the main thread wakes and takes the permit."""
 
 
 class GroupCommit:
@@ -65,6 +69,8 @@ class GroupCommit:
         self._holder: weakref.ref[TransactionPermit] | None = None
         """The transaction that holds the writer lock."""
         self._unlocked = Flag()
+        self._main_thread_waits = 0.0
+        """Until when at most the main thread waits for the permit; 0: it does not."""
 
     def _issue_permit(self, _: object = None) -> None:
         """Issue the writer's permit; again when a signal made its owner lose it."""
@@ -75,7 +81,7 @@ class GroupCommit:
     def run(self, operation: Operation[Any]) -> Any:
         """Run an operation in this thread, or have another thread's group include it."""
         started = time.monotonic()
-        if not self.waiting and self._holder is None:
+        if not self.waiting and self._holder is None and self._main_thread_waits < started:
             try:
                 permit = self._writer.get_nowait()
             except Empty:
@@ -96,8 +102,14 @@ class GroupCommit:
         return job.outcome()
 
     def _run_in_main_thread(self, operation: Operation[Any], started: float) -> Any:
+        if self.waiting:
+            self._let_others_go_first()
         while True:
-            permit = self._acquire_writer(started + self._timeout)
+            self._main_thread_waits = deadline = started + self._timeout
+            try:
+                permit = self._acquire_writer(deadline)
+            finally:
+                self._main_thread_waits = 0.0
             try:
                 holder = self._lock_holder()
                 if holder is None:
@@ -154,6 +166,8 @@ class GroupCommit:
         """Run a group, if any job waits once nobody writes. Returns the holder of the writer lock, if there is one.
         Raises `Empty` after some seconds.
         """
+        if self._main_thread_waits > time.monotonic():
+            time.sleep(_PAUSE)
         permit = self._writer.get(timeout=timeout)
         try:
             holder = None if self._holder is None else self._holder()

@@ -176,3 +176,30 @@ def test_lost_connections(postgres_backend: Backend) -> None:
         assert things.put("a", 3) in {2, 3}
         assert things.get("a") == 3
     engine.dispose()
+
+
+def test_threads_that_write_all_the_time_leave_the_main_thread_its_turn(tmp_path: Path) -> None:
+    with Store(f"sqlite:///{tmp_path / 'store.db'}", busy_timeout=5) as store:
+        things, ended, written = store["things"], threading.Event(), [0]
+        things.put("a", {"n": 0})
+
+        def put() -> None:
+            while not ended.is_set():
+                things.put("b", {"n": 0})
+
+        def update() -> None:
+            while not ended.is_set():
+                things.update("a", {"$inc": {"n": 1}})
+                written[0] += 1
+
+        threads = [threading.Thread(target=each) for each in (put, update)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(200):
+                things.update_many({"n": {"$gte": 0}}, {"$inc": {"m": 1}})
+        finally:
+            ended.set()
+            for thread in threads:
+                thread.join()
+        assert things.get("a") == {"n": written[0], "m": 200}
