@@ -107,6 +107,13 @@ def hosts_opsdroid(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", "tests/integrations/test_opsdroid.py", *session.posargs)
 
 
+@nox.session(name="hosts-fastmcp", python=PYTHONS)
+def hosts_fastmcp(session: nox.Session) -> None:
+    """Test the integration with FastMCP and py-key-value; `tests` includes it."""
+    _install(session)
+    session.run("python", "-m", "pytest", "tests/integrations/test_key_value.py", *session.posargs)
+
+
 @nox.session(name="hosts-open-aea", python=PYTHONS)
 def hosts_open_aea(session: nox.Session) -> None:
     """Test the integration with AEA, with Valory's; `tests` includes it."""

@@ -1,0 +1,236 @@
+"""Key-value storage of FastMCP and of other users of py-key-value, in a store.
+
+`KeyValueStore` is an `AsyncKeyValue` with every optional method: it goes wherever FastMCP takes a storage, and into
+py-key-value's wrappers. All of its collections are in one collection of the store, so a new one creates no table.
+
+>>> import asyncio
+>>> async def main():
+...     async with KeyValueStore("sqlite://") as storage:
+...         await storage.put("ada", {"scopes": ["read"]}, collection="clients", ttl=3600)
+...         return await storage.get("ada", collection="clients")
+>>> asyncio.run(main())
+{'scopes': ['read']}
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, Final, Self, SupportsFloat
+
+from .. import AsyncStore, Document, InvalidBody, InvalidId, InvalidOption, MissingExtra
+
+try:
+    from key_value.aio.errors import InvalidKeyError, InvalidTTLError, SerializationError
+except ImportError as error:
+    raise MissingExtra("py-key-value-aio", "key-value") from error
+
+DEFAULT_COLLECTION: Final = "default_collection"
+"""py-key-value's name of the collection that a call without one means."""
+
+
+class KeyValueStore:
+    """A storage on a store: its URL with the options of `AsyncStore`, or an `AsyncStore`, which stays open at the end.
+
+    `collection` is the collection of the store that holds all of the storage. Tasks, loops and processes can share it.
+
+    Values are dicts of JSON: tuples are stored as lists, and keys that are numbers as strings, as `json.dumps` does.
+    Other values raise py-key-value's `SerializationError`. A collection and a key have at most 2,000 bytes together,
+    and no NUL: else raise `InvalidKeyError`. What expires is gone at once; `cull` frees its space.
+    """
+
+    def __init__(
+        self,
+        store: AsyncStore | str,
+        *,
+        collection: str = "key_value",
+        default_collection: str = DEFAULT_COLLECTION,
+        **options: Any,
+    ) -> None:
+        self._is_owner = not isinstance(store, AsyncStore)
+        self._store = AsyncStore(store, **options) if not isinstance(store, AsyncStore) else store
+        if options and not self._is_owner:
+            raise InvalidOption(next(iter(options)), "is for a URL: the store has its own options")
+        self._documents = self._store[collection]
+        self.default_collection = default_collection
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the store, if this storage opened it."""
+        if self._is_owner:
+            await self._store.aclose()
+
+    async def get(self, key: str, *, collection: str | None = None) -> dict[str, Any] | None:
+        """Return the value under a key, or None."""
+        with _their_errors():
+            body: dict[str, Any] | None = await self._documents.get(self._id(key, collection))
+        return body
+
+    async def get_many(
+        self, keys: Sequence[str], *, collection: str | None = None
+    ) -> list[dict[str, Any] | None]:
+        """Return the values under keys, None where there is none."""
+        with _their_errors():
+            ids = self._ids(keys, collection)
+            found = await self._documents.get_many(ids)
+        return [found.get(id) for id in ids]
+
+    async def ttl(
+        self, key: str, *, collection: str | None = None
+    ) -> tuple[dict[str, Any] | None, float | None]:
+        """Return the value under a key and the seconds until it expires, None: never."""
+        with _their_errors():
+            return _with_ttl(await self._documents.document(self._id(key, collection)))
+
+    async def ttl_many(
+        self, keys: Sequence[str], *, collection: str | None = None
+    ) -> list[tuple[dict[str, Any] | None, float | None]]:
+        """Return what `ttl` does for each key."""
+        with _their_errors():
+            ids = self._ids(keys, collection)
+            found = {each.id: each for each in await self._documents.find({"$id": {"$in": ids}})}
+        return [_with_ttl(found.get(id)) for id in ids]
+
+    async def put(
+        self,
+        key: str,
+        value: Mapping[str, Any],
+        *,
+        collection: str | None = None,
+        ttl: SupportsFloat | None = None,
+    ) -> None:
+        """Write a value under a key. `ttl`: seconds until it expires, None: never."""
+        with _their_errors():
+            id, seconds = self._id(key, collection), _seconds(ttl)
+            await self._documents.put(id, _plain(value), ttl=seconds)
+
+    async def put_many(
+        self,
+        keys: Sequence[str],
+        values: Sequence[Mapping[str, Any]],
+        *,
+        collection: str | None = None,
+        ttl: SupportsFloat | None = None,
+    ) -> None:
+        """Write values under keys, all or none; of several under one key the last."""
+        if len(keys) != len(values):
+            problem = f"got {len(keys)} keys, {len(values)} values"
+            raise ValueError(f"each key must have a value, {problem}")
+        with _their_errors():
+            ids, seconds = self._ids(keys, collection), _seconds(ttl)
+            pairs = list(zip(ids, map(_plain, values), strict=True))
+            await self._documents.put_many(pairs, ttl=seconds, atomic=True)
+
+    async def delete(self, key: str, *, collection: str | None = None) -> bool:
+        """Delete the value under a key; return whether there was one."""
+        with _their_errors():
+            return await self._documents.remove(self._id(key, collection))
+
+    async def delete_many(self, keys: Sequence[str], *, collection: str | None = None) -> int:
+        """Delete the values under keys, all or none; return how many there were."""
+        with _their_errors():
+            return await self._documents.remove_many(self._ids(keys, collection))
+
+    async def keys(self, collection: str | None = None, *, limit: int | None = None) -> list[str]:
+        """Return the keys of a collection, sorted; all of them without a `limit`."""
+        prefix, filter = self._prefix(collection), self._filter(collection)
+        found = await self._documents.find(filter, sort="$id", limit=limit, projection=["_id"])
+        return [each.id.removeprefix(prefix) for each in found]
+
+    async def collections(self, *, limit: int | None = None) -> list[str]:
+        """Return the names of the collections that have values, sorted; all of them without a `limit`."""
+        names: list[str] = []
+        after: dict[str, Any] = {}
+        while limit is None or len(names) < limit:
+            found = await self._documents.find(after, sort="$id", limit=1, projection=["_id"])
+            if not found:
+                break
+            length, _, rest = found[0].id.partition(":")
+            names.append(rest[: int(length)])
+            after = {"$id": {"$gte": self._filter(names[-1])["$id"]["$lt"]}}
+        return sorted(names)
+
+    async def destroy(self) -> bool:
+        """Delete all collections; return True."""
+        await self._documents.delete_many({})
+        return True
+
+    async def destroy_collection(self, collection: str) -> bool:
+        """Delete a collection; return whether it had values."""
+        deleted = await self._documents.delete_many(self._filter(collection))
+        return deleted.deleted_count > 0
+
+    async def cull(self) -> None:
+        """Delete what has expired."""
+        await self._documents.purge_expired()
+
+    def _ids(self, keys: Sequence[str], collection: str | None) -> list[str]:
+        return [self._id(key, collection) for key in keys]
+
+    def _id(self, key: str, collection: str | None) -> str:
+        return self._prefix(collection) + _string(key)
+
+    def _prefix(self, collection: str | None) -> str:
+        """Return what the ids of a collection begin with. With the name's length no two collections have an id in common."""
+        name = _string(collection or self.default_collection)
+        return f"{len(name)}:{name}/"
+
+    def _filter(self, collection: str | None) -> dict[str, Any]:
+        first = self._prefix(collection)
+        return {"$id": {"$gte": first, "$lt": f"{first[:-1]}0"}}  # 0 is the character after /
+
+
+def _string(name: Any) -> str:
+    """Return a key or the name of a collection; raise `InvalidKeyError`."""
+    if not isinstance(name, str):
+        raise InvalidKeyError(f"a key must be a string, got {type(name).__name__}")
+    return name
+
+
+def _with_ttl(document: Document | None) -> tuple[dict[str, Any] | None, float | None]:
+    if document is None:
+        return None, None
+    if document.expires_at is None:
+        return document.body, None
+    return document.body, (document.expires_at - datetime.now(UTC)).total_seconds()
+
+
+def _seconds(ttl: SupportsFloat | None) -> float | None:
+    """Return a time to live; raise `InvalidTTLError`."""
+    if ttl is None:
+        return None
+    try:
+        seconds = 0.0 if isinstance(ttl, bool) else float(ttl)
+    except (TypeError, ValueError):
+        raise InvalidTTLError(ttl=ttl) from None
+    if not seconds > 0:
+        raise InvalidTTLError(ttl=ttl)
+    return seconds
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as `json` reads what it writes; raise `SerializationError`."""
+    if not isinstance(value, Mapping):
+        raise SerializationError(f"a value must be a mapping, got {type(value).__name__}")
+    try:
+        return json.loads(json.dumps(dict(value)))
+    except (TypeError, ValueError) as error:
+        raise SerializationError(f"the value is not JSON: {error}") from None
+
+
+@contextmanager
+def _their_errors() -> Iterator[None]:
+    """Raise the errors of py-key-value in place of ours about keys and values."""
+    try:
+        yield
+    except InvalidId as error:
+        raise InvalidKeyError(str(error)) from None
+    except InvalidBody as error:
+        raise SerializationError(f"the value is not JSON: {error}") from None
