@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path as File
 
 import click
 
 from .. import CopiedCollection, CopyProgress
+from ..engine.backup import is_text
 from .arguments import Target, on_database
 from .files import check_readable, cleaning_up, naming, progress, shown
 from .output import counted, emit, to_text
@@ -64,7 +66,8 @@ def backup(target: Target, file: str, names: tuple[str, ...]) -> None:
       collections-store backup agent.backup.db
       collections-store backup agent.jsonl.gz --url postgresql://user:password@host/database
     """
-    with target.to_read() as store, _reporting() as report, cleaning_up(), naming(file):
+    noun = "documents" if is_text(File(file)) else "pages"
+    with target.to_read() as store, _reporting(noun) as report, cleaning_up(), naming(file):
         store.backup(file, names or None, progress=report)
     click.echo(f"backed up {target.safe_url()} to {shown(file)}", err=True)
 
@@ -90,9 +93,9 @@ def restore(target: Target, file: str, names: tuple[str, ...], *, replacing: boo
 
 
 @contextmanager
-def _reporting() -> Iterator[Callable[[CopyProgress], None]]:
+def _reporting(noun: str = "documents") -> Iterator[Callable[[CopyProgress], None]]:
     """Yield a function that shows the progress on a terminal."""
-    with progress() as show:
+    with progress(noun=noun) as show:
         yield lambda state: show(state.done, state.done, state.total)
 
 

@@ -104,8 +104,8 @@ def cleaning_up() -> Iterator[None]:
 
 
 @contextmanager
-def progress(size: int | None = None) -> Iterator[Callable[..., None]]:
-    """Yield a function that shows the number of documents, the position in `size`, and a new size, if standard error is
+def progress(size: int | None = None, noun: str = "documents") -> Iterator[Callable[..., None]]:
+    """Yield a function that shows the number of documents or of others, the position in `size`, and a new size, if standard error is
     a terminal.
     """
     if not sys.stderr.isatty():
@@ -114,7 +114,7 @@ def progress(size: int | None = None) -> Iterator[Callable[..., None]]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-    words = TextColumn("{task.fields[count]:,} documents")
+    words = TextColumn(f"{{task.fields[count]:,}} {noun}")
     columns = (BarColumn(), TaskProgressColumn(show_speed=False), words)
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=size, count=0)
