@@ -6,6 +6,8 @@ next to nothing, and a write of the version does not touch it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
 from ..document import SCHEMA_VERSION
@@ -17,10 +19,12 @@ from .schema import document_columns, integer, is_live
 
 def has_other_version(table: sa.Table, version: int) -> sa.ColumnElement[bool]:
     """Return the condition of the documents that do not have a schema version. It is the condition of the index: a
-    planner uses that only if a query repeats it with its literal.
+    planner uses that only if a query repeats it with its literals. It is an equality, since PostgreSQL expects that few
+    rows pass one; of an inequality it expects nearly all to pass, and reads the table.
     """
     stored = ValueText(table.c.body, (SCHEMA_VERSION,))
-    return stored.is_distinct_from(sa.literal_column(f"'{version:d}'"))
+    has_it: sa.ColumnElement[bool] = stored == sa.literal_column(f"'{version:d}'")
+    return sa.case((has_it, ZERO), else_=ONE) == ONE
 
 
 class VersionStatements:
@@ -30,15 +34,17 @@ class VersionStatements:
         self.table, self.database = table, database
         self.where = has_other_version(table, version), is_live(table)
 
-    any = Statement(
-        lambda s: (
-            sa.select(s.table.c.id, ValueText(s.table.c.body, (SCHEMA_VERSION,)))
-            .where(*s.where)
-            .limit(ONE)
-            .offset(ZERO)
-        )
-    )
-    """Select the id of a document with another version, and that as JSON text, null if it has none."""
+    @Statement
+    def any(self) -> Any:
+        """Select the id of a document with another version, and that as JSON text, null if it has none.
+
+        The LIMIT is outside of the CTE: within it, PostgreSQL would read the table until the first row.
+        """
+        found = ValueText(self.table.c.body, (SCHEMA_VERSION,)).label("found")
+        others = sa.select(self.table.c.id, found).where(*self.where).cte("others")
+        others = others.prefix_with("MATERIALIZED")
+        return sa.select(others.c.id, others.c.found).limit(ONE).offset(ZERO)
+
     count = Statement(lambda s: sa.select(sa.func.count(s.table.c.seq)).where(*s.where))
     """Count the documents with other versions."""
     some = Statement(

@@ -1,5 +1,6 @@
 """Collections with a schema version: reads and writes of older and newer documents, filters, and the eager upgrade."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ from collections_store import (
     UpdateMany,
     UpgradeFailed,
 )
+from collections_store.operations.connection import Connection
+from collections_store.operations.operation import Operation
 
 
 def split_name(body: Any) -> Any:
@@ -425,3 +428,26 @@ def test_with_a_model(store: Any, old: Any, model: Any, write_back: bool) -> Non
     }  # fmt: skip
     assert ours.get("ada").tags == ["x"]
     assert {each.body.first for each in ours.find({"born": {"$gte": 0}})} == {"Ada", "Alan", "Bob"}
+
+
+@dataclass(frozen=True)
+class ExplainStatement(Operation[Any]):
+    """Return the lines of the plan of a statement over the documents of other versions."""
+
+    statement: str
+    collection: str = "people"
+
+    def __call__(self, connection: Connection) -> Any:
+        statements, compiler = connection.collection(self.collection), connection.database.compiler
+        sql = compiler.explain + getattr(statements.versions(3), self.statement)
+        rows = connection.rows(sql, {"now": 0, "seq": 0, "limit": 50})
+        return compiler.plan(rows, statements.table).lines
+
+
+def test_the_documents_of_other_versions_are_found_by_an_index(store: Any) -> None:
+    ours = people(store)
+    ours.put_many((str(n), {"n": n, "text": "x" * 100}) for n in range(3000))
+    for statement in ("any", "count", "some"):
+        plan = "\n".join(store.run(ExplainStatement(statement)))
+        assert re.search(r"cs_1\$i\d", plan), plan
+        assert "Seq Scan" not in plan
