@@ -84,7 +84,7 @@ class ModelField(ComparableField):
                 continue
         types = " or ".join(name_of(each) for each in alternatives(self._type))
         raise InvalidFilter(
-            str(self._path), f"must be a {types} of {self._model}, got {shortened(value)}"
+            str(self._path), f"must be of type {types}, as in {self._model}, got {shortened(value)}"
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -81,9 +80,10 @@ class GetDocument(Operation[Document | None]):
         rows = connection.rows(sql, {"id": self.id})
         if not rows or has_expired(rows[0][5]):
             return None
-        with suppress(BodySkipped):
+        try:
             return as_document(rows[0], self.collection, self.decode)
-        return None
+        except BodySkipped:
+            return None
 
 
 @value_class
@@ -117,8 +117,10 @@ class GetMany(Operation[dict[str, Any]]):
         found = {}
         for id in self.ids:
             if id in texts:
-                with suppress(BodySkipped):
+                try:
                     found[id] = body_of(self.collection, id, texts[id], self.decode)
+                except BodySkipped:
+                    continue
         return found
 
 

@@ -269,7 +269,7 @@ def test_fields_are_checked(people: Any, model: Any) -> None:
     assert people.count((F(model).age >= 36) & F(model).likes.contains("tea")) == 1
     with pytest.raises(UnknownField, match="did you mean 'name'"):
         F(model).nmae  # noqa: B018
-    with pytest.raises(InvalidFilter, match="must be a int"):
+    with pytest.raises(InvalidFilter, match="must be of type int, as in"):
         F(model).age == "36"  # noqa: B015
 
 

@@ -171,7 +171,7 @@ def test_a_field_that_the_model_lacks(field: Any, message: str) -> None:
     ],
 )
 def test_a_value_of_another_type(compare: Any) -> None:
-    with pytest.raises(InvalidFilter, match="must be a .* of P"):
+    with pytest.raises(InvalidFilter, match="must be of type .*, as in P"):
         compare()
 
 
