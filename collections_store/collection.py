@@ -691,8 +691,8 @@ class Collection(OperationBuilder, Generic[Body]):
         Batches are written in a transaction each, beside readers and writers, and only over the version that was read. An
         interrupted call goes on where it ended when it runs again. A document whose function fails is left as it is; with
         `quarantine`, the name of another collection, it moves there under its id, as an object with `reason`, `version`
-        and `body`. `dry_run` writes nothing, and returns samples. `progress` is called after each batch with the
-        number of documents done, and of those to do. Raise `InvalidOption` if the collection has no `schema_version`.
+        and `body`, unless a document of that id is there. `dry_run` writes nothing, and returns samples. `progress` is
+        called after each batch with the number of documents done, and of those to do. Raise `InvalidOption` if the collection has no `schema_version`.
 
         >>> version = store["people"].put("ada", {"name": "Ada"})
         >>> def rename(body):

@@ -75,12 +75,12 @@ class VersionedCodec(Codec):
             return self.inner.decode_body("{" + text[len(self.prefix) + 1 :])
         return self.inner.decode_body(_UNLIMITED.encode(self.upgrades.apply(decode(text))))
 
-    def decode_noting(self, text: str | bytes) -> Any:
-        """Return what `decode_body` does; of an older body, an `UpgradedBody`."""
+    def decode_noting(self, id: str, text: str | bytes) -> Any:
+        """Return what `decode_body` does; of an older body, an `UpgradedBody`, which has kept the id of its document."""
         stored = decode(text)
         if self.upgrades.version_of(stored) >= self.upgrades.version:
             return self.decode_body(text)
-        written = self.encode_upgraded(Document("", stored))
+        written = self.encode_upgraded(Document(id, stored))
         return UpgradedBody(self.decode_body(written), stored, written)
 
     def current(self, document: Document) -> Any:
@@ -89,7 +89,7 @@ class VersionedCodec(Codec):
         if self.is_current(body):
             return body
         copy = decode(_UNLIMITED.encode(body))
-        upgraded = self.upgrades.apply(copy, document.id or None)
+        upgraded = self.upgrades.apply(copy, document.id)
         return {SCHEMA_VERSION: self.upgrades.version, **upgraded}
 
     def is_current(self, body: Any) -> bool:

@@ -22,6 +22,7 @@ from ..update.difference import difference
 from .by_id import GetDocument, Rewrite
 from .operation import Steps
 from .procedures import changeable, pause_before
+from .update import current
 
 EDIT_ATTEMPTS: Final = 20
 """Attempts to write an edit, by default."""
@@ -56,7 +57,7 @@ class Editing:
             return
         found = self._found
         assert found is not None
-        original = self.codec.current(found)
+        original = self._current(found).body
         for attempt in range(self.attempts):
             text = self._changed_text(found, update, after)
             try:
@@ -65,7 +66,7 @@ class Editing:
                 if attempt + 1 == self.attempts:
                     raise
                 found = yield GetDocument(self.collection, self.id)
-                if found is None or self._overlaps(original, self.codec.current(found), update):
+                if found is None or self._overlaps(original, self._current(found).body, update):
                     raise
                 yield pause_before(attempt)
             else:
@@ -77,9 +78,11 @@ class Editing:
     def _changed_text(self, found: Document, update: dict[str, Any] | None, after: Any) -> str:
         if update is None:
             return self.codec.encode_updated(after)
-        current = Document(found.id, self.codec.current(found))
         parsed = Update.parse(update, codec=self.codec)
-        return self.codec.encode_updated(parsed.apply(current, now=now()))
+        return self.codec.encode_updated(parsed.apply(self._current(found), now=now()))
+
+    def _current(self, document: Document) -> Document:
+        return current(self.codec, self.collection, document)
 
     def _overlaps(self, original: Any, found: Any, update: dict[str, Any] | None) -> bool:
         """Return whether another write changed what the update changes."""

@@ -54,6 +54,7 @@ from .catalogue import AS_IT_IS, Configure
 from .changes import HasPrunable, Prune
 from .indexes import CreateIndex, DeclareVersion, ListIndexes
 from .operation import Operation, Steps
+from .update import current
 
 T = TypeVar("T")
 Batch: TypeAlias = tuple[Given, ...]
@@ -339,11 +340,11 @@ def change(
 
 
 def changeable(collection: str, codec: Codec, document: Document) -> Any:
-    """Return the body of a stored document for a caller to change: a copy. Raise `InvalidBody` for one that does not fit its
-    model, whatever reads do with it.
+    """Return the body of a stored document for a caller to change: a copy. Raise `InvalidBody` for one that cannot be
+    upgraded or does not fit its model, whatever reads do with it.
     """
     try:
-        text = _UNLIMITED.encode(document.body)
+        text = _UNLIMITED.encode(current(codec, collection, document).body)
         body = body_of(collection, document.id, text, codec.decode_body)
     except BodySkipped as error:
         raise InvalidBody(error.path, error.problem, collection, document.id) from None

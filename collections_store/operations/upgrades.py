@@ -13,8 +13,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, TypeAlias
 
+from ..codec import Codec
 from ..document import Document, check_name
 from ..errors import (
     CollectionsStoreError,
@@ -49,6 +51,8 @@ MAX_FAILURES: Final = 1000
 """Failures that a result lists; all are counted."""
 SAMPLES: Final = 5
 """Documents of which a dry run returns the bodies before and after."""
+_UNLIMITED: Final = Codec(2**40, nul="replace")
+"""For quarantined bodies: the record around one is larger than the collection may allow."""
 
 
 @dataclass(slots=True)
@@ -155,8 +159,16 @@ class Upgrading:
             self.tally.fail(document.id, error)
             return True
         record = {"reason": str(error), "version": document.version, "body": document.body}
-        text = self.codec.encode(record)
-        moved: bool = yield Quarantine(self.collection, self.quarantine, document, text)
+        members = (f'"{key}":{_UNLIMITED.encode(each)}' for key, each in record.items())
+        text = (
+            f"{{{','.join(members)}}}"  # by itself the body has at most the levels that are allowed
+        )
+        try:
+            moved: bool = yield Quarantine(self.collection, self.quarantine, document, text)
+        except DuplicateKey as refused:
+            refused.__cause__ = error
+            self.tally.fail(document.id, refused)
+            return True
         self.tally.quarantined += moved
         return moved
 
@@ -210,7 +222,7 @@ def versioned_steps(operation: Operation[Any], codec: VersionedCodec) -> Steps[A
 
 def _read_and_write(collection: str, id: str, codec: VersionedCodec) -> Steps[Document | None]:
     """Read a document, and write it if it was upgraded, unless it was changed meanwhile or a unique index refuses it."""
-    document: Document | None = yield GetDocument(collection, id, codec.decode_noting)
+    document: Document | None = yield GetDocument(collection, id, partial(codec.decode_noting, id))
     if document is None or not isinstance(document.body, UpgradedBody):
         return document
     noted = document.body

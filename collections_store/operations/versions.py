@@ -26,7 +26,7 @@ from ..query.values import value_class
 from ..sql.dialects.protocols import UniqueViolated
 from .aggregate import Aggregate
 from .bulk import BulkBatch, Together, attempt
-from .by_id import Put, Rewrite, as_document
+from .by_id import Insert, Rewrite, as_document
 from .find import Count, Distinct, Find, FindPage, ReadSorted
 from .operation import Operation, Written
 from .read import Batch, ReadBatch
@@ -219,7 +219,9 @@ class WriteUpgraded(Operation[list[Refused]]):
 
 @value_class
 class Quarantine(Operation[bool]):
-    """Move a document to another collection, under the same id; returns False if it was changed since it was read."""
+    """Move a document to another collection, under the same id; returns False if it was changed since it was read. Raises
+    `DuplicateKey` if that collection has a document of this id.
+    """
 
     collection: str
     target: str
@@ -239,5 +241,5 @@ class Quarantine(Operation[bool]):
         connection.collection(self.target)  # it is created before anything is removed
         if not Writer(connection, self.collection).remove_document(self.document):
             return False
-        Put(self.target, self.document.id, self.text, ttl)(connection)
+        Insert(self.target, self.document.id, self.text, ttl, unique=True)(connection)
         return True

@@ -252,6 +252,37 @@ def test_steps_that_fail_leave_the_document(store: Any, old: Any) -> None:
         ours.count({"first": "Ada"})
 
 
+@pytest.mark.parametrize("write_back", [False, True])
+def test_nothing_is_written_without_the_id(store: Any, write_back: bool) -> None:
+    old = store["people"]
+    old.put("ada", {"id": "ada", "n": 1})
+    ours = store.collection(
+        "people",
+        schema_version=2,
+        upgrades={1: lambda body: {"n": body["n"]}},
+        write_back=write_back,
+    )
+
+    def edit() -> None:
+        with ours.edit("ada") as body:
+            body["n"] = 2
+
+    reads = (lambda: ours.get("ada"), lambda: ours.document("ada"), lambda: ours.get_many(["ada"]))
+    for call in (
+        *(reads if write_back else ()),
+        edit,
+        lambda: ours.change("ada", lambda body: {**body, "n": 2}),
+        lambda: ours.update("ada", {"$set": {"n": 2}}),
+        lambda: ours.increment("ada", "n"),
+        lambda: ours.update_many({}, {"$set": {"n": 2}}),
+    ):
+        with pytest.raises(UpgradeFailed, match="must keep the field 'id'") as caught:
+            call()
+        assert (caught.value.collection, caught.value.id) == ("people", "ada")
+    found = old.document("ada")
+    assert (found.body, found.version) == ({"id": "ada", "n": 1}, 1)
+
+
 def test_quarantine(store: Any, old: Any) -> None:
     old.put("nameless", {"title": "none"}, ttl=1000)
     old.put("nameless", {"title": "none"}, ttl=1000)
@@ -265,6 +296,29 @@ def test_quarantine(store: Any, old: Any) -> None:
     assert found.body["version"] == 2
     assert "split_name raised KeyError" in found.body["reason"]
     assert found.expires_us is not None
+
+
+def test_a_quarantine_replaces_no_document(store: Any, old: Any) -> None:
+    old.put("nameless", {"title": "none"})
+    store["others"].put("nameless", "kept")
+    result = people(store).upgrade_documents(quarantine="others")
+    assert (result.upgraded_count, result.failed_count, result.quarantined_count) == (2, 1, 0)
+    assert isinstance(result.failures[0].error, DuplicateKey)
+    assert isinstance(result.failures[0].error.__cause__, UpgradeFailed)
+    assert store["others"].get("nameless") == "kept"
+    assert old.get("nameless") == {"title": "none"}
+
+
+def test_a_quarantine_takes_every_body_that_is_stored(open_store: Any) -> None:
+    store = open_store(max_body=500)
+    deep: Any = 1
+    for _ in range(199):
+        deep = [deep]
+    bodies = {"large": {"title": "x" * 480}, "deep": {"title": deep}}
+    store["people"].put_many(bodies)
+    result = people(store).upgrade_documents(quarantine="people_failed")
+    assert result.quarantined_count == 2
+    assert {each.id: each.body["body"] for each in store["people_failed"].list()} == bodies
 
 
 def test_a_unique_index_refuses_an_upgrade(store: Any, old: Any) -> None:
