@@ -13,7 +13,9 @@ Rules:
    references, and a lost permit is issued again.
 6. The main thread lets those go first that wait already, and then waits for the permit itself. Meanwhile the others pause
    before they take it: a thread that writes again and again would take it sooner than another one wakes.
-7. A lost connection leaves the outcome of a sent COMMIT unknown: no job of that group runs again.
+7. A caller that waits for the permit wakes with each release, and returns if its job is done: another one may take the
+   permit sooner again and again. `SimpleQueue.get` would wait on, past its timeout, while others take what wakes it.
+8. A lost connection leaves the outcome of a sent COMMIT unknown: no job of that group runs again.
 """
 
 from __future__ import annotations
@@ -61,6 +63,7 @@ class GroupCommit:
         self._taking = threading.Lock()
         self._writer: SimpleQueue[Permit] = SimpleQueue()
         """Contains the writer's permit while nobody writes. A lock would stay taken when a signal raises."""
+        self._released = Flag()
         self._issued: weakref.ref[Permit] | None = None
         self._issue_permit()
         self._writing: Operation[Any] | None = None
@@ -76,7 +79,11 @@ class GroupCommit:
         """Issue the writer's permit; again when a signal made its owner lose it."""
         permit = Permit()
         self._issued = weakref.ref(permit, self._issue_permit)
+        self._release(permit)
+
+    def _release(self, permit: Permit) -> None:
         self._writer.put(permit)
+        self._released.set()
 
     def run(self, operation: Operation[Any]) -> Any:
         """Run an operation in this thread, or have another thread's group include it."""
@@ -92,7 +99,7 @@ class GroupCommit:
                         self._writing, self._since = operation, started
                         return self._run_alone(operation, started)
                 finally:
-                    self._writer.put(permit)
+                    self._release(permit)
         if threading.get_ident() == threading.main_thread().ident:
             return self._run_in_main_thread(operation, started)
         job = Job(operation)
@@ -116,7 +123,7 @@ class GroupCommit:
                     self._writing, self._since = operation, time.monotonic()
                     return self._run_alone(operation, started)
             finally:
-                self._writer.put(permit)
+                self._release(permit)
             left = started + self._timeout - time.monotonic()
             if left < 0:
                 raise _locked(holder)
@@ -164,11 +171,16 @@ class GroupCommit:
 
     def flush(self, timeout: float = POLL_INTERVAL) -> TransactionPermit | None:
         """Run a group, if any job waits once nobody writes. Returns the holder of the writer lock, if there is one.
-        Raises `Empty` after some seconds.
+        Raises `Empty` after some seconds, and if another one takes the permit that was released.
         """
         if self._main_thread_waits > time.monotonic():
             time.sleep(_PAUSE)
-        permit = self._writer.get(timeout=timeout)
+        self._released.clear()
+        try:
+            permit = self._writer.get_nowait()
+        except Empty:
+            self._released.wait(timeout)
+            permit = self._writer.get_nowait()
         try:
             holder = None if self._holder is None else self._holder()
             if holder is None and (group := self._take_group()):
@@ -183,7 +195,7 @@ class GroupCommit:
                         raise
             return holder
         finally:
-            self._writer.put(permit)
+            self._release(permit)
 
     def _take_group(self) -> list[Job]:
         group: list[Job] = []
@@ -207,18 +219,19 @@ class GroupCommit:
                 permit = self._writer.get_nowait()
             except Empty:  # wait until the one that writes now has ended
                 permit = self._acquire_writer(time.monotonic() + self._timeout)
-            self._writer.put(permit)
+            self._release(permit)
         except BaseException:
             self.unlock_writer(holder)
             raise
 
     def _let_others_go_first(self) -> None:
-        if threading.get_ident() != threading.main_thread().ident:
-            with suppress(Empty):
-                self.flush(self._timeout)
-            return
+        is_main_thread = threading.get_ident() == threading.main_thread().ident
         now = time.monotonic()
         while self._oldest() < now and time.monotonic() - now < self._timeout:
+            if not is_main_thread:
+                with suppress(Empty):
+                    self.flush()
+                continue
             self._group_taken.clear()
             if self._oldest() < now:  # again, since it may have been taken before `clear`
                 self._group_taken.wait(POLL_INTERVAL)

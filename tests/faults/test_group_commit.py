@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from conftest import Backend
 
-from collections_store import AsyncStore, DatabaseError, Store
+from collections_store import AsyncStore, Collection, DatabaseError, Store
 from collections_store.operations.connection import Connection
 from collections_store.operations.operation import Operation
 
@@ -178,28 +180,54 @@ def test_lost_connections(postgres_backend: Backend) -> None:
     engine.dispose()
 
 
-def test_threads_that_write_all_the_time_leave_the_main_thread_its_turn(tmp_path: Path) -> None:
-    with Store(f"sqlite:///{tmp_path / 'store.db'}", busy_timeout=5) as store:
-        things, ended, written = store["things"], threading.Event(), [0]
-        things.put("a", {"n": 0})
+@contextmanager
+def writing_all_the_time(things: Collection) -> Iterator[list[int]]:
+    """Write in two threads within the block; the list has the number of updates of `a` at the end."""
+    ended, updated = threading.Event(), [0]
 
-        def put() -> None:
-            while not ended.is_set():
-                things.put("b", {"n": 0})
+    def put() -> None:
+        while not ended.is_set():
+            things.put("b", {"n": 0})
 
-        def update() -> None:
-            while not ended.is_set():
-                things.update("a", {"$inc": {"n": 1}})
-                written[0] += 1
+    def update() -> None:
+        while not ended.is_set():
+            things.update("a", {"$inc": {"n": 1}})
+            updated[0] += 1
 
-        threads = [threading.Thread(target=each) for each in (put, update)]
+    threads = [threading.Thread(target=each) for each in (put, update)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield updated
+    finally:
+        ended.set()
         for thread in threads:
+            thread.join()
+
+
+@pytest.fixture
+def things(tmp_path: Path) -> Iterator[Collection]:
+    with Store(f"sqlite:///{tmp_path / 'store.db'}", busy_timeout=5) as store:
+        store["things"].put("a", {"n": 0})
+        yield store["things"]
+
+
+def add_to_all(things: Collection) -> None:
+    things.update_many({"n": {"$gte": 0}}, {"$inc": {"m": 1}})
+
+
+def test_threads_that_write_all_the_time_leave_the_main_thread_its_turn(things: Collection) -> None:
+    with writing_all_the_time(things) as updated:
+        for _ in range(200):
+            add_to_all(things)
+    assert things.get("a") == {"n": updated[0], "m": 200}
+
+
+def test_threads_that_write_all_the_time_leave_other_threads_their_turn(things: Collection) -> None:
+    with writing_all_the_time(things) as updated:
+        for _ in range(100):
+            thread = threading.Thread(target=add_to_all, args=(things,))
             thread.start()
-        try:
-            for _ in range(200):
-                things.update_many({"n": {"$gte": 0}}, {"$inc": {"m": 1}})
-        finally:
-            ended.set()
-            for thread in threads:
-                thread.join()
-        assert things.get("a") == {"n": written[0], "m": 200}
+            thread.join(60)
+            assert not thread.is_alive()
+    assert things.get("a") == {"n": updated[0], "m": 100}
