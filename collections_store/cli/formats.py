@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import IO, Any, Final, Literal, TypeAlias
 
@@ -24,6 +25,7 @@ Source: TypeAlias = Literal["json", "mongodb", "bson", "tinydb", "csv"]
 SOURCES: Final[tuple[Source, ...]] = ("json", "mongodb", "bson", "tinydb", "csv")
 ID: Final = "$id"
 """The column of the id in an exported CSV file."""
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _TRUE: Final = {"true": True, "false": False}
 
 
@@ -100,6 +102,8 @@ def _tinydb(stream: IO[bytes], table: str) -> Iterator[Item]:
 
 
 def _integer(text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(text)
     return int(text)
 
 
@@ -189,6 +193,11 @@ def _set(body: dict[str, Any], keys: list[str], value: Any) -> None:
     if keys[-1] in body:
         raise TypeError(keys[-1])
     body[keys[-1]] = value
+
+
+def are_columns(fields: list[str]) -> bool:
+    """Return whether a CSV file can have columns of these names beside the id."""
+    return "" not in fields and len({ID, *fields}) == len(fields) + 1
 
 
 def csv_lines(documents: Iterable[Document], fields: list[str]) -> Iterator[str]:

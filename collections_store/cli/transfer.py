@@ -372,6 +372,9 @@ def export(
     """
     if (output == "csv") != (how["fields"] is not None):
         raise click.UsageError("--output csv needs --fields, and no other format has them")
+    columns = (how["fields"] or "").split(",")
+    if output == "csv" and not formats.are_columns(columns):
+        raise click.UsageError("--fields must name the columns beside the id, each once")
     to_file = file not in {None, STANDARD}
     with target.to_read() as store, ExitStack() as stack:
         found = target.collection(store, collection)
@@ -383,7 +386,7 @@ def export(
             size = found.count() if sys.stderr.isatty() else None
             documents = _counting(documents, stack.enter_context(progress(size)))
         if output == "csv":
-            lines = formats.csv_lines(documents, how["fields"].split(","))
+            lines = formats.csv_lines(documents, columns)
         elif output == "mongodb":
             lines = formats.mongodb_lines(documents)
         else:

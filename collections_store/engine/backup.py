@@ -9,7 +9,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from ..document import CopyProgress
-from ..errors import InvalidOption
+from ..errors import InvalidOption, shortened
 from ..operations.copying import BackUp
 from ..sql.dialects import backup_url
 from ..sql.dialects.protocols import Database
@@ -42,6 +42,10 @@ def write_database(run: Run, url: sa.URL, database: Database, path: Path, report
     pages = database.connections.backup_pages()
     if pages is None:
         raise InvalidOption("path", f"must end in {' or '.join(TEXT)}, got {path.name!r}")
+    if path.exists() and not path.is_file():
+        raise InvalidOption("path", f"must name a file, got {str(path)!r}")
+    if path.resolve().name.endswith(_LOGS):
+        raise InvalidOption("path", f"must not end in {', '.join(_LOGS)}: SQLite names its logs so")
     if _has_log(path):
         raise InvalidOption("path", f"{str(path)!r} is a database in use: name another file")
 
@@ -75,6 +79,9 @@ def database_url(path: Path) -> sa.URL | None:
 def read_path(path: Any) -> Path:
     """Return the path of a backup; raise `InvalidOption`."""
     try:
-        return Path(path)
+        found = Path(path)
     except TypeError:
-        raise InvalidOption("path", f"must be the path of a file, got {path!r}") from None
+        found = None
+    if found is None or "\0" in str(found):
+        raise InvalidOption("path", f"must be the path of a file, got {shortened(path)}")
+    return found

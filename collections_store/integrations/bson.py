@@ -52,6 +52,10 @@ def document_of(value: Any) -> tuple[Any, Any]:
     id = body.pop("_id")
     if isinstance(id, dict | list):
         id = json.dumps(id, separators=(",", ":"), ensure_ascii=False)
+    elif isinstance(id, float) and id.is_integer():
+        id = int(id)  # as MongoDB compares them
+    elif id is None or isinstance(id, bool | float):
+        raise ValueError(f"_id must not be {json.dumps(id)}")
     return id, body
 
 

@@ -114,6 +114,10 @@ def test_csv_is_imported(cli: Cli, tmp_path: Path) -> None:
 CSV: list[tuple[str, tuple[str, ...], str]] = [
     ("a,b\n1\n", (), "line 2: it has 1 cells"),
     ("a,b\n1,x\n2,3\n", ("--types", "b=integer"), "line 2: b: 'x' must be of the type integer"),
+    *(
+        (f"a,b\n1,{cell}\n", ("--types", "b=integer"), "line 2: b")
+        for cell in ("1_000", " 5", "\u0663", "1.0", "+")
+    ),
     ("a,b\n1,true\n", ("--types", "b=number"), "line 2: b"),
     ("a,b\n1,yes\n", ("--types", "b=boolean"), "line 2: b"),
     ("a,b\n1,{\n", ("--types", "b=json"), "line 2: b"),
@@ -132,7 +136,7 @@ def test_bad_csv_is_named(
     sqlite: Cli, tmp_path: Path, text: str, more: tuple[str, ...], message: str
 ) -> None:
     path = tmp_path / "a.csv"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     how = ("import", str(path), "-c", "a", "--format", "csv", "--id", "a")
     assert message in sqlite.fails(3, *how, *more)
 
@@ -194,6 +198,8 @@ def test_csv_is_exported_and_comes_back(cli: Cli, tmp_path: Path) -> None:
     assert cli.documents("again") == {"ada": bodies["ada"], "bob": {"n": -2}, "text": {}}
     assert "--fields" in cli.fails(2, "export", "people", "--output", "csv")
     assert "--fields" in cli.fails(2, "export", "people", "--fields", "a")
+    for fields in ("", "a,", "a,b,a", "$id"):
+        assert "--fields" in cli.fails(2, "export", "people", *how[:3], fields)
 
 
 def test_extended_json_is_exported_and_comes_back(cli: Cli, tmp_path: Path) -> None:

@@ -269,6 +269,10 @@ def test_bad_arguments(tmp_path: Path) -> None:
             store.backup(5)  # type: ignore[arg-type]
         with pytest.raises(InvalidOption, match="replace"):
             store.restore("a", replace=1)  # type: ignore[arg-type]
+        (tmp_path / "link").symlink_to(f"{file}-wal")
+        for name in ("", "\0", tmp_path, os.devnull, f"{file}-wal", tmp_path / "link", "x-journal"):
+            with pytest.raises(InvalidOption, match="path"):
+                store.backup(name)
         with pytest.raises(FileNotFoundError, match="nowhere"):
             store.backup(tmp_path / "nowhere" / "a.jsonl")
         with pytest.raises(FileNotFoundError, match="missing"):

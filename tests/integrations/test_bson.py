@@ -85,7 +85,9 @@ def test_what_json_cannot_have_is_an_error(extended: Any) -> None:
 def test_a_document_has_its_id() -> None:
     assert document_of({"_id": {"$oid": "ab"}, "_x": 1}) == ("ab", {"_x": 1})
     assert document_of({"_id": {"a": {"$numberInt": "1"}, "b": "ü"}}) == ('{"a":1,"b":"ü"}', {})
-    values: list[Any] = [5, [], {}, {"id": 1}]
+    whole: list[Any] = [7, 7.0, {"$numberDouble": "7.0"}, {"$numberLong": "7"}]
+    assert [document_of({"_id": each}) for each in whole] == [(7, {})] * 4
+    values: list[Any] = [5, [], {}, {"id": 1}, *({"_id": each} for each in (True, None, 1.5))]
     for value in values:
         with pytest.raises(ValueError, match="_id"):
             document_of(value)
