@@ -52,12 +52,12 @@ class Editing:
     def end(self) -> Steps[None]:
         """Write what changed; raise `VersionConflict` where others changed the same, and what `put` raises."""
         after = self._as_json()
-        update = difference(self._before, after)
-        if update == {}:
-            return
         found = self._found
         assert found is not None
         original = self._current(found).body
+        update = difference(self._before, after, original)
+        if update == {}:
+            return
         for attempt in range(self.attempts):
             text = self._changed_text(found, update, after)
             try:

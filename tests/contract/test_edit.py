@@ -1,5 +1,6 @@
 """`edit`: only what changed is written, also where others wrote meanwhile."""
 
+from itertools import permutations
 from typing import Any
 
 import msgspec
@@ -132,3 +133,35 @@ def test_an_older_schema_version(store: Any) -> None:
     with people.edit("ada") as person:
         person.age = 3
     assert store["people"].get("ada") == {"schema_version": 2, "name": "ada", "age": 3}
+
+
+class Address(msgspec.Struct):
+    city: str
+    country: str
+
+
+class Member(msgspec.Struct):
+    tags: set[int]
+    address: Address = msgspec.field(default_factory=lambda: Address("Bonn", "de"))
+    scores: list[int] = msgspec.field(default_factory=lambda: [1, 2])
+
+
+def test_an_array_that_the_model_reads_in_another_order(store: Any) -> None:
+    members = store.collection("members", model=Member)
+    for order in permutations([1, 2, 3]):
+        store["members"].put("ada", {"tags": [*order]})
+        with members.edit("ada") as member:
+            member.tags -= {3}
+            member.tags |= {11}
+        assert members.get("ada").tags == {1, 2, 11}
+
+
+def test_values_that_the_model_adds_where_none_are_stored(store: Any) -> None:
+    members = store.collection("members", model=Member)
+    store["members"].put("ada", {"tags": [], "undeclared": 1})
+    with members.edit("ada") as member:
+        member.address.city = "Ulm"
+        member.scores[1] = 3
+    address = {"city": "Ulm", "country": "de"}
+    changed = {"tags": [], "undeclared": 1, "address": address, "scores": [1, 3]}
+    assert store["members"].get("ada") == changed

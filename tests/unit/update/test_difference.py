@@ -55,3 +55,28 @@ def test_equal_bodies(body: Any) -> None:
 def test_the_fewest_fields(before: Any, after: Any, update: Any) -> None:
     assert difference(before, after) == update
     assert difference(after, after) == {}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "stored", "update"),
+    [
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}, {}, {"$set": {"a": {"b": 1, "c": 3}}}),
+        ({"a": [1, 2]}, {"a": [1, 3]}, {}, {"$set": {"a": [1, 3]}}),
+        ({"a": [1, 2]}, {"a": [3, 2]}, {"a": [2, 1]}, {"$set": {"a": [3, 2]}}),
+        ({"a": [1, 2]}, {"a": [3, 2]}, {"a": [0, 1, 2]}, {"$set": {"a": [3, 2]}}),
+        (
+            {"a": [{"b": [1], "d": 0}]},
+            {"a": [{"b": [2], "d": 0}]},
+            {"a": [{"b": [1], "x": 1}]},
+            {"$set": {"a.0.b.0": 2}},
+        ),
+        ({"a": [{"b": 1}]}, {"a": [{"b": 2}]}, {"a": [{"b": "1"}]}, {"$set": {"a": [{"b": 2}]}}),
+        ({"a": {"b": 1}}, {"a": {"b": 2}}, {"a": {"b": "1", "x": 1}}, {"$set": {"a.b": 2}}),
+        ({"a": 1}, {"a": 2}, [1], None),
+        ({"a": 1}, {"a": 1}, [1], {}),
+    ],
+)
+def test_a_body_that_is_stored_in_another_spelling(
+    before: Any, after: Any, stored: Any, update: Any
+) -> None:
+    assert difference(before, after, stored) == update
