@@ -63,7 +63,10 @@ def _declared_fields(model: type) -> dict[str, DeclaredField] | None:
     keys: dict[str, str]
     if hasattr(model, "__struct_encode_fields__"):  # msgspec's; it can rename
         struct: Any = model
-        keys = dict(zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True))
+        config, names = struct.__struct_config__, struct.__struct_encode_fields__
+        if config.array_like:  # stored as an array, behind the tag
+            names = map(str, range(config.tag is not None, len(names) + (config.tag is not None)))
+        keys = dict(zip(struct.__struct_fields__, names, strict=True))
     elif hasattr(model, "__attrs_attrs__"):
         keys = {each.name: each.name for each in model.__attrs_attrs__}
     elif dataclasses.is_dataclass(model):
@@ -86,8 +89,9 @@ def is_pydantic(model: Any) -> bool:
 
 
 def name_of(model: Any) -> str:
-    """Return how errors name a model."""
-    return str(getattr(model, "__name__", model))
+    """Return how errors name a model or another type."""
+    names = [str(getattr(each, "__name__", each)) for each in alternatives(model)]
+    return " or ".join(dict.fromkeys(names))
 
 
 def collection_of(model: Any) -> str:

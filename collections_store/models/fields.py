@@ -12,12 +12,12 @@ from contextlib import suppress
 from datetime import datetime
 from difflib import get_close_matches
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeVar, get_args, get_origin, is_typeddict, overload
+from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, is_typeddict, overload
 
 from ..codec import spell
 from ..errors import InvalidFilter, UnknownField, shortened
 from ..query.filter import ComparableField
-from ..query.path import Path
+from ..query.path import Path, is_index
 from .codec import Library, adapter_of
 from .declared import MAX_CACHED, DeclaredField, alternatives, declared_fields, name_of
 
@@ -51,7 +51,8 @@ class ModelField(ComparableField):
             raise AttributeError(name)
         return self[name]
 
-    def __getitem__(self, name: str) -> ModelField:
+    def __getitem__(self, name: str | int) -> ModelField:
+        name = str(name)
         if (found := self._inside.get(name)) is None:
             field = self._declared(name)
             path = Path(*self._keys, field.key)
@@ -60,17 +61,26 @@ class ModelField(ComparableField):
         return found
 
     def _declared(self, name: str) -> DeclaredField:
+        """Return a field, whose type is a union if several models of a union declare it; raise `UnknownField`."""
         known: list[str] = []
+        found: list[DeclaredField] = []
         for each in _with_elements(self._type):
+            origin = get_origin(each) or each
             if (fields := declared_fields(each)) is not None:
                 known += fields
-                if name in fields:
-                    return fields[name]
-            elif each is Any or (get_origin(each) or each) in _OBJECTS:
-                return DeclaredField(name, (*get_args(each), Any, Any)[1])
+                found += [fields[name]] if name in fields else []
+            elif each is Any or origin in _OBJECTS:
+                found.append(DeclaredField(name, (*get_args(each), Any, Any)[1]))
+            elif origin in _ARRAYS and is_index(name):
+                found.append(DeclaredField(name, _either(_elements(each) or [Any])))
+        path = str(Path(*self._keys, name))
+        if len({each.key for each in found}) > 1:
+            keys = " and ".join(sorted({repr(each.key) for each in found}))
+            raise InvalidFilter(path, f"{self._model} stores it under {keys}: use F(path)")
+        if found:
+            return DeclaredField(found[0].key, _either([each.type for each in found]))
         near = get_close_matches(name, known, 1)
         advice = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known) or 'none'}"
-        path = str(Path(*self._keys, name))
         raise UnknownField(path, f"{self._model} has no such field: {advice}")
 
     def _value(self, value: Any) -> Any:
@@ -82,10 +92,8 @@ class ModelField(ComparableField):
                 return _stored(each, value, self._adapter)
             except _OfAnotherType:
                 continue
-        types = " or ".join(name_of(each) for each in alternatives(self._type))
-        raise InvalidFilter(
-            str(self._path), f"must be of type {types}, as in {self._model}, got {shortened(value)}"
-        )
+        wanted = f"must be of type {name_of(self._type)}, as in {self._model}"
+        raise InvalidFilter(str(self._path), f"{wanted}, got {shortened(value)}")
 
 
 class _OfAnotherType(Exception):
@@ -119,8 +127,17 @@ def _with_elements(type_: Any) -> Iterator[Any]:
     for each in alternatives(type_):
         yield each
         if get_origin(each) in _ARRAYS:
-            for element in get_args(each):
+            for element in _elements(each):
                 yield from _with_elements(element)
+
+
+def _elements(type_: Any) -> list[Any]:
+    """Return the types of the elements of an array, whose size `...` leaves open."""
+    return [each for each in get_args(type_) if each is not ...]
+
+
+def _either(types: list[Any]) -> Any:
+    return types[0] if len(types) == 1 else Union[tuple(types)]  # noqa: UP007 - of a list
 
 
 class FieldFactory:

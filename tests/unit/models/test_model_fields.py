@@ -76,6 +76,28 @@ class TownDict(TypedDict):
     name: str
 
 
+class Cat(pydantic.BaseModel):
+    kind: Literal["cat"]
+    lives: int = pydantic.Field(alias="left")
+
+
+class Dog(pydantic.BaseModel):
+    kind: Literal["dog"]
+    name: str
+    lives: int
+
+
+class Point(msgspec.Struct, array_like=True, tag=True):
+    x: int
+    y: int
+
+
+class Route(msgspec.Struct):
+    points: list[Point]
+    ends: tuple[int, str] = (0, "")
+
+
+PET = Annotated[Cat | Dog, pydantic.Field(discriminator="kind")]
 P = F(Person)
 EAST = datetime(2026, 11, 22, 12, tzinfo=timezone(timedelta(hours=2)))
 
@@ -120,6 +142,14 @@ EAST = datetime(2026, 11, 22, 12, tzinfo=timezone(timedelta(hours=2)))
         (F(TownData).name == "Ulm", {"name": "Ulm"}),
         (F(TownAttrs).name == "Ulm", {"name": "Ulm"}),
         (F(TownDict).name == "Ulm", {"name": "Ulm"}),
+        (F[PET].kind == "cat", {"kind": "cat"}),
+        (F[PET].kind == "dog", {"kind": "dog"}),
+        (F[Cat | Dog].name == "rex", {"name": "rex"}),
+        (P.towns[0].code == "89", {"towns.0.zip": "89"}),
+        (P.tags["1"] == "tea", {"tags.1": "tea"}),
+        (F(Route).points[0].x == 3, {"points.0.1": 3}),
+        (F(Route).points.y == 3, {"points.2": 3}),
+        (F(Route).ends[1] == "b", {"ends.1": "b"}),
     ],
     ids=str,
 )
@@ -173,6 +203,13 @@ def test_a_field_that_the_model_lacks(field: Any, message: str) -> None:
 def test_a_value_of_another_type(compare: Any) -> None:
     with pytest.raises(InvalidFilter, match="must be of type .*, as in P"):
         compare()
+
+
+def test_the_models_of_a_union() -> None:
+    with pytest.raises(InvalidFilter, match=r"of type Literal, as in Cat or Dog, got 'fish'"):
+        _ = F[PET].kind == "fish"
+    with pytest.raises(InvalidFilter, match=r"Cat or Dog stores it under 'left' and 'lives'"):
+        _ = F[PET].lives
 
 
 @pytest.mark.parametrize("of", [5, None, int, list[str]])
