@@ -27,7 +27,7 @@ from ..codec import BodySkipped, Codec, Unreadable, decode
 from ..document import Invalid
 from ..errors import CollectionsStoreError, InvalidBody, InvalidOption, MissingExtra, shortened
 from ..options import check_choice, check_flag
-from .declared import MAX_CACHED, alternatives, declared_fields, is_pydantic, name_of
+from .declared import MAX_CACHED, declared_fields, is_pydantic, name_of, types_in
 
 
 class Library(Protocol):
@@ -140,7 +140,10 @@ def library_of(model: Any) -> Library:
 
 def adapter_of(model: Any) -> Callable[[Any], Library]:
     """Return the function that makes the adapters of a model and of the types in it."""
-    return _pydantic if _mentions(model, is_pydantic) else _msgspec
+    every = [
+        *types_in(model)
+    ]  # also those behind the first of pydantic's: reading them checks their fields
+    return _pydantic if any(map(is_pydantic, every)) else _msgspec
 
 
 def json_value(value: Any) -> Any:
@@ -168,6 +171,10 @@ def spelled(moment: datetime) -> str:
     if moment.tzinfo is None:
         return moment.isoformat(timespec="microseconds")
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+class _Masked(Exception):
+    """A value would not be written as it is."""
 
 
 class _Pydantic:
@@ -206,6 +213,8 @@ class _Pydantic:
 
     def check_schema(self) -> None:
         self._adapter.json_schema(mode="serialization")
+        if _masks_secrets(self._adapter.core_schema):
+            raise _Masked("a secret is written as asterisks: give it a serializer")
 
     def problem(self, error: Exception) -> tuple[str, str] | None:
         from pydantic import ValidationError
@@ -255,25 +264,15 @@ _pydantic: Callable[[Any], Library] = lru_cache(MAX_CACHED)(_Pydantic)
 _msgspec: Callable[[Any], Library] = lru_cache(MAX_CACHED)(_Msgspec)
 
 
-def _mentions(model: Any, test: Callable[[Any], bool], seen: tuple[Any, ...] = ()) -> bool:
-    """Return whether a type, or one inside it, passes a test."""
-    for each in alternatives(model):
-        if test(each):
-            return True
-        fields = declared_fields(each)
-        inside = get_args(each) if fields is None else [part.type for part in fields.values()]
-        if each not in seen and any(_mentions(part, test, (*seen, each)) for part in inside):
-            return True
-    return False
-
-
 def _unencodable(model: Any) -> str:
     """Return what `model` lacks, by the first field with a type that JSON cannot hold."""
     for name, declared in (declared_fields(model) or {}).items():
         try:
-            library_of(declared.type).check_schema()
+            adapter_of(model)(declared.type).check_schema()
         except CollectionsStoreError:
             raise
+        except _Masked as error:
+            return f"the field {name!r} of {name_of(model)}: {error}"
         except Exception:  # noqa: BLE001 - each library has errors of its own
             shown = shortened(declared.type)
             return f"JSON cannot hold the field {name!r} of {name_of(model)}, whose type is {shown}"
@@ -306,6 +305,17 @@ def _can_hold_datetimes(schema: Any) -> bool:
             return True
         return any(map(_can_hold_datetimes, schema.values()))
     return isinstance(schema, list | tuple) and any(map(_can_hold_datetimes, schema))
+
+
+def _masks_secrets(schema: Any) -> bool:
+    """Return whether pydantic's serializer of secrets, which writes asterisks, is in a core schema."""
+    if isinstance(schema, dict):
+        serializer = schema.get("serialization") or {}
+        if serializer.get("type") == "function-plain":
+            function = serializer["function"]
+            return _is_pydantics(function) and "secret" in getattr(function, "__name__", "")
+        return any(map(_masks_secrets, schema.values()))
+    return isinstance(schema, list | tuple) and any(map(_masks_secrets, schema))
 
 
 def _without_after_validators(schema: Any) -> Any:

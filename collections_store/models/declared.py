@@ -47,6 +47,21 @@ def alternatives(annotation: Any) -> Iterator[Any]:
         yield annotation
 
 
+def types_in(annotation: Any) -> Iterator[Any]:
+    """Yield the types that an annotation allows, and those inside them."""
+    seen: list[Any] = []  # some types have no hash
+    left = [annotation]
+    while left:
+        for each in alternatives(left.pop()):
+            if each not in seen:
+                seen.append(each)
+                yield each
+                fields = declared_fields(each)
+                left += (
+                    get_args(each) if fields is None else [part.type for part in fields.values()]
+                )
+
+
 def declared_fields(model: Any) -> dict[str, DeclaredField] | None:
     """Return the fields of a class by the names of their attributes; None if it is not a model."""
     model = get_origin(model) or model
@@ -56,9 +71,13 @@ def declared_fields(model: Any) -> dict[str, DeclaredField] | None:
 @lru_cache(MAX_CACHED)
 def _declared_fields(model: type) -> dict[str, DeclaredField] | None:
     if is_pydantic(model):
+        fields: dict[str, Any] = model.__pydantic_fields__  # type: ignore[attr-defined]
+        _check_aliases(model, fields)
         return {
-            name: DeclaredField(each.alias or name, each.annotation, tuple(each.metadata))
-            for name, each in model.__pydantic_fields__.items()  # type: ignore[attr-defined]
+            name: DeclaredField(
+                each.serialization_alias or name, each.annotation, (*each.metadata,)
+            )
+            for name, each in fields.items()
         }
     keys: dict[str, str]
     if hasattr(model, "__struct_encode_fields__"):  # msgspec's; it can rename
@@ -69,6 +88,11 @@ def _declared_fields(model: type) -> dict[str, DeclaredField] | None:
         keys = dict(zip(struct.__struct_fields__, names, strict=True))
     elif hasattr(model, "__attrs_attrs__"):
         keys = {each.name: each.name for each in model.__attrs_attrs__}
+        for name in keys:
+            if name.startswith("_"):  # msgspec leaves it out
+                raise InvalidOption(
+                    "model", _lost(model, name, "must not begin with _ to be stored")
+                )
     elif dataclasses.is_dataclass(model):
         keys = {each.name: each.name for each in dataclasses.fields(model)}
     elif typing.is_typeddict(model):
@@ -81,6 +105,26 @@ def _declared_fields(model: type) -> dict[str, DeclaredField] | None:
         problem = f"an annotation of {name_of(model)} must be a name of its module: {error}"
         raise InvalidOption("model", problem) from None
     return {name: _declared_field(key, hints[name]) for name, key in keys.items()}
+
+
+def _check_aliases(model: Any, fields: dict[str, Any]) -> None:
+    """Refuse a field of pydantic's that is written under one key and read under another: it would be lost."""
+    config = getattr(model, "model_config", None) or getattr(model, "__pydantic_config__", None)
+    options = config or {}
+    by_name = options.get("populate_by_name") or options.get("validate_by_name")
+    by_alias = options.get("validate_by_alias", True)
+    for name, each in fields.items():
+        alias = each.validation_alias
+        choices = getattr(alias, "choices", [name if alias is None else alias])
+        read = [*(choices if by_alias else []), *([name] if by_name else [])]
+        written = each.serialization_alias or name
+        if not each.exclude and written not in read:
+            problem = f"must be read under the key {written!r} that it is written under: give it one alias"
+            raise InvalidOption("model", _lost(model, name, problem))
+
+
+def _lost(model: Any, field: str, problem: str) -> str:
+    return f"the field {field!r} of {name_of(model)} {problem}"
 
 
 def is_pydantic(model: Any) -> bool:

@@ -256,6 +256,60 @@ def test_a_type_that_json_cannot_hold_is_refused(model: Any) -> None:
     assert caught.value.option == "model"
 
 
+class OtherAlias(pydantic.BaseModel):
+    name: str = pydantic.Field("", serialization_alias="n")
+
+
+class ReadAlias(pydantic.BaseModel):
+    name: str = pydantic.Field("", validation_alias=pydantic.AliasPath("n", 0))
+
+
+class Secret(pydantic.BaseModel):
+    name: pydantic.SecretStr
+
+
+class SecretsWithin(pydantic.BaseModel):
+    name: dict[str, pydantic.Secret[int] | None]
+
+
+@attrs.define
+class Private:
+    _name: str = ""
+
+
+@pytest.mark.parametrize(
+    ("model", "problem"),
+    [
+        (OtherAlias, "of OtherAlias must be read under the key 'n'"),
+        (list[ReadAlias], "of ReadAlias must be read under the key 'name'"),
+        (Secret, "of Secret: a secret is written as asterisks"),
+        (SecretsWithin, "of SecretsWithin: a secret is written as asterisks"),
+        (Private, "'_name' of Private must not begin with _"),
+    ],
+)
+def test_a_field_that_would_be_lost_is_refused(model: Any, problem: str) -> None:
+    with pytest.raises(InvalidOption, match=problem):
+        codec_of(model, Codec())
+
+
+def test_aliases_and_secrets_that_come_back() -> None:
+    class Both(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(populate_by_name=True)
+        one: str = pydantic.Field("", alias="1")
+        two: str = pydantic.Field("", validation_alias=pydantic.AliasChoices("b", "two"))
+        three: str = pydantic.Field("", validation_alias="c")
+        four: str = pydantic.Field("", exclude=True, validation_alias="d")
+        five: pydantic.SecretStr
+
+        @pydantic.field_serializer("five")
+        def revealed(self, secret: pydantic.SecretStr) -> str:
+            return secret.get_secret_value()
+
+    codec = codec_of(Both, Codec())
+    body = Both.model_validate({"1": "1", "two": "2", "three": "3", "five": "5"})
+    assert codec.decode_body(codec.encode_body(body)) == body
+
+
 moments = st.datetimes(timezones=st.timezones())
 
 
