@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -80,8 +81,9 @@ def read_path(path: Any) -> Path:
     """Return the path of a backup; raise `InvalidOption`."""
     try:
         found = Path(path)
-    except TypeError:
-        found = None
-    if found is None or "\0" in str(found):
+        is_name = found.name != "" and b"\0" not in os.fsencode(found)
+    except (TypeError, UnicodeEncodeError):
+        is_name = False
+    if not is_name:
         raise InvalidOption("path", f"must be the path of a file, got {shortened(path)}")
     return found

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from ..errors import InvalidOption
+from ..errors import InvalidOption, shortened
 
 MAX_CACHED = 1024
 
@@ -134,7 +134,9 @@ def is_pydantic(model: Any) -> bool:
 
 def name_of(model: Any) -> str:
     """Return how errors name a model or another type."""
-    names = [str(getattr(each, "__name__", each)) for each in alternatives(model)]
+    names = [
+        each.__name__ if isinstance(each, type) else shortened(each) for each in alternatives(model)
+    ]
     return " or ".join(dict.fromkeys(names))
 
 
