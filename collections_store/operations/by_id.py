@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from .connection import Connection, Row
 
 T = TypeVar("T")
+_UNLIMITED: Final = codec.Codec(2**40)
+"""For stored bodies: a codec with another limit may have written them."""
 LOG: Final = logging.getLogger("collections_store")
 
 
@@ -329,6 +331,18 @@ def body_of(collection: str, id: str, text: str, decode: Decode) -> Any:
     except ValueError as error:
         raise_unless_skipped(collection, id, error)
         raise
+
+
+def written_body(collection: str, id: str, body: Any, decode: Decode) -> Any:
+    """Return what `decode` makes of a body, which is plain JSON, for a caller who changes the document; raise `InvalidBody`,
+    also for one that reads leave out.
+    """
+    try:
+        return decode(_UNLIMITED.encode(body))
+    except BodySkipped as error:
+        raise InvalidBody(error.path, error.problem, collection, id) from None
+    except InvalidBody as error:
+        raise error.of(collection, id) from error.__cause__
 
 
 def raise_unless_skipped(collection: str, id: str, error: ValueError) -> None:

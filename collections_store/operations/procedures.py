@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args
 
-from ..codec import BodySkipped, Codec
+from ..codec import Codec
 from ..document import (
     BulkWriteResult,
     Document,
@@ -49,7 +49,7 @@ from ..options import Settings, check_choice, check_version
 from ..query.index import Index
 from ..query.values import value_class
 from .bulk import BulkBatch, Given, Mode, PutBatch, Together, batches
-from .by_id import GetDocument, Insert, Purge, Rewrite, body_of
+from .by_id import GetDocument, Insert, Purge, Rewrite, written_body
 from .catalogue import AS_IT_IS, Configure
 from .changes import HasPrunable, Prune
 from .indexes import CreateIndex, DeclareVersion, ListIndexes
@@ -70,8 +70,6 @@ ATTEMPTS: Final = 1000
 """Attempts of `change`, by default."""
 MAX_PAUSE: Final = 0.1
 """Seconds between two attempts."""
-_UNLIMITED: Final = Codec(2**40)
-"""For stored bodies: a codec with another limit may have written them."""
 
 
 @value_class
@@ -343,11 +341,8 @@ def changeable(collection: str, codec: Codec, document: Document) -> Any:
     """Return the body of a stored document for a caller to change: a copy. Raise `InvalidBody` for one that cannot be
     upgraded or does not fit its model, whatever reads do with it.
     """
-    try:
-        text = _UNLIMITED.encode(current(codec, collection, document).body)
-        body = body_of(collection, document.id, text, codec.decode_body)
-    except BodySkipped as error:
-        raise InvalidBody(error.path, error.problem, collection, document.id) from None
+    stored = current(codec, collection, document).body
+    body = written_body(collection, document.id, stored, codec.decode_body)
     if isinstance(body, Invalid):
         raise InvalidBody(body.path, body.problem, collection, document.id)
     return body

@@ -40,7 +40,7 @@ from ..update import Update
 from ..update.apply import seed, seed_id
 from ..update.operators import checked_sum
 from ..update.parser import parse_path
-from .by_id import AtomicWrite, GetDocument, id_taken
+from .by_id import AtomicWrite, GetDocument, id_taken, written_body
 from .find import Find
 from .operation import Operation, Written
 from .read import (
@@ -311,7 +311,11 @@ def _answered(
 ) -> Document | None:
     if document is None:
         return None
-    return next(iter(returned(connection, operation, [document])), None)
+    if operation.projection is None and operation.decode is not decode:
+        body = written_body(operation.collection, document.id, document.body, operation.decode)
+        return replace(document, body=body)
+    [answer] = returned(connection, operation, [document])
+    return answer
 
 
 MAX_OPERAND: Final = 10**18 - 1

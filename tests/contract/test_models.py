@@ -175,13 +175,25 @@ def test_documents_that_do_not_fit(
     assert "left out: collection people: document 'old': at 'age'" in caplog.text
 
 
-def test_a_deletion_of_a_document_that_does_not_fit_is_refused_or_returns_it(
-    people: Any, store: Any
+def test_a_write_that_returns_a_document_that_does_not_fit_is_refused_or_returns_it(
+    people: Any, model: Any, store: Any
 ) -> None:
     store["people"].put("old", {"name": "old"})
     with pytest.raises(InvalidBody, match="document 'old'"):
         people.find_one_and_delete({"name": "old"})
     assert people.exists("old")
+    skipping = store.collection("people", model=model, invalid="skip")
+    for write in (
+        lambda: skipping.find_one_and_delete({"name": "old"}),
+        lambda: skipping.find_one_and_update({"name": "old"}, {"$set": {"age": 1}}),
+        lambda: skipping.find_one_and_replace({"name": "old"}, model(name="old", age=1)),
+    ):
+        with pytest.raises(InvalidBody, match="collection people: document 'old'"):
+            write()
+    assert store["people"].document("old").version == 1
+    returning = store.collection("people", model=model, invalid="return")
+    assert isinstance(returning.find_one_and_delete({"name": "old"}).body, Invalid)
+    assert not people.exists("old")
 
 
 class Cat(msgspec.Struct, tag=True):
