@@ -47,6 +47,22 @@ def alternatives(annotation: Any) -> Iterator[Any]:
         yield annotation
 
 
+def metadata_within(annotation: Any) -> Iterator[Any]:
+    """Yield what each `Annotated` around one of the `alternatives` adds to it.
+
+    >>> [*metadata_within(Annotated[int, "years"] | None)]
+    ['years']
+    """
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        yield from annotation.__metadata__
+    if origin is Annotated or origin is Union or origin is types.UnionType:
+        for each in get_args(annotation)[: 1 if origin is Annotated else None]:
+            yield from metadata_within(each)
+    elif named := getattr(annotation, "__supertype__", getattr(annotation, "__value__", None)):
+        yield from metadata_within(named)
+
+
 def types_in(annotation: Any) -> Iterator[Any]:
     """Yield the types that an annotation allows, and those inside them."""
     seen: list[Any] = []  # some types have no hash

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from ..errors import InvalidIndex, shortened
 from ..query.index import Index
 from ..query.path import Path
-from .declared import alternatives, declared_fields, name_of
+from .declared import alternatives, declared_fields, metadata_within, name_of
 
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
     """The index of a field, in the annotation of the field; the options are those of `Collection.create_index`.
+
+    The fields of a nested model are indexed by their paths, but not within arrays and dicts: list such an index in
+    `__indexes__`.
 
     >>> from typing import Annotated, TypedDict
     >>> Person = TypedDict("Person", {"email": Annotated[str, Indexed(unique=True)]})
@@ -61,5 +64,11 @@ def _annotated(
     for each in alternatives(model):
         for field in (declared_fields(each) or {}).values() if each not in seen else ():
             path = (*keys, field.key)
-            yield Path(*path), field.metadata
+            yield Path(*path), (*field.metadata, *metadata_within(field.type))
+            for inside in alternatives(field.type):
+                if any(
+                    isinstance(i, Indexed) for arg in get_args(inside) for i in metadata_within(arg)
+                ):
+                    problem = "annotate the field, not what is in it: Annotated[list[…], Indexed(arrays=True)]"
+                    raise InvalidIndex(str(Path(*path)), problem)
             yield from _annotated(field.type, path, (*seen, each))

@@ -1,7 +1,7 @@
 """Indexes that a model declares."""
 
 import dataclasses
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NewType
 
 import msgspec
 import pydantic
@@ -47,6 +47,37 @@ def test_declared_indexes() -> None:
 @pytest.mark.parametrize("model", [PydanticPerson, PersonData])
 def test_models_of_other_kinds(model: Any) -> None:
     assert str(declared_indexes(model)[0]) == "mail_1: {'mail': 1}, unique"
+
+
+Mail = NewType("Mail", Annotated[str, Indexed()])  # type: ignore[valid-newtype]
+
+
+class PydanticOptional(pydantic.BaseModel):
+    mail: Annotated[str, Indexed(unique=True)] | None = None
+    other: Mail = ""
+    both: Annotated[Annotated[int, Indexed()] | str, "…"] = 0
+
+
+@dataclasses.dataclass
+class OptionalData:
+    mail: Annotated[str, Indexed(unique=True)] | None = None
+    other: Mail = ""
+    both: Annotated[Annotated[int, Indexed()] | str, "…"] = 0
+
+
+@pytest.mark.parametrize("model", [PydanticOptional, OptionalData])
+def test_declarations_within_unions_and_names(model: Any) -> None:
+    found = list(map(str, declared_indexes(model)))
+    assert found == ["mail_1: {'mail': 1}, unique", "other_1: {'other': 1}", "both_1: {'both': 1}"]
+
+
+@pytest.mark.parametrize(
+    "tags", [list[Annotated[str, Indexed()]], dict[str, Annotated[str, Indexed()]] | None]
+)
+def test_declarations_of_elements_are_refused(tags: Any) -> None:
+    model = dataclasses.make_dataclass("Tagged", [("tags", tags)])
+    with pytest.raises(InvalidIndex, match=r"at 'tags'.*: annotate the field, not what is in it"):
+        declared_indexes(model)
 
 
 def test_invalid_declarations() -> None:
