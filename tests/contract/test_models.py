@@ -183,11 +183,12 @@ def test_a_write_that_returns_a_document_that_does_not_fit_is_refused_or_returns
         people.find_one_and_delete({"name": "old"})
     assert people.exists("old")
     skipping = store.collection("people", model=model, invalid="skip")
-    for write in (
+    writes: list[Any] = [
         lambda: skipping.find_one_and_delete({"name": "old"}),
         lambda: skipping.find_one_and_update({"name": "old"}, {"$set": {"age": 1}}),
         lambda: skipping.find_one_and_replace({"name": "old"}, model(name="old", age=1)),
-    ):
+    ]
+    for write in writes:
         with pytest.raises(InvalidBody, match="collection people: document 'old'"):
             write()
     assert store["people"].document("old").version == 1

@@ -49,19 +49,19 @@ def test_models_of_other_kinds(model: Any) -> None:
     assert str(declared_indexes(model)[0]) == "mail_1: {'mail': 1}, unique"
 
 
-Mail = NewType("Mail", Annotated[str, Indexed()])  # type: ignore[valid-newtype]
+Mail = NewType("Mail", Annotated[str, Indexed()])
 
 
 class PydanticOptional(pydantic.BaseModel):
     mail: Annotated[str, Indexed(unique=True)] | None = None
-    other: Mail = ""
+    other: Mail = Mail("")
     both: Annotated[Annotated[int, Indexed()] | str, "…"] = 0
 
 
 @dataclasses.dataclass
 class OptionalData:
     mail: Annotated[str, Indexed(unique=True)] | None = None
-    other: Mail = ""
+    other: Mail = Mail("")
     both: Annotated[Annotated[int, Indexed()] | str, "…"] = 0
 
 
