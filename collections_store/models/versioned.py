@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, Self
 
 from ..codec import Codec, decode
 from ..document import SCHEMA_VERSION, Document
-from ..errors import InvalidBody
+from ..errors import InvalidBody, UpgradeFailed
 from .upgrades import Upgrades
 
 _UNLIMITED: Final = Codec(2**40)
@@ -76,11 +76,16 @@ class VersionedCodec(Codec):
         return self.inner.decode_body(_UNLIMITED.encode(self.upgrades.apply(decode(text))))
 
     def decode_noting(self, id: str, text: str | bytes) -> Any:
-        """Return what `decode_body` does; of an older body, an `UpgradedBody`, which has kept the id of its document."""
+        """Return what `decode_body` does; of an older body that can be written, an `UpgradedBody`. It has kept the id."""
         stored = decode(text)
         if self.upgrades.version_of(stored) >= self.upgrades.version:
             return self.decode_body(text)
-        written = self.encode_upgraded(Document(id, stored))
+        try:
+            written = self.encode_upgraded(Document(id, stored))
+        except UpgradeFailed:
+            raise
+        except InvalidBody:  # too large, or not what the model wants
+            return self.decode_body(text)
         return UpgradedBody(self.decode_body(written), stored, written)
 
     def current(self, document: Document) -> Any:

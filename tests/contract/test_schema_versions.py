@@ -484,6 +484,30 @@ def test_with_a_model(store: Any, old: Any, model: Any, write_back: bool) -> Non
     assert {each.body.first for each in ours.find({"born": {"$gte": 0}})} == {"Ada", "Alan", "Bob"}
 
 
+@pytest.mark.parametrize("invalid", ["skip", "return"])
+def test_a_write_back_leaves_what_does_not_fit_the_model(
+    store: Any, old: Any, invalid: str
+) -> None:
+    old.put("eve", {"name": "Eve Adams", "born": "long ago"})
+    found = [
+        people(store, model=Person, invalid=invalid, write_back=write_back).get("eve")
+        for write_back in (False, True)
+    ]
+    assert found[0] == found[1]
+    assert (found[0] is None) == (invalid == "skip")
+    assert old.document("eve").version == 1
+
+
+def test_a_write_back_leaves_what_is_too_large(open_store: Any) -> None:
+    store = open_store(max_body=100)
+    store["people"].put("ada", {"n": 1})
+    ours = store.collection(
+        "people", schema_version=2, upgrades={1: lambda _: {"x": "y" * 100}}, write_back=True
+    )
+    assert ours.get("ada") == {"x": "y" * 100}
+    assert store["people"].document("ada").version == 1
+
+
 @dataclass(frozen=True)
 class ExplainStatement(Operation[Any]):
     """Return the lines of the plan of a statement over the documents of other versions."""
