@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 
-from .codec import Decode, decode
+from .codec import Codec
 from .engine.jobs import Flag
 from .engine.workers import Background
 from .errors import InvalidOption, StoreClosed, shortened
@@ -173,11 +173,11 @@ class ChangeReader:
         *,
         after: Any,
         timeout: Any,
-        decode: Decode = decode,
+        codec: Codec | None = None,
         convert: Callable[[Change], Change] | None = None,
     ) -> None:
         self.collection, self._wanted = collection, wanted
-        self._decode, self._convert = decode, convert
+        self._codec, self._convert = codec or Codec(), convert
         if after is not None and not (isinstance(after, str) and after == OLDEST):
             read_token(after, "")
         self._timeout = _check_timeout(timeout)
@@ -208,7 +208,7 @@ class ChangeReader:
         """Return the next change, if there is one already."""
         yield from self.start()
         while not self._ready and not self.closed:
-            read = self._here(), self._limit, self._wanted, self._decode
+            read = self._here(), self._limit, self._wanted, self._codec
             changes = yield ReadChanges(self.collection, *read)
             self._position = changes.position
             self._ready.extend(changes.changes)

@@ -732,9 +732,7 @@ class Collection(OperationBuilder, Generic[Body]):
         """
         notifier = check_notifier(self._notifier)
         wanted = ChangeFilter.parse(filter, kinds, self._codec)
-        reader = ChangeReader(
-            self.name, wanted, after=after, timeout=timeout, decode=self._codec.decode_body
-        )
+        reader = ChangeReader(self.name, wanted, after=after, timeout=timeout, codec=self._codec)
         return ChangeStream(self._run, notifier, reader)
 
     def _follow(self, steps: Steps[T]) -> T:

@@ -440,9 +440,7 @@ class AsyncCollection(OperationBuilder, Generic[Body]):
         """
         notifier = check_notifier(self._notifier)
         wanted = ChangeFilter.parse(filter, kinds, self._codec)
-        reader = ChangeReader(
-            self.name, wanted, after=after, timeout=timeout, decode=self._codec.decode_body
-        )
+        reader = ChangeReader(self.name, wanted, after=after, timeout=timeout, codec=self._codec)
         return AsyncChangeStream(self._run, notifier, reader)
 
     async def _follow(self, steps: Steps[T]) -> T:

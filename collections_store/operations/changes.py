@@ -19,9 +19,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import codec
-from ..codec import Decode
-from ..document import Invalid, moment, now
+from ..codec import Codec, decode
+from ..document import Document, Invalid, moment, now
 from ..errors import (
     ChangesLost,
     InvalidBody,
@@ -95,7 +94,7 @@ class ReadChanges(Operation[Changes]):
     position: ChangePosition
     limit: int
     wanted: ChangeFilter
-    decode: Decode = field(default=codec.decode, repr=False)
+    codec: Codec = field(repr=False)
     atomic = True
 
     def __call__(self, connection: Connection) -> Changes:
@@ -138,16 +137,26 @@ class ReadChanges(Operation[Changes]):
             id,
             version,
             moment(time),
-            body=None if after is None else codec.decode(after),
-            before=None if before is None else codec.decode(before),
+            body=self._current(id, after),
+            before=self._current(id, before),
             has_body=after is not None,
             has_before=before is not None,
             token=self._position(row).to_token(self.collection),
         )
 
+    def _current(self, id: str, text: str | None) -> Any:
+        """Return a recorded body as plain JSON for the filter: in the declared schema version, if it can be upgraded."""
+        if text is None:
+            return None
+        body = decode(text)
+        try:
+            return self.codec.current(Document(id, body))
+        except InvalidBody:
+            return body
+
     def _returned(self, change: Change, row: Row) -> Change:
-        """Return a change, whose bodies are plain JSON, with those that `decode` makes."""
-        if self.decode is codec.decode:
+        """Return a change, whose bodies are plain JSON, with those of the codec."""
+        if self.codec.is_plain:
             return change
         body, before = self._body(change.body, row[6]), self._body(change.before, row[5])
         return replace(change, body=body, before=before)
@@ -155,7 +164,7 @@ class ReadChanges(Operation[Changes]):
     def _body(self, plain: Any, text: str | None) -> Any:
         """Return a recorded body. One that its codec refuses is `Invalid`: an error would end the stream there."""
         try:
-            return None if text is None else self.decode(text)
+            return None if text is None else self.codec.decode_body(text)
         except InvalidBody as error:
             return Invalid(plain, error.path, error.problem)
 

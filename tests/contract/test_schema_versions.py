@@ -12,6 +12,7 @@ from collections_store import (
     DocumentTooNew,
     DuplicateKey,
     InsertOne,
+    Invalid,
     InvalidBody,
     InvalidOption,
     UpdateMany,
@@ -437,6 +438,23 @@ def test_a_collection_of_that_version_keeps_its_other_options(store: Any, old: A
     store.rename("people", "persons")
     persons = store.collection("persons", schema_version=3)
     assert persons.count({"first": "Ada"}) == 1
+
+
+def test_a_filter_of_changes_sees_the_declared_version(store: Any) -> None:
+    old = store.collection("people", changes="both")
+    old.put("ada", {"name": "Ada Lovelace", "born": 1815})
+    old.put("plato", {"name": "Plato"})
+    old.remove("ada")
+    options = {"after": "oldest", "timeout": 0}
+    ours = people(store)
+    found = [(each.kind, each.body) for each in ours.watch({"first": "Ada"}, **options)]
+    assert found == [("insert", ADA), ("remove", None)]
+    typed = people(store, model=Person)
+    person = Person(first="Ada", last="Lovelace", born=1815, tags=[])
+    assert [each.body for each in typed.watch({"first": "Ada"}, **options)] == [person, None]
+    [broken] = ours.watch({"name": "Plato"}, **options)
+    assert isinstance(broken.body, Invalid)
+    assert broken.body.body == {"name": "Plato"}
 
 
 class Person(pydantic.BaseModel):
