@@ -21,13 +21,12 @@ from __future__ import annotations
 import heapq
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import field
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from ..codec import BodySkipped, Codec, Decode, decode
+from ..codec import Decode, decode, spell
 from ..document import Document, new_document, now
 from ..query.cursor import Position
 from ..query.filter import Filter
@@ -36,7 +35,7 @@ from ..query.projection import Projection
 from ..query.sort import NATURAL, Key, Sort
 from ..query.values import value_class
 from ..sql.select import Query
-from .by_id import as_document, body_of, raise_unless_skipped
+from .by_id import as_document, raise_unless_skipped
 from .connection import Inexact
 from .operation import Operation
 
@@ -53,10 +52,6 @@ FIRST_BATCH: Final = 50
 MAX_BATCH: Final = 2000
 BATCH_CHARACTERS: Final = 2**20
 """Characters of JSON in a batch of a stream, about, as long as no single body is larger."""
-
-
-_UNLIMITED: Final = Codec(2**40)
-"""For stored bodies: a codec with another limit may have written them."""
 
 
 class ReadsDocuments(Protocol):
@@ -116,10 +111,15 @@ def returned(
 
 def _decoded(operation: ReadsDocuments, documents: Iterable[Document]) -> Iterator[Document]:
     """Yield documents with the bodies that `decode` makes."""
+    collection, make = operation.collection, operation.decode
     for each in documents:
-        with suppress(BodySkipped):
-            text = _UNLIMITED.encode(each.body)
-            yield replace(each, body=body_of(operation.collection, each.id, text, operation.decode))
+        try:
+            body = make(spell(each.body))  # `Codec.encode` would check it again
+        except ValueError as error:
+            raise_unless_skipped(collection, each.id, error)
+            continue
+        times = each.created_us, each.updated_us, each.expires_us
+        yield new_document(each.id, body, each.version, *times)
 
 
 @value_class
