@@ -27,7 +27,7 @@ from ..codec import BodySkipped, Codec, Unreadable, decode
 from ..document import Invalid
 from ..errors import CollectionsStoreError, InvalidBody, InvalidOption, MissingExtra, shortened
 from ..options import check_choice, check_flag
-from .declared import MAX_CACHED, declared_fields, is_pydantic, name_of, types_in
+from .declared import MAX_CACHED, alternatives, declared_fields, is_pydantic, name_of, types_in
 
 
 class Library(Protocol):
@@ -188,7 +188,7 @@ class _Pydantic:
         self._adapter: Any = TypeAdapter(model)
         self._has_datetimes = _can_hold_datetimes(self._adapter.core_schema)
         self.from_text: Callable[[str | bytes], Any] = self._adapter.validate_json
-        self.from_python: Callable[[Any], Any] = self._adapter.validate_python
+        self._classes = tuple(each for each in alternatives(model) if is_pydantic(each))
 
     @cached_property
     def from_trusted_text(self) -> Callable[[str | bytes], Any]:
@@ -203,6 +203,16 @@ class _Pydantic:
             validator = make(schema)
         validate: Callable[[str | bytes], Any] = validator.validate_json
         return validate
+
+    def from_python(self, value: Any) -> Any:
+        found = self._adapter.validate_python(value)
+        kind = type(found)
+        if kind not in self._classes and isinstance(found, self._classes):
+            bases = [each for each in self._classes if isinstance(found, each)]
+            known = {name for each in bases for name in declared_fields(each) or ()}
+            if more := [name for name in declared_fields(kind) or () if name not in known]:
+                raise _Masked(f"{kind.__name__} has fields that would be lost: {', '.join(more)}")
+        return found
 
     def to_json(self, value: Any) -> Any:
         options = {"by_alias": True, "round_trip": True, "warnings": "none"}
@@ -223,6 +233,8 @@ class _Pydantic:
         if isinstance(error, ValidationError):
             first, *_ = error.errors(include_url=False, include_input=False, include_context=False)
             return ".".join(map(str, first["loc"])), first["msg"]
+        if isinstance(error, _Masked):
+            return "", str(error)
         if isinstance(error, PydanticSerializationError):
             return "", "a value cannot be encoded as JSON"
         return None

@@ -292,6 +292,28 @@ def test_a_field_that_would_be_lost_is_refused(model: Any, problem: str) -> None
         codec_of(model, Codec())
 
 
+def test_an_instance_of_a_class_with_more_fields_is_refused() -> None:
+    class Base(pydantic.BaseModel):
+        name: str = ""
+
+    class Employee(Base):
+        salary: int = 0
+
+    class Manager(Employee):
+        pass
+
+    class Renamed(Base):
+        pass
+
+    codec = codec_of(Base, Codec())
+    for body in (Employee(salary=1), Manager(salary=1)):
+        with pytest.raises(InvalidBody, match="has fields that would be lost: salary"):
+            codec.encode_body(body)
+    assert codec.decode_body(codec.encode_body(Renamed(name="ada"))) == Base(name="ada")
+    either = codec_of(Employee | Base, Codec())
+    assert either.decode_body(either.encode_body(Employee(salary=1))) == Employee(salary=1)
+
+
 def test_aliases_and_secrets_that_come_back() -> None:
     class Both(pydantic.BaseModel):
         model_config = pydantic.ConfigDict(populate_by_name=True)
