@@ -398,11 +398,12 @@ class Store(Collections):
         url = database_url(file)
         if url is None:
             return copy(ArchiveSource(str(file), self._codec, names), target, report)
-        with Store(url, prefix=self._options.prefix, upgrade="manual") as backup:
+        prefix = self._options.prefix
+        with Store(url, prefix=prefix, upgrade="manual") as backup:
             try:
                 backup.run(ListStored(names))
             except DatabaseError as error:
-                problem = "it is no SQLite file that backup wrote"
+                problem = f"it is no SQLite file that backup wrote, with prefix {prefix!r}"
                 raise InvalidBackup(str(file), "", problem) from error
             return copy_store(backup.run, names, target, report)
 

@@ -294,6 +294,18 @@ def test_a_database_of_another_program_is_no_backup(tmp_path: Path) -> None:
         store.restore(tmp_path / "other.db")
 
 
+def test_a_database_file_has_a_prefix(tmp_path: Path) -> None:
+    with Store("sqlite://", prefix="bot_") as store:
+        store["a"].put("x", 1)
+        store.backup(tmp_path / "bot.db")
+        store.backup(tmp_path / "bot.jsonl")
+        assert store.restore(tmp_path / "bot.db", replace=True)[0].count == 1
+    with Store("sqlite://") as store:
+        with pytest.raises(InvalidBackup, match="prefix 'cs_'"):
+            store.restore(tmp_path / "bot.db")
+        assert store.restore(tmp_path / "bot.jsonl")[0].count == 1
+
+
 def test_a_database_file_of_an_older_schema_must_be_upgraded_first(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     with Store("sqlite://") as store:
