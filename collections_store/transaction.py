@@ -110,6 +110,8 @@ class Collections(ABC):
         >>> cities.get("ulm")
         City(people=126000)
         """
+        if model is None and not settings and type(name) is str:  # the usual call, sooner
+            return self[name]
         return sync_collection(self.run, self._codec, self._notifier, name, model, settings)
 
     get_sync_collection = collection
