@@ -135,6 +135,20 @@ def hosts_aea(session: nox.Session) -> None:
     )
 
 
+@nox.session(name="hosts-langgraph", python=PYTHONS)
+def hosts_langgraph(session: nox.Session) -> None:
+    """Test the integration with LangGraph in an environment of its own; `tests` includes a part."""
+    _install(session)
+    session.run(
+        "python",
+        "-m",
+        "pytest",
+        "tests/integrations/test_langgraph.py",
+        *session.posargs,
+        env={"COLLECTIONS_STORE_TEST_HOSTS": "all"},
+    )
+
+
 @nox.session(python=PYTHONS)
 def package(session: nox.Session) -> None:
     """Build the sdist and the wheel, check both, and run the demo from the wheel in a fresh environment."""

@@ -80,6 +80,8 @@ def name_of(page: Path) -> str:
 
 
 RUNNING_PAGES = [page for page in PAGES if any(map(runs, blocks(page)))]
+OWN_ENVIRONMENTS = {"langgraph"}
+"""Pages whose packages cannot be installed beside those of others: the tests of their integrations run them."""
 
 
 def needs_postgres(page: Path) -> bool:

@@ -12,12 +12,20 @@ from collections_store import memory
 EXTRAS = {
     "aea": "aea",
     "fastmcp": "key-value",
+    "langgraph": "langgraph",
     "opsdroid": "opsdroid",
     "soul-machines": "smskillsdk",
 }
 """The packages of hosts, by page; kdeps is not written in Python, and has none."""
 PAGES = {name: DOCS / "how-to" / f"{name}.md" for name in (*EXTRAS, "kdeps")}
-SESSIONS = {"hosts-aea", "hosts-fastmcp", "hosts-open-aea", "hosts-opsdroid", "hosts-smskillsdk"}
+SESSIONS = {
+    "hosts-aea",
+    "hosts-fastmcp",
+    "hosts-langgraph",
+    "hosts-open-aea",
+    "hosts-opsdroid",
+    "hosts-smskillsdk",
+}
 
 
 def test_every_host_has_a_page() -> None:

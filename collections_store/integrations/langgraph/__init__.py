@@ -1,0 +1,18 @@
+"""LangGraph: checkpointers of graphs, and stores of long-term memory, in collections of a store.
+
+Knows LangGraph's interfaces `BaseCheckpointSaver` and `BaseStore`, and the public API. Must not know SQL, nor a
+database. Begin with `checkpoints`; `records` is the stored form, `running` is what sync and async differ in.
+
+LangGraph is needed: `pip install 'collections-store[langgraph]'`.
+"""
+
+from ... import MissingExtra
+
+try:
+    import langgraph.checkpoint.base  # noqa: F401
+except ImportError as error:
+    raise MissingExtra("langgraph", "langgraph") from error
+
+from .saver import AsyncLangGraphSaver, LangGraphSaver
+
+__all__ = ["AsyncLangGraphSaver", "LangGraphSaver"]

@@ -1,0 +1,149 @@
+"""Procedures on one collection, run on a `Store` or an `AsyncStore`.
+
+A procedure is a generator: it yields functions of a collection, receives their results, and returns what the method
+returns. The same procedure serves a `Collection` and an `AsyncCollection`, since their methods have the same names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
+from typing import Any, TypeAlias, TypeVar
+
+from ... import AsyncStore, AsyncTransaction, CollectionExists, InvalidOption, Store, Transaction
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Callable[[Any], Any], Any, T]
+
+
+def call(method: str, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
+    """Return the function that calls a method of a collection.
+
+    >>> call("count", {"country": "de"})(store["cities"])
+    0
+    """
+    return lambda collection: getattr(collection, method)(*arguments, **options)
+
+
+class StepRunner:
+    """Runs procedures on a collection of a store. A store that it opened itself it closes."""
+
+    def __init__(self, store: Any, collection: str, options: dict[str, Any]) -> None:
+        self._is_own = not isinstance(store, Store)
+        self.store: Store = Store(store, **options) if self._is_own else _given(store, options)
+        self._name = collection
+        self._collection: Any = None
+
+    def run(self, steps: Steps[T]) -> T:
+        """Return what the steps return."""
+        return _follow(self._collection or self._create(), steps)
+
+    def run_transaction(self, steps: Callable[[], Steps[T]]) -> T:
+        """Return what the steps return; they run in one transaction, and again after a conflict."""
+        if self._collection is None:
+            self._create()
+
+        def attempt(transaction: Transaction) -> T:
+            return _follow(transaction[self._name], steps())
+
+        return self.store.run_transaction(attempt)
+
+    def _create(self) -> Any:
+        with suppress(CollectionExists):
+            self.store.create_collection(self._name, body_index=False)
+        self._collection = self.store[self._name]
+        return self._collection
+
+    def close(self) -> None:
+        """Close the store, if this opened it."""
+        if self._is_own:
+            self.store.close()
+
+
+class AsyncStepRunner:
+    """Runs procedures on a collection of an `AsyncStore`: see `StepRunner`."""
+
+    def __init__(self, store: Any, collection: str, options: dict[str, Any]) -> None:
+        self._is_own = not isinstance(store, AsyncStore)
+        self.store: AsyncStore = (
+            AsyncStore(store, **options) if self._is_own else _given(store, options)
+        )
+        self._name = collection
+        self._collection: Any = None
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Return what the steps return."""
+        return await _follow_async(self._collection or await self._create(), steps)
+
+    async def run_transaction(self, steps: Callable[[], Steps[T]]) -> T:
+        """Return what the steps return; they run in one transaction, and again after a conflict."""
+        if self._collection is None:
+            await self._create()
+
+        async def attempt(transaction: AsyncTransaction) -> T:
+            return await _follow_async(transaction[self._name], steps())
+
+        return await self.store.run_transaction(attempt)
+
+    async def _create(self) -> Any:
+        with suppress(CollectionExists):
+            await self.store.create_collection(self._name, body_index=False)
+        self._collection = self.store[self._name]
+        return self._collection
+
+    async def aclose(self) -> None:
+        """Close the store, if this opened it."""
+        if self._is_own:
+            await self.store.aclose()
+
+
+class LoopCaller:
+    """Calls coroutine functions in an event loop, from other threads."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        with suppress(RuntimeError):
+            self.note()
+
+    def note(self) -> None:
+        """Note the running loop."""
+        self._loop = asyncio.get_running_loop()
+
+    def call(self, function: Callable[..., Coroutine[Any, Any, T]], *arguments: Any) -> T:
+        """Return the function's result; raise `asyncio.InvalidStateError` in the thread of the loop."""
+        here = None
+        with suppress(RuntimeError):
+            here = asyncio.get_running_loop()
+        if self._loop is None or here is self._loop:
+            raise asyncio.InvalidStateError(
+                "a sync method would block the event loop: use the async one, its name begins with a"
+            )
+        job = asyncio.run_coroutine_threadsafe(function(*arguments), self._loop)
+        return job.result()
+
+
+def _given(store: Any, options: dict[str, Any]) -> Any:
+    for option in options:
+        raise InvalidOption(option, "is an option of a store that is opened here: give its URL")
+    return store
+
+
+def _follow(collection: Any, steps: Steps[T]) -> T:
+    try:
+        step = next(steps)
+        while True:
+            step = steps.send(step(collection))
+    except StopIteration as stop:
+        found: T = stop.value
+        return found
+
+
+async def _follow_async(collection: Any, steps: Steps[T]) -> T:
+    try:
+        step = next(steps)
+        while True:
+            step = steps.send(await step(collection))
+    except StopIteration as stop:
+        found: T = stop.value
+        return found

@@ -1,0 +1,415 @@
+"""The checkpointers with LangGraph itself: test_langgraph.py runs this file in an environment that has LangGraph."""
+
+import asyncio
+import copy
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Backend
+from integrations.langgraph_graphs import config, graph
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.conformance import checkpointer_test, validate
+from langgraph.checkpoint.conformance.capabilities import Capability
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.types import Command, interrupt
+from pages import DOCS, run_page
+
+from collections_store import AsyncStore, InvalidFilter, InvalidOption, Store
+from collections_store.integrations.langgraph import AsyncLangGraphSaver, LangGraphSaver
+from collections_store.integrations.langgraph.saver import Saver
+
+CASES = {"copy_thread": 8, "delete_for_runs": 7, "delete_thread": 5, "get_tuple": 10, "list": 16, "prune": 8, "put": 17, "put_writes": 10}  # fmt: skip
+"""The cases of the conformance suite, by capability."""
+
+
+@pytest.fixture
+def saver(backend: Backend) -> Iterator[Any]:
+    with LangGraphSaver(backend.url, **backend.options) as saver:
+        yield saver
+
+
+@pytest.mark.parametrize("kind", [LangGraphSaver, AsyncLangGraphSaver])
+def test_conformance(kind: Any, backend: Backend) -> None:
+    @checkpointer_test(name=kind.__name__)  # type: ignore[untyped-decorator]
+    async def checkpointer() -> Any:
+        name = f"c{uuid.uuid4().hex}"
+        if kind is LangGraphSaver:
+            with kind(backend.url, collection=name, **backend.options) as saver:
+                yield saver
+        else:
+            async with kind(backend.url, collection=name, **backend.options) as saver:
+                yield saver
+
+    report = asyncio.run(validate(checkpointer))
+    assert [each for result in report.results.values() for each in result.failures] == []
+    assert set(report.results) == {each.value for each in Capability}
+    passed = {name: result.tests_passed for name, result in report.results.items()}
+    assert all(passed[name] >= count for name, count in CASES.items()), passed
+
+
+# -- what is stored ----------------------------------------------------------------------------
+
+
+def put(
+    saver: Any, parent: dict[str, Any], changed: dict[str, Any], kept: Any = None, **metadata: Any
+) -> dict[str, Any]:
+    """Put a checkpoint with changed values of channels, and those `kept` from another checkpoint."""
+    checkpoint = empty_checkpoint()
+    versions = dict(kept["channel_versions"] if kept else {})
+    new = {name: saver.get_next_version(versions.get(name), None) for name in changed}
+    checkpoint["channel_values"] = {**(kept["channel_values"] if kept else {}), **changed}
+    checkpoint["channel_versions"] = versions | new
+    found: dict[str, Any] = saver.put(parent, checkpoint, metadata, new)
+    return found
+
+
+def test_a_value_is_stored_once_for_all_checkpoints_that_have_it(backend: Backend) -> None:
+    with Store(backend.url, **backend.options) as store:
+        saver = LangGraphSaver(store)
+        at = put(saver, config(), {"large": "x" * 10_000, "n": 0})
+        for n in range(1, 20):
+            at = put(saver, at, {"n": n}, saver.get(at))
+        assert (
+            store["langgraph_checkpoints"].count(
+                {"$id": {"$gte": "b/t//large/", "$lt": "b/t//large0"}}
+            )
+            == 1
+        )
+        listed = list(saver.list(config()))
+        assert [each.checkpoint["channel_values"]["n"] for each in listed] == list(
+            range(19, -1, -1)
+        )
+        assert {each.checkpoint["channel_values"]["large"] for each in listed} == {"x" * 10_000}
+
+
+def test_tuples_share_no_values(saver: Any) -> None:
+    at = put(saver, config(), {"list": [1]})
+    put(saver, at, {"n": 1}, saver.get(at))
+    first, second = saver.list(config())
+    first.checkpoint["channel_values"]["list"].append(2)
+    assert second.checkpoint["channel_values"]["list"] == [1]
+
+
+@pytest.mark.parametrize("name", ["a/b", "a%2Fb", "a%b", "ä\n'\"", "$id", ".", "*"])
+def test_names_are_literal(saver: Any, name: str) -> None:
+    here, beside = config(name, namespace=name), config("a", namespace="b")
+    at = put(saver, here, {name: 1})
+    saver.put_writes(at, [(name, 2)], name)
+    put(saver, beside, {"b": 3})
+    found = saver.get_tuple(here)
+    assert found.checkpoint["channel_values"] == {name: 1}
+    assert found.pending_writes == [(name, name, 2)]
+    saver.delete_thread(name)
+    assert saver.get_tuple(here) is None
+    assert [each.config["configurable"]["thread_id"] for each in saver.list(None)] == ["a"]
+
+
+def test_a_thread_is_not_deleted_with_one_whose_name_begins_so(saver: Any) -> None:
+    for thread in ("1", "10", "1/0"):
+        put(saver, config(thread), {"n": thread})
+    saver.delete_thread("1")
+    assert {each.config["configurable"]["thread_id"] for each in saver.list(None)} == {"10", "1/0"}
+
+
+def test_a_value_that_cannot_be_stored_changes_nothing(backend: Backend) -> None:
+    with LangGraphSaver(backend.url, max_body=5_000, **backend.options) as saver:
+        with pytest.raises(Exception, match="5,000"):
+            put(saver, config(), {"small": 1, "large": "x" * 10_000})
+        assert saver.get_tuple(config()) is None
+        assert saver._runner.store["langgraph_checkpoints"].count() == 0
+
+
+def test_writes_stay_except_special_ones(saver: Any) -> None:
+    at = put(saver, config(), {})
+    saver.put_writes(at, [("a", 1), ("__interrupt__", "first")], "task")
+    saver.put_writes(at, [("a", 2), ("__interrupt__", "second")], "task")
+    assert saver.get_tuple(at).pending_writes == [
+        ("task", "__interrupt__", "second"),
+        ("task", "a", 1),
+    ]
+
+
+def test_metadata_is_compared_as_a_whole(saver: Any) -> None:
+    put(saver, config(), {}, tags=["a", "b"], at={"x": 1, "y": 2}, dotted=1, **{"p.q": 1, "$id": 5})
+
+    def count(**filter: Any) -> int:
+        return len(list(saver.list(None, filter=filter)))
+
+    assert count(tags=["a", "b"]) == count(at={"y": 2, "x": 1}) == count(dotted=1) == 1
+    assert count(**{"p.q": 1}) == count(**{"$id": 5}) == count(missing=None) == 1
+    assert count(tags="a") == count(at={"x": 1}) == count(at={"$ne": 5}) == count(dotted="1") == 0
+    with pytest.raises(InvalidFilter):
+        list(saver.list(None, filter={1: 1}))
+
+
+def test_a_filter_and_a_limit_reach_across_batches(saver: Any) -> None:
+    at = config()
+    for step in range(250):
+        at = put(saver, at, {}, tags=["x"] if step % 50 == 0 else [])
+    assert len(list(saver.list(config()))) == 250
+    assert len(list(saver.list(config(), filter={"tags": ["x"]}, limit=4))) == 4
+    assert len(list(saver.list(config(), limit=130))) == 130
+    assert list(saver.list(config(), limit=0)) == []
+
+
+@pytest.mark.parametrize("wrong", [{}, {"configurable": {}}, {"configurable": {"thread_id": None}}])
+def test_a_config_without_a_thread_is_refused(saver: Any, wrong: Any) -> None:
+    with pytest.raises(InvalidOption, match="must have a thread"):
+        saver.get_tuple(wrong)
+    with pytest.raises(InvalidOption, match="must have a thread"):
+        put(saver, wrong, {})
+
+
+def test_an_unknown_strategy_deletes_nothing(saver: Any) -> None:
+    put(saver, config(), {})
+    with pytest.raises(InvalidOption, match="keep_latest"):
+        saver.prune(["t"], strategy="keep_all")
+    assert saver.get_tuple(config()) is not None
+
+
+def test_options_are_for_a_url(backend: Backend) -> None:
+    with Store(backend.url, **backend.options) as store:
+        with pytest.raises(InvalidOption, match="max_body"):
+            LangGraphSaver(store, max_body=1)
+        LangGraphSaver(store).close()
+        assert store.collections() == []  # the store is still open
+
+
+# -- deletion ----------------------------------------------------------------------------------
+
+
+def test_pruning_keeps_what_delta_channels_need(saver: Any) -> None:
+    """A delta channel `d` has its value at the second of five checkpoints, and writes since."""
+    at = put(saver, config(), {"plain": 0})
+    line = [at]
+    for step in range(1, 5):
+        before = saver.get(at)
+        before["channel_values"].pop("d", None)
+        changed = {"plain": step} | ({"d": "seed"} if step == 1 else {})
+        saver.put_writes(at, [("d", f"write {step}")], f"task{step}")
+        counters = {"d": [step - 1, step - 1]} if step > 1 else {}
+        at = put(saver, at, changed, before, counters_since_delta_snapshot=counters)
+        line.append(at)
+    history = saver.get_delta_channel_history(config=at, channels=["d", "plain"])
+    assert history["d"] == {
+        "seed": "seed",
+        "writes": [(f"task{step}", "d", f"write {step}") for step in (2, 3, 4)],
+    }
+    assert history["plain"] == {"seed": 3, "writes": []}
+    saver.prune(["t"])
+    assert [each.config for each in saver.list(config())] == line[:0:-1]
+    after = saver.get_delta_channel_history(config=at, channels=["d"])
+    assert after["d"] == history["d"]
+    saver.prune(["t"], strategy="delete")
+    assert saver._runner.store["langgraph_checkpoints"].count() == 0
+
+
+def test_the_history_is_that_of_the_base_class(saver: Any) -> None:
+    at = put(saver, config(), {"a": 1})
+    for step in range(3):
+        saver.put_writes(at, [("a", step), ("b", step)], f"task{step}", task_path=f"{-step}")
+        saver.put_writes(at, [("b", step)], f"other{step}", task_path=f"{9 - step}")
+        at = put(saver, at, {"c": step})
+    ours = saver.get_delta_channel_history(config=at, channels=["a", "b", "c", "none"])
+    theirs = super(Saver, saver).get_delta_channel_history(
+        config=at, channels=["a", "b", "c", "none"]
+    )
+    assert ours == theirs
+    assert saver.get_delta_channel_history(config=config("other"), channels=["a"]) == {
+        "a": {"writes": []}
+    }
+
+
+def test_the_runs_values_go_and_shared_ones_stay(saver: Any) -> None:
+    first = put(saver, config(), {"shared": 1, "own": 1}, run_id="one")
+    second = put(saver, first, {"own": 2}, saver.get(first), run_id="two")
+    saver.put_writes(second, [("own", 3)], "task")
+    saver.delete_for_runs(["two"])
+    stored = saver._runner.store["langgraph_checkpoints"]
+    assert saver.get(config())["channel_values"] == {"shared": 1, "own": 1}
+    assert stored.count() == 3
+    saver.delete_for_runs(["one"])
+    assert stored.count() == 0
+
+
+def test_a_deleted_value_is_an_error(saver: Any) -> None:
+    put(saver, config(), {"lost": 1})
+    saver._runner.store["langgraph_checkpoints"].delete_many({"$id": {"$gte": "b/", "$lt": "b0"}})
+    with pytest.raises(LookupError, match="the value of channel 'lost' was deleted"):
+        saver.get_tuple(config())
+
+
+def test_idle_threads_are_deleted_whole(saver: Any) -> None:
+    put(saver, config("old"), {"n": 1})
+    assert saver.delete_idle_threads(3600) == 0
+    assert saver.delete_idle_threads(-1) == 1
+    assert saver._runner.store["langgraph_checkpoints"].count() == 0
+    at = put(saver, config("active"), {"n": 1})
+    saver.put_writes(at, [("n", 2)], "task")
+    assert saver.delete_idle_threads(3600) == 0
+    assert saver.get_tuple(config("active")).pending_writes == [("task", "n", 2)]
+
+
+# -- graphs ------------------------------------------------------------------------------------
+
+
+def ask(state: Any) -> Any:
+    return {"done": [interrupt("name?")]}
+
+
+@pytest.mark.parametrize("durability", ["sync", "async", "exit"])
+def test_a_graph_continues_after_an_interrupt_in_another_saver(
+    shared_backend: Backend, durability: Any
+) -> None:
+    nodes = {"first": lambda _: {"done": ["first"]}, "ask": ask}
+    given: Any
+    for given in ({"done": []}, Command(resume="Ada")):
+        with LangGraphSaver(shared_backend.url, **shared_backend.options) as saver:
+            compiled = graph(nodes).compile(checkpointer=saver)
+            result = compiled.invoke(given, config(), durability=durability)
+    assert result == {"done": ["first", "Ada"]}
+
+
+def test_a_graph_runs_async_and_its_state_is_read_from_threads(backend: Backend) -> None:
+    async def main() -> Any:
+        async with AsyncStore(backend.url, **backend.options) as store:
+            saver = AsyncLangGraphSaver(store)
+            compiled = graph({"a": lambda _: {"done": ["a"]}}).compile(checkpointer=saver)
+            await asyncio.gather(
+                *(compiled.ainvoke({"done": []}, config(str(n))) for n in range(16))
+            )
+            with pytest.raises(asyncio.InvalidStateError, match="block the event loop"):
+                compiled.get_state(config("1"))
+            state = await asyncio.to_thread(compiled.get_state, config("1"))
+            assert len([each async for each in saver.alist(None)]) == 48
+            return state.values
+
+    assert asyncio.run(main()) == {"done": ["a"]}
+
+
+def test_the_serializer_is_the_one_that_is_given(backend: Backend) -> None:
+    pytest.importorskip("Crypto")
+    serde = EncryptedSerializer.from_pycryptodome_aes(key=b"1234567890123456")
+    with LangGraphSaver(backend.url, serde=serde, **backend.options) as saver:
+        put(saver, config(), {"secret": "Ada"})
+        assert saver.get(config())["channel_values"] == {"secret": "Ada"}
+        stored = saver._runner.store["langgraph_checkpoints"].list()
+        assert {each.body["type"] for each in stored} == {"msgpack+aes"}
+
+
+def test_a_clone_with_another_allowlist_uses_the_same_store(saver: Any) -> None:
+    clone = saver.with_allowlist([("os", "stat_result")])
+    put(clone, config(), {"n": 1})
+    assert saver.get(config())["channel_values"] == {"n": 1}
+    assert copy.copy(saver)._runner is saver._runner
+
+
+# -- faults ------------------------------------------------------------------------------------
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+KILLED = """
+import os, signal
+from integrations.langgraph_graphs import config, graph
+from collections_store.integrations.langgraph import LangGraphSaver
+
+def node(name):
+    def run(state):
+        with open({log!r}, "a") as log:
+            log.write(name + "\\n")
+        if name == {last!r}:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return {{"done": [name]}}
+    return run
+
+saver = LangGraphSaver({url!r}, **{options!r})
+nodes = {{name: node(name) for name in "abcde"}}
+compiled = graph(nodes).compile(checkpointer=saver)
+given = {{"done": []}} if {fresh!r} else None
+print(compiled.invoke(given, config(), durability="sync"))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+def test_a_graph_continues_after_its_process_was_killed(
+    shared_backend: Backend, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+
+    def run(last: str, fresh: bool) -> Any:
+        script = KILLED.format(
+            log=str(log),
+            last=last,
+            url=shared_backend.url,
+            options=shared_backend.options,
+            fresh=fresh,
+        )
+        return subprocess.run(
+            [sys.executable, "-c", script],
+            check=False,
+            capture_output=True,
+            encoding="utf-8",
+            env=ENVIRONMENT,
+        )
+
+    assert run("c", fresh=True).returncode == -9
+    assert run("d", fresh=False).returncode == -9
+    done = run("", fresh=False)
+    assert done.stdout.strip() == str({"done": list("abcde")}), done.stderr
+    assert log.read_text().split() == list("abccdde")
+
+
+WRITER = """
+import asyncio
+from integrations.langgraph_graphs import config, graph
+from collections_store.integrations.langgraph import AsyncLangGraphSaver
+
+async def main():
+    async with AsyncLangGraphSaver({url!r}, **{options!r}) as saver:
+        compiled = graph({{name: lambda _, n=name: {{"done": [n]}} for name in "abc"}}).compile(checkpointer=saver)
+        await asyncio.gather(*(compiled.ainvoke({{"done": []}}, config("{number}-" + str(n))) for n in range(16)))
+asyncio.run(main())
+"""
+
+
+def test_16_tasks_in_4_processes_lose_nothing(shared_backend: Backend) -> None:
+    options, url = shared_backend.options, shared_backend.url
+    scripts = [WRITER.format(url=url, options=options, number=number) for number in range(4)]
+    running = [
+        subprocess.Popen([sys.executable, "-c", each], stderr=subprocess.PIPE, env=ENVIRONMENT)
+        for each in scripts
+    ]
+    errors = [each.communicate()[1].decode() for each in running]
+    assert errors == [""] * 4
+    with LangGraphSaver(url, **options) as saver:
+        compiled = graph({name: lambda _: None for name in "abc"}).compile(checkpointer=saver)
+        for number in range(4):
+            for n in range(16):
+                state = compiled.get_state(config(f"{number}-{n}"))
+                assert state.values == {"done": list("abc")}
+        assert len(list(saver.list(None))) == 4 * 16 * 5
+
+
+def test_threads_share_a_saver(saver: Any) -> None:
+    def write(thread: str) -> None:
+        at = config(thread)
+        for n in range(10):
+            at = put(saver, at, {"n": n})
+
+    threads = [threading.Thread(target=write, args=(str(n),)) for n in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert [saver.get(config(str(n)))["channel_values"]["n"] for n in range(8)] == [9] * 8
+
+
+def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page(DOCS / "how-to" / "langgraph.md", {})
