@@ -1,10 +1,15 @@
 """A graph of which each node adds its name to a list, and the configs of its threads."""
 
 import operator
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
 from langgraph.graph import END, START, StateGraph
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+"""Of processes that import this module."""
 
 
 class Done(TypedDict):

@@ -2,7 +2,6 @@
 
 import asyncio
 import copy
-import os
 import subprocess
 import sys
 import threading
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import Backend
-from integrations.langgraph_graphs import config, graph
+from integrations.langgraph_graphs import ENVIRONMENT, config, graph
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.conformance.capabilities import Capability
@@ -194,7 +193,7 @@ def test_pruning_keeps_what_delta_channels_need(saver: Any) -> None:
         before["channel_values"].pop("d", None)
         changed = {"plain": step} | ({"d": "seed"} if step == 1 else {})
         saver.put_writes(at, [("d", f"write {step}")], f"task{step}")
-        counters = {"d": [step - 1, step - 1]} if step > 1 else {}
+        counters = {"d": (step - 1, step - 1)} if step > 1 else {}
         at = put(saver, at, changed, before, counters_since_delta_snapshot=counters)
         line.append(at)
     history = saver.get_delta_channel_history(config=at, channels=["d", "plain"])
@@ -313,7 +312,6 @@ def test_a_clone_with_another_allowlist_uses_the_same_store(saver: Any) -> None:
 
 # -- faults ------------------------------------------------------------------------------------
 
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
 KILLED = """
 import os, signal
 from integrations.langgraph_graphs import config, graph

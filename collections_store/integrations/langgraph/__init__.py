@@ -1,7 +1,8 @@
 """LangGraph: checkpointers of graphs, and stores of long-term memory, in collections of a store.
 
 Knows LangGraph's interfaces `BaseCheckpointSaver` and `BaseStore`, and the public API. Must not know SQL, nor a
-database. Begin with `checkpoints`; `records` is the stored form, `running` is what sync and async differ in.
+database. Begin with `checkpoints` and its stored form, `records`; `items` are the operations of a
+store. `saver` and `store` are LangGraph's interfaces on them, and `running` is what sync and async differ in.
 
 LangGraph is needed: `pip install 'collections-store[langgraph]'`.
 """
@@ -14,5 +15,6 @@ except ImportError as error:
     raise MissingExtra("langgraph", "langgraph") from error
 
 from .saver import AsyncLangGraphSaver, LangGraphSaver
+from .store import AsyncLangGraphStore, LangGraphStore
 
-__all__ = ["AsyncLangGraphSaver", "LangGraphSaver"]
+__all__ = ["AsyncLangGraphSaver", "AsyncLangGraphStore", "LangGraphSaver", "LangGraphStore"]

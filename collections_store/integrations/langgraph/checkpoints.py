@@ -20,7 +20,18 @@ from langgraph.checkpoint.base import (
 )
 
 from ... import Document, InvalidFilter, InvalidOption, Path
-from .records import CHECKPOINTS, VALUES, WRITES, Address, join, pack, under, unpack, version_key
+from .records import (
+    CHECKPOINTS,
+    VALUES,
+    WRITES,
+    Address,
+    join,
+    pack,
+    plain,
+    under,
+    unpack,
+    version_key,
+)
 from .running import Steps, call
 
 Config: TypeAlias = dict[str, Any]
@@ -111,7 +122,7 @@ class Checkpoints:
             "id": at.checkpoint,
             "parent": parent.checkpoint,
             "channels": channels,
-            "metadata": get_checkpoint_metadata(config, metadata),
+            "metadata": plain(get_checkpoint_metadata(config, metadata)),
             **pack(self.serde, rest),
         }
         yield call("put_many", bodies, atomic=True)

@@ -59,6 +59,17 @@ def version_key(version: Any) -> str:
     return json.dumps(version)
 
 
+def plain(value: Any) -> Any:
+    """Return a value with lists for tuples, which LangGraph's metadata holds.
+
+    >>> plain({"counters": {"channel": (1, 2)}})
+    {'counters': {'channel': [1, 2]}}
+    """
+    if isinstance(value, Mapping):
+        return {key: plain(below) for key, below in value.items()}
+    return [plain(below) for below in value] if isinstance(value, list | tuple) else value
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where a config of LangGraph leads: a thread, a namespace (None: any), a checkpoint (None: the latest)."""

@@ -26,6 +26,11 @@ def call(method: str, *arguments: Any, **options: Any) -> Callable[[Any], Any]:
     return lambda collection: getattr(collection, method)(*arguments, **options)
 
 
+def steps_of(step: Callable[[Any], Any]) -> Steps[Any]:
+    """Return the procedure of one step."""
+    return (yield step)
+
+
 class StepRunner:
     """Runs procedures on a collection of a store. A store that it opened itself it closes."""
 

@@ -1,0 +1,353 @@
+"""The operations of a LangGraph store on a collection of items, as procedures (see `running`).
+
+The id of an item is `i/<namespace>//<key>`, where `/` separates the labels of the namespace: a prefix of labels is a range of ids.
+The body has the value, and the vectors of its texts as 32-bit floats in base64.
+
+The reads of a batch are done before its writes. A filter of LangGraph is narrowed down by the database where both languages agree,
+and decided here: numbers are compared with numbers and strings with strings, arrays as a whole.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import eq, ge, gt, le, lt, mul, ne
+from typing import Any, Final, TypeAlias
+
+from langgraph.store.base import (
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    PutOp,
+    SearchItem,
+    SearchOp,
+    ensure_embeddings,
+    get_text_at_path,
+    validate_op_namespace,
+)
+
+from ... import Document, InvalidOption, Path
+from .records import join, under
+from .running import Steps, call
+
+Namespace: TypeAlias = tuple[str, ...]
+Vector: TypeAlias = Sequence[float]
+BATCH: Final = 100
+"""Documents that are read at once."""
+WHOLE: Final = "$"
+"""The path of a whole value."""
+_OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
+    "$eq": eq, "$ne": ne, "$gt": gt, "$gte": ge, "$lt": lt, "$lte": le,
+}  # fmt: skip
+_REFUSED: Final = re.compile(r"[\"'\\\x00-\x1f]")
+_MAX_NUMBER: Final = 2**53
+"""Beyond it, what the database compares may not be exact."""
+_MISSING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class TextIndex:
+    """Which texts of a value are embedded, and by what: LangGraph's `IndexConfig`."""
+
+    dims: int
+    embeddings: Any
+    fields: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, config: Mapping[str, Any] | None) -> TextIndex | None:
+        """Read a configuration; raise `InvalidOption` without `dims` and `embed`."""
+        if config is None:
+            return None
+        if not isinstance(config.get("dims"), int) or config.get("embed") is None:
+            raise InvalidOption("index", "must have dims, an integer, and embed")
+        fields = tuple(config.get("fields") or [WHOLE])
+        return cls(config["dims"], ensure_embeddings(config["embed"]), fields)
+
+    def texts(self, op: PutOp) -> list[str]:
+        """Return the texts of a value that is put."""
+        if op.value is None or op.index is False:
+            return []
+        fields = self.fields if op.index is None else op.index
+        return [text for field in fields for text in get_text_at_path(op.value, field)]
+
+    def check(self, vectors: Sequence[Vector]) -> None:
+        """Raise `InvalidOption` if vectors have other dimensions."""
+        for vector in vectors:
+            if len(vector) != self.dims:
+                raise InvalidOption(
+                    "index", f"dims is {self.dims}, and embed returned {len(vector)} numbers"
+                )
+
+
+class ItemBatch:
+    """Operations, and the texts for which they need vectors. Of puts to one item the last counts."""
+
+    def __init__(self, ops: Iterable[Any], index: TextIndex | None) -> None:
+        self.ops = list(ops)
+        for op in self.ops:
+            validate_op_namespace(op)
+        puts = (op for op in self.ops if isinstance(op, PutOp))
+        self.puts = {item_id(op.namespace, op.key): op for op in puts}
+        self.index = index
+        self.texts = {} if index is None else {id: index.texts(op) for id, op in self.puts.items()}
+        searches = (op for op in self.ops if isinstance(op, SearchOp) and op.query)
+        self.queries = [] if index is None else list({op.query for op in searches})
+
+    @property
+    def is_single(self) -> bool:
+        """Whether this needs no transaction."""
+        return len(self.ops) <= 1
+
+    def to_embed(self) -> list[str]:
+        """Return the different texts that are put."""
+        return list({text: None for texts in self.texts.values() for text in texts})
+
+    def steps(
+        self, vectors: Mapping[str, Vector], queries: Mapping[str, Vector]
+    ) -> Steps[list[Any]]:
+        """Return the results of the operations, with the vectors of the texts that are put, and of queries."""
+        if self.index is not None:
+            self.index.check([*vectors.values(), *queries.values()])
+        results: list[Any] = []
+        for op in self.ops:
+            match op:
+                case GetOp():
+                    results.append((yield from _get(op)))
+                case SearchOp():
+                    results.append((yield from _search(op, queries.get(op.query or ""))))
+                case ListNamespacesOp():
+                    results.append((yield from _list_namespaces(op)))
+                case PutOp():
+                    results.append(None)
+                case _:
+                    raise InvalidOption("ops", f"must be operations, got {type(op).__name__}")
+        yield from self._write(vectors)
+        return results
+
+    def _write(self, vectors: Mapping[str, Vector]) -> Steps[None]:
+        groups: dict[float | None, dict[str, Any]] = {}
+        for id, op in self.puts.items():
+            if op.value is not None:
+                packed = [_pack(vectors[text]) for text in self.texts.get(id, ())]
+                body = {"namespace": _path(op.namespace), "key": op.key, "value": dict(op.value)}
+                groups.setdefault(op.ttl, {})[id] = body | ({"vectors": packed} if packed else {})
+        for minutes, bodies in groups.items():
+            ttl = math.inf if minutes is None else minutes * 60
+            yield call("put_many", bodies, ttl=ttl, atomic=True)
+        removed = [id for id, op in self.puts.items() if op.value is None]
+        if removed:
+            yield call("remove_many", removed)
+
+
+def item_id(namespace: Namespace, key: str) -> str:
+    """Return the id of an item.
+
+    >>> item_id(("users", "a/b"), "name")
+    'i/users/a%2Fb//name'
+    """
+    return join("i", *namespace, "", str(key))
+
+
+def _path(namespace: Namespace) -> str:
+    return join(*namespace)
+
+
+def _namespace(path: str) -> Namespace:
+    parts = path.split("/") if path else []
+    return tuple(part.replace("%2F", "/").replace("%25", "%") for part in parts)
+
+
+def _get(op: GetOp) -> Steps[Item | None]:
+    id = item_id(op.namespace, op.key)
+    document = yield call("document", id)
+    if document is None:
+        return None
+    if op.refresh_ttl and document.expires_at is not None:
+        yield call("touch", id)
+    return Item(**_fields(document))
+
+
+def _fields(document: Document) -> dict[str, Any]:
+    body = document.body
+    return {
+        "value": body["value"],
+        "key": body["key"],
+        "namespace": _namespace(body["namespace"]),
+        "created_at": document.created_at,
+        "updated_at": document.updated_at,
+    }
+
+
+def _search(op: SearchOp, query: Vector | None) -> Steps[list[SearchItem]]:
+    if op.limit < 0 or op.offset < 0:
+        raise InvalidOption("limit", "limit and offset must not be negative")
+    wanted = op.offset + op.limit
+    found = yield from _matching(op, None if query is not None else wanted)
+    scored: list[tuple[float | None, Document]] = [(None, each) for each in found]
+    if query is not None:
+        scored = [(_score(query, each.body.get("vectors", ())), each) for each in found]
+        scored.sort(key=_rank)
+    scored = scored[op.offset : wanted]
+    if op.refresh_ttl:
+        for _, document in scored:
+            if document.expires_at is not None:
+                yield call("touch", document.id)
+    return [SearchItem(**_fields(document), score=score) for score, document in scored]
+
+
+def _matching(op: SearchOp, wanted: int | None) -> Steps[list[Document]]:
+    """Return the first `wanted` matching documents, the last updated first."""
+    conditions = _conditions(op.filter or {})
+    filter: dict[Any, Any] = {"$id": under(join("i", *op.namespace_prefix))}
+    narrowed = [each for each in map(_narrowed, conditions) if each]
+    if narrowed:
+        filter["$and"] = narrowed
+    projection = {"vectors": 0} if wanted is not None else None
+    found: list[Document] = []
+    cursor = None
+    while wanted is None or len(found) < wanted:
+        page = yield call(
+            "page",
+            filter,
+            sort=[("$updated_at", -1)],
+            limit=BATCH if wanted is None else min(wanted, BATCH),
+            after=cursor,
+            projection=projection,
+        )
+        found += [each for each in page if _matches(each.body["value"], conditions)]
+        if (cursor := page.cursor) is None:
+            break
+    return found
+
+
+Condition: TypeAlias = tuple[str, str | None, Any]
+"""A key, an operator (None: equal, or an object that contains another), and an operand."""
+
+
+def _conditions(filter: Mapping[Any, Any]) -> list[Condition]:
+    found: list[Condition] = []
+    for key, value in filter.items():
+        if not isinstance(key, str) or _REFUSED.search(key):
+            raise ValueError(
+                f"Invalid filter key {key!r}: must be a string without quotes, \\ and control characters"
+            )
+        if isinstance(value, Mapping) and any(str(each).startswith("$") for each in value):
+            for operator, operand in value.items():
+                if operator not in _OPERATORS:
+                    raise ValueError(
+                        f"Invalid filter operator {operator!r}: must be one of {', '.join(_OPERATORS)}"
+                    )
+                found.append((key, operator, operand))
+        else:
+            found.append((key, None, value))
+    return found
+
+
+def _narrowed(condition: Condition) -> dict[Any, Any] | None:
+    """Return a filter of ours that each match passes; None if there is none that helps."""
+    key, operator, operand = condition
+    is_text = isinstance(operand, str) and "\0" not in operand
+    if not (is_text or _is_exact(operand)) or operator == "$ne":
+        return None
+    test = {operator or "$eq": operand}
+    literal = {Path("value", key): test}
+    if "." not in key:
+        return literal
+    return {"$or": [literal, {Path("value", *key.split(".")): test}]}
+
+
+def _is_exact(operand: Any) -> bool:
+    """Return whether the database compares a number as Python does."""
+    is_number = isinstance(operand, int | float) and not isinstance(operand, bool)
+    return is_number and abs(operand) <= _MAX_NUMBER
+
+
+def _matches(value: Any, conditions: Iterable[Condition]) -> bool:
+    return all(_passes(_at(value, key), operator, operand) for key, operator, operand in conditions)
+
+
+def _at(value: Any, key: str) -> Any:
+    """Return what is under a key, or else at a dotted path."""
+    if key in value:
+        return value[key]
+    for part in key.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return _MISSING
+        value = value[part]
+    return value
+
+
+def _passes(found: Any, operator: str | None, operand: Any) -> bool:
+    if operand is None and operator in {None, "$eq"}:
+        return found is None or found is _MISSING
+    if found is _MISSING:
+        return False
+    if operator is None and isinstance(operand, Mapping):
+        inside = isinstance(found, Mapping)
+        return inside and all(
+            _passes(found.get(key, _MISSING), None, below) for key, below in operand.items()
+        )
+    if operator == "$ne":
+        return not _equal(found, operand)
+    if operator in {None, "$eq"}:
+        return _equal(found, operand)
+    return _kind(found) == _kind(operand) != "other" and _OPERATORS[operator](found, operand)
+
+
+def _equal(found: Any, operand: Any) -> bool:
+    return isinstance(found, bool) == isinstance(operand, bool) and bool(found == operand)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, str):
+        return "string"
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return "number" if is_number else "other"
+
+
+def _list_namespaces(op: ListNamespacesOp) -> Steps[list[Namespace]]:
+    conditions = op.match_conditions or ()
+    prefixes = [condition.path for condition in conditions if condition.match_type == "prefix"]
+    literal = _literal(prefixes[0]) if prefixes else ()
+    within = {"$id": under(join("i", *literal))}
+    paths = yield call("distinct", "namespace", within)
+    found = {
+        namespace[: op.max_depth]
+        for namespace in map(_namespace, paths)
+        if all(_fits(namespace, each.match_type, each.path) for each in conditions)
+    }
+    return sorted(found)[op.offset : op.offset + op.limit]
+
+
+def _literal(path: Namespace) -> Namespace:
+    """Return the labels before a wildcard."""
+    return path[: path.index("*")] if "*" in path else tuple(path)
+
+
+def _fits(namespace: Namespace, kind: str, path: Namespace) -> bool:
+    if len(path) > len(namespace):
+        return False
+    part = namespace[: len(path)] if kind == "prefix" else namespace[len(namespace) - len(path) :]
+    return all(wanted in {"*", label} for wanted, label in zip(path, part, strict=True))
+
+
+def _pack(vector: Vector) -> str:
+    return b64encode(array("f", vector).tobytes()).decode("ascii")
+
+
+def _score(query: Vector, packed: Iterable[str]) -> float | None:
+    """Return the greatest cosine similarity; None without vectors."""
+    return max((_cosine(query, array("f", b64decode(each))) for each in packed), default=None)
+
+
+def _rank(scored: tuple[float | None, Document]) -> float:
+    return math.inf if scored[0] is None else -scored[0]
+
+
+def _cosine(one: Vector, other: Vector) -> float:
+    size = math.hypot(*one) * math.hypot(*other)
+    return sum(map(mul, one, other)) / size if size else 0.0

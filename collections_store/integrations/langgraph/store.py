@@ -1,0 +1,223 @@
+"""The stores of long-term memory: LangGraph's interface, on the operations of `items`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, Final, Self
+
+from langgraph.store.base import BaseStore
+
+from ... import AsyncStore, CollectionsStoreError, Store
+from .items import ItemBatch, TextIndex
+from .running import AsyncStepRunner, LoopCaller, StepRunner, call, steps_of
+
+LOG: Final = logging.getLogger("collections_store")
+ITEMS: Final = "langgraph_items"
+SWEEP_MINUTES: Final = 5.0
+
+
+class LangGraphStore(BaseStore):  # type: ignore[misc]
+    """A store of LangGraph on a `Store`, or on the URL of one, with `options` of `Store`.
+
+    `index` is LangGraph's `IndexConfig`: with it `search(query=…)` compares vectors by cosine similarity. `ttl` is its
+    `TTLConfig`, in minutes. Expired items are invisible at once. A batch is one transaction: its reads see the state before
+    its writes, and after an error nothing is written. `collection` has the items; it is created on first use. The async methods
+    run in threads; `AsyncLangGraphStore` needs none. Close it, or use `with`, if it was given a URL.
+
+    Raise what `Store` raises, and `InvalidOption`.
+
+    >>> from collections_store.integrations.langgraph import LangGraphStore
+    >>> with LangGraphStore("sqlite://") as memories:
+    ...     memories.put(("users", "ada"), "likes", {"drink": "tea"})
+    ...     [item.value for item in memories.search(("users",), filter={"drink": "tea"})]
+    [{'drink': 'tea'}]
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        store: Store | str,
+        *,
+        index: Mapping[str, Any] | None = None,
+        ttl: Mapping[str, Any] | None = None,
+        collection: str = ITEMS,
+        **options: Any,
+    ) -> None:
+        self._index = TextIndex.parse(index)
+        self.ttl_config = ttl
+        self._runner = StepRunner(store, collection, options)
+        self._ended: threading.Event | None = None
+        self._sweeper: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the sweeper, and close the store, if this was given a URL."""
+        self.stop_ttl_sweeper()
+        self._runner.close()
+
+    def batch(self, ops: Iterable[Any]) -> list[Any]:
+        """Return the results of operations, in their order; those that write have None."""
+        batch = ItemBatch(ops, self._index)
+        vectors, queries = {}, {}
+        if self._index is not None:
+            embeddings, texts = self._index.embeddings, batch.to_embed()
+            if texts:
+                vectors = dict(zip(texts, embeddings.embed_documents(texts), strict=True))
+            queries = {query: embeddings.embed_query(query) for query in batch.queries}
+        if batch.is_single:
+            return self._runner.run(batch.steps(vectors, queries))
+        return self._runner.run_transaction(lambda: batch.steps(vectors, queries))
+
+    async def abatch(self, ops: Iterable[Any]) -> list[Any]:
+        """Async counterpart of `batch`."""
+        return await asyncio.to_thread(self.batch, list(ops))
+
+    def sweep_ttl(self) -> int:
+        """Delete the rows of expired items, which are invisible already; return their number."""
+        found: int = self._runner.run(steps_of(call("purge_expired")))
+        return found
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Future[None]:
+        """Start a thread that calls `sweep_ttl`, unless it runs; return a future that ends with it.
+
+        The interval is `sweep_interval_minutes`, or that of `ttl`, or 5 minutes.
+        """
+        ended = Future[None]()
+        if self._sweeper is None:
+            self._ended = threading.Event()
+            arguments = self._ended, _interval(self.ttl_config, sweep_interval_minutes), ended
+            self._sweeper = threading.Thread(target=self._sweep, args=arguments, daemon=True)
+            self._sweeper.start()
+        else:
+            ended.set_result(None)
+        return ended
+
+    def _sweep(self, stop: threading.Event, seconds: float, ended: Future[None]) -> None:
+        while not stop.wait(seconds):
+            try:
+                self.sweep_ttl()
+            except CollectionsStoreError as error:
+                LOG.warning("expired items could not be deleted: %s", error)
+        ended.set_result(None)
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
+        """Stop the sweeper and wait for its end, up to `timeout` seconds; return whether it ended."""
+        thread, stop = self._sweeper, self._ended
+        if thread is None or stop is None:
+            return True
+        stop.set()
+        thread.join(timeout)
+        if not thread.is_alive():
+            self._sweeper = None
+        return self._sweeper is None
+
+
+class AsyncLangGraphStore(BaseStore):  # type: ignore[misc]
+    """A store of LangGraph on an `AsyncStore`, or on the URL of one: async counterpart of `LangGraphStore`.
+
+    Its sync methods work in other threads than the event loop's; there they raise `asyncio.InvalidStateError`. Close it, or
+    use `async with`, if it was given a URL.
+
+    >>> from collections_store.integrations.langgraph import AsyncLangGraphStore
+    >>> async def main():
+    ...     async with AsyncLangGraphStore("sqlite://") as memories:
+    ...         await memories.aput(("users", "ada"), "likes", {"drink": "tea"})
+    ...         print((await memories.aget(("users", "ada"), "likes")).value)
+    >>> asyncio.run(main())
+    {'drink': 'tea'}
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        store: AsyncStore | str,
+        *,
+        index: Mapping[str, Any] | None = None,
+        ttl: Mapping[str, Any] | None = None,
+        collection: str = ITEMS,
+        **options: Any,
+    ) -> None:
+        self._index = TextIndex.parse(index)
+        self.ttl_config = ttl
+        self._runner = AsyncStepRunner(store, collection, options)
+        self._loop = LoopCaller()
+        self._sweeper: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._loop.note()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop the sweeper, and close the store, if this was given a URL."""
+        await self.stop_ttl_sweeper()
+        await self._runner.aclose()
+
+    def batch(self, ops: Iterable[Any]) -> list[Any]:
+        """Sync counterpart of `abatch`, for other threads."""
+        found: list[Any] = self._loop.call(self.abatch, list(ops))
+        return found
+
+    async def abatch(self, ops: Iterable[Any]) -> list[Any]:
+        """Async counterpart of `LangGraphStore.batch`."""
+        self._loop.note()
+        batch = ItemBatch(ops, self._index)
+        vectors, queries = {}, {}
+        if self._index is not None:
+            embeddings, texts = self._index.embeddings, batch.to_embed()
+            if texts:
+                vectors = dict(zip(texts, await embeddings.aembed_documents(texts), strict=True))
+            queries = {query: await embeddings.aembed_query(query) for query in batch.queries}
+        if batch.is_single:
+            return await self._runner.run(batch.steps(vectors, queries))
+        return await self._runner.run_transaction(lambda: batch.steps(vectors, queries))
+
+    async def sweep_ttl(self) -> int:
+        """Async counterpart of `LangGraphStore.sweep_ttl`."""
+        found: int = await self._runner.run(steps_of(call("purge_expired")))
+        return found
+
+    async def start_ttl_sweeper(
+        self, sweep_interval_minutes: float | None = None
+    ) -> asyncio.Task[None]:
+        """Async counterpart of `LangGraphStore.start_ttl_sweeper`. It starts a task, and returns it."""
+        if self._sweeper is None or self._sweeper.done():
+            seconds = _interval(self.ttl_config, sweep_interval_minutes)
+            self._sweeper = asyncio.create_task(self._sweep(seconds))
+        return self._sweeper
+
+    async def _sweep(self, seconds: float) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                await self.sweep_ttl()
+            except CollectionsStoreError as error:
+                LOG.warning("expired items could not be deleted: %s", error)
+
+    async def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:  # noqa: ASYNC109
+        """Async counterpart of `LangGraphStore.stop_ttl_sweeper`."""
+        if self._sweeper is None:
+            return True
+        self._sweeper.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait([self._sweeper], timeout=timeout)
+        return self._sweeper.done()
+
+
+def _interval(ttl: Mapping[str, Any] | None, minutes: float | None) -> float:
+    given = minutes if minutes is not None else (ttl or {}).get("sweep_interval_minutes")
+    return float(SWEEP_MINUTES if given is None else given) * 60

@@ -1,0 +1,272 @@
+"""The stores with LangGraph itself: test_langgraph.py runs this file in an environment that has LangGraph."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from conftest import Backend
+from integrations.langgraph_graphs import ENVIRONMENT
+from langgraph.store.base import GetOp, ListNamespacesOp, PutOp, SearchOp
+
+from collections_store import InvalidBody, InvalidOption, Store
+from collections_store.integrations.langgraph import AsyncLangGraphStore, LangGraphStore
+
+
+@pytest.fixture
+def store(backend: Backend) -> Iterator[Any]:
+    with LangGraphStore(backend.url, **backend.options) as store:
+        yield store
+
+
+def put(store: Any, **values: Any) -> None:
+    for key, value in values.items():
+        store.put(("a",), key, {"n": value})
+
+
+def found(store: Any, **filter: Any) -> list[str]:
+    return sorted(item.key for item in store.search((), filter=filter))
+
+
+NUMBERS = {"nine": 9, "ten": 10, "text": "10", "yes": True, "none": None, "half": 9.5}
+
+
+@pytest.mark.parametrize(
+    ("condition", "keys"),
+    [
+        (10, ["ten"]),
+        (10.0, ["ten"]),
+        ("10", ["text"]),
+        (True, ["yes"]),
+        (1, []),
+        (None, ["none", "without"]),
+        ({"$eq": None}, ["none", "without"]),
+        ({"$gt": 9}, ["half", "ten"]),
+        ({"$gte": 9, "$lt": 10}, ["half", "nine"]),
+        ({"$gt": "1"}, ["text"]),
+        ({"$lte": float("inf")}, ["half", "nine", "ten"]),
+        ({"$lt": 10**100}, ["half", "nine", "ten"]),
+        ({"$eq": float("nan")}, []),
+        ({"$gt": False}, []),
+        ({"$ne": 10}, ["half", "nine", "none", "text", "yes"]),
+        ("a\0b", []),
+    ],
+)
+def test_values_are_compared_with_values_of_their_type(
+    store: Any, condition: Any, keys: list[str]
+) -> None:
+    put(store, **NUMBERS)
+    store.put(("a",), "without", {})
+    assert found(store, n=condition) == keys
+
+
+def test_integers_are_exact(store: Any) -> None:
+    put(store, one=2**53, two=2**53 + 1)
+    assert found(store, n=2**53 + 1) == ["two"]
+    assert found(store, n={"$gt": 2**53}) == ["two"]
+
+
+def test_arrays_and_objects(store: Any) -> None:
+    put(store, list=["x", "y"], object={"in": {"deep": 1}, "beside": 2}, text="x")
+    assert found(store, n="x") == ["text"]
+    assert found(store, n=["x", "y"]) == found(store, n={"$eq": ["x", "y"]}) == ["list"]
+    assert found(store, n={"in": {"deep": 1}}) == found(store, **{"n.in.deep": 1}) == ["object"]
+    store.put(("a",), "dotted", {"n.in.deep": 1, "with space": 2})
+    assert found(store, **{"n.in.deep": 1}) == ["dotted", "object"]
+    assert found(store, **{"with space": 2}) == ["dotted"]
+
+
+@pytest.mark.parametrize("filter", [{"a'b": 1}, {'a"': 1}, {"n": {"$in": [1]}}, {1: 1}])
+def test_an_invalid_filter_is_refused(store: Any, filter: Any) -> None:
+    with pytest.raises(ValueError, match="Invalid filter"):
+        store.search((), filter=filter)
+
+
+def test_pages_are_complete_and_the_last_updated_is_first(store: Any) -> None:
+    for n in range(250):
+        store.put(("a",), str(n), {"n": n, "even": [n % 2 == 0]})
+    store.put(("a",), "7", {"n": 7, "even": [False]})
+    pages = [store.search((), filter={"even": [False]}, limit=50, offset=n) for n in (0, 50, 100)]
+    assert [len(page) for page in pages] == [50, 50, 25]
+    keys = [item.key for page in pages for item in page]
+    assert keys == ["7", *(str(n) for n in range(249, 0, -2) if n != 7)]
+    with pytest.raises(InvalidOption):
+        store.search((), limit=-1)
+
+
+def test_times(store: Any) -> None:
+    put(store, key=1)
+    before = store.get(("a",), "key")
+    put(store, key=2)
+    after = store.get(("a",), "key")
+    assert before.created_at == after.created_at < after.updated_at
+    assert after.created_at.tzinfo is not None
+
+
+@pytest.mark.parametrize("label", ["a/b", "a%2Fb", "%", "*", "a\n", "A", "ä"])
+def test_labels_and_keys_are_literal(store: Any, label: str) -> None:
+    store.put((label, "x"), label, {"n": 1})
+    store.put(("b",), "other", {"n": 2})
+    assert store.get((label, "x"), label).value == {"n": 1}
+    [item] = store.search((label,))
+    assert (item.namespace, item.key) == ((label, "x"), label)
+    assert store.search((label[:-1] or "z",)) == []
+    assert sorted(store.list_namespaces()) == sorted([("b",), (label, "x")])
+    store.delete((label, "x"), label)
+    assert store.list_namespaces() == [("b",)]
+
+
+def test_a_batch_reads_the_state_before_it(store: Any) -> None:
+    put(store, old=1)
+    results = store.batch(
+        [
+            PutOp(("a",), "new", {"n": 2}),
+            PutOp(("a",), "new", {"n": 3}),
+            PutOp(("a",), "old", None),
+            GetOp(("a",), "new"),
+            SearchOp(("a",)),
+            ListNamespacesOp(),
+        ]
+    )
+    assert results[3] is None
+    assert [item.key for item in results[4]] == ["old"]
+    assert results[5] == [("a",)]
+    assert [(item.key, item.value) for item in store.search(())] == [("new", {"n": 3})]
+
+
+def test_a_failed_batch_changes_nothing(store: Any) -> None:
+    put(store, kept=1)
+    with pytest.raises(InvalidBody):
+        store.batch(
+            [
+                PutOp(("a",), "kept", None),
+                PutOp(("a",), "good", {"n": 1}, ttl=5),
+                PutOp(("a",), "bad", {"n": float("nan")}),
+            ]
+        )
+    assert [item.key for item in store.search(())] == ["kept"]
+
+
+def test_expired_items_are_invisible_and_reads_refresh(backend: Backend) -> None:
+    with LangGraphStore(backend.url, ttl={"default_ttl": 60}, **backend.options) as store:
+        put(store, default=1)
+        store.put(("a",), "never", {}, ttl=None)
+        store.put(("a",), "gone", {}, ttl=1e-7)
+        documents: Any = store._runner.store["langgraph_items"]
+
+        def expiry() -> Any:
+            return documents.document("i/a//default").expires_at
+
+        first = expiry()
+        store.get(("a",), "default", refresh_ttl=False)
+        store.search((), refresh_ttl=False)
+        assert expiry() == first
+        store.get(("a",), "default")
+        second = expiry()
+        store.search(())
+        assert first < second < expiry()
+        assert documents.document("i/a//never").expires_at is None
+        assert found(store) == ["default", "never"]
+        assert store.sweep_ttl() == 1
+
+
+def embed(texts: list[str]) -> list[list[float]]:
+    return [[float(text.count(letter)) for letter in "abc"] for text in texts]
+
+
+INDEX = {"dims": 3, "embed": embed, "fields": ["text"]}
+
+
+def test_a_search_by_meaning(backend: Backend) -> None:
+    with LangGraphStore(backend.url, index=INDEX, **backend.options) as store:
+        for n in range(10):
+            store.put(("a",), str(n), {"text": "a" * (10 - n) + "b" * n})
+        store.put(("a",), "not indexed", {"text": "aaa"}, index=False)
+        results = store.search((), query="aaaa", limit=20)
+        assert [item.key for item in results] == [*map(str, range(10)), "not indexed"]
+        assert results[0].score == pytest.approx(1.0)
+        assert results[-1].score is None
+        pages = [store.search((), query="aaaa", limit=4, offset=n) for n in (0, 4, 8)]
+        assert [item.key for page in pages for item in page] == [item.key for item in results]
+        store.put(("a",), "0", {"text": "aaa"}, index=False)
+        assert {item.key: item.score for item in store.search((), query="a")}["0"] is None
+
+
+@pytest.mark.parametrize("index", [{}, {"dims": 3}, {"dims": "3", "embed": embed}])
+def test_an_incomplete_index_is_refused(index: Any) -> None:
+    with pytest.raises(InvalidOption, match="dims"):
+        LangGraphStore("sqlite://", index=index)
+
+
+def test_vectors_of_other_dimensions_are_refused(backend: Backend) -> None:
+    index = INDEX | {"dims": 4}
+    with LangGraphStore(backend.url, index=index, **backend.options) as store:
+        with pytest.raises(InvalidOption, match="dims is 4, and embed returned 3"):
+            store.put(("a",), "key", {"text": "a"})
+        assert store.search(()) == []
+
+
+def test_the_sweeper_ends(store: Any) -> None:
+    ended = store.start_ttl_sweeper(sweep_interval_minutes=1e-6)
+    store.put(("a",), "gone", {}, ttl=1e-7)
+    assert store.stop_ttl_sweeper()
+    assert ended.result(timeout=30) is None
+    assert store.stop_ttl_sweeper()
+
+
+def test_async_calls_and_their_errors_are_each_their_own(backend: Backend) -> None:
+    async def main() -> None:
+        async with AsyncLangGraphStore(backend.url, index=INDEX, **backend.options) as store:
+            good = (store.aput(("a",), str(n), {"text": "a"}) for n in range(16))
+            bad = store.aput(("a",), "bad", {"n": float("nan")})
+            results = await asyncio.gather(bad, *good, return_exceptions=True)
+            assert isinstance(results[0], InvalidBody)
+            assert results[1:] == [None] * 16
+            assert len(await store.asearch((), query="a", limit=20)) == 16
+            with pytest.raises(asyncio.InvalidStateError):
+                store.get(("a",), "1")
+            assert (await asyncio.to_thread(store.get, ("a",), "1")).value == {"text": "a"}
+            await store.start_ttl_sweeper(1)
+            assert await store.stop_ttl_sweeper()
+            await store.adelete(("a",), "1")
+            assert await store.aget(("a",), "1") is None
+
+    asyncio.run(main())
+
+
+def test_a_given_store_stays_open(backend: Backend) -> None:
+    with Store(backend.url, **backend.options) as given:
+        with LangGraphStore(given, collection="memories") as store:
+            put(store, key=1)
+        assert [each.name for each in given.collections()] == ["memories"]
+
+
+WRITER = """
+import asyncio
+from langgraph.store.base import GetOp, PutOp
+from collections_store.integrations.langgraph import AsyncLangGraphStore
+
+async def main():
+    async with AsyncLangGraphStore({url!r}, **{options!r}) as store:
+        async def write(task):
+            for n in range(10):
+                name = "{number}-" + str(task)
+                await store.abatch([GetOp((name,), str(n)), PutOp((name,), str(n), {{"n": n}})])
+        await asyncio.gather(*map(write, range(16)))
+asyncio.run(main())
+"""
+
+
+def test_batches_of_16_tasks_in_4_processes_lose_nothing(shared_backend: Backend) -> None:
+    options, url = shared_backend.options, shared_backend.url
+    scripts = [WRITER.format(url=url, options=options, number=number) for number in range(4)]
+    running = [
+        subprocess.Popen([sys.executable, "-c", each], stderr=subprocess.PIPE, env=ENVIRONMENT)
+        for each in scripts
+    ]
+    assert [each.communicate()[1].decode() for each in running] == [""] * 4
+    with LangGraphStore(url, **options) as store:
+        assert len(store.search((), limit=1000)) == 4 * 16 * 10
+        assert len(store.list_namespaces()) == 64
