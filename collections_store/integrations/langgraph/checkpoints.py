@@ -28,6 +28,7 @@ from .records import (
     join,
     pack,
     plain,
+    typed,
     under,
     unpack,
     version_key,
@@ -194,23 +195,21 @@ class Checkpoints:
 
     def tuples(self, found: Sequence[Document]) -> Steps[list[CheckpointTuple | str]]:
         """Return the tuples of stored checkpoints; of one without all its values, the channel of a missing one."""
-        ids = {id for document in found for id in _value_ids(document.body).values()}
-        bodies: dict[str, Any] = {}
-        if ids:
-            bodies = yield call("get_many", ids)
+        channels = [_value_ids(document.body) for document in found]
+        ids = set(chain.from_iterable(each.values() for each in channels))
+        bodies = (yield call("get_many", ids)) if ids else {}
+        values = {id: typed(body) for id, body in bodies.items()}
         writes = yield from self._writes(found)
         tuples: list[CheckpointTuple | str] = []
-        for document in found:
-            body = document.body
-            channels = _value_ids(body)
-            missing = [channel for channel, id in channels.items() if id not in bodies]
+        for document, stored in zip(found, channels, strict=True):
+            missing = [channel for channel, id in stored.items() if id not in values]
             if missing:
                 tuples.append(missing[0])
                 continue
-            at = Address.of_body(body)
+            body, at = document.body, Address.of_body(document.body)
             checkpoint = unpack(self.serde, body)
             checkpoint["channel_values"] = {
-                channel: unpack(self.serde, bodies[id]) for channel, id in channels.items()
+                channel: self.serde.loads_typed(values[id]) for channel, id in stored.items()
             }
             parent = at.at(body["parent"]).config() if body["parent"] else None
             pending = writes.get(at, [])
@@ -355,8 +354,8 @@ def is_mixed(writes: Iterable[tuple[str, Any]]) -> bool:
 
 def _value_ids(body: Mapping[str, Any]) -> dict[str, str]:
     """Return the ids of the values of a stored checkpoint, by channel."""
-    at = Address(body["thread"], body["namespace"])
-    return {channel: at.id(VALUES, channel, key) for channel, key in body["channels"].items()}
+    prefix = join(VALUES, body["thread"], body["namespace"])
+    return {channel: f"{prefix}/{join(channel, key)}" for channel, key in body["channels"].items()}
 
 
 def _space(at: Address) -> tuple[str, str]:

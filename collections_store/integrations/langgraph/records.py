@@ -13,7 +13,8 @@ checkpoints are in the order of their creation there. What LangGraph's serialize
 from __future__ import annotations
 
 import json
-from base64 import b64decode, b64encode
+from base64 import b64encode
+from binascii import a2b_base64
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -49,9 +50,14 @@ def pack(serde: Any, value: Any) -> dict[str, str]:
     return {"type": kind, "data": b64encode(data).decode("ascii")}
 
 
+def typed(body: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Return what the serializer wrote, of a body that `pack` made."""
+    return body["type"], a2b_base64(body["data"])
+
+
 def unpack(serde: Any, body: Mapping[str, Any]) -> Any:
     """Return the value of a body that `pack` made."""
-    return serde.loads_typed((body["type"], b64decode(body["data"])))
+    return serde.loads_typed(typed(body))
 
 
 def version_key(version: Any) -> str:
