@@ -211,6 +211,7 @@ def test_vectors_of_other_dimensions_are_refused(backend: Backend) -> None:
 def test_the_sweeper_ends(store: Any) -> None:
     ended = store.start_ttl_sweeper(sweep_interval_minutes=1e-6)
     store.put(("a",), "gone", {}, ttl=1e-7)
+    assert store.start_ttl_sweeper() is ended
     assert store.stop_ttl_sweeper()
     assert ended.result(timeout=30) is None
     assert store.stop_ttl_sweeper()

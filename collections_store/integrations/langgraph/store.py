@@ -52,7 +52,6 @@ class LangGraphStore(BaseStore):  # type: ignore[misc]
         self._index = TextIndex.parse(index)
         self.ttl_config = ttl
         self._runner = StepRunner(store, collection, options)
-        self._ended: threading.Event | None = None
         self._sweeper: threading.Thread | None = None
 
     def __enter__(self) -> Self:
@@ -93,15 +92,13 @@ class LangGraphStore(BaseStore):  # type: ignore[misc]
 
         The interval is `sweep_interval_minutes`, or that of `ttl`, or 5 minutes.
         """
-        ended = Future[None]()
         if self._sweeper is None:
-            self._ended = threading.Event()
-            arguments = self._ended, _interval(self.ttl_config, sweep_interval_minutes), ended
+            self._stop, self._ended = threading.Event(), Future[None]()
+            seconds = _interval(self.ttl_config, sweep_interval_minutes)
+            arguments = self._stop, seconds, self._ended
             self._sweeper = threading.Thread(target=self._sweep, args=arguments, daemon=True)
             self._sweeper.start()
-        else:
-            ended.set_result(None)
-        return ended
+        return self._ended
 
     def _sweep(self, stop: threading.Event, seconds: float, ended: Future[None]) -> None:
         while not stop.wait(seconds):
@@ -113,10 +110,10 @@ class LangGraphStore(BaseStore):  # type: ignore[misc]
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> bool:
         """Stop the sweeper and wait for its end, up to `timeout` seconds; return whether it ended."""
-        thread, stop = self._sweeper, self._ended
-        if thread is None or stop is None:
+        thread = self._sweeper
+        if thread is None:
             return True
-        stop.set()
+        self._stop.set()
         thread.join(timeout)
         if not thread.is_alive():
             self._sweeper = None
