@@ -10,7 +10,7 @@ Rules:
 4. While a transaction holds the writer lock, and while another operation or process writes, jobs wait up to the timeout.
    The next transaction lets those go first that wait by then.
 5. Nothing stays locked when a signal raises: the writer's permit and the holder of the writer lock are known by weak
-   references, and a lost permit is issued again.
+   references, and a lost permit is issued again. No signal raises between `finally` and `put`, which is no Python code.
 6. The main thread lets those go first that wait already, and then waits for the permit itself. Meanwhile the others pause
    before they take it: a thread that writes again and again would take it sooner than another one wakes.
 7. A caller that waits for the permit wakes with each release, and returns if its job is done: another one may take the
@@ -79,9 +79,6 @@ class GroupCommit:
         """Issue the writer's permit; again when a signal made its owner lose it."""
         permit = Permit()
         self._issued = weakref.ref(permit, self._issue_permit)
-        self._release(permit)
-
-    def _release(self, permit: Permit) -> None:
         self._writer.put(permit)
         self._released.set()
 
@@ -99,7 +96,8 @@ class GroupCommit:
                         self._writing, self._since = operation, started
                         return self._run_alone(operation, started)
                 finally:
-                    self._release(permit)
+                    self._writer.put(permit)
+                    self._released.set()
         if threading.get_ident() == threading.main_thread().ident:
             return self._run_in_main_thread(operation, started)
         job = Job(operation)
@@ -123,7 +121,8 @@ class GroupCommit:
                     self._writing, self._since = operation, time.monotonic()
                     return self._run_alone(operation, started)
             finally:
-                self._release(permit)
+                self._writer.put(permit)
+                self._released.set()
             left = started + self._timeout - time.monotonic()
             if left < 0:
                 raise _locked(holder)
@@ -195,7 +194,8 @@ class GroupCommit:
                         raise
             return holder
         finally:
-            self._release(permit)
+            self._writer.put(permit)
+            self._released.set()
 
     def _take_group(self) -> list[Job]:
         group: list[Job] = []
@@ -219,7 +219,8 @@ class GroupCommit:
                 permit = self._writer.get_nowait()
             except Empty:  # wait until the one that writes now has ended
                 permit = self._acquire_writer(time.monotonic() + self._timeout)
-            self._release(permit)
+            self._writer.put(permit)
+            self._released.set()
         except BaseException:
             self.unlock_writer(holder)
             raise
