@@ -22,13 +22,14 @@ RUNNER = Path(__file__).with_name("pages.py")
 BESIDE = {
     "README": ("fastapi",),
     "fastapi": ("fastapi", "httpx2"),
+    "fastmcp": ("fastmcp",),
     "migrate-from-tinydb": ("tinydb",),
     "sqlalchemy": ("sqlalchemy[asyncio]", "aiosqlite"),
 }
 """Other packages that a page installs."""
 PINNED = {"soul-machines": ("pydantic<2",)}
 """Pinned packages: such a page runs with and without them."""
-_EXTRAS = re.compile(r"collections-store\[([\w,]+)\]")
+_EXTRAS = re.compile(r"collections-store\[([\w,-]+)\]")
 
 Needs = tuple[tuple[str, ...], tuple[str, ...]]
 
