@@ -135,6 +135,14 @@ def hosts_aea(session: nox.Session) -> None:
     )
 
 
+@nox.session(name="hosts-agent-framework", python=PYTHONS)
+def hosts_agent_framework(session: nox.Session) -> None:
+    """Test the integration with Microsoft Agent Framework; `tests` includes it."""
+    _install(session)
+    tests = "tests/integrations/test_agent_framework.py"
+    session.run("python", "-m", "pytest", tests, *session.posargs)
+
+
 @nox.session(name="hosts-langgraph", python=PYTHONS)
 def hosts_langgraph(session: nox.Session) -> None:
     """Test the integration with LangGraph in an environment of its own; `tests` includes a part."""

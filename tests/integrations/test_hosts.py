@@ -11,6 +11,7 @@ from collections_store import memory
 
 EXTRAS = {
     "aea": "aea",
+    "agent-framework": "agent-framework",
     "fastmcp": "key-value",
     "langgraph": "langgraph",
     "opsdroid": "opsdroid",
@@ -20,6 +21,7 @@ EXTRAS = {
 PAGES = {name: DOCS / "how-to" / f"{name}.md" for name in (*EXTRAS, "kdeps")}
 SESSIONS = {
     "hosts-aea",
+    "hosts-agent-framework",
     "hosts-fastmcp",
     "hosts-langgraph",
     "hosts-open-aea",

@@ -1,0 +1,433 @@
+"""Histories, checkpoints and sessions of Microsoft Agent Framework, in a store.
+
+`AgentHistoryProvider` has the messages of an agent's sessions, `AgentCheckpointStorage` the checkpoints of workflows, and
+`AgentSessionStore` the sessions with their state. Each has a collection of its own, so one store can serve all three.
+
+>>> import asyncio
+>>> from agent_framework import Message
+>>> async def main():
+...     async with AgentHistoryProvider("sqlite://") as history:
+...         await history.save_messages("ada", [Message(role="user", contents=["Hello"])])
+...         return [message.text for message in await history.get_messages("ada")]
+>>> asyncio.run(main())
+['Hello']
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import logging
+import random
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Self
+
+from .. import (
+    AsyncCollection,
+    AsyncStore,
+    AsyncTransaction,
+    CollectionExists,
+    Document,
+    DuplicateKey,
+    InvalidBody,
+    InvalidFilter,
+    InvalidId,
+    InvalidOption,
+    MissingExtra,
+)
+
+try:
+    import agent_framework  # noqa: F401
+except ImportError as error:
+    raise MissingExtra("agent-framework-core", "agent-framework") from error
+
+from agent_framework import (
+    AgentSession,
+    HistoryProvider,
+    Message,
+    SessionStore,
+    WorkflowCheckpoint,
+    WorkflowCheckpointException,
+)
+from agent_framework._sessions import filter_new_messages
+from agent_framework._workflows._checkpoint_encoding import (
+    decode_checkpoint_value,
+    encode_checkpoint_value,
+)
+
+LOG: Final = logging.getLogger("collections_store")
+MAX_PREFIX: Final = 1_900
+"""Bytes of what the ids of messages begin with; an id has up to 2,000."""
+_SAVES: Final = itertools.count()
+"""Orders checkpoints with equal timestamps: some clocks tick every 15 ms."""
+_PAUSE: Final = 0.005
+"""Seconds before messages are appended again after another task appended to the same session."""
+
+
+class _Owned:
+    """What has a collection of a store, and closes the store if it opened it."""
+
+    _index: Sequence[str] = ()
+
+    def _open(
+        self, store: AsyncStore | str, collection: str, ttl: Any, options: dict[str, Any]
+    ) -> None:
+        self._is_owner = not isinstance(store, AsyncStore)
+        self._store = AsyncStore(store, **options) if not isinstance(store, AsyncStore) else store
+        if options and not self._is_owner:
+            raise InvalidOption(next(iter(options)), "is for a URL: the store has its own options")
+        self._name, self._ttl = collection, ttl
+        self._created: AsyncCollection | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the store, if this opened it."""
+        if self._is_owner:
+            await self._store.aclose()
+
+    async def _documents(self) -> AsyncCollection:
+        """Return the collection. It has no index over whole bodies: that would be the larger part of a write."""
+        if self._created is None:
+            with suppress(CollectionExists):
+                await self._store.create_collection(self._name, body_index=False)
+            documents = self._store[self._name]
+            if self._index:
+                await documents.create_index([(field, 1) for field in self._index])
+            self._created = documents
+        return self._created
+
+
+class AgentHistoryProvider(_Owned, HistoryProvider):
+    """The messages of sessions, on a store: its URL with the options of `AsyncStore`, or an `AsyncStore`, which stays open.
+
+    Pass it to an agent as one of its `context_providers`. Agents, tasks and processes can share it. Messages are in
+    the order in which they were saved. A `source_id` has messages of its own, so two providers of an agent can share a
+    collection. `load_messages`, `store_inputs`, `store_outputs`, `store_context_messages` and `store_context_from` are
+    those of `HistoryProvider`. `skip_excluded` omits messages that a compaction marked as excluded, when they are read.
+
+    A session id must be a non-empty string of up to 1,900 bytes, together with `source_id`; others raise `InvalidOption`.
+    A message with NaN, NUL or an integer beyond 64 bits raises `InvalidBody`, and nothing is saved.
+    """
+
+    DEFAULT_SOURCE_ID: Final = "collections_store"
+
+    def __init__(
+        self,
+        store: AsyncStore | str,
+        *,
+        source_id: str = DEFAULT_SOURCE_ID,
+        load_messages: bool = True,
+        store_inputs: bool = True,
+        store_context_messages: bool = False,
+        store_context_from: set[str] | None = None,
+        store_outputs: bool = True,
+        skip_excluded: bool = False,
+        collection: str = "agent_messages",
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            source_id,
+            load_messages=load_messages,
+            store_inputs=store_inputs,
+            store_context_messages=store_context_messages,
+            store_context_from=store_context_from,
+            store_outputs=store_outputs,
+        )
+        self.skip_excluded = skip_excluded
+        self._open(store, collection, None, options)
+
+    async def get_messages(self, session_id: str | None, **_: Any) -> list[Message]:
+        """Return the messages of a session, oldest first."""
+        within = {"$id": _under(self._prefix(session_id))}
+        stored = await (await self._documents()).find(within, sort="$id")
+        messages = [Message.from_dict(each.body) for each in stored]
+        return [each for each in messages if not (self.skip_excluded and _is_excluded(each))]
+
+    async def save_messages(
+        self,
+        session_id: str | None,
+        messages: Sequence[Message],
+        **_: Any,
+    ) -> None:
+        """Append messages to a session, all or none.
+
+        Messages at the beginning that repeat the end of what is stored are not stored again, as in the framework's own
+        providers; see `filter_new_messages` there.
+        """
+        prefix, incoming = self._prefix(session_id), list(messages)
+        if not incoming:
+            return
+        documents, bodies = await self._documents(), [each.to_dict() for each in incoming]
+        pause = _PAUSE
+        while True:
+            stored = await _last(documents, prefix, len(incoming) + 1)
+            existing = [Message.from_dict(each.body) for each in reversed(stored)]
+            known = len(incoming) - len(filter_new_messages(existing, incoming))
+            first = _position(stored[0]) + 1 if stored else 0
+            new = {f"{prefix}/{first + n:010}": body for n, body in enumerate(bodies[known:])}
+            try:
+                await documents.put_many(new, mode="insert", atomic=True)
+                return
+            except DuplicateKey:  # others appended since the read
+                await asyncio.sleep(random.uniform(0, pause))
+                pause = min(2 * pause, 0.1)
+
+    async def clear(self, session_id: str | None) -> None:
+        """Delete the messages of a session."""
+        within = {"$id": _under(self._prefix(session_id))}
+        await (await self._documents()).delete_many(within)
+
+    async def list_sessions(self) -> list[str]:
+        """Return the ids of the sessions that have messages, sorted."""
+        return sorted([_part(each.id, 1) for each in await self._latest()])
+
+    async def delete_idle_sessions(self, seconds: float) -> int:
+        """Delete the sessions to which no message was added in the last `seconds`; return their number."""
+        since, deleted = datetime.now(UTC) - timedelta(seconds=seconds), 0
+        for last in await self._latest():
+            if last.created_at < since:
+                deleted += await self._delete_up_to(last)
+        return deleted
+
+    async def _delete_up_to(self, last: Document) -> bool:
+        """Delete the session of a message, unless the message is no longer the last one."""
+        prefix = last.id.rpartition("/")[0]
+
+        async def delete(transaction: AsyncTransaction) -> bool:
+            documents = transaction[self._name]
+            found = await _last(documents, prefix, 1)
+            is_last = [each.id for each in found] == [last.id]
+            if is_last:
+                await documents.delete_many({"$id": _under(prefix)})
+            return is_last
+
+        return await self._store.run_transaction(delete)
+
+    async def _latest(self) -> list[Document]:
+        """Return the last message of each session: two reads by id for each."""
+        documents, within = await self._documents(), _under(_join(self.source_id))
+        found: list[Document] = []
+        while first := await documents.find_one({"$id": within}, sort="$id", projection=["type"]):
+            prefix = first.id.rpartition("/")[0]
+            found += await _last(documents, prefix, 1)
+            within = {**within, "$gte": _under(prefix)["$lt"]}
+        return found
+
+    def _prefix(self, session_id: str | None) -> str:
+        """Return what the ids of a session's messages begin with; raise `InvalidOption`."""
+        with suppress(UnicodeEncodeError):
+            if isinstance(session_id, str) and session_id and "\0" not in session_id:
+                prefix = _join(self.source_id, session_id)
+                if len(prefix.encode()) <= MAX_PREFIX:
+                    return prefix
+        problem = (
+            f"must be a non-empty string of Unicode without NUL, of up to {MAX_PREFIX:,} bytes"
+        )
+        raise InvalidOption("session_id", f"{problem} with source_id, got {repr(session_id)[:80]}")
+
+
+class AgentCheckpointStorage(_Owned):
+    """Checkpoints of workflows, on a store: its URL with the options of `AsyncStore`, or an `AsyncStore`, which stays open.
+
+    Pass it to `WorkflowBuilder` or to `run` as `checkpoint_storage`. Tasks and processes can share it. Values are
+    encoded as by `FileCheckpointStorage`: what is not JSON is pickled, and only types of `allowed_checkpoint_types`
+    ("module:qualname"), of `register_checkpoint_type`, of the framework and simple ones of Python are read again.
+    Whoever can write to the database can thus choose what is unpickled: protect it as you protect your program.
+
+    `ttl`: seconds, or a timedelta, until a checkpoint expires; None: never.
+    """
+
+    _index = ("workflow", "at")
+
+    def __init__(
+        self,
+        store: AsyncStore | str,
+        *,
+        allowed_checkpoint_types: Iterable[str] = (),
+        ttl: float | timedelta | None = None,
+        collection: str = "agent_checkpoints",
+        **options: Any,
+    ) -> None:
+        self._allowed = frozenset(allowed_checkpoint_types)
+        self._open(store, collection, ttl, options)
+
+    async def save(self, checkpoint: WorkflowCheckpoint) -> str:
+        """Write a checkpoint under its `checkpoint_id`; return this id.
+
+        Raise `WorkflowCheckpointException` if a value cannot be pickled or could not be read again.
+        """
+        encoded = self._encode(checkpoint)
+        body = {
+            "workflow": checkpoint.workflow_name,
+            "at": f"{_instant(checkpoint)} {next(_SAVES):012}",
+            "previous": checkpoint.previous_checkpoint_id,
+            "iteration": checkpoint.iteration_count,
+            "data": json.dumps(
+                encoded, separators=(",", ":")
+            ),  # JSON of the body would lose the order of keys and NaN
+        }
+        with _their_errors():
+            await (await self._documents()).put(checkpoint.checkpoint_id, body, ttl=self._ttl)
+        return checkpoint.checkpoint_id
+
+    async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
+        """Return the checkpoint; raise `WorkflowCheckpointException` if there is none."""
+        with _their_errors():
+            body = await (await self._documents()).get(checkpoint_id)
+        if body is None:
+            raise WorkflowCheckpointException(f"No checkpoint found with ID {checkpoint_id}")
+        return self._decode(checkpoint_id, body)
+
+    async def list_checkpoints(self, *, workflow_name: str) -> list[WorkflowCheckpoint]:
+        """Return the checkpoints of a workflow, oldest first. One that cannot be read is logged and left out."""
+        found: list[WorkflowCheckpoint] = []
+        for document in await self._of(workflow_name):
+            try:
+                found.append(self._decode(document.id, document.body))
+            except WorkflowCheckpointException as error:
+                LOG.warning("%s", error)
+        return found
+
+    async def delete(self, checkpoint_id: str) -> bool:
+        """Delete the checkpoint; return whether there was one."""
+        with _their_errors():
+            return await (await self._documents()).remove(checkpoint_id)
+
+    async def get_latest(self, *, workflow_name: str) -> WorkflowCheckpoint | None:
+        """Return the checkpoint with the latest timestamp, or None; raise `WorkflowCheckpointException` if it cannot be read."""
+        with _their_errors():
+            documents = await self._documents()
+            within, order = {"workflow": {"$eq": workflow_name}}, [("workflow", -1), ("at", -1)]
+            document = await documents.find_one(within, sort=order)
+        return None if document is None else self._decode(document.id, document.body)
+
+    async def list_checkpoint_ids(self, *, workflow_name: str) -> list[str]:
+        """Return the ids of the checkpoints of a workflow, oldest first."""
+        return [each.id for each in await self._of(workflow_name, projection=["at"])]
+
+    async def _of(self, workflow: str, **options: Any) -> list[Document]:
+        with _their_errors():
+            documents = await self._documents()
+            within, order = {"workflow": {"$eq": workflow}}, [("workflow", 1), ("at", 1)]
+            return await documents.find(within, sort=order, **options)
+
+    def _encode(self, checkpoint: WorkflowCheckpoint) -> Any:
+        """Return the checkpoint as JSON, after an attempt to read it again."""
+        try:
+            encoded = encode_checkpoint_value(checkpoint.to_dict())
+            decode_checkpoint_value(encoded, allowed_types=self._allowed)
+        except WorkflowCheckpointException:
+            raise
+        except Exception as error:  # pickle calls methods of the value's class
+            raise WorkflowCheckpointException(
+                f"checkpoint {checkpoint.checkpoint_id}: a value cannot be pickled: {error}"
+            ) from error
+        return encoded
+
+    def _decode(self, id: str, body: Mapping[str, Any]) -> WorkflowCheckpoint:
+        try:
+            values = decode_checkpoint_value(json.loads(body["data"]), allowed_types=self._allowed)
+        except WorkflowCheckpointException as error:
+            raise WorkflowCheckpointException(f"checkpoint {id}: {error}") from error
+        return WorkflowCheckpoint.from_dict(values)
+
+
+with (
+    warnings.catch_warnings()
+):  # SessionStore is experimental: whoever imports the rest needs no warning
+    warnings.simplefilter("ignore", FutureWarning)
+
+    class AgentSessionStore(_Owned, SessionStore):
+        """Sessions with their state, on a store: its URL with the options of `AsyncStore`, or an `AsyncStore`, which stays open.
+
+        The framework's interface of session stores is experimental. `set` replaces a session as a whole. `ttl`: seconds, or
+        a timedelta, until a session expires after its last `set`; None: never. Session ids are non-empty strings of up
+        to 2,000 bytes.
+        """
+
+        def __init__(
+            self,
+            store: AsyncStore | str,
+            *,
+            ttl: float | timedelta | None = None,
+            collection: str = "agent_sessions",
+            **options: Any,
+        ) -> None:
+            SessionStore.__init__(self)
+            self._open(store, collection, ttl, options)
+
+        async def get(self, session_id: str) -> AgentSession | None:
+            """Return a copy of the session, or None."""
+            self.validate_session_id(session_id)
+            body = await (await self._documents()).get(session_id)
+            return None if body is None else AgentSession.from_dict(body)
+
+        async def set(self, session_id: str, session: AgentSession) -> None:
+            """Write a session. Raise `InvalidBody` if its state has values that are neither JSON nor of a registered type."""
+            self.validate_session_id(session_id)
+            body = session.to_dict()
+            await (await self._documents()).put(session_id, body, ttl=self._ttl)
+
+        async def delete(self, session_id: str) -> None:
+            """Delete the session, if there is one."""
+            self.validate_session_id(session_id)
+            await (await self._documents()).remove(session_id)
+
+
+def _join(*parts: str) -> str:
+    """Return the parts of an id; a `/` in a part is written `%2F`."""
+    return "/".join([part.replace("%", "%25").replace("/", "%2F") for part in parts])
+
+
+def _part(id: str, number: int) -> str:
+    return id.split("/")[number].replace("%2F", "/").replace("%25", "%")
+
+
+def _under(prefix: str) -> dict[str, str]:
+    """Return the condition on ids that begin with a prefix and `/`."""
+    return {"$gte": f"{prefix}/", "$lt": f"{prefix}0"}  # 0 is the character after /
+
+
+async def _last(documents: AsyncCollection, prefix: str, limit: int) -> list[Document]:
+    return await documents.find({"$id": _under(prefix)}, sort=[("$id", -1)], limit=limit)
+
+
+def _position(document: Document) -> int:
+    return int(document.id.rpartition("/")[2])
+
+
+def _is_excluded(message: Message) -> bool:
+    return bool(message.additional_properties.get("_excluded", False))
+
+
+def _instant(checkpoint: WorkflowCheckpoint) -> str:
+    """Return the timestamp in UTC, with microseconds, so that strings have the order of the times."""
+    try:
+        at = datetime.fromisoformat(checkpoint.timestamp)
+        return (
+            (at if at.tzinfo else at.replace(tzinfo=UTC))
+            .astimezone(UTC)
+            .isoformat(timespec="microseconds")
+        )
+    except (TypeError, ValueError, OverflowError) as error:
+        raise WorkflowCheckpointException(
+            f"checkpoint {checkpoint.checkpoint_id}: timestamp must be an ISO 8601 time, got {checkpoint.timestamp!r}"
+        ) from error
+
+
+@contextmanager
+def _their_errors() -> Iterator[None]:
+    """Raise the framework's error in place of ours about ids and names."""
+    try:
+        yield
+    except (InvalidBody, InvalidFilter, InvalidId) as error:
+        raise WorkflowCheckpointException(str(error)) from None
