@@ -45,7 +45,7 @@ from .operations.operation import follow
 from .operations.procedures import CallFunction, Pause
 from .options import CollectionOptions, Names, Options, VersionSettings, read_url
 from .sql.by_id import compiled
-from .sql.catalogue import CatalogueStatements
+from .sql.catalogue import catalogue_statements
 from .sql.dialects import named
 from .sql.schema import REVISION, catalogue_table, documents_table, feed_table
 
@@ -165,7 +165,7 @@ def _within(connection: Any, options: Options) -> PooledConnection:
     database = named(connection.dialect.name)
     check_driver("connection", connection.dialect, database)
     options.check_for(database)
-    catalogue = Catalogue(CatalogueStatements(options.names(), database), caches=False)
+    catalogue = Catalogue(catalogue_statements(options.names(), database), caches=False)
     return PooledConnection(connection, SharedConnection(connection, catalogue))
 
 
@@ -351,7 +351,7 @@ def _connection(url: sa.URL, options: Options) -> Iterator[PooledConnection]:
     database = named(url.get_backend_name())
     options.check_for(database)
     engine = open_engine(url, database, options.busy_timeout)
-    catalogue = Catalogue(CatalogueStatements(options.names(), database))
+    catalogue = Catalogue(catalogue_statements(options.names(), database))
     file = file_of(url, database)
     try:
         pooled = open_driver_connection(engine, file, catalogue, options, options.busy_timeout)

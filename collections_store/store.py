@@ -66,7 +66,7 @@ from .options import (
     safe_url,
 )
 from .query.change import ChangePosition
-from .sql.catalogue import CatalogueStatements
+from .sql.catalogue import catalogue_statements
 from .sql.dialects import named
 from .sql.dialects.protocols import Database
 from .sql.schema import mapped_class
@@ -120,7 +120,7 @@ class Store(Collections):
         else:
             check_driver("engine", self._given.dialect, self._database)
             check_engine(self._given, self._options, self._database)
-        self._catalogue = Catalogue(CatalogueStatements(self._options.names(), self._database))
+        self._catalogue = Catalogue(catalogue_statements(self._options.names(), self._database))
         self._catalogue.changed = notify_all
         # A private database is not polled: only this store writes to it, and a poll on its one connection would
         # disturb a caller's transaction.

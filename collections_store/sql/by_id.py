@@ -33,6 +33,7 @@ from .schema import (
     body_text,
     deleted_columns,
     document_columns,
+    documents_table,
     feed_table,
     integer,
     is_expired,
@@ -48,6 +49,8 @@ PATHS_CACHED: Final = 256
 TABLES_CACHED: Final = 8
 PRUNED: Final = "pruned"
 """The kind of the last row that was pruned: it stays, so that a token can be checked for deleted changes after it."""
+TEMPLATE: Final = "<table>"
+"""The table of templates; every dialect quotes such a name. No user's text is in a template."""
 COUNT_START: Final = 1000
 """A count begins at random below that, so that many processes that record little prune too."""
 _CHANGE: Final[dict[str, type[sa.types.TypeEngine[Any]]]] = {
@@ -68,7 +71,9 @@ def compiled(statement: Any, database: Database) -> str:
 
 
 class Statement:
-    """A statement of a class that has a `database`: the function builds it, and it is compiled at its first use."""
+    """A statement of a class that has a `database`: the function builds it, and it is compiled at its first use; of a
+    class that has a `template`, which is the same over the table `TEMPLATE`, once for all tables. Compiling takes 0.3 ms.
+    """
 
     def __init__(
         self, build: Callable[[Any], sa.Executable | sa.schema.ExecutableDDLElement]
@@ -79,7 +84,13 @@ class Statement:
         self._name = name
 
     def __get__(self, statements: Any, owner: type) -> str:
-        text = compiled(self._build(statements), statements.database)
+        template = getattr(statements, "template", None)
+        if template is None:
+            text = compiled(self._build(statements), statements.database)
+        else:
+            preparer = statements.database.compiler.dialect.identifier_preparer
+            table = preparer.format_table(statements.table)
+            text = getattr(template, self._name).replace(preparer.quote(TEMPLATE), table)
         statements.__dict__[self._name] = text  # found there from now on
         return text
 
@@ -89,6 +100,10 @@ class IdStatements:
 
     def __init__(self, table: sa.Table, options: CollectionOptions, database: Database) -> None:
         self.table, self.options, self.database, self.c = table, options, database, table.c
+        self.template: IdStatements | None = None
+        if table.name != TEMPLATE:
+            feed = options.feed and Feed(key="", bodies=options.feed.bodies)
+            self.template = _id_template(database, options.jsonb, options.sliding, feed)
         self.increment = lru_cache(maxsize=PATHS_CACHED)(self._compile_increment)
         self.insert_if_exists = lru_cache(maxsize=TABLES_CACHED)(self._compile_insert_if_exists)
         self.body, self.columns = body_text(table), document_columns(table)
@@ -341,6 +356,14 @@ class IdStatements:
     def deleted(self, *clauses: sa.ColumnElement[bool]) -> Any:
         deleted = sa.delete(self.table).where(*clauses)
         return deleted.returning(*deleted_columns(self.table, self.options))
+
+
+@lru_cache
+def _id_template(database: Database, jsonb: bool, sliding: bool, feed: Feed | None) -> IdStatements:
+    """Return the template of tables with some options."""
+    table = documents_table(TEMPLATE, Names(), database, jsonb=jsonb)
+    options = CollectionOptions(cursor_key="", jsonb=jsonb, sliding=sliding, feed=feed)
+    return IdStatements(table, options, database)
 
 
 class FeedStatements:

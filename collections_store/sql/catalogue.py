@@ -8,7 +8,8 @@ arrays; the array guard reads the small ones, and costs next to nothing where th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -21,6 +22,8 @@ from .elements import ArrayAt, Keys, SortPart, TypeAt
 from .schema import catalogue_table, documents_table, integer, revision_table
 from .select import Statements
 from .versions import has_other_version
+
+NAMES_CACHED: Final = 16
 
 
 class CatalogueStatements:
@@ -142,6 +145,12 @@ class CatalogueStatements:
 
     def _documents(self, table: str, jsonb: bool = False) -> sa.Table:
         return documents_table(table, self.names, self.database, jsonb=jsonb)
+
+
+@lru_cache(maxsize=NAMES_CACHED)
+def catalogue_statements(names: Names, database: Database) -> CatalogueStatements:
+    """Return the statements of a store's own tables; stores whose tables have the same names share what is compiled."""
+    return CatalogueStatements(names, database)
 
 
 def _text(name: str) -> sa.BindParameter[Any]:
