@@ -103,6 +103,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """Start two workers for each core: tests wait a third of their time for processes, servers and timeouts."""
+    return 2 * (os.cpu_count() or 1)
+
+
 def pytest_collection_finish() -> None:
     """Keep what was imported and collected, some million objects, out of each garbage collection."""
     gc.collect()
@@ -111,7 +116,8 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run each test on each backend either sync or async (or with one value of its other parameter of two), and one in
-    four in memory. Tests that are selected by `-k` or by their ids all run.
+    four in memory. Of a test that has cases run each on one database, in turns, except where `cases_on_each_backend` marks
+    it: there the databases' answers to each are what is tested. Tests that are selected by `-k` or by their ids all run.
     """
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
@@ -122,9 +128,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     is_selection = config.option.keyword or any("::" in argument for argument in config.args)
     if is_selection or config.getoption("--whole-matrix"):
         return
-    selected = [item for item in items if _is_selected(item)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(selected)])
-    items[:] = selected
+    selected = {item for item in items if _is_selected(item)}
+    config.hook.pytest_deselected(items=[item for item in items if item not in selected])
+    items[:] = [item for item in items if item in selected]
 
 
 def _is_selected(item: pytest.Item) -> bool:
@@ -133,12 +139,27 @@ def _is_selected(item: pytest.Item) -> bool:
     variant = next((parameters[name] for name in _VARIANT_FIXTURES if name in parameters), None)
     if variant is None and "changes" in parameters:
         variant = VARIANTS[parameters["changes"] is True]
-    if backend not in BACKENDS or variant not in VARIANTS:
+    if backend not in BACKENDS:
         return True
     number = crc32(item.nodeid.partition("[")[0].encode())
+    if not item.get_closest_marker("cases_on_each_backend"):
+        case = _case(item)
+        if backend != "sqlite-memory" and case is not None:
+            number += case // 2  # the next two cases are of the other variant
+            if (BACKENDS.index(backend) // 2 + case) % 2:
+                return False
+    if variant not in VARIANTS:
+        return True
     if backend == "sqlite-memory" and number // 2 % 4:
         return False
     return (BACKENDS.index(backend) + VARIANTS.index(variant) + number) % 2 == 0
+
+
+def _case(item: pytest.Item) -> int | None:
+    """Return the number of a test's case, None if it has no parameters but those of the backend."""
+    indices = getattr(getattr(item, "callspec", None), "indices", {})
+    own = {*indices} - {*_BACKEND_FIXTURES, *_VARIANT_FIXTURES, "changes"}
+    return sum(indices[name] for name in own) if own else None
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -15,6 +15,8 @@ from conformance.targets import LACKING, OPS, InMemory, Op, Stored
 from collections_store import CollectionsStoreError, Store
 from collections_store.query.values import equal
 
+pytestmark = pytest.mark.cases_on_each_backend
+
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conformance.md"
 NAMES = list(LACKING)
 

@@ -14,6 +14,8 @@ from collections_store import (
     Path,
 )
 
+pytestmark = pytest.mark.cases_on_each_backend
+
 HOSTILE = [
     "'",
     "''",

@@ -14,6 +14,8 @@ from conftest import Backend
 from collections_store import Document, F, Filter, InvalidFilter, InvalidOperand, Path
 from collections_store.query.matcher import matches
 
+pytestmark = pytest.mark.cases_on_each_backend
+
 BODIES: dict[str, Any] = {
     "1": {"n": 1, "s": "apple", "t": ["a", "b"], "o": {"x": 1}},
     "2": {"n": 2.5, "s": "Banana", "t": ["b"], "o": {"x": None}},

@@ -13,6 +13,8 @@ from conftest import Backend
 
 from collections_store import Collection, Explanation, Index, Store
 
+pytestmark = pytest.mark.cases_on_each_backend
+
 DOCS = Path(__file__).parents[2] / "docs" / "reference"
 PAGE = (DOCS / "indexes.md").read_text(encoding="utf-8")
 DOCUMENTS = 20_000

@@ -10,6 +10,8 @@ from conftest import Backend
 from collections_store import AsyncStore, PatternLimitExceeded, Store
 from collections_store.query.patterns import matchers
 
+pytestmark = pytest.mark.cases_on_each_backend
+
 TEXTS = {
     "1": "Straße 12",
     "2": "user@example.org",

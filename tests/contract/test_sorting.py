@@ -8,6 +8,8 @@ import pytest
 from collections_store import InvalidSort, Path
 from collections_store.operations import find as streaming
 
+pytestmark = pytest.mark.cases_on_each_backend
+
 LONG = "x" * 150
 
 

@@ -31,6 +31,8 @@ from collections_store.operations import read as reading
 from collections_store.operations.update import Modification, ModifyMany
 from collections_store.query.filter import Filter
 
+pytestmark = pytest.mark.cases_on_each_backend
+
 PEOPLE = {
     "ada": {"name": "Ada", "age": 36, "likes": ["tea", "chess"], "in": {"city": "London"}},
     "bob": {"name": "Bob", "age": 20, "likes": ["tea"], "in": {"city": "Paris"}},
