@@ -143,6 +143,21 @@ def hosts_agent_framework(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", tests, *session.posargs)
 
 
+@nox.session(name="hosts-langchain", python=PYTHONS)
+def hosts_langchain(session: nox.Session) -> None:
+    """Test the integration with LangChain; `tests` includes it."""
+    _install(session)
+    session.run("python", "-m", "pytest", "tests/integrations/test_langchain.py", *session.posargs)
+
+
+@nox.session(name="hosts-llama-index", python=PYTHONS)
+def hosts_llama_index(session: nox.Session) -> None:
+    """Test the integration with LlamaIndex; `tests` includes it."""
+    _install(session)
+    tests = "tests/integrations/test_llama_index.py"
+    session.run("python", "-m", "pytest", tests, *session.posargs)
+
+
 @nox.session(name="hosts-langgraph", python=PYTHONS)
 def hosts_langgraph(session: nox.Session) -> None:
     """Test the integration with LangGraph in an environment of its own; `tests` includes a part."""

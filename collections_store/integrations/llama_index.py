@@ -1,0 +1,454 @@
+"""LlamaIndex: a key-value store, a chat store, and the messages of its `Memory`, in collections of a store.
+
+Each class takes the URL of a store, with the options of `AsyncStore`, or an `AsyncStore`, which stays open at the end.
+LlamaIndex's methods come in pairs, sync and async, on one object. Both work on the same store, from any thread and any
+event loop. A sync method blocks the event loop that it is called in.
+
+LlamaIndex is needed: `pip install 'collections-store[llama-index]'`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Self, TypeVar
+
+from .. import (
+    AsyncCollection,
+    AsyncStore,
+    AsyncTransaction,
+    Collection,
+    DeleteMany,
+    Document,
+    InsertOne,
+    InvalidBody,
+    InvalidOption,
+    MissingExtra,
+)
+
+try:
+    from llama_index.core.base.llms.types import ChatMessage
+    from llama_index.core.bridge.pydantic import PrivateAttr
+    from llama_index.core.storage.chat_store import BaseChatStore
+    from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
+    from llama_index.core.storage.kvstore.types import (
+        DEFAULT_BATCH_SIZE,
+        DEFAULT_COLLECTION,
+        BaseKVStore,
+    )
+except ImportError as error:
+    raise MissingExtra("llama-index-core", "llama-index") from error
+
+T = TypeVar("T")
+ACTIVE: Final = MessageStatus.ACTIVE
+
+
+class _Owner:
+    """A store that is closed at the end if it was opened here."""
+
+    _opened: _Opened
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def close(self) -> None:
+        """Close the store, if this opened it."""
+        _run(self.aclose())
+
+    async def aclose(self) -> None:
+        """Async counterpart of `close`."""
+        await self._opened.aclose()
+
+
+class LlamaIndexKVStore(_Owner, BaseKVStore):
+    """A `BaseKVStore`: the storage of `KVDocumentStore`, `KVIndexStore` and `IngestionCache`.
+
+    `store` is an `AsyncStore`, or a URL with `options` of `AsyncStore`. `namespace` is the collection of the store that has
+    all values. A value is a dict; what LlamaIndex writes with `json`, such as enums and tuples, is stored so. A collection and
+    a key have at most 2,000 bytes together, and no NUL. Raise `InvalidId` and `InvalidBody`; then nothing is written.
+
+    >>> with LlamaIndexKVStore("sqlite://") as values:
+    ...     values.put("ada", {"likes": ["tea"]}, collection="users")
+    ...     values.get_all("users")
+    {'ada': {'likes': ['tea']}}
+    """
+
+    def __init__(
+        self, store: AsyncStore | str, *, namespace: str = "llama_index_values", **options: Any
+    ) -> None:
+        self._opened = _Opened(store, namespace, (), options)
+
+    def put(self, key: str, val: dict[str, Any], collection: str = DEFAULT_COLLECTION) -> None:
+        """Write a value under a key."""
+        self._opened.sync.put(_id(collection, key), _plain(val))
+
+    async def aput(
+        self, key: str, val: dict[str, Any], collection: str = DEFAULT_COLLECTION
+    ) -> None:
+        """Async counterpart of `put`."""
+        await self._opened.aio.put(_id(collection, key), _plain(val))
+
+    def put_all(
+        self,
+        kv_pairs: Iterable[tuple[str, dict[str, Any]]],
+        collection: str = DEFAULT_COLLECTION,
+        batch_size: int = DEFAULT_BATCH_SIZE,  # noqa: ARG002
+    ) -> None:
+        """Write values under keys, all or none, whatever the `batch_size`; of several under one key the last."""
+        self._opened.sync.put_many(_pairs(collection, kv_pairs), atomic=True)
+
+    async def aput_all(
+        self,
+        kv_pairs: Iterable[tuple[str, dict[str, Any]]],
+        collection: str = DEFAULT_COLLECTION,
+        batch_size: int = DEFAULT_BATCH_SIZE,  # noqa: ARG002
+    ) -> None:
+        """Async counterpart of `put_all`."""
+        await self._opened.aio.put_many(_pairs(collection, kv_pairs), atomic=True)
+
+    def get(self, key: str, collection: str = DEFAULT_COLLECTION) -> dict[str, Any] | None:
+        """Return the value under a key, or None."""
+        found: dict[str, Any] | None = self._opened.sync.get(_id(collection, key))
+        return found
+
+    async def aget(self, key: str, collection: str = DEFAULT_COLLECTION) -> dict[str, Any] | None:
+        """Async counterpart of `get`."""
+        found: dict[str, Any] | None = await self._opened.aio.get(_id(collection, key))
+        return found
+
+    def get_all(self, collection: str = DEFAULT_COLLECTION) -> dict[str, dict[str, Any]]:
+        """Return the values of a collection by their keys, in the order in which the keys were first written."""
+        return _by_key(collection, self._opened.sync.find(_all(collection)))
+
+    async def aget_all(self, collection: str = DEFAULT_COLLECTION) -> dict[str, dict[str, Any]]:
+        """Async counterpart of `get_all`."""
+        return _by_key(collection, await self._opened.aio.find(_all(collection)))
+
+    def delete(self, key: str, collection: str = DEFAULT_COLLECTION) -> bool:
+        """Delete the value under a key; return whether there was one."""
+        return self._opened.sync.remove(_id(collection, key))
+
+    async def adelete(self, key: str, collection: str = DEFAULT_COLLECTION) -> bool:
+        """Async counterpart of `delete`."""
+        return await self._opened.aio.remove(_id(collection, key))
+
+
+class LlamaIndexChatStore(_Owner, BaseChatStore):
+    """A `BaseChatStore`: the messages of `ChatMemoryBuffer` and `ChatSummaryMemoryBuffer`, a document each.
+
+    `store` is an `AsyncStore`, or a URL with `options` of `AsyncStore`; `collection` has the messages. They are in the order
+    in which they were written, and a key is listed as long as it has messages. Raise `InvalidBody` for a message that
+    JSON cannot hold, and `InvalidOption` for a key that is no string; then nothing is written.
+
+    >>> from llama_index.core.llms import ChatMessage
+    >>> with LlamaIndexChatStore("sqlite://") as chats:
+    ...     chats.add_message("ada", ChatMessage(role="user", content="Hello."))
+    ...     [message.content for message in chats.get_messages("ada")]
+    ['Hello.']
+    """
+
+    _opened: _Opened = PrivateAttr()
+
+    def __init__(
+        self, store: AsyncStore | str, *, collection: str = "llama_index_chats", **options: Any
+    ) -> None:
+        super().__init__()
+        self._opened = _Opened(store, collection, ("key",), options)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name of the class, by which LlamaIndex knows it."""
+        return "LlamaIndexChatStore"
+
+    def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
+        """Replace all messages of a key, at once."""
+        self._opened.indexed().bulk_write(_replacing(key, messages), atomic=True)
+
+    async def aset_messages(self, key: str, messages: list[ChatMessage]) -> None:
+        """Async counterpart of `set_messages`."""
+        await (await self._opened.aindexed()).bulk_write(_replacing(key, messages), atomic=True)
+
+    def get_messages(self, key: str) -> list[ChatMessage]:
+        """Return the messages of a key."""
+        return _messages(self._opened.sync.find(_of(key)))
+
+    async def aget_messages(self, key: str) -> list[ChatMessage]:
+        """Async counterpart of `get_messages`."""
+        return _messages(await self._opened.aio.find(_of(key)))
+
+    def add_message(self, key: str, message: ChatMessage) -> None:
+        """Append a message."""
+        self._opened.indexed().insert_one(_body(key, message))
+
+    async def async_add_message(self, key: str, message: ChatMessage) -> None:
+        """Async counterpart of `add_message`."""
+        await (await self._opened.aindexed()).insert_one(_body(key, message))
+
+    def delete_messages(self, key: str) -> list[ChatMessage] | None:
+        """Delete all messages of a key and return them; None if there are none."""
+        return _run(self.adelete_messages(key))
+
+    async def adelete_messages(self, key: str) -> list[ChatMessage] | None:
+        """Async counterpart of `delete_messages`."""
+        return await self._opened.take(_of(key), 0, None) or None
+
+    def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Delete the message at a position and return it, or None; -1 is the last one."""
+        return _run(self.adelete_message(key, idx))
+
+    async def adelete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Async counterpart of `delete_message`."""
+        return next(iter(await self._opened.take(_of(key), idx, 1)), None)
+
+    def delete_last_message(self, key: str) -> ChatMessage | None:
+        """Delete the last message and return it, or None."""
+        return self.delete_message(key, -1)
+
+    async def adelete_last_message(self, key: str) -> ChatMessage | None:
+        """Async counterpart of `delete_last_message`."""
+        return await self.adelete_message(key, -1)
+
+    def get_keys(self) -> list[str]:
+        """Return the keys that have messages, sorted."""
+        return _run(self.aget_keys())
+
+    async def aget_keys(self) -> list[str]:
+        """Async counterpart of `get_keys`."""
+        return await self._opened.keys()
+
+
+class LlamaIndexMemoryStore(_Owner, AsyncDBChatStore):
+    """An `AsyncDBChatStore`: the messages of `Memory`, active and archived, a document each.
+
+    `store` is an `AsyncStore`, or a URL with `options` of `AsyncStore`; `collection` has the messages. They are in the order
+    in which they were written. Raise what `LlamaIndexChatStore` raises.
+
+    >>> from llama_index.core.memory import Memory
+    >>> from llama_index.core.llms import ChatMessage
+    >>> async def main():
+    ...     async with LlamaIndexMemoryStore("sqlite://") as messages:
+    ...         memory = Memory(sql_store=messages, session_id="ada", token_limit=1000, tokenizer_fn=str.split)
+    ...         await memory.aput(ChatMessage(role="user", content="Hello."))
+    ...         return [message.content for message in await memory.aget_all()]
+    >>> asyncio.run(main())
+    ['Hello.']
+    """
+
+    _opened: _Opened = PrivateAttr()
+
+    def __init__(
+        self, store: AsyncStore | str, *, collection: str = "llama_index_memory", **options: Any
+    ) -> None:
+        super().__init__()
+        self._opened = _Opened(store, collection, ("key", "status"), options)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return the name of the class, by which LlamaIndex knows it."""
+        return "LlamaIndexMemoryStore"
+
+    async def get_messages(
+        self,
+        key: str,
+        status: MessageStatus | None = ACTIVE,
+        limit: int | None = None,
+        offset: int | None = None,
+    ) -> list[ChatMessage]:
+        """Return the messages of a key with a status, None: any; up to `limit` of them, after the first `offset`."""
+        found = self._opened.aio.find(_of(key, status), limit=limit, skip=offset or 0)
+        return _messages(await found)
+
+    async def count_messages(self, key: str, status: MessageStatus | None = ACTIVE) -> int:
+        """Return the number of messages of a key with a status, None: any."""
+        return await self._opened.aio.count(_of(key, status))
+
+    async def add_message(
+        self, key: str, message: ChatMessage, status: MessageStatus = ACTIVE
+    ) -> None:
+        """Append a message."""
+        await (await self._opened.aindexed()).insert_one(_body(key, message, status))
+
+    async def add_messages(
+        self, key: str, messages: list[ChatMessage], status: MessageStatus = ACTIVE
+    ) -> None:
+        """Append messages, all or none."""
+        bodies = [_body(key, message, status) for message in messages]
+        await (await self._opened.aindexed()).insert_many(bodies, atomic=True)
+
+    async def set_messages(
+        self, key: str, messages: list[ChatMessage], status: MessageStatus = ACTIVE
+    ) -> None:
+        """Replace all messages of a key, of any status, at once."""
+        requests = _replacing(key, messages, status)
+        await (await self._opened.aindexed()).bulk_write(requests, atomic=True)
+
+    async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Delete the active message at a position and return it, or None; -1 is the last one."""
+        return next(iter(await self._opened.take(_of(key, ACTIVE), idx, 1)), None)
+
+    async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
+        """Delete the messages of a key with a status, None: any."""
+        await self._opened.aio.delete_many(_of(key, status))
+
+    async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Delete the oldest `n` active messages and return them."""
+        return await self._opened.take(_of(key, ACTIVE), 0, n)
+
+    async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
+        """Give the oldest `n` active messages the status of archived ones, and return them."""
+        archived = {"$set": {"status": MessageStatus.ARCHIVED.value}}
+        return await self._opened.take(_of(key, ACTIVE), 0, n, archived)
+
+    async def get_keys(self) -> list[str]:
+        """Return the keys that have messages, sorted."""
+        return await self._opened.keys()
+
+
+class _Opened:
+    """A collection of a store, sync and async. The first write creates its index."""
+
+    def __init__(
+        self, store: AsyncStore | str, name: str, keys: Sequence[str], options: dict[str, Any]
+    ) -> None:
+        self._is_owner = not isinstance(store, AsyncStore)
+        if options and not self._is_owner:
+            raise InvalidOption(next(iter(options)), "is for a URL: the store has its own options")
+        self._store = store if isinstance(store, AsyncStore) else AsyncStore(store, **options)
+        self._name, self._keys, self._is_indexed = name, [(key, 1) for key in keys], False
+        self.sync: Collection = self._store.get_sync_collection(name)
+        self.aio: AsyncCollection = self._store[name]
+
+    def indexed(self) -> Collection:
+        """Return the collection, with its index."""
+        if not self._is_indexed:
+            self.sync.create_index(self._keys)
+            self._is_indexed = True
+        return self.sync
+
+    async def aindexed(self) -> AsyncCollection:
+        """Async counterpart of `indexed`."""
+        if not self._is_indexed:
+            await self.aio.create_index(self._keys)
+            self._is_indexed = True
+        return self.aio
+
+    async def take(
+        self, filter: Any, position: int, limit: int | None, update: Any = None
+    ) -> list[ChatMessage]:
+        """Delete or update the messages from a position on (negative: from the end), in a transaction; return them."""
+
+        async def attempt(transaction: AsyncTransaction) -> list[Document]:
+            collection = transaction[self._name]
+            skip = position if position >= 0 else position + await collection.count(filter)
+            if skip < 0:
+                return []
+            found = await collection.find(filter, skip=skip, limit=limit)
+            ids = [each.id for each in found]
+            if update is None:
+                await collection.remove_many(ids)
+            else:
+                await collection.update_many({"$id": {"$in": ids}}, update)
+            return found
+
+        return _messages(await self._store.run_transaction(attempt))
+
+    async def keys(self) -> list[str]:
+        """Return the different keys, each by a search in the index."""
+        keys: list[str] = []
+        after: dict[str, Any] = {}
+        while (found := await self.aio.find_one(after, sort="key", projection=["key"])) is not None:
+            keys.append(found.body["key"])
+            after = {"key": {"$gt": keys[-1]}}
+        return keys
+
+    async def aclose(self) -> None:
+        """Close the store, if it was opened here."""
+        if self._is_owner:
+            await self._store.aclose()
+
+
+def _run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Return the result of a coroutine, in any thread, also in that of a running event loop."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, coroutine).result()
+
+
+def _string(what: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidOption(what, f"must be a string, got {type(value).__name__}")
+    return value
+
+
+# -- values ----------------------------------------------------------------------------------
+
+
+def _prefix(collection: str) -> str:
+    """Return what the ids of a collection begin with. With the name's length no two collections have an id in common."""
+    return f"{len(_string('collection', collection))}:{collection}/"
+
+
+def _id(collection: str, key: str) -> str:
+    return _prefix(collection) + _string("key", key)
+
+
+def _all(collection: str) -> dict[str, Any]:
+    first = _prefix(collection)
+    return {"$id": {"$gte": first, "$lt": f"{first[:-1]}0"}}  # 0 is the character after /
+
+
+def _by_key(collection: str, found: Iterable[Document]) -> dict[str, dict[str, Any]]:
+    prefix = _prefix(collection)
+    return {each.id.removeprefix(prefix): each.body for each in found}
+
+
+def _pairs(
+    collection: str, pairs: Iterable[tuple[str, Mapping[str, Any]]]
+) -> list[tuple[str, Any]]:
+    return [(_id(collection, key), _plain(value)) for key, value in pairs]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as `json` reads what it writes."""
+    if not isinstance(value, Mapping):
+        raise InvalidBody("", f"a value must be a dict, got {type(value).__name__}")
+    try:
+        return json.loads(json.dumps(value))
+    except (TypeError, ValueError) as error:
+        raise InvalidBody("", f"the value is not JSON: {error}") from None
+
+
+# -- messages --------------------------------------------------------------------------------
+
+
+def _of(key: str, status: MessageStatus | None = None) -> dict[str, Any]:
+    """Return the filter of a key's messages with a status, None: any."""
+    filter = {"key": _string("key", key)}
+    return filter if status is None else {**filter, "status": MessageStatus(status).value}
+
+
+def _body(key: str, message: ChatMessage, status: MessageStatus | None = None) -> dict[str, Any]:
+    try:
+        return {**_of(key, status), "message": message.model_dump(mode="json")}
+    except ValueError as error:
+        raise InvalidBody("message", f"is not JSON: {error}") from None
+
+
+def _replacing(
+    key: str, messages: Iterable[ChatMessage], status: MessageStatus | None = None
+) -> list[DeleteMany | InsertOne]:
+    return [DeleteMany(_of(key)), *(InsertOne(_body(key, each, status)) for each in messages)]
+
+
+def _messages(found: Iterable[Document]) -> list[ChatMessage]:
+    return [ChatMessage.model_validate(each.body["message"]) for each in found]
