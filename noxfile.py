@@ -143,6 +143,21 @@ def hosts_agent_framework(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", tests, *session.posargs)
 
 
+@nox.session(name="hosts-google-adk", python=PYTHONS)
+def hosts_google_adk(session: nox.Session) -> None:
+    """Test the integration with Google ADK, also with ADK's own tests, from its repository; `tests` includes a part."""
+    _install(session)
+    session.run(
+        "python",
+        "-m",
+        "pytest",
+        "tests/integrations/test_google_adk.py",
+        "tests/integrations/test_google_adk_memory.py",
+        *session.posargs,
+        env={"COLLECTIONS_STORE_TEST_HOSTS": "all"},
+    )
+
+
 @nox.session(name="hosts-langchain", python=PYTHONS)
 def hosts_langchain(session: nox.Session) -> None:
     """Test the integration with LangChain; `tests` includes it."""

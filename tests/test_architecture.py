@@ -56,6 +56,8 @@ FILES = "integrations.sqlite_files"
 """Uses sqlite3 alone, with its own SQL: the files are of other programs."""
 BELOW_THE_STORE = {"integrations", FILES, "integrations.soul_machines"}
 """The store provides `skill_memory`, whose rules are operations."""
+FRAMEWORKS = {"google_adk": "google"}
+"""The top-level package of a host, where it differs from the name of its integration."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools", "core"}
 STATEMENT = re.compile(
     r"^\s*\(?(SELECT|INSERT|UPDATE|DELETE|CREATE|ALTER|DROP|BEGIN|COMMIT|ROLLBACK|PRAGMA|SET|LOCK"
@@ -288,7 +290,8 @@ def test_an_integration_imports_the_public_api_and_its_framework() -> None:
                 inside = name == own or name.startswith(f"{own}.")
                 assert inside or (holder in PUBLIC and name in _public(holder)), (module.name, name)
         others = {name.split(".")[0] for name in module.imports} - {"collections_store"}
-        framework = module.name.split(".")[1]
+        host = module.name.split(".")[1]
+        framework = FRAMEWORKS.get(host, host)
         known = sys.stdlib_module_names | {"__future__", framework, f"{framework}_core"}
         assert others <= known, module.name
 

@@ -1,0 +1,194 @@
+"""The memories of users: what was said in their sessions, found by words."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any, Unpack
+
+from google.adk.events import Event
+from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
+from google.adk.memory.memory_entry import MemoryEntry
+from google.adk.platform.uuid import new_uuid
+from google.adk.sessions import Session
+from google.genai.types import Content
+
+from ... import AsyncCollection, AsyncStore, InvalidOption, StoreOptions
+from .paths import escaped, path, under
+from .service import Service
+
+
+class CollectionsMemoryService(Service, BaseMemoryService):
+    """ADK's memory on an `AsyncStore`, which stays open at the end, or on the URL of one with `options` of `AsyncStore`.
+
+    `collection` has the memories of all users. A search returns at most `limit` memories. `ttl`: seconds, or a timedelta,
+    until a memory expires; None: never. Bad names and values raise what they raise in `CollectionsSessionService`.
+
+    >>> import asyncio
+    >>> from google.genai.types import UserContent
+    >>> from collections_store.integrations.google_adk import CollectionsMemoryService
+    >>> ada = {"app_name": "weather", "user_id": "ada"}
+    >>> async def main():
+    ...     async with CollectionsMemoryService("sqlite://") as memory:
+    ...         await memory.add_memory(**ada, memories=[MemoryEntry(content=UserContent("I live in Rome."))])
+    ...         found = await memory.search_memory(**ada, query="rome?")
+    ...         return [each.content.parts[0].text for each in found.memories]
+    >>> asyncio.run(main())
+    ['I live in Rome.']
+    """
+
+    def __init__(
+        self,
+        store: AsyncStore | str,
+        *,
+        collection: str = "adk_memory",
+        limit: int = 10,
+        ttl: Any = None,
+        **options: Unpack[StoreOptions],
+    ) -> None:
+        if type(limit) is not int or limit < 1:
+            raise InvalidOption("limit", f"must be a positive integer, got {limit!r}")
+        super().__init__(store, (collection,), **options)
+        self._collection, self._limit, self._ttl = collection, limit, ttl
+
+    async def add_session_to_memory(self, session: Session) -> None:
+        """Add the events of a session that have text. Those that were added before, or deleted, are left as they are."""
+        await self.add_events_to_memory(
+            app_name=session.app_name,
+            user_id=session.user_id,
+            session_id=session.id,
+            events=session.events,
+        )
+
+    async def add_events_to_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        events: Sequence[Event],
+        session_id: str | None = None,
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Add the events that have text, all or none, as `add_session_to_memory` does. `custom_metadata` is returned with each."""
+        within = path(app_name=app_name, user_id=user_id)
+        session = escaped(session_id or "", "session_id")
+        bodies = {
+            f"{within}/{session}/{escaped(event.id, 'id')}": {
+                "app": app_name,
+                "user": user_id,
+                "author": event.author,
+                "timestamp": datetime.fromtimestamp(event.timestamp, UTC).isoformat(),
+                "metadata": {
+                    **(custom_metadata or {}),
+                    "session_id": session_id,
+                    "event_id": event.id,
+                },
+                **_searchable(event.content),
+            }
+            for event in events
+            if event.content and event.content.parts
+        }
+        spoken = {id: body for id, body in bodies.items() if body["words"]}
+        memories = await self._memories()
+        await memories.put_many(spoken, mode="ignore", ttl=self._ttl, atomic=True)
+
+    async def add_memory(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        memories: Sequence[MemoryEntry],
+        custom_metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """Add memories, all or none; one with the `id` of another replaces it. `custom_metadata` is added to that of each."""
+        within = path(app_name=app_name, user_id=user_id)
+        bodies = {
+            f"{within}/{new_uuid() if each.id is None else each.id}": {
+                "app": app_name,
+                "user": user_id,
+                "author": each.author,
+                "timestamp": each.timestamp,
+                "metadata": {**(custom_metadata or {}), **each.custom_metadata},
+                **_searchable(each.content),
+            }
+            for each in memories
+        }
+        await (await self._memories()).put_many(bodies, ttl=self._ttl, atomic=True)
+
+    async def search_memory(
+        self, *, app_name: str, user_id: str, query: str
+    ) -> SearchMemoryResponse:
+        """Return the memories of a user that have most of the query's words, of equal ones the one that was added first.
+
+        Case does not matter. A word of Latin letters must be equal, one of other scripts can be a part of a longer one, since
+        not all separate words by spaces. It reads the words of all memories of the user, and the contents of what it returns.
+        """
+        memories, within = await self._memories(), path(app_name=app_name, user_id=user_id)
+        words = words_of(query)
+        if not words:
+            return SearchMemoryResponse()
+        parts = [word for word in words if not _is_latin(word[0])]
+        tests: list[Any] = [{"words": {"$in": sorted(words)}}]
+        tests += [{"words": {"$regex": re.escape(part)}} for part in parts]
+        found = await memories.find({**under(within), "$or": tests}, projection=["words"])
+        scores = {each.id: _score(words, parts, each.body["words"]) for each in found}
+        best = sorted(scores, key=lambda each: -scores[each])[: self._limit]
+        bodies = await memories.get_many(best)
+        entries = [_entry(id.removeprefix(f"{within}/"), body) for id, body in bodies.items()]
+        return SearchMemoryResponse(memories=entries)
+
+    async def delete_memory(
+        self, *, app_name: str, user_id: str, memory_id: str | None = None
+    ) -> None:
+        """Delete a memory by the `id` with which it was found. Its document stays without content, so that its session, when
+        it is added again, does not bring it back.
+        """
+        if memory_id:
+            id = f"{path(app_name=app_name, user_id=user_id)}/{memory_id}"
+            deleted = {"app": app_name, "user": user_id, "deleted": True}
+            await (await self._memories()).replace_one({"$id": id}, deleted)
+
+    async def _memories(self) -> AsyncCollection:
+        return (await self._store())[self._collection]
+
+
+def words_of(text: str) -> set[str]:
+    """Return the words of a text in lower case. Where Latin letters meet others, a word ends.
+
+    >>> sorted(words_of("Rome, ROME! 私はPythonを使う"))
+    ['python', 'rome', 'を使う', '私は']
+    """
+    runs = re.findall(r"\w+", unicodedata.normalize("NFKC", text).casefold())
+    return {"".join(part) for run in runs for _, part in groupby(run, _is_latin)}
+
+
+def _is_latin(character: str) -> bool:
+    return character.isascii() or unicodedata.name(character, "").startswith("LATIN")
+
+
+def _searchable(content: Content) -> dict[str, Any]:
+    """Return the content with its words, without those of a model's thoughts."""
+    texts: Iterator[str] = (
+        part.text for part in content.parts or () if part.text and not part.thought
+    )
+    words = sorted(words_of(" ".join(texts)))
+    return {"content": content.model_dump(mode="json", exclude_none=True), "words": words}
+
+
+def _score(words: set[str], parts: Sequence[str], found: Sequence[str]) -> int:
+    """Return how many words were found."""
+    inside = {part for part in parts if any(part in each for each in found)}
+    return len(words & set(found) | inside)
+
+
+def _entry(id: str, body: Mapping[str, Any]) -> MemoryEntry:
+    return MemoryEntry(
+        id=id,
+        content=Content.model_validate(body["content"]),
+        author=body["author"],
+        timestamp=body["timestamp"],
+        custom_metadata=body["metadata"],
+    )

@@ -1,0 +1,354 @@
+"""The sessions of agents: each event is a document of its own, and each state one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Unpack
+from weakref import WeakValueDictionary
+
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events import Event, EventActions
+from google.adk.platform.time import get_time
+from google.adk.platform.uuid import new_uuid
+from google.adk.sessions import BaseSessionService, Session, State
+from google.adk.sessions.base_session_service import GetSessionConfig, ListSessionsResponse
+
+from ... import (
+    AsyncCollection,
+    AsyncStore,
+    AsyncTransaction,
+    InvalidBody,
+    Path,
+    StoreOptions,
+    VersionConflict,
+    VersionSettings,
+)
+from .paths import path, under
+from .service import Service
+
+ATTEMPTS: Final = 100
+"""Of a transaction on PostgreSQL, where all that change the state of one app conflict."""
+
+
+class CollectionsSessionService(Service, BaseSessionService):
+    """ADK's sessions on an `AsyncStore`, which stays open at the end, or on the URL of one with `options` of `AsyncStore`.
+
+    `sessions` is the collection of sessions and of the states of apps and users, `events` that of events. `versions` are a
+    `schema_version` and `upgrades` of the documents in `sessions`, as `AsyncStore.collection` takes them. Tasks, loops and
+    processes can share a database. Spaces around a session's id are not part of it.
+
+    A name that is no string raises `InvalidOption`; names that no id can hold, `InvalidId`; values that no body can hold,
+    such as NUL characters, `InvalidBody`. Then nothing is written. Events are as ADK stores them: values of the state that
+    are not JSON become strings, tuples lists.
+
+    >>> from collections_store.integrations.google_adk import CollectionsSessionService
+    >>> async def main():
+    ...     async with CollectionsSessionService("sqlite://") as service:
+    ...         await service.create_session(app_name="weather", user_id="ada", state={"user:city": "Rome"})
+    ...         return await service.get_user_state(app_name="weather", user_id="ada")
+    >>> asyncio.run(main())
+    {'city': 'Rome'}
+    """
+
+    def __init__(
+        self,
+        store: AsyncStore | str,
+        *,
+        sessions: str = "adk_sessions",
+        events: str = "adk_events",
+        versions: VersionSettings | None = None,
+        **options: Unpack[StoreOptions],
+    ) -> None:
+        super().__init__(store, (sessions, events), **options)
+        self._names = sessions, events
+        self._versions = versions
+        self._locks: WeakValueDictionary[Any, asyncio.Lock] = WeakValueDictionary()
+
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: dict[str, Any] | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """Create a session with a state, and return it. Keys that begin with `app:` and `user:` are added to the states of the
+        app and of the user.
+
+        `session_id`: by default a new UUID. Raise ADK's `AlreadyExistsError`.
+        """
+        name = _stripped(session_id) or new_uuid()
+        id = path(app_name=app_name, user_id=user_id, session_id=name)
+        delta = EventActions(state_delta=state or {}).model_dump(mode="json")["state_delta"]
+        updates = _updates(app_name, user_id, delta)
+        body = {
+            "app": app_name,
+            "user": user_id,
+            "session": name,
+            "state": _scoped(delta)[2],
+            "last_update_time": get_time(),
+            "events": 0,
+            "last_event": None,
+        }
+
+        async def create(transaction: AsyncTransaction) -> Session:
+            sessions = await self._sessions(transaction)
+            await sessions.put(id, body, if_absent=True)
+            await _merge(sessions, updates)
+            return _session(body, await sessions.get_many(_shared(app_name, user_id)))
+
+        store = await self._store()
+        try:
+            async with self._in_turn(*updates):
+                return await store.run_transaction(create, attempts=ATTEMPTS)
+        except VersionConflict:
+            raise AlreadyExistsError(f"Session with id {name} already exists.") from None
+
+    async def get_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
+    ) -> Session | None:
+        """Return a session with its events in the order in which they were appended, None if there is none.
+
+        `config`: only the last events, only those from a time on, or both.
+        """
+        id = path(app_name=app_name, user_id=user_id, session_id=_stripped(session_id))
+        store = await self._store()
+        sessions = await self._sessions(store)
+        states = await sessions.get_many([id, *_shared(app_name, user_id)])
+        body = states.get(id)
+        if body is None:
+            return None
+        session = _session(body, states)
+        wanted = config or GetSessionConfig()
+        if wanted.num_recent_events != 0:
+            filter: dict[str, Any] = {
+                "$id": {"$gte": f"{id}/", "$lt": _event_id(id, body["events"])}
+            }
+            if wanted.after_timestamp is not None:
+                filter["timestamp"] = {"$gte": wanted.after_timestamp}
+            found = await store[self._names[1]].find(
+                filter, sort={"$id": -1}, limit=wanted.num_recent_events
+            )
+            session.events = [self._event(each.id, each.body) for each in reversed(found)]
+        return session
+
+    async def list_sessions(
+        self, *, app_name: str, user_id: str | None = None
+    ) -> ListSessionsResponse:
+        """Return the sessions of a user (None: of all), without events, the one that was updated last at the end."""
+        sessions = await self._sessions(await self._store())
+        of_user = {} if user_id is None else {"user_id": user_id}
+        parent = path(app_name=app_name, **of_user)
+        states = await sessions.get_many(_shared(app_name, user_id))
+        states |= {each.id: each.body for each in await sessions.find(under(parent))}
+        found = [_session(body, states) for body in states.values() if "session" in body]
+        found.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
+        return ListSessionsResponse(sessions=found)
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Delete a session with its events, if there is one. The states of the app and of the user stay."""
+        await self._delete(
+            path(app_name=app_name, user_id=user_id, session_id=_stripped(session_id))
+        )
+
+    async def delete_idle_sessions(self, seconds: float | timedelta, *, app_name: str) -> int:
+        """Delete the sessions of an app that were not written in the last `seconds`, each with its events; return their number.
+
+        It reads the times of all sessions of the app.
+        """
+        idle = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+        before = {"$updated_at": {"$lt": datetime.now(UTC) - idle}}
+        sessions = (await self._store())[self._names[0]]
+        filter = {**under(path(app_name=app_name)), **before}
+        found = await sessions.find(filter, projection=["_id"])
+        deleted = [await self._delete(each.id, before) for each in found if each.id.count("/") == 3]
+        return sum(deleted)
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """Return the state of a user, by keys without `user:`."""
+        sessions = await self._sessions(await self._store())
+        body = await sessions.get(path(app_name=app_name, user_id=user_id))
+        state: dict[str, Any] = body["state"] if body else {}
+        return state
+
+    async def append_event(self, session: Session, event: Event) -> Event:
+        """Append an event to a session, here and stored, and merge the changes of its states, all in one transaction.
+
+        A partial event is not stored. Nor is an event that is equal to the last one: so a call can be repeated after an error.
+        Raise ADK's `StaleSessionError` if the stored session has events that `session` was loaded without, and
+        `SessionNotFoundError`.
+        """
+        if event.partial:
+            return event
+        self._apply_temp_state(session, event)
+        event = self._trim_temp_delta_state(event)
+        id = path(app_name=session.app_name, user_id=session.user_id, session_id=session.id)
+        written = event.model_dump(mode="json", exclude_none=True)
+        updates = _updates(session.app_name, session.user_id, written["actions"]["state_delta"])
+        store = await self._store()
+        async with self._in_turn(id, *updates):
+            body = await store.run_transaction(
+                lambda transaction: self._append(transaction, id, session, written, updates),
+                attempts=ATTEMPTS,
+            )
+            _mark(session, body)
+            if session.events[-1:] != [event]:
+                self._commit_event_to_session(session, event)
+        return event
+
+    async def _append(
+        self,
+        transaction: AsyncTransaction,
+        id: str,
+        session: Session,
+        event: dict[str, Any],
+        updates: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Write an event; return the body of the session."""
+        sessions, events = await self._sessions(transaction), transaction[self._names[1]]
+        body: dict[str, Any] | None = await sessions.get(id)
+        if body is None:
+            raise SessionNotFoundError(f"Session {session.id} not found.")
+        number, last = body["events"], body["last_event"]
+        if event["id"] == last and await events.get(_event_id(id, number - 1)) == event:
+            return body
+        if _is_stale(session, body):
+            raise StaleSessionError(
+                f"Session {session.id} was modified in storage since it was loaded: get it again, and append to that"
+            )
+        body["state"].update(_scoped(event["actions"]["state_delta"])[2])
+        body |= {
+            "last_update_time": event["timestamp"],
+            "events": number + 1,
+            "last_event": event["id"],
+        }
+        await sessions.put(id, body)
+        await events.put(_event_id(id, number), event)
+        await _merge(sessions, updates)
+        return body
+
+    def _event(self, id: str, body: Any) -> Event:
+        try:
+            return Event.model_validate(body)
+        except ValueError:
+            problem = "is not an event of the installed google-adk: a newer one may have written it"
+            raise InvalidBody("", problem, self._names[1], id) from None
+
+    async def _delete(self, id: str, condition: Mapping[str, Any] | None = None) -> bool:
+        sessions, events = self._names
+
+        async def delete(transaction: AsyncTransaction) -> bool:
+            deleted = await transaction[sessions].delete_one({"$id": id, **(condition or {})})
+            if deleted.deleted_count:
+                await transaction[events].delete_many(under(id))
+            return deleted.deleted_count > 0
+
+        return await (await self._store()).run_transaction(delete, attempts=ATTEMPTS)
+
+    async def _sessions(self, within: AsyncStore | AsyncTransaction) -> AsyncCollection:
+        name = self._names[0]
+        if self._versions is None:
+            return within[name]
+        return await within.collection(name, **self._versions)
+
+    @asynccontextmanager
+    async def _in_turn(self, *ids: str) -> AsyncIterator[None]:
+        """Let tasks that write the same documents wait here: the second continues what the first wrote to a session, and
+        on PostgreSQL there is no conflict.
+        """
+        loop = asyncio.get_running_loop()
+        async with AsyncExitStack() as held:
+            for id in ids:
+                lock = self._locks.setdefault((loop, id), asyncio.Lock())
+                await held.enter_async_context(lock)
+            yield
+
+
+def _stripped(session_id: Any) -> Any:
+    return session_id.strip() if isinstance(session_id, str) else session_id
+
+
+def _shared(app_name: str, user_id: str | None) -> dict[str, dict[str, str]]:
+    """Return the ids of the states that sessions share, with the names of each's owner."""
+    app = {path(app_name=app_name): {"app": app_name}}
+    if user_id is None:
+        return app
+    return app | {
+        path(app_name=app_name, user_id=user_id): {"app": app_name, "user": user_id},
+    }
+
+
+def _scoped(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return the changes of the states of the app, the user and the session.
+
+    >>> _scoped({"app:a": 1, "user:b": 2, "c": 3, "temp:d": 4})
+    ({'a': 1}, {'b': 2}, {'c': 3})
+    """
+    prefixes = State.APP_PREFIX, State.USER_PREFIX
+    app, user = ({key.removeprefix(each): value for key, value in delta.items() if key.startswith(each)} for each in prefixes)  # fmt: skip
+    others = (*prefixes, State.TEMP_PREFIX)
+    return app, user, {key: value for key, value in delta.items() if not key.startswith(others)}
+
+
+def _updates(app_name: str, user_id: str, delta: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the updates of the states that sessions share, by id."""
+    scopes = zip(_shared(app_name, user_id).items(), _scoped(delta), strict=False)
+    return {
+        id: {"$set": {**owner, **{Path("state", key): value for key, value in changes.items()}}}
+        for (id, owner), changes in scopes
+        if changes
+    }
+
+
+async def _merge(sessions: AsyncCollection, updates: Mapping[str, Any]) -> None:
+    for id, update in updates.items():
+        await sessions.update(id, update, upsert=True)
+
+
+def _session(body: Mapping[str, Any], states: Mapping[str, Any]) -> Session:
+    """Return a session without events, with the states that it shares."""
+    app, user = (states.get(id, {"state": {}}) for id in _shared(body["app"], body["user"]))
+    session = Session(
+        id=body["session"],
+        app_name=body["app"],
+        user_id=body["user"],
+        state={
+            **body["state"],
+            **{State.APP_PREFIX + key: value for key, value in app["state"].items()},
+            **{State.USER_PREFIX + key: value for key, value in user["state"].items()},
+        },
+    )
+    _mark(session, body)
+    return session
+
+
+def _mark(session: Session, body: Mapping[str, Any]) -> None:
+    """Note in a session which stored one it is equal to."""
+    session.last_update_time = body["last_update_time"]
+    session._storage_update_marker = _revision(body)
+
+
+def _revision(body: Mapping[str, Any]) -> str:
+    return f"{body['events']} {body['last_event']}"
+
+
+def _is_stale(session: Session, body: Mapping[str, Any]) -> bool:
+    """Return whether the stored session has events that a loaded one lacks. One that was not loaded has no marker."""
+    if session._storage_update_marker is not None:
+        return session._storage_update_marker != _revision(body)
+    last = session.events[-1].id if session.events else None
+    return bool(session.last_update_time < body["last_update_time"] and last != body["last_event"])
+
+
+def _event_id(session: str, number: int) -> str:
+    return f"{session}/{number:012}"
