@@ -15,7 +15,15 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
-from .. import AsyncCollection, AsyncStore, Document, InvalidBody, InvalidOption, MissingExtra
+from .. import (
+    AsyncCollection,
+    AsyncStore,
+    Document,
+    InvalidBody,
+    InvalidOption,
+    MissingExtra,
+    Store,
+)
 
 try:
     from langchain_core.chat_history import BaseChatMessageHistory
@@ -39,10 +47,8 @@ class LangChainHistories:
     def __init__(
         self, store: AsyncStore | str, *, collection: str = "langchain_messages", **options: Any
     ) -> None:
-        self._is_owner = not isinstance(store, AsyncStore)
-        if options and not self._is_owner:
-            raise InvalidOption(next(iter(options)), "is for a URL: the store has its own options")
-        self._store = store if isinstance(store, AsyncStore) else AsyncStore(store, **options)
+        self._store = _open(store, options)
+        self._is_owner = self._store is not store
         self._sync = self._store.get_sync_collection(collection)
         self._async: AsyncCollection = self._store[collection]
         self._is_indexed = False
@@ -92,13 +98,13 @@ class LangChainHistories:
         if not self._is_indexed:
             self._sync.create_index("session")
             self._is_indexed = True
-        self._sync.insert_many(bodies, atomic=True)
+        _insert(self._sync, bodies)
 
     async def _aadd(self, bodies: list[dict[str, Any]]) -> None:
         if not self._is_indexed:
             await self._async.create_index("session")
             self._is_indexed = True
-        await self._async.insert_many(bodies, atomic=True)
+        await _insert(self._async, bodies)
 
 
 class LangChainHistory(BaseChatMessageHistory):
@@ -158,6 +164,26 @@ class LangChainHistory(BaseChatMessageHistory):
         except ValueError:
             raise InvalidBody("message", f"LangChain could not read a {kind} back") from None
         return {"session": self.session_id, "message": body}
+
+
+def _open(store: Any, options: dict[str, Any]) -> AsyncStore:
+    """Return the given store, or that of a URL."""
+    if isinstance(store, Store):
+        raise InvalidOption(
+            "store", "must be an AsyncStore or a URL, which serve sync methods, too"
+        )
+    if not isinstance(store, AsyncStore):
+        return AsyncStore(store, **options)
+    for option in options:
+        raise InvalidOption(option, "is for a URL: the store has its own options")
+    return store
+
+
+def _insert(collection: Any, bodies: list[dict[str, Any]]) -> Any:
+    """Return what inserts documents, all or none, or the coroutine of it; a single one shares a commit with others."""
+    if len(bodies) == 1:
+        return collection.insert_one(bodies[0])
+    return collection.insert_many(bodies, atomic=True)
 
 
 def _checked(session_id: Any) -> str:

@@ -26,6 +26,7 @@ from .. import (
     InvalidBody,
     InvalidOption,
     MissingExtra,
+    Store,
 )
 
 try:
@@ -284,7 +285,11 @@ class LlamaIndexMemoryStore(_Owner, AsyncDBChatStore):
     ) -> None:
         """Append messages, all or none."""
         bodies = [_body(key, message, status) for message in messages]
-        await (await self._opened.aindexed()).insert_many(bodies, atomic=True)
+        collection = await self._opened.aindexed()
+        if len(bodies) == 1:  # shares a commit with others
+            await collection.insert_one(bodies[0])
+        else:
+            await collection.insert_many(bodies, atomic=True)
 
     async def set_messages(
         self, key: str, messages: list[ChatMessage], status: MessageStatus = ACTIVE
@@ -321,10 +326,8 @@ class _Opened:
     def __init__(
         self, store: AsyncStore | str, name: str, keys: Sequence[str], options: dict[str, Any]
     ) -> None:
-        self._is_owner = not isinstance(store, AsyncStore)
-        if options and not self._is_owner:
-            raise InvalidOption(next(iter(options)), "is for a URL: the store has its own options")
-        self._store = store if isinstance(store, AsyncStore) else AsyncStore(store, **options)
+        self._store = _open(store, options)
+        self._is_owner = self._store is not store
         self._name, self._keys, self._is_indexed = name, [(key, 1) for key in keys], False
         self.sync: Collection = self._store.get_sync_collection(name)
         self.aio: AsyncCollection = self._store[name]
@@ -376,6 +379,19 @@ class _Opened:
         """Close the store, if it was opened here."""
         if self._is_owner:
             await self._store.aclose()
+
+
+def _open(store: Any, options: dict[str, Any]) -> AsyncStore:
+    """Return the given store, or that of a URL."""
+    if isinstance(store, Store):
+        raise InvalidOption(
+            "store", "must be an AsyncStore or a URL, which serve sync methods, too"
+        )
+    if not isinstance(store, AsyncStore):
+        return AsyncStore(store, **options)
+    for option in options:
+        raise InvalidOption(option, "is for a URL: the store has its own options")
+    return store
 
 
 def _run(coroutine: Coroutine[Any, Any, T]) -> T:

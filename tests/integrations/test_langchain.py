@@ -18,7 +18,6 @@ from collections_store import (
     InvalidBody,
     InvalidFilter,
     InvalidOption,
-    InvalidUrl,
     Store,
     StoreClosed,
 )
@@ -191,7 +190,10 @@ def test_a_given_store_stays_open(backend: Backend) -> None:
                 LangChainHistories(store, durability="full")
 
     asyncio.run(main())
-    with pytest.raises(InvalidUrl), Store("sqlite://") as store:
+    with (
+        pytest.raises(InvalidOption, match="must be an AsyncStore or a URL"),
+        Store("sqlite://") as store,
+    ):
         LangChainHistories(store)  # type: ignore[arg-type]
     with LangChainHistories("sqlite://") as histories:
         history = histories.history("ada")

@@ -19,7 +19,6 @@ from collections_store import (
     InvalidFilter,
     InvalidId,
     InvalidOption,
-    InvalidUrl,
     Store,
     StoreClosed,
 )
@@ -420,8 +419,7 @@ def test_a_memory_archives_what_exceeds_its_limit_and_survives_a_restart(
 
     asyncio.run(talk())
     with opened() as messages:
-        kept = memory(messages)
-        asyncio.run(_check(kept))
+        asyncio.run(_check(memory(messages)))
 
 
 async def _check(memory: Memory) -> None:
@@ -431,8 +429,10 @@ async def _check(memory: Memory) -> None:
     assert archived + active == wanted
     assert 0 < len(active) < 5
     assert texts(await memory.aget_all()) == wanted
+    memory.put(said("sync"))  # in other event loops
+    assert texts(memory.get())[-1:] == ["sync"]
     await memory.areset()
-    assert await memory.aget_all() == []
+    assert memory.get_all() == []
 
 
 # -- stores ----------------------------------------------------------------------------------
@@ -451,7 +451,10 @@ def test_a_given_store_stays_open(backend: Backend, kind: Any) -> None:
                 kind(store, durability="full")
 
     asyncio.run(main())
-    with pytest.raises(InvalidUrl), Store("sqlite://") as store:
+    with (
+        pytest.raises(InvalidOption, match="must be an AsyncStore or a URL"),
+        Store("sqlite://") as store,
+    ):
         kind(store)
 
 
