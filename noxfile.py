@@ -173,6 +173,20 @@ def hosts_llama_index(session: nox.Session) -> None:
     session.run("python", "-m", "pytest", tests, *session.posargs)
 
 
+@nox.session(name="hosts-mcp", python=PYTHONS)
+def hosts_mcp(session: nox.Session) -> None:
+    """Test the integration with the MCP SDK; `tests` includes it, without the SDK's own tests."""
+    _install(session)
+    session.run(
+        "python",
+        "-m",
+        "pytest",
+        "tests/integrations/test_mcp_events.py",
+        *session.posargs,
+        env={"COLLECTIONS_STORE_TEST_HOSTS": "all"},
+    )
+
+
 @nox.session(name="hosts-langgraph", python=PYTHONS)
 def hosts_langgraph(session: nox.Session) -> None:
     """Test the integration with LangGraph in an environment of its own; `tests` includes a part."""

@@ -17,6 +17,7 @@ EXTRAS = {
     "langchain": "langchain",
     "langgraph": "langgraph",
     "llama-index": "llama-index",
+    "mcp": "mcp",
     "opsdroid": "opsdroid",
     "soul-machines": "smskillsdk",
 }
@@ -30,6 +31,7 @@ SESSIONS = {
     "hosts-langchain",
     "hosts-langgraph",
     "hosts-llama-index",
+    "hosts-mcp",
     "hosts-open-aea",
     "hosts-opsdroid",
     "hosts-smskillsdk",

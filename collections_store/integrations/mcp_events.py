@@ -1,0 +1,468 @@
+"""Events and sessions of MCP servers, in a store: clients resume after the server was restarted.
+
+`MCPEventStore` is an `EventStore` of the MCP Python SDK, for its streamable HTTP transport. The SDK gives one event store
+the events of all sessions, under names that sessions have in common, and forgets its sessions when it ends. So
+`MCPEventStore.resumable` wraps the app of the server: it separates the sessions, and restores those of a process that ended.
+
+>>> from mcp.server import MCPServer
+>>> server = MCPServer("weather")
+>>> events = MCPEventStore("sqlite://")
+>>> app = events.resumable(server.streamable_http_app(event_store=events))
+
+Run the app with a server for ASGI, such as uvicorn.
+
+A client opens a session with the request `initialize`, which is stored. When a request names a session that is not in
+this process, the request is sent to the app again, by which the session gets another id there; requests and responses
+are translated between the two. Events are numbered in each stream: a Last-Event-ID names stream and number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from http import HTTPMethod
+from typing import Any, Final, Self, TypeAlias
+from urllib.parse import quote, unquote
+from weakref import WeakValueDictionary
+
+from .. import (
+    AsyncCollection,
+    AsyncStore,
+    CollectionExists,
+    InvalidOption,
+    MissingExtra,
+    VersionConflict,
+)
+
+try:
+    import mcp  # noqa: F401
+except ImportError as error:
+    raise MissingExtra("mcp", "mcp") from error
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
+from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
+from mcp.types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+ASGIApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+SESSION_HEADER: Final = b"mcp-session-id"
+MAX_INITIALIZE: Final = 1_000_000
+"""Bytes of a request that opens a session. After a larger one the session is not restored."""
+_PAGE: Final = 100
+"""Events that are read at once."""
+_NOT_COPIED: Final = {
+    SESSION_HEADER, b"accept", b"content-encoding", b"content-length", b"content-type", b"last-event-id",
+    b"mcp-protocol-version", b"transfer-encoding",
+}  # fmt: skip
+"""Headers of the present request that those sent to restore its session do not have."""
+_JSON: Final = [
+    (b"accept", b"application/json, text/event-stream"),
+    (b"content-type", b"application/json"),
+]
+_INITIALIZED: Final = b'{"jsonrpc": "2.0", "method": "notifications/initialized"}'
+_EVENT_ID: Final = re.compile(r"[\w.~%-]+/[0-9]{10}", re.ASCII)
+
+
+@dataclass(eq=False)
+class _Session:
+    """A session in this process: what its events are stored under, and the request that opened it.
+
+    `inner` is its id in the app, `counts` are the numbers of the next events of its streams. While a session is restored it
+    is not ready, and stores nothing. `prefix` is what the app puts before the names of the session's streams: the SDK
+    nothing, FastMCP a random number, which differs after a restart. The first event, of the opening request, shows it.
+    """
+
+    key: str
+    opening: bytes | bytearray = b""
+    prefix: str | None = None
+    inner: str = ""
+    counts: dict[str, int] = field(default_factory=dict)
+    is_ready: bool = True
+    refreshed_at: float = field(default_factory=time.monotonic)
+
+    def stream(self, stream_id: str) -> str:
+        """Return the name of a stream without the prefix."""
+        if self.prefix is None:
+            self.prefix = ""
+            if len(self.opening) <= MAX_INITIALIZE:
+                request = str(json.loads(self.opening)["id"])
+                self.prefix = stream_id.removesuffix(request) if stream_id.endswith(request) else ""
+        return stream_id.removeprefix(self.prefix)
+
+    def next_number(self, key: str, stored: int = 0) -> int:
+        """Return the number of an event: above those of this process, and not below `stored`."""
+        number = max(self.counts.get(key, 0), stored)
+        self.counts[key] = number + 1
+        return number
+
+    @contextmanager
+    def entered(self) -> Iterator[None]:
+        """Make this the session of the present task, and of the tasks that it starts."""
+        token = _SESSION.set(self)
+        try:
+            yield
+        finally:
+            _SESSION.reset(token)
+
+
+_SESSION: ContextVar[_Session | None] = ContextVar("session", default=None)
+
+
+class MCPEventStore(EventStore):
+    """Events of an MCP server on a store: its URL with the options of `AsyncStore`, or an `AsyncStore`, which stays open.
+
+    Pass it to the server as `event_store`, and serve the app that `resumable` returns. Processes can share the collection:
+    a session then works in each of them. `session` is for a transport of your own, which serves one session: its name.
+
+    `ttl`: seconds until an event expires, and until a session does after its last request; None: never.
+    """
+
+    def __init__(
+        self,
+        store: AsyncStore | str,
+        *,
+        session: str | None = None,
+        ttl: float | None = 86_400.0,
+        collection: str = "mcp_events",
+        **options: Any,
+    ) -> None:
+        self._is_owner = not isinstance(store, AsyncStore)
+        self._store = AsyncStore(store, **options) if not isinstance(store, AsyncStore) else store
+        if options and not self._is_owner:
+            raise InvalidOption(next(iter(options)), "is for a URL: the store has its own options")
+        self._name, self._ttl = collection, ttl
+        self._own = None if session is None else _Session(f"={_short(_quoted(session))}", prefix="")
+        self._created: AsyncCollection | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the store, if this opened it."""
+        if self._is_owner:
+            await self._store.aclose()
+
+    def resumable(self, app: ASGIApp) -> ASGIApp:
+        """Return the app with sessions that are separate and that survive a restart.
+
+        `app` is what `streamable_http_app(event_store=...)` of the server returns, with its authentication if it has one:
+        a session is restored only for the principal who opened it. Requests outside of sessions pass through.
+        """
+        return _ResumableApp(app, self)
+
+    async def sessions(self) -> list[str]:
+        """Return the ids of the stored sessions, sorted."""
+        stored = await (await self._documents()).find({"$id": _under("s")}, projection=["key"])
+        return sorted([unquote(each.id.removeprefix("s/")) for each in stored])
+
+    async def delete_session(self, id: str) -> bool:
+        """Delete a session with its events; return whether there was one. A client's DELETE does this, too."""
+        documents = await self._documents()
+        body = await documents.get(_session_id(id))
+        if body is None:
+            return False
+        events = {"$id": _under(f"e/{body['key']}")}
+        await documents.delete_many({"$or": [{"$id": _session_id(id)}, events]})
+        return True
+
+    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
+        """Store a message, or None to begin a stream; return the id of the event."""
+        session = self._session()
+        stream = session.stream(stream_id)
+        if not session.is_ready:
+            return ""
+        documents, key = await self._documents(), _stream_key(stream)
+        text = (
+            None if message is None else message.model_dump_json(by_alias=True, exclude_unset=True)
+        )
+        body = {"stream": _quoted(stream), "message": text}
+        number = session.next_number(key)
+        while True:
+            id = f"{key}/{number:010}"
+            try:
+                await documents.put(f"e/{session.key}/{id}", body, ttl=self._ttl, if_absent=True)
+                break
+            except VersionConflict:  # of another process, or of before the restart
+                stored = await self._stored_events(f"e/{session.key}/{key}")
+                number = session.next_number(key, stored)
+        if isinstance(message, JSONRPCResponse | JSONRPCError):  # the last one of the stream
+            session.counts.pop(key, None)
+        return id
+
+    async def replay_events_after(
+        self, last_event_id: str, send_callback: EventCallback
+    ) -> str | None:
+        """Send the messages of the stream after an event, in order; return the stream, or None if there is no such event."""
+        session, documents = self._session(), await self._documents()
+        if not _EVENT_ID.fullmatch(last_event_id):
+            return None
+        last = f"e/{session.key}/{last_event_id}"
+        within = {"$id": {"$gte": last, "$lt": _under(last.rpartition("/")[0])["$lt"]}}
+        stream: str | None = None
+        cursor: str | None = None
+        while True:
+            page = await documents.page(within, sort="$id", limit=_PAGE, after=cursor)
+            for event in page:
+                stream = unquote(event.body["stream"], errors="surrogatepass")
+                if event.id != last and event.body["message"] is not None:
+                    message = jsonrpc_message_adapter.validate_json(
+                        event.body["message"], by_name=False
+                    )
+                    id = event.id.removeprefix(f"e/{session.key}/")
+                    await send_callback(EventMessage(message, id))
+            if (cursor := page.cursor) is None:
+                return stream if stream is None else (session.prefix or "") + stream
+
+    def _session(self) -> _Session:
+        session = self._own or _SESSION.get()
+        if session is None:
+            problem = (
+                "must be given to an event store whose server does not serve the app of resumable()"
+            )
+            raise InvalidOption("session", problem)
+        return session
+
+    async def _stored_events(self, prefix: str) -> int:
+        """Return the number after those of the stored events."""
+        documents = await self._documents()
+        last = await documents.find_one(
+            {"$id": _under(prefix)}, sort=[("$id", -1)], projection=["stream"]
+        )
+        return 0 if last is None else int(last.id.rpartition("/")[2]) + 1
+
+    async def _remember(self, id: str, session: _Session, initialize: bytes, owner: Any) -> None:
+        body = {
+            "key": session.key,
+            "initialize": initialize.decode("utf-8", "replace"),
+            "owner": owner,
+        }
+        await (await self._documents()).put(_session_id(id), body, ttl=self._ttl)
+
+    async def _recall(self, id: str) -> dict[str, Any] | None:
+        body: dict[str, Any] | None = await (await self._documents()).get(_session_id(id))
+        return body
+
+    async def _refresh(self, id: str, session: _Session) -> None:
+        """Restart the time to live of a session, after a tenth of it."""
+        if self._ttl is not None and time.monotonic() - session.refreshed_at > self._ttl / 10:
+            session.refreshed_at = time.monotonic()
+            await (await self._documents()).touch(_session_id(id), self._ttl)
+
+    async def _documents(self) -> AsyncCollection:
+        """Return the collection. It has no index over whole bodies: that would be the larger part of a write."""
+        if self._created is None:
+            with suppress(CollectionExists):
+                await self._store.create_collection(self._name, body_index=False)
+            self._created = self._store[self._name]
+        return self._created
+
+
+class _ResumableApp:
+    """The app of a server, with sessions that outlive its process."""
+
+    def __init__(self, app: ASGIApp, events: MCPEventStore) -> None:
+        self._app, self._events = app, events
+        # The tasks of a session hold it, by the context in which they were started: it leaves this mapping after them.
+        self._live: WeakValueDictionary[str, _Session] = WeakValueDictionary()
+        self._restoring = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        id = _session_of(scope["headers"])
+        if id is None:
+            await self._open(scope, receive, send)
+            return
+        request = _Request(receive)
+        lost: _Session | None = None
+        while (session := await self._find(id, scope, lost)) is not None:
+            if await self._continue(id, session, scope, request.again(), send):
+                return
+            if lost is not None:
+                break
+            lost = session  # the app has ended it, after a time without requests
+        await self._app(scope, request.again(), send)  # which knows how to refuse it
+
+    async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request without a session. If it opens one, store this before the client learns of the session."""
+        body = bytearray()
+        session = _Session(uuid.uuid4().hex, body)
+
+        async def reading() -> Message:
+            message = await receive()
+            if len(body) <= MAX_INITIALIZE:
+                body.extend(message.get("body", b""))
+            return message
+
+        async def answering(message: Message) -> None:
+            id = _session_of(message.get("headers", ()))
+            if id is not None and message.get("status", 500) < 400:
+                if len(body) <= MAX_INITIALIZE:
+                    await self._events._remember(id, session, bytes(body), _owner(scope))
+                session.inner, self._live[id] = id, session
+            await send(message)
+
+        with session.entered():
+            await self._app(scope, reading, answering)
+
+    async def _find(self, id: str, scope: Scope, lost: _Session | None) -> _Session | None:
+        """Return the session, restored if it is not in this process or if the app has lost it; None: there is none."""
+        live = self._live.get(id)
+        if live is not None and live is not lost:
+            return live
+        stored = await self._events._recall(id)
+        if stored is None:
+            return None
+        async with self._restoring:
+            live = self._live.get(id)
+            if live is None or live is lost:
+                live = await self._restore(stored, scope)
+                if live is not None:
+                    self._live[id] = live
+        return live
+
+    async def _restore(self, stored: dict[str, Any], scope: Scope) -> _Session | None:
+        """Open the session again in the app; return None if the app refuses, or if it is somebody else's."""
+        session = _Session(stored["key"], stored["initialize"].encode(), is_ready=False)
+        version = [each for each in scope["headers"] if each[0].lower() == b"mcp-protocol-version"]
+        with session.entered():
+            status, inner, owner = await self._call(
+                scope, HTTPMethod.POST, _JSON, stored["initialize"].encode()
+            )
+            if status >= 400 or inner is None:
+                return None
+            headers = [*_JSON, *version, (SESSION_HEADER, inner.encode())]
+            if owner != stored["owner"]:
+                await self._call(scope, HTTPMethod.DELETE, headers)
+                return None
+            session.inner, session.is_ready = inner, True
+            await self._call(scope, HTTPMethod.POST, headers, _INITIALIZED)
+        return session
+
+    async def _continue(
+        self, id: str, session: _Session, scope: Scope, receive: Receive, send: Send
+    ) -> bool:
+        """Serve a request of a session; return False, after no response, if the app does not know the session."""
+        is_known = True
+
+        async def answering(message: Message) -> None:
+            nonlocal is_known
+            if message["type"] == "http.response.start":
+                is_known = message["status"] != 404
+                if scope["method"] == HTTPMethod.DELETE and message["status"] < 400:
+                    self._live.pop(id, None)
+                    await self._events.delete_session(id)
+                message = {**message, "headers": _translated(message.get("headers", ()), id)}
+            if is_known:
+                await send(message)
+
+        await self._events._refresh(id, session)
+        translated = {**scope, "headers": _translated(scope["headers"], session.inner)}
+        with session.entered():
+            await self._app(translated, receive, answering)
+        return is_known
+
+    async def _call(
+        self,
+        scope: Scope,
+        method: str,
+        headers: list[tuple[bytes, bytes]],
+        body: bytes | bytearray = b"",
+    ) -> tuple[int, str | None, Any]:
+        """Send a request to the app, with the credentials of the present one; return status, session and principal."""
+        kept = [
+            (name, value) for name, value in scope["headers"] if name.lower() not in _NOT_COPIED
+        ]
+        length = (b"content-length", str(len(body)).encode())
+        request = {**scope, "method": method, "headers": [*kept, *headers, length]}
+        waiting = [{"type": "http.request", "body": body, "more_body": False}]
+        start: Message = {}
+
+        async def receive() -> Message:
+            return waiting.pop() if waiting else await asyncio.get_running_loop().create_future()
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                start.update(message)
+
+        await self._app(request, receive, send)
+        return start.get("status", 500), _session_of(start.get("headers", ())), _owner(request)
+
+
+class _Request:
+    """A request whose body can be received again."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._received: list[Message] = []
+
+    def again(self) -> Receive:
+        """Return a function that receives the request from its beginning."""
+        received = iter([*self._received])
+
+        async def receive() -> Message:
+            message = next(received, None)
+            if message is None:
+                message = await self._receive()
+                self._received.append(message)
+            return message
+
+        return receive
+
+
+def _owner(scope: Scope) -> Any:
+    """Return the principal that the app's authentication found, as JSON; None without authentication."""
+    user = scope.get("user")
+    return dict(authorization_context(user)) if isinstance(user, AuthenticatedUser) else None
+
+
+def _session_of(headers: Any) -> str | None:
+    found = [value for name, value in headers if name.lower() == SESSION_HEADER]
+    return found[0].decode("latin-1") if found else None
+
+
+def _translated(headers: Any, id: str) -> list[tuple[bytes, bytes]]:
+    """Return the headers with another session."""
+    encoded = id.encode("latin-1")
+    return [(name, encoded if name.lower() == SESSION_HEADER else value) for name, value in headers]
+
+
+def _session_id(id: str) -> str:
+    return f"s/{_short(_quoted(id))}"
+
+
+def _stream_key(stream_id: str) -> str:
+    return _short(_quoted(stream_id)) or "~"  # which no other has
+
+
+def _short(quoted: str) -> str:
+    """Return a part of an id. Clients choose the ids of requests: one may be longer than an id of a document."""
+    if len(quoted) <= 900:
+        return quoted
+    return f"~{hashlib.sha256(quoted.encode()).hexdigest()}"
+
+
+def _quoted(name: str) -> str:
+    """Return any string as part of an id: it has no `/`, and no `~`."""
+    return quote(name, safe="", errors="surrogatepass").replace("~", "%7E")
+
+
+def _under(prefix: str) -> dict[str, str]:
+    """Return the condition on ids that begin with a prefix and `/`."""
+    return {"$gte": f"{prefix}/", "$lt": f"{prefix}0"}  # 0 is the character after /
