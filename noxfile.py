@@ -152,7 +152,6 @@ def hosts_google_adk(session: nox.Session) -> None:
         "-m",
         "pytest",
         "tests/integrations/test_google_adk.py",
-        "tests/integrations/test_google_adk_memory.py",
         *session.posargs,
         env={"COLLECTIONS_STORE_TEST_HOSTS": "all"},
     )

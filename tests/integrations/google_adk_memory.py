@@ -1,24 +1,18 @@
-"""ADK's memory on our storage."""
+"""ADK's memory on our storage. `test_google_adk.py` runs these tests."""
 
 import asyncio
-import os
 import unicodedata
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from conftest import Backend
-
-from collections_store import InvalidBody, InvalidId, InvalidOption, Store
-
-if not os.environ.get("CI"):
-    pytest.importorskip("google.adk", reason="google-adk is not installed: see the dev extra")
-
 from google.adk.events import Event
 from google.adk.memory.memory_entry import MemoryEntry
 from google.adk.sessions import Session
 from google.genai import types
 
+from collections_store import InvalidBody, InvalidId, InvalidOption, Store
 from collections_store.integrations.google_adk import CollectionsMemoryService
 
 Use = Callable[[CollectionsMemoryService], Awaitable[Any]]
