@@ -10,6 +10,7 @@ The parameters are `:id` and `:ids`, `:body`, `:now`, `:ttl` with its end `:expi
 from __future__ import annotations
 
 import random
+import secrets
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
@@ -33,7 +34,6 @@ from .schema import (
     body_text,
     deleted_columns,
     document_columns,
-    documents_table,
     feed_table,
     integer,
     is_expired,
@@ -49,8 +49,8 @@ PATHS_CACHED: Final = 256
 TABLES_CACHED: Final = 8
 PRUNED: Final = "pruned"
 """The kind of the last row that was pruned: it stays, so that a token can be checked for deleted changes after it."""
-TEMPLATE: Final = "<table>"
-"""The table of templates; every dialect quotes such a name. No user's text is in a template."""
+TEMPLATE: Final = f"<{secrets.token_hex(8)}>"
+"""The table of templates; every dialect quotes such a name. It is random, for paths of users are in templates."""
 COUNT_START: Final = 1000
 """A count begins at random below that, so that many processes that record little prune too."""
 _CHANGE: Final[dict[str, type[sa.types.TypeEngine[Any]]]] = {
@@ -68,6 +68,12 @@ _COPIED: Final = ("version", "created_at", "updated_at", "expires_at", "ttl")
 def compiled(statement: Any, database: Database) -> str:
     """Return the statement's text, as the database's driver takes it."""
     return str(statement.compile(dialect=database.compiler.dialect))
+
+
+def on_table(template: str, table: sa.Table, database: Database) -> str:
+    """Return a template's text over a table."""
+    preparer = database.compiler.dialect.identifier_preparer
+    return template.replace(preparer.quote(TEMPLATE), preparer.format_table(table))
 
 
 class Statement:
@@ -88,9 +94,7 @@ class Statement:
         if template is None:
             text = compiled(self._build(statements), statements.database)
         else:
-            preparer = statements.database.compiler.dialect.identifier_preparer
-            table = preparer.format_table(statements.table)
-            text = getattr(template, self._name).replace(preparer.quote(TEMPLATE), table)
+            text = on_table(getattr(template, self._name), statements.table, statements.database)
         statements.__dict__[self._name] = text  # found there from now on
         return text
 
@@ -98,12 +102,15 @@ class Statement:
 class IdStatements:
     """The statements of one collection's table over ids."""
 
-    def __init__(self, table: sa.Table, options: CollectionOptions, database: Database) -> None:
+    def __init__(
+        self,
+        table: sa.Table,
+        options: CollectionOptions,
+        database: Database,
+        template: IdStatements | None = None,
+    ) -> None:
         self.table, self.options, self.database, self.c = table, options, database, table.c
-        self.template: IdStatements | None = None
-        if table.name != TEMPLATE:
-            feed = options.feed and Feed(key="", bodies=options.feed.bodies)
-            self.template = _id_template(database, options.jsonb, options.sliding, feed)
+        self.template = template
         self.increment = lru_cache(maxsize=PATHS_CACHED)(self._compile_increment)
         self.insert_if_exists = lru_cache(maxsize=TABLES_CACHED)(self._compile_insert_if_exists)
         self.body, self.columns = body_text(table), document_columns(table)
@@ -356,14 +363,6 @@ class IdStatements:
     def deleted(self, *clauses: sa.ColumnElement[bool]) -> Any:
         deleted = sa.delete(self.table).where(*clauses)
         return deleted.returning(*deleted_columns(self.table, self.options))
-
-
-@lru_cache
-def _id_template(database: Database, jsonb: bool, sliding: bool, feed: Feed | None) -> IdStatements:
-    """Return the template of tables with some options."""
-    table = documents_table(TEMPLATE, Names(), database, jsonb=jsonb)
-    options = CollectionOptions(cursor_key="", jsonb=jsonb, sliding=sliding, feed=feed)
-    return IdStatements(table, options, database)
 
 
 class FeedStatements:

@@ -8,14 +8,14 @@ arrays; the array guard reads the small ones, and costs next to nothing where th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import sqlalchemy as sa
 
 from ..options import CollectionOptions, Feed, Names
 from ..query.index import Index
-from .by_id import FeedStatements, Statement, compiled
+from .by_id import TEMPLATE, FeedStatements, Statement, compiled, on_table
 from .clauses import metadata_column, partial_condition
 from .dialects.protocols import Database
 from .elements import ArrayAt, Keys, SortPart, TypeAt
@@ -111,24 +111,24 @@ class CatalogueStatements:
 
     def create_table(self, table: str) -> str:
         """Create a collection's table."""
-        return compiled(sa.schema.CreateTable(self._documents(table)), self.database)
+        return on_table(_creating(self.database), self._table(table), self.database)
 
     def find_table(self, table: str) -> dict[str, str]:
         """Return the parameter with which `has_table` looks for a collection's table."""
-        return {"reference": self.database.ddl.reference(self._documents(table))}
+        return {"reference": self.database.ddl.reference(self._table(table))}
 
     def lock_table(self, table: str, *, readers: bool) -> str | None:
         """Lock a collection's table; None: BEGIN did."""
-        return self.database.transactions.lock_table(self._documents(table), readers=readers)
+        return self.database.transactions.lock_table(self._table(table), readers=readers)
 
     def drop_table(self, table: str) -> str:
         """Drop a collection's table, unless a user did."""
-        dropped = sa.schema.DropTable(self._documents(table), if_exists=True)
+        dropped = sa.schema.DropTable(self._table(table), if_exists=True)
         return compiled(dropped, self.database)
 
     def rename_table(self, old: str, new: str) -> str:
         """Rename a collection's table."""
-        return self.database.compiler.rename_table(self._documents(old), new)
+        return self.database.compiler.rename_table(self._table(old), new)
 
     def indexes(self, table: str) -> IndexStatements:
         """Return the statements of the indexes of a collection's table."""
@@ -137,20 +137,29 @@ class CatalogueStatements:
     def documents(self, table: str, options: CollectionOptions) -> Statements:
         """Return the statements of a collection's table."""
         feed = None if options.feed is None else self.feed(options.feed)
-        return Statements(self._documents(table, options.jsonb), options, self.database, feed)
+        documents = documents_table(table, self.names, self.database, jsonb=options.jsonb)
+        return Statements(documents, options, self.database, feed)
 
     def feed(self, feed: Feed) -> FeedStatements:
         """Return the statements of the recorded changes of a collection."""
         return FeedStatements(feed, self.names, self.database)
 
-    def _documents(self, table: str, jsonb: bool = False) -> sa.Table:
-        return documents_table(table, self.names, self.database, jsonb=jsonb)
+    def _table(self, table: str) -> sa.Table:
+        """Return a table without its columns, of which there is no need."""
+        return sa.Table(table, sa.MetaData(schema=self.names.schema))
 
 
 @lru_cache(maxsize=NAMES_CACHED)
 def catalogue_statements(names: Names, database: Database) -> CatalogueStatements:
     """Return the statements of a store's own tables; stores whose tables have the same names share what is compiled."""
     return CatalogueStatements(names, database)
+
+
+@cache
+def _creating(database: Database) -> str:
+    """Return the statement that creates the table of templates."""
+    table = documents_table(TEMPLATE, Names(), database)
+    return compiled(sa.schema.CreateTable(table), database)
 
 
 def _text(name: str) -> sa.BindParameter[Any]:

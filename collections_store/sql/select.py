@@ -18,18 +18,34 @@ from typing import Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeAli
 import sqlalchemy as sa
 
 from ..document import now
-from ..options import CollectionOptions
+from ..options import CollectionOptions, Feed, Names
 from ..query.conditions import And, Condition, Field, Metadata, Target, values_of
 from ..query.filter import EVERYTHING, Filter, conjuncts
 from ..query.index import every_conjunct, partial_conditions
 from ..query.path import path_prefixes
 from ..query.sort import NATURAL, Sort
 from ..query.values import value_class
-from .by_id import ONE, ZERO, FeedStatements, IdStatements, Statement, compiled
+from .by_id import (
+    ONE,
+    TEMPLATE,
+    ZERO,
+    FeedStatements,
+    IdStatements,
+    Statement,
+    compiled,
+    on_table,
+)
 from .clauses import Conditions, IsExcluded, Order, Prefixes, Where, any_array, partial_condition
 from .dialects.protocols import Binding, Database
 from .elements import ArrayAt, IsNot, Keys, TableSize, ValueText
-from .schema import body_text, deleted_columns, document_columns, integer, is_expired
+from .schema import (
+    body_text,
+    deleted_columns,
+    document_columns,
+    documents_table,
+    integer,
+    is_expired,
+)
 from .versions import VersionStatements
 
 P = ParamSpec("P")
@@ -39,6 +55,7 @@ Implied: TypeAlias = tuple[str, ...]
 
 SHAPES_CACHED: Final = 256
 VERSIONS_CACHED: Final = 8
+TEMPLATES_CACHED: Final = 16
 MAX_VALUE: Final = 1000
 """Characters of JSON that `Statements.group` returns of a value."""
 MAX_TESTS: Final = 400
@@ -92,7 +109,7 @@ class PerShape(Generic[P, R]):
         self._name = name
 
     def __get__(self, statements: Statements, owner: type) -> Callable[Concatenate[Filter, P], R]:
-        cached: Any = lru_cache(maxsize=SHAPES_CACHED)(partial(self._compile, statements))
+        cached: Any = lru_cache(maxsize=SHAPES_CACHED)(self._of(statements))
 
         def compiled_for(filter: Filter, /, *args: P.args, **kwargs: P.kwargs) -> R:
             implied = statements.implied(filter, *args) if statements.partial else ()
@@ -102,9 +119,22 @@ class PerShape(Generic[P, R]):
         statements.__dict__[self._name] = update_wrapper(compiled_for, cached)  # found from now on
         return compiled_for
 
+    def _of(self, statements: Statements) -> Callable[..., R]:
+        """Return what compiles; its results over a template are shared."""
+        if statements.shared is None:
+            return partial(self._compile, statements)
+        shared: Any = getattr(statements.shared, self._name)
+        on_table: Any = statements.on_table
+        return lambda *args, **kwargs: on_table(shared.__wrapped__(*args, **kwargs))
+
 
 class Statements:
-    """The statements of one collection's table."""
+    """The statements of one collection's table.
+
+    What is compiled for a filter is compiled over the table `TEMPLATE`, by `shared`, for all collections of a process
+    with equal options. That of a collection with partial indexes or indexes of arrays, whose SQL has more of the options,
+    is its own.
+    """
 
     def __init__(
         self,
@@ -113,8 +143,14 @@ class Statements:
         database: Database,
         feed: FeedStatements | None = None,
     ) -> None:
-        self.table, self.options, self.database = table, options, database
-        self.by_id, self.feed = IdStatements(table, options, database), feed
+        self.table, self.options, self.database, self.feed = table, options, database, feed
+        self.shared: Statements | None = None
+        if table.name != TEMPLATE and not any(
+            e.arrays or e.where is not None for e in options.indexes
+        ):
+            self.shared = _template(_sql_options(options), database)
+        template = None if self.shared is None else self.shared.by_id
+        self.by_id: IdStatements = IdStatements(table, options, database, template)
         arrays = {each.paths[0].keys: each.physical for each in options.indexes if each.arrays}
         self._conditions = Conditions(table, database, arrays)
         self.partial = [index for index in options.indexes if index.where is not None]
@@ -195,7 +231,7 @@ class Statements:
         position of each and its `deleted_columns`.
         """
         where = self._where(shape, implied, indexed)
-        if self.feed is None:
+        if self.options.feed is None:
             return self._query(sa.delete(self.table).where(*where.clauses), where)
         # FOR UPDATE tests again the rows that others change meanwhile, before they count towards the limit
         seq = self.table.c.seq
@@ -287,6 +323,12 @@ class Statements:
             if index.sort.fields[0].target in used
             and all(each in conditions for each in partial_conditions(index.where))
         )
+
+    def on_table(self, query: Query | None) -> Query | None:
+        """Return a query of the template over this table."""
+        if query is None:
+            return None
+        return replace(query, sql=on_table(query.sql, self.table, self.database))
 
     def _where(
         self,
@@ -384,3 +426,21 @@ class Statements:
 
     def _sql(self, statement: sa.Executable) -> str:
         return compiled(statement, self.database)
+
+
+def _sql_options(options: CollectionOptions) -> CollectionOptions:
+    """Return the options that decide what is compiled."""
+    feed = options.feed and Feed(key="", bodies=options.feed.bodies)
+    return CollectionOptions(
+        cursor_key="",
+        indexes=options.indexes,
+        sliding=options.sliding,
+        feed=feed,
+        jsonb=options.jsonb,
+    )
+
+
+@lru_cache(maxsize=TEMPLATES_CACHED)
+def _template(options: CollectionOptions, database: Database) -> Statements:
+    table = documents_table(TEMPLATE, Names(), database, jsonb=options.jsonb)
+    return Statements(table, options, database)
