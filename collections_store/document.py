@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeGuard, TypeVar
 
 from .errors import (
     CollectionsStoreError,
@@ -252,6 +252,11 @@ def check_id(id: object) -> str:
         if size > MAX_ID_BYTES:
             raise InvalidId(id, f"{size:,} bytes are more than {MAX_ID_BYTES:,}")
     return id if type(id) is str else str.__str__(id)
+
+
+def is_plain_id(id: object) -> TypeGuard[str]:
+    """Return whether this is a string of ASCII without NUL, which every database stores and compares alike."""
+    return type(id) is str and id.isascii() and "\0" not in id
 
 
 def new_id() -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..aggregation.expressions.evaluation import key_of, size_of, sort_key
 from ..codec import Codec, Decode, decode
-from ..document import Document, Page, metadatum
+from ..document import Document, Page, is_plain_id, metadatum, now
 from ..errors import CollectionNotFound, InvalidFilter, InvalidProjection, shortened
 from ..options import CollectionOptions
 from ..query.conditions import And, Target
@@ -76,6 +76,30 @@ class Find(Operation[list[Document]]):
         reader = SortedReader(connection, self.collection, self.filter, self.sort)
         found = reader.window(self.skip, self.limit)
         return list(returned(connection, self, (document for _, document in found)))
+
+
+@value_class
+class FindIdRange(Operation[list[Document]]):
+    """Read the documents with ids from `first` to before `end`, in the order of the ids: 1, -1 is descending, 0 the natural
+    order. `Find` would, too: here no filter is parsed, and its statement is not looked up by a shape.
+    """
+
+    collection: str
+    first: str
+    end: str
+    direction: int = 0
+    skip: int = 0
+    limit: int | None = None
+    decode: Decode = field(default=decode, repr=False)
+    atomic = True
+    empty = list
+
+    def __call__(self, connection: Connection) -> list[Document]:
+        sql, first, end = connection.collection(self.collection).id_range(self.direction)
+        limit = NO_LIMIT if self.limit is None else self.limit
+        window = {"now": now(), "skip": self.skip, "limit": limit}
+        rows = connection.rows(sql, {first: self.first, end: self.end, **window})
+        return documents_of(rows, self.collection, self.decode)
 
 
 @value_class
@@ -211,6 +235,21 @@ def check_page(limit: Any) -> int:
     if not checked:
         raise InvalidFilter("limit", f"must be an integer from 1 on, got {shortened(limit)}")
     return checked
+
+
+def read_id_range(filter: Any, sort: Sort) -> tuple[str, str, int] | None:
+    """Return the bounds of `{"$id": {"$gte": first, "$lt": end}}` and the direction of `FindIdRange`; None for others."""
+    if type(filter) is not dict or len(filter) != 1:
+        return None
+    within, fields = filter.get("$id"), sort.fields
+    if type(within) is not dict or len(within) != 2:
+        return None
+    if fields and (len(fields) > 1 or fields[0].target != "id"):
+        return None
+    first, end = within.get("$gte"), within.get("$lt")
+    if not (is_plain_id(first) and is_plain_id(end)):
+        return None
+    return first, end, (-1 if fields[0].descending else 1) if fields else 0
 
 
 def read_projection(projection: Any, filter: Filter, codec: Codec) -> Projection | None:

@@ -261,6 +261,7 @@ class SortedReader:
         self._statements = connection.collection(collection)
         self._order = self._statements.order(sort)
         self._in_sql = self._statements.can_order(filter, sort)
+        self._is_by_id = all(field.target == "id" for field in sort.fields)
 
     def window(self, skip: int, limit: int | None) -> list[Positioned]:
         """Return `limit` documents after the first `skip`."""
@@ -349,7 +350,7 @@ class SortedReader:
         """Return what SQL finds, one more than is wanted; raises `Inexact` and `Unorderable`."""
         rows = self._connection.select(query, self._filter, **window)
         found = [self._positioned(row) for row in popped(rows)]
-        if self._sort.fields:
+        if not self._is_by_id:  # ids have one order everywhere
             keys = map(self._keys, found)
             self._check(keys if after is None else chain([after.keys], keys))
         return found

@@ -44,10 +44,12 @@ from .find import (
     Distinct,
     Explain,
     Find,
+    FindIdRange,
     FindPage,
     batches_of,
     check_page,
     check_window,
+    read_id_range,
     read_projection,
 )
 from .indexes import CreateIndex
@@ -228,11 +230,13 @@ class OperationBuilder:
 
     def _find(  # noqa: PLR0917 - as the method has them
         self, filter: Any, equals: Any, sort: Any, skip: Any, limit: Any, projection: Any
-    ) -> Find:
-        parsed = Filter.parse(filter, equals, self._codec)
+    ) -> Find | FindIdRange:
         window = check_window(skip, limit)
-        parts = None if projection is None else read_projection(projection, parsed, self._codec)
         order = NATURAL if sort is None else Sort.parse(sort)
+        if equals is ... and projection is None and (ids := read_id_range(filter, order)):
+            return FindIdRange(self.name, *ids, *window, self._codec.decode_body)
+        parsed = Filter.parse(filter, equals, self._codec)
+        parts = None if projection is None else read_projection(projection, parsed, self._codec)
         return Find(self.name, parsed, order, *window, parts, self._codec.decode_body)
 
     def _page(  # noqa: PLR0917 - as the method has them

@@ -358,13 +358,18 @@ def shape_of(condition: Condition) -> Condition:
     """Return the condition with parameters in place of its values."""
     if type(condition) is And:
         return And(tuple([shape_of(each) for each in condition.conditions]))
-    if type(condition) is Field:
-        test = condition.test
-        if type(test) is Equals:  # most are
-            return Field(condition.path, _equals(test.value.kind))
-        if type(test) is Compare:
-            return Field(condition.path, _compares(test.operator, test.value.kind))
+    if type(condition) is Field:  # most are
+        if (test := _test_shape(condition.test)) is not None:
+            return Field(condition.path, test)
+    elif type(condition) is Metadata and (test := _test_shape(condition.test)) is not None:
+        return Metadata(condition.field, test)
     return with_operands(condition, lambda operand: _PARAMETERS[operand.kind])
+
+
+def _test_shape(test: Test) -> Test | None:
+    if type(test) is Equals:
+        return _equals(test.value.kind)
+    return _compares(test.operator, test.value.kind) if type(test) is Compare else None
 
 
 @cache
@@ -388,7 +393,7 @@ def values_of(condition: Condition | Test) -> list[Any]:
     """Return the values of a condition, or the parameters of a shape, always in the same order."""
     if type(condition) is And:
         return [value for each in condition.conditions for value in values_of(each)]
-    test = condition.test if type(condition) is Field else condition
+    test = condition.test if type(condition) is Field or type(condition) is Metadata else condition
     if type(test) is Equals or type(test) is Compare:
         return [test.value]  # most are
     found: list[Operand] = []

@@ -54,6 +54,7 @@ Implied: TypeAlias = tuple[str, ...]
 """The names of the partial indexes whose condition a filter implies."""
 
 SHAPES_CACHED: Final = 256
+DIRECTIONS: Final = 3
 VERSIONS_CACHED: Final = 8
 TEMPLATES_CACHED: Final = 16
 MAX_VALUE: Final = 1000
@@ -61,6 +62,8 @@ MAX_VALUE: Final = 1000
 MAX_TESTS: Final = 400
 """Conditions times positions at which arrays are looked for. With more, the exact form is used and Python sorts:
 SQLite's expressions end at a depth of 1,000."""
+
+_ID_RANGE: Final = Filter.parse({"$id": {"$gte": "a", "$lt": "b"}})
 
 
 @value_class(eq=True)
@@ -156,6 +159,7 @@ class Statements:
         self.partial = [index for index in options.indexes if index.where is not None]
         self.order = lru_cache(maxsize=SHAPES_CACHED)(partial(Order, table, database.ordering))
         """Return the columns of a sort."""
+        self.id_range = lru_cache(maxsize=DIRECTIONS)(self._compile_id_range)
         self.versions = lru_cache(maxsize=VERSIONS_CACHED)(
             partial(VersionStatements, table, database)
         )
@@ -181,6 +185,14 @@ class Statements:
         where = self._where(shape, implied, indexed, partial(order.is_bounded, level=level))
         statement = self._in_order(where, order, level)
         return self._guarded(shape, where, statement, order.prefixes)
+
+    def _compile_id_range(self, direction: int) -> tuple[str, str, str]:
+        """Select the rows with ids from one to before another as `select` does, in a direction of the ids, 0: in natural
+        order; return the SQL and the names of both parameters.
+        """
+        query = self.select(_ID_RANGE, Sort.parse([("$id", direction)]) if direction else NATURAL)
+        [first], [end] = (names for names, _, _ in query.bindings)
+        return query.sql, first, end
 
     @PerShape
     def select_without_arrays(

@@ -254,3 +254,44 @@ def test_distinct_holds_only_distinct_values(
     finally:
         tracemalloc.stop()
     assert found == {"one": tags[:1], "$version": [1]}.get(field, tags)
+
+
+@pytest.mark.parametrize("sort", [None, "$id", [("$id", -1)], {"$id": -1}])
+def test_a_range_of_ids_is_found_as_by_other_conditions(store: Any, sort: Any) -> None:
+    things, order = store["things"], {} if sort is None else {"sort": sort}
+    within = {"$gte": "b", "$lt": "d"}
+    assert things.find({"$id": within}, **order) == []
+    things.put("bb", {"old": True}, ttl=0.000_001)
+    for number, id in enumerate(["d", "cz", "b", "a", "ä", "c\U0001f600", "bä", "b" * 500, "B"]):
+        things.put(id, number)
+    for first, end in (("b", "d"), ("b", "b"), ("", "\x7f"), ("bä", "c"), ("d", "b")):
+        within = {"$gte": first, "$lt": end}
+        expected = things.find({"$and": [{"$id": within}, {"$version": {"$gt": 0}}]}, **order)
+        assert things.find({"$id": within}, **order) == expected
+        assert things.find({"$id": within}, skip=1, limit=2, **order) == expected[1:3]
+        assert things.find_one({"$id": within}, **order) == next(iter(expected), None)
+        if sort is not None:
+            pages = things.page({"$id": within}, limit=2, **order)
+            rest = things.page({"$id": within}, limit=9, after=pages.cursor, **order)
+            assert [*pages, *rest][: len(expected)] == expected
+    assert [each.id for each in things.find({"$id": {"$gte": "a", "$lt": "bb"}}, sort="$id")] == [
+        "a",
+        "b",
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["a\0", "\ud800", 1, None])
+def test_a_bound_of_ids_that_is_no_id_is_refused_or_matches_nothing(
+    things: Any, wrong: Any
+) -> None:
+    things.put("a", 1)
+    others = {"$version": {"$gt": 0}}
+
+    def found(filter: Any) -> Any:
+        try:
+            return things.find(filter)
+        except InvalidFilter as error:
+            return str(error)
+
+    for within in ({"$gte": "a", "$lt": wrong}, {"$gte": wrong, "$lt": "b"}):
+        assert found({"$id": within}) == found({"$id": within, **others})

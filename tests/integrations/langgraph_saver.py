@@ -22,6 +22,7 @@ from pages import DOCS, run_page
 
 from collections_store import AsyncStore, InvalidFilter, InvalidOption, Store
 from collections_store.integrations.langgraph import AsyncLangGraphSaver, LangGraphSaver
+from collections_store.integrations.langgraph.checkpoints import ValueCache
 from collections_store.integrations.langgraph.saver import Saver
 
 CASES = {"copy_thread": 8, "delete_for_runs": 7, "delete_thread": 5, "get_tuple": 10, "list": 16, "prune": 8, "put": 17, "put_writes": 10}  # fmt: skip
@@ -75,12 +76,8 @@ def test_a_value_is_stored_once_for_all_checkpoints_that_have_it(backend: Backen
         at = put(saver, config(), {"large": "x" * 10_000, "n": 0})
         for n in range(1, 20):
             at = put(saver, at, {"n": n}, saver.get(at))
-        assert (
-            store["langgraph_checkpoints"].count(
-                {"$id": {"$gte": "b/t//large/", "$lt": "b/t//large0"}}
-            )
-            == 1
-        )
+        assert store["langgraph_checkpoints"].count({"$id": {"$gte": "b/t//", "$lt": "b/t/0"}}) == 1
+        assert store["langgraph_checkpoints"].count() == 21
         listed = list(saver.list(config()))
         assert [each.checkpoint["channel_values"]["n"] for each in listed] == list(
             range(19, -1, -1)
@@ -133,6 +130,68 @@ def test_writes_stay_except_special_ones(saver: Any) -> None:
         ("task", "__interrupt__", "second"),
         ("task", "a", 1),
     ]
+
+
+def test_a_task_that_runs_again_adds_what_it_did_not_write(saver: Any) -> None:
+    at = put(saver, config(), {})
+    saver.put_writes(at, [("a", 1)], "task", "path")
+    saver.put_writes(at, [("a", 2), ("b", 3), ("__error__", "no")], "task", "path")
+    saver.put_writes(at, [("a", 4)], "task", "path")
+    assert saver.get_tuple(at).pending_writes == [
+        ("task", "__error__", "no"),
+        ("task", "a", 1),
+        ("task", "b", 3),
+    ]
+
+
+@pytest.mark.parametrize("checkpoint", ["", "a"])
+def test_writes_belong_to_their_checkpoint_whatever_the_ids(saver: Any, checkpoint: str) -> None:
+    """Each id begins with the one before; the writes come after their checkpoint and before the next one."""
+    ids = ["a", "a\tb", "a b", "a b/c", "a!", "a-1", "a/0", "ab"]
+    for id in ids:
+        versions = empty_checkpoint() | {"id": id}
+        at = saver.put(config(checkpoint=checkpoint), versions, {}, {})
+        saver.put_writes(at, [("n", id)], "a b/c")
+    for id in ids:
+        found = saver.get_tuple(config(checkpoint=id))
+        assert found.checkpoint["id"] == id
+        assert found.pending_writes == [("a b/c", "n", id)]
+    assert saver.get_tuple(config()).checkpoint["id"] == "ab"
+    listed = list(saver.list(config()))
+    assert {each.checkpoint["id"]: each.pending_writes[0][2] for each in listed} == {
+        id: id for id in ids
+    }
+
+
+def test_writes_without_a_checkpoint_are_no_checkpoint(saver: Any) -> None:
+    saver.put_writes(config(checkpoint="9"), [("n", 1)], "early")
+    assert saver.get_tuple(config()) is saver.get_tuple(config(checkpoint="9")) is None
+    assert list(saver.list(config())) == []
+    first = put(saver, config(), {"n": 1})
+    saver.put_writes(config(checkpoint="z"), [("n", 1)], "early")
+    assert saver.get_tuple(config()).config == first
+    assert saver.delete_idle_threads(3600) == 0
+
+
+def test_a_large_value_is_written_again_where_its_parent_is_gone(backend: Backend) -> None:
+    large = ["x" * 10_000]
+    with Store(backend.url, **backend.options) as store:
+        saver = LangGraphSaver(store)
+        at = put(saver, config(), {"large": large, "n": 0})
+        before = saver.get(at)
+        saver.delete_thread("t")
+        put(saver, at, {"n": 1}, before)
+        assert LangGraphSaver(store).get(config())["channel_values"] == {"large": large, "n": 1}
+
+
+def test_the_cache_is_bounded() -> None:
+    cache = ValueCache(100)
+    for number in range(10):
+        cache.add({str(number): ("msgpack", b"x" * 30), "first": ("msgpack", b"x" * 30)})
+        assert "first" in cache.get(["first"])
+    assert list(cache.get(map(str, range(10)))) == ["8", "9"]
+    cache.add({"large": ("msgpack", b"x" * 101)})
+    assert cache.get(["large", "first", "9"]) == {}
 
 
 def test_metadata_is_compared_as_a_whole(saver: Any) -> None:
@@ -227,22 +286,24 @@ def test_the_history_is_that_of_the_base_class(saver: Any) -> None:
 
 
 def test_the_runs_values_go_and_shared_ones_stay(saver: Any) -> None:
-    first = put(saver, config(), {"shared": 1, "own": 1}, run_id="one")
-    second = put(saver, first, {"own": 2}, saver.get(first), run_id="two")
+    shared, own = "shared" * 2_000, "own" * 4_000
+    first = put(saver, config(), {"shared": shared, "own": own}, run_id="one")
+    second = put(saver, first, {"own": own * 2}, saver.get(first), run_id="two")
     saver.put_writes(second, [("own", 3)], "task")
     saver.delete_for_runs(["two"])
     stored = saver._runner.store["langgraph_checkpoints"]
-    assert saver.get(config())["channel_values"] == {"shared": 1, "own": 1}
+    assert saver.get(config())["channel_values"] == {"shared": shared, "own": own}
     assert stored.count() == 3
     saver.delete_for_runs(["one"])
     assert stored.count() == 0
 
 
-def test_a_deleted_value_is_an_error(saver: Any) -> None:
-    put(saver, config(), {"lost": 1})
-    saver._runner.store["langgraph_checkpoints"].delete_many({"$id": {"$gte": "b/", "$lt": "b0"}})
-    with pytest.raises(LookupError, match="the value of channel 'lost' was deleted"):
-        saver.get_tuple(config())
+def test_a_deleted_value_is_an_error(backend: Backend) -> None:
+    with Store(backend.url, **backend.options) as store:
+        put(LangGraphSaver(store), config(), {"lost": "x" * 10_000})
+        store["langgraph_checkpoints"].delete_many({"$id": {"$gte": "b/", "$lt": "b0"}})
+        with pytest.raises(LookupError, match="the value of channel 'lost' was deleted"):
+            LangGraphSaver(store).get_tuple(config())
 
 
 def test_idle_threads_are_deleted_whole(saver: Any) -> None:

@@ -1,15 +1,18 @@
 """The methods of a checkpointer, each written once for sync and async, as a procedure (see `running`).
 
-A checkpoint and the values that it adds are written at once. Values are never changed, so a checkpoint whose value is
-not found was deleted while it was read: it is read again.
+A checkpoint and the large values that it adds are written at once. A checkpoint whose value is not found was deleted while it
+was read: it is read again.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain, groupby
+from operator import itemgetter
+from threading import Lock
 from typing import Any, Final, TypeAlias
 
 from langgraph.checkpoint.base import (
@@ -19,14 +22,18 @@ from langgraph.checkpoint.base import (
     writes_sort_key,
 )
 
-from ... import Document, InvalidFilter, InvalidOption, Path
+from ... import Document, InvalidFilter, InvalidOption, Path, Sort
 from .records import (
     CHECKPOINTS,
+    LARGE,
     VALUES,
-    WRITES,
     Address,
+    at_checkpoint,
+    checkpoint_of,
+    digest,
     join,
     pack,
+    packed,
     plain,
     typed,
     under,
@@ -38,10 +45,14 @@ from .running import Steps, call
 Config: TypeAlias = dict[str, Any]
 BATCH: Final = 100
 """Documents that are read at once."""
+CACHED_BYTES: Final = 16 * 2**20
+"""Bytes of large values that a checkpointer remembers."""
 STRATEGIES: Final = ("keep_latest", "delete")
 _COUNTERS: Final = "counters_since_delta_snapshot"
 """The metadata that names the delta channels whose values are spread over ancestors."""
 _SCALARS: Final = (str, int, float, bool, type(None))
+_NO_WRITE: Final = {"task": {"$exists": False}}
+_LAST_FIRST: Final = Sort.parse([("$id", -1)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +73,7 @@ class Listing:
         """Read the arguments of `list`."""
         at = Address.of(config) if config else None
         is_one = at is not None and at.namespace is not None
-        found: dict[Any, Any] = {"$id": under(_prefix(at))}
+        found: dict[Any, Any] = {"$id": under(_prefix(at)), **_NO_WRITE}
         if at is not None and at.checkpoint is not None:
             found["id"] = {"$eq": at.checkpoint}
         if before is not None and (last := before.get("configurable", {}).get("checkpoint_id")):
@@ -91,11 +102,40 @@ def _prefix(at: Address | None) -> str:
     return at.id(CHECKPOINTS)
 
 
+class ValueCache:
+    """The large values that were used last, as the serializer wrote them, by id. Their ids depend on nothing else, so they
+    cannot be outdated. Threads share it.
+    """
+
+    def __init__(self, size: int = CACHED_BYTES) -> None:
+        self._left, self._lock = size, Lock()
+        self._values: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+
+    def get(self, ids: Iterable[str]) -> dict[str, tuple[str, bytes]]:
+        """Return those of some ids that are here."""
+        with self._lock:
+            found = {id: self._values[id] for id in ids if id in self._values}
+            for id in found:
+                self._values.move_to_end(id)
+        return found
+
+    def add(self, values: Mapping[str, tuple[str, bytes]]) -> None:
+        """Add values. The least recently used ones make room."""
+        with self._lock:
+            for id, value in values.items():
+                if id not in self._values:
+                    self._values[id] = value
+                    self._left -= len(value[1])
+            while self._left < 0:
+                self._left += len(self._values.popitem(last=False)[1][1])
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
     """The procedures, with LangGraph's serializer."""
 
     serde: Any
+    cache: ValueCache
 
     def put(
         self,
@@ -106,78 +146,137 @@ class Checkpoints:
     ) -> Steps[Config]:
         parent = Address.of(config)
         at = parent.at(checkpoint["id"])
-        values = checkpoint["channel_values"]
         versions = {**new_versions, **checkpoint["channel_versions"]}
-        channels: dict[str, str] = {}
-        bodies: dict[str, Any] = {}
-        for channel, value in values.items():
-            is_versioned = channel in versions
-            key = version_key(versions[channel]) if is_versioned else f"@{at.checkpoint}"
-            channels[channel] = key
-            if channel in new_versions or not is_versioned or parent.checkpoint is None:
-                bodies[at.id(VALUES, channel, key)] = pack(self.serde, value)
-        rest = {name: part for name, part in checkpoint.items() if name != "channel_values"}
-        bodies[at.id(CHECKPOINTS, checkpoint["id"])] = {
+        channels: dict[str, Any] = yield from self._unchanged(parent, checkpoint, new_versions)
+        small: dict[str, Any] = {}
+        large: dict[str, tuple[str, bytes]] = {}
+        for channel, value in checkpoint["channel_values"].items():
+            if channel in channels:
+                continue
+            channels[channel] = None
+            if _is_small(value) or len((written := self.serde.dumps_typed(value))[1]) <= LARGE:
+                small[channel] = value
+                continue
+            place = {"version": version_key(versions.get(channel)), "digest": digest(written)}
+            channels[channel] = place
+            large[at.id(VALUES, place["digest"])] = written
+        body = {
             "thread": at.thread,
             "namespace": at.namespace,
             "id": at.checkpoint,
             "parent": parent.checkpoint,
             "channels": channels,
             "metadata": plain(get_checkpoint_metadata(config, metadata)),
-            **pack(self.serde, rest),
+            **pack(self.serde, {**checkpoint, "channel_values": small}),
         }
-        yield call("put_many", bodies, atomic=True)
+        id = at.id(CHECKPOINTS, checkpoint["id"])
+        if large:
+            bodies = {each: packed(written) for each, written in large.items()}
+            yield call("put_many", {**bodies, id: body}, atomic=True)
+            self.cache.add(large)
+        else:
+            yield call("put", id, body)
         return at.config()
+
+    def _unchanged(
+        self, parent: Address, checkpoint: Mapping[str, Any], new_versions: Mapping[str, Any]
+    ) -> Steps[dict[str, Any]]:
+        """Return where the large values are that a checkpoint has from its parent, by channel."""
+        versions = checkpoint["channel_versions"]
+        kept = {
+            channel: version_key(versions[channel])
+            for channel, value in checkpoint["channel_values"].items()
+            if channel not in new_versions and channel in versions and not _is_small(value)
+        }
+        if not kept or parent.checkpoint is None:
+            return {}
+        above = yield call("get", parent.id(CHECKPOINTS, parent.checkpoint))
+        stored = {} if above is None else above["channels"]
+        return {
+            channel: stored[channel]
+            for channel, version in kept.items()
+            if stored.get(channel) and stored[channel]["version"] == version
+        }
 
     def put_writes(
         self, config: Mapping[str, Any], writes: Sequence[tuple[str, Any]], task: str, path: str
     ) -> Steps[None]:
+        """Write all, or raise `VersionConflict` if the task wrote before: then `add_writes` is needed."""
+        once, again = self._bodies(config, writes, task, path)
+        for id, body in once.items():
+            yield call("put", id, body, if_absent=True)
+        for id, body in again.items():
+            yield call("put", id, body)
+
+    def add_writes(
+        self, config: Mapping[str, Any], writes: Sequence[tuple[str, Any]], task: str, path: str
+    ) -> Steps[None]:
+        """Write all but what the task wrote before. Must run in a transaction."""
+        once, again = self._bodies(config, writes, task, path)
+        for id, body in once.items():
+            stored = yield call("get", id, {"writes": []})
+            indices = {each["index"] for each in stored["writes"]}
+            added = [each for each in body["writes"] if each["index"] not in indices]
+            yield call("put", id, {**body, "writes": [*stored["writes"], *added]})
+        for id, body in again.items():
+            yield call("put", id, body)
+
+    def _bodies(
+        self, config: Mapping[str, Any], writes: Sequence[tuple[str, Any]], task: str, path: str
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the documents of writes: those that are written once, and those that replace what is there."""
         at = Address.of(config)
         if at.checkpoint is None:
             raise InvalidOption(
                 "config", "must have a checkpoint_id: writes belong to a checkpoint"
             )
-        at = at.at(at.checkpoint)
-        first: dict[str, Any] = {}
-        last: dict[str, Any] = {}
+        checkpoint = at.id(CHECKPOINTS, at.checkpoint)
+        once: dict[str, Any] = {}
+        again: dict[str, Any] = {}
         for number, (channel, value) in enumerate(writes):
             index = WRITES_IDX_MAP.get(channel, number)
-            bodies = first if index >= 0 else last
-            bodies[at.id(WRITES, at.checkpoint or "", task, str(index))] = {
-                "checkpoint": at.checkpoint,
-                "task": task,
-                "path": path,
-                "index": index,
-                "channel": channel,
-                **pack(self.serde, value),
-            }
-        if first:  # a task that runs again does not replace what it wrote
-            yield call("put_many", first, mode="ignore", atomic=True)
-        if last:
-            yield call("put_many", last, atomic=True)
+            id = f"{checkpoint} {join(task, str(index) if index < 0 else '')}"
+            write = {"index": index, "channel": channel, **pack(self.serde, value)}
+            body = (once if index >= 0 else again).setdefault(
+                id, {"checkpoint": at.checkpoint, "task": task, "path": path, "writes": []}
+            )
+            body["writes"] = [write] if index < 0 else [*body["writes"], write]
+        return once, again
 
     def get_tuple(self, config: Mapping[str, Any]) -> Steps[CheckpointTuple | None]:
         at = Address.of(config)
         seen = None
-        while (document := (yield from self._find(at))) is not None:
-            [found] = yield from self.tuples([document])
-            if isinstance(found, CheckpointTuple):
-                return found if at.checkpoint is None else found._replace(config=config)
+        while found := (yield from self._read(at)):
+            document, writes = found
+            [each] = yield from self.tuples([document], {document.id: writes})
+            if isinstance(each, CheckpointTuple):
+                return each if at.checkpoint is None else each._replace(config=config)
             if document == seen:
                 raise LookupError(
-                    f"checkpoint {document.body['id']}: the value of channel {found!r} was deleted"
+                    f"checkpoint {document.body['id']}: the value of channel {each!r} was deleted"
                 )
             seen = document
         return None
 
-    def _find(self, at: Address) -> Steps[Document | None]:
+    def _read(self, at: Address) -> Steps[tuple[Document, list[Document]] | None]:
+        """Return a checkpoint, by default the latest of the namespace, and its writes."""
         if at.checkpoint is not None:
-            id = at.id(CHECKPOINTS, at.checkpoint)
-            document: Document | None = yield call("document", id)
-            return document
-        latest = {"$id": under(at.id(CHECKPOINTS))}
-        document = yield call("find_one", latest, sort=[("$id", -1)])
-        return document
+            return (yield from self._read_one(at.id(CHECKPOINTS, at.checkpoint)))
+        within = under(at.id(CHECKPOINTS))
+        while last := (yield call("find", {"$id": within}, sort=_LAST_FIRST, limit=1)):
+            [document] = last
+            if "task" not in document.body:
+                return document, []
+            id = checkpoint_of(document.id)
+            if (found := (yield from self._read_one(id))) is not None:
+                return found
+            within["$lt"] = id  # there are writes only
+        return None
+
+    def _read_one(self, id: str) -> Steps[tuple[Document, list[Document]] | None]:
+        stored = yield call("find", {"$id": at_checkpoint(id)})
+        writes = [each for each in stored if each.id != id]
+        return next(((each, writes) for each in stored if each.id == id), None)
 
     def list_batch(
         self, listing: Listing, after: str | None, limit: int
@@ -186,75 +285,105 @@ class Checkpoints:
         page = yield call("page", listing.filter, sort=listing.sort, limit=limit, after=after)
         wanted = [document for document in page if listing.matches(document)]
         found: list[CheckpointTuple] = []
-        for document, each in zip(wanted, (yield from self.tuples(wanted)), strict=True):
+        writes = yield from self._writes(wanted)
+        for document, each in zip(wanted, (yield from self.tuples(wanted, writes)), strict=True):
             if not isinstance(each, CheckpointTuple):
                 each = yield from self.get_tuple(Address.of_body(document.body).config())  # noqa: PLW2901
             if each is not None:
                 found.append(each)
         return found, page.cursor
 
-    def tuples(self, found: Sequence[Document]) -> Steps[list[CheckpointTuple | str]]:
-        """Return the tuples of stored checkpoints; of one without all its values, the channel of a missing one."""
-        channels = [_value_ids(document.body) for document in found]
-        ids = set(chain.from_iterable(each.values() for each in channels))
-        bodies = (yield call("get_many", ids)) if ids else {}
-        values = {id: typed(body) for id, body in bodies.items()}
-        writes = yield from self._writes(found)
-        tuples: list[CheckpointTuple | str] = []
-        for document, stored in zip(found, channels, strict=True):
-            missing = [channel for channel, id in stored.items() if id not in values]
-            if missing:
-                tuples.append(missing[0])
-                continue
-            body, at = document.body, Address.of_body(document.body)
-            checkpoint = unpack(self.serde, body)
-            checkpoint["channel_values"] = {
-                channel: self.serde.loads_typed(values[id]) for channel, id in stored.items()
-            }
-            parent = at.at(body["parent"]).config() if body["parent"] else None
-            pending = writes.get(at, [])
-            tuples.append(
-                CheckpointTuple(at.config(), checkpoint, body["metadata"], parent, pending)
-            )
-        return tuples
+    def tuples(
+        self, found: Sequence[Document], writes: Mapping[str, Sequence[Document]]
+    ) -> Steps[list[CheckpointTuple | str]]:
+        """Return the tuples of stored checkpoints with their writes, by id; of one without all its values, the channel of a
+        missing one.
+        """
+        large = [_value_ids(document.body) for document in found]
+        values = yield from self._values({id for each in large for id in each.values()})
+        return [
+            self._tuple(document.body, ids, values, writes.get(document.id, ()))
+            for document, ids in zip(found, large, strict=True)
+        ]
 
-    def _writes(self, found: Sequence[Document]) -> Steps[dict[Address, list[Any]]]:
-        """Return the pending writes of checkpoints, in LangGraph's order."""
-        writes: dict[Address, list[Any]] = {}
-        spaces = groupby(
-            sorted(map(Address.of_body, (document.body for document in found)), key=_space), _space
-        )
-        for _, group in spaces:
-            addresses = {at.checkpoint: at for at in group}
-            ids = [addresses[each].id(WRITES, each or "") for each in sorted(addresses, key=str)]
-            within = {"$id": under(ids[0], ids[-1])}
-            stored = yield call("find", within)
-            for document in sorted(stored, key=_write_order):
-                body = document.body
-                if (at := addresses.get(body["checkpoint"])) is not None:
-                    write = body["task"], body["channel"], unpack(self.serde, body)
-                    writes.setdefault(at, []).append(write)
+    def _tuple(
+        self,
+        body: Mapping[str, Any],
+        large: Mapping[str, str],
+        values: Mapping[str, tuple[str, bytes]],
+        writes: Sequence[Document],
+    ) -> CheckpointTuple | str:
+        """Return the tuple of a stored checkpoint, or the channel of a missing value."""
+        checkpoint = unpack(self.serde, body)
+        for channel, id in large.items():
+            if id not in values:
+                return channel
+            checkpoint["channel_values"][channel] = self.serde.loads_typed(values[id])
+        at = Address.of_body(body)
+        parent = at.at(body["parent"]).config() if body["parent"] else None
+        pending = self._pending(writes) if writes else []
+        return CheckpointTuple(at.config(), checkpoint, body["metadata"], parent, pending)
+
+    def _values(self, ids: set[str]) -> Steps[dict[str, tuple[str, bytes]]]:
+        """Return large values, as the serializer wrote them."""
+        if not ids:
+            return {}
+        values = self.cache.get(ids)
+        if missing := ids - values.keys():
+            bodies = yield call("get_many", missing)
+            read = {id: typed(body) for id, body in bodies.items()}
+            self.cache.add(read)
+            values |= read
+        return values
+
+    def _pending(self, documents: Iterable[Document]) -> list[tuple[str, str, Any]]:
+        """Return the writes of a checkpoint, in LangGraph's order."""
+        keyed = [
+            (writes_sort_key(body["path"], body["task"], write["index"]), body["task"], write)
+            for body in (document.body for document in documents)
+            for write in body["writes"]
+        ]
+        keyed.sort(key=itemgetter(0))
+        return [(task, write["channel"], unpack(self.serde, write)) for _, task, write in keyed]
+
+    def _writes(self, found: Sequence[Document]) -> Steps[dict[str, list[Document]]]:
+        """Return the writes of checkpoints, by the ids of those."""
+        writes: dict[str, list[Document]] = {each.id: [] for each in found}
+        for _, group in groupby(sorted(found, key=_space), _space):
+            ids = sorted(document.id for document in group)
+            within = at_checkpoint(ids[-1]) | {"$gte": ids[0]}
+            stored = yield call("find", {"$id": within, "task": {"$exists": True}})
+            for document in stored:
+                if (id := checkpoint_of(document.id)) in writes:
+                    writes[id].append(document)
         return writes
 
     def history(
         self, config: Mapping[str, Any], channels: Sequence[str]
     ) -> Steps[dict[str, dict[str, Any]]]:
         """Return for each channel the writes of the ancestors back to its nearest stored value, and that value."""
-        target = yield from self._find(Address.of(config))
-        line = [] if target is None else (yield from self._ancestors(target, set(channels)))
+        target = yield from self._read(Address.of(config))
+        line = [] if target is None else (yield from self._ancestors(target[0], set(channels)))
         writes = yield from self._writes(line)
+        pending = {id: self._pending(documents) for id, documents in writes.items()}
         found: dict[str, dict[str, Any]] = {}
         for channel in channels:
             entry: dict[str, Any] = {"writes": []}
             for document in line:
-                at = Address.of_body(document.body)
-                entry["writes"][:0] = [each for each in writes.get(at, []) if each[1] == channel]
-                if (value := _value_ids(document.body).get(channel)) is not None:
-                    body = yield call("get", value)
-                    entry["seed"] = unpack(self.serde, body)
+                entry["writes"][:0] = [each for each in pending[document.id] if each[1] == channel]
+                if channel in document.body["channels"]:
+                    entry["seed"] = yield from self._value(document, channel)
                     break
             found[channel] = entry
         return found
+
+    def _value(self, document: Document, channel: str) -> Steps[Any]:
+        """Return the value of a channel."""
+        id = _value_ids(document.body).get(channel)
+        if id is None:
+            return unpack(self.serde, document.body)["channel_values"][channel]
+        values = yield from self._values({id})
+        return self.serde.loads_typed(values[id])
 
     def _ancestors(self, document: Document, channels: set[str]) -> Steps[list[Document]]:
         """Return the ancestors back to where each of the channels has a stored value."""
@@ -270,25 +399,30 @@ class Checkpoints:
         return line
 
     def delete_thread(self, thread: str) -> Steps[None]:
-        within = [{"$id": under(join(kind, thread))} for kind in (CHECKPOINTS, VALUES, WRITES)]
+        within = [{"$id": under(join(kind, thread))} for kind in (CHECKPOINTS, VALUES)]
         yield call("delete_many", {"$or": within})
 
     def delete_for_runs(self, runs: Iterable[str]) -> Steps[None]:
         """Must run in a transaction."""
-        wanted = {"$id": under(CHECKPOINTS), "metadata.run_id": {"$in": [str(run) for run in runs]}}
+        wanted = {
+            "$id": under(CHECKPOINTS),
+            **_NO_WRITE,
+            "metadata.run_id": {"$in": [str(run) for run in runs]},
+        }
         found = yield call("find", wanted)
         yield from self._delete(found)
 
     def copy_thread(self, source: str, target: str) -> Steps[None]:
         """Must run in a transaction."""
-        for kind in (CHECKPOINTS, VALUES, WRITES):
+        for kind in (VALUES, CHECKPOINTS):
             old, new = join(kind, source), join(kind, target)
             cursor, within = None, {"$id": under(old)}
             while True:
                 page = yield call("page", within, sort=[("$id", 1)], limit=BATCH, after=cursor)
                 bodies = {new + each.id.removeprefix(old): each.body for each in page}
-                if kind == CHECKPOINTS:
-                    bodies = {id: {**body, "thread": target} for id, body in bodies.items()}
+                for body in bodies.values():
+                    if "thread" in body:
+                        body["thread"] = target
                 if bodies:
                     yield call("put_many", bodies)
                 if (cursor := page.cursor) is None:
@@ -305,7 +439,7 @@ class Checkpoints:
                 yield from self._keep_latest(str(thread))
 
     def _keep_latest(self, thread: str) -> Steps[None]:
-        within = {"$id": under(join(CHECKPOINTS, thread))}
+        within = {"$id": under(join(CHECKPOINTS, thread)), **_NO_WRITE}
         stored = yield call("find", within, sort=[("$id", 1)])
         latest = {each.body["namespace"]: each for each in stored}
         kept: set[str] = set()
@@ -318,7 +452,8 @@ class Checkpoints:
     def delete_idle(self, seconds: float) -> Steps[int]:
         """Must run in a transaction."""
         since = datetime.now(UTC) - timedelta(seconds=seconds)
-        every, recent = {"$id": under(CHECKPOINTS)}, {"$updated_at": {"$gte": since}}
+        every: dict[str, Any] = {"$id": under(CHECKPOINTS), **_NO_WRITE}
+        recent = {"$updated_at": {"$gte": since}}
         threads = yield call("distinct", "thread", every)
         active = yield call("distinct", "thread", every | recent)
         idle = sorted(set(threads) - set(active))
@@ -330,15 +465,13 @@ class Checkpoints:
         """Delete checkpoints with their writes, and the values that no other checkpoint has."""
         for start in range(0, len(found), BATCH):
             some = found[start : start + BATCH]
-            addresses = [Address.of_body(each.body) for each in some]
-            writes = [{"$id": under(at.id(WRITES, at.checkpoint or ""))} for at in addresses]
-            checkpoints = {"$id": {"$in": [each.id for each in some]}}
-            yield call("delete_many", {"$or": [checkpoints, *writes]})
+            yield call("delete_many", {"$or": [{"$id": at_checkpoint(each.id)} for each in some]})
         for at in {Address.of_body(each.body).at(None) for each in found}:
             yield from self._delete_unused_values(at)
 
     def _delete_unused_values(self, at: Address) -> Steps[None]:
-        checkpoints, values = {"$id": under(at.id(CHECKPOINTS))}, {"$id": under(at.id(VALUES))}
+        checkpoints = {"$id": under(at.id(CHECKPOINTS)), **_NO_WRITE}
+        values = {"$id": under(at.id(VALUES))}
         left = yield call("find", checkpoints, projection=["thread", "namespace", "channels"])
         used = set(chain.from_iterable(_value_ids(each.body).values() for each in left))
         stored = yield call("find", values, projection=["type"])
@@ -348,20 +481,22 @@ class Checkpoints:
 
 
 def is_mixed(writes: Iterable[tuple[str, Any]]) -> bool:
-    """Return whether some writes replace what is stored, and others do not."""
-    return len({channel in WRITES_IDX_MAP for channel, _ in writes}) > 1
+    """Return whether writes need several documents."""
+    special = [channel for channel, _ in writes if channel in WRITES_IDX_MAP]
+    return len(set(special)) > 1 or (bool(special) and len(special) < len(list(writes)))
+
+
+def _is_small(value: Any) -> bool:
+    """Return whether a value is small enough, as far as that is seen at once."""
+    return isinstance(value, _SCALARS) and (not isinstance(value, str) or len(value) <= LARGE // 4)
 
 
 def _value_ids(body: Mapping[str, Any]) -> dict[str, str]:
-    """Return the ids of the values of a stored checkpoint, by channel."""
-    prefix = join(VALUES, body["thread"], body["namespace"])
-    return {channel: f"{prefix}/{join(channel, key)}" for channel, key in body["channels"].items()}
+    """Return the ids of the large values of a stored checkpoint, by channel."""
+    stored = {name: each["digest"] for name, each in body["channels"].items() if each is not None}
+    prefix = join(VALUES, body["thread"], body["namespace"]) if stored else ""
+    return {channel: f"{prefix}/{digest}" for channel, digest in stored.items()}
 
 
-def _space(at: Address) -> tuple[str, str]:
-    return at.thread, at.namespace or ""
-
-
-def _write_order(document: Document) -> Any:
-    body = document.body
-    return writes_sort_key(body["path"], body["task"], body["index"])
+def _space(document: Document) -> tuple[str, str]:
+    return document.body["thread"], document.body["namespace"]

@@ -31,7 +31,7 @@ from langgraph.store.base import (
 )
 
 from ... import Document, InvalidOption, Path
-from .records import join, under
+from .records import join, split, under
 from .running import Steps, call
 
 Namespace: TypeAlias = tuple[str, ...]
@@ -157,8 +157,7 @@ def _path(namespace: Namespace) -> str:
 
 
 def _namespace(path: str) -> Namespace:
-    parts = path.split("/") if path else []
-    return tuple(part.replace("%2F", "/").replace("%25", "%") for part in parts)
+    return split(path) if path else ()
 
 
 def _get(op: GetOp) -> Steps[Item | None]:

@@ -1,29 +1,35 @@
-"""The stored form of checkpoints: ids and bodies of documents. All are in one collection, so that a `put` is one write.
+"""The stored form of checkpoints: ids and bodies of documents. All are in one collection.
 
 | id | body |
 | --- | --- |
-| `c/<thread>/<namespace>/<checkpoint>` | the checkpoint without the values of its channels, its metadata, and in `channels` the version of each value |
-| `b/<thread>/<namespace>/<channel>/<version>` | the value of a channel, which all checkpoints with that version share |
-| `w/<thread>/<namespace>/<checkpoint>/<task>/<index>` | one pending write of a task |
+| `c/<thread>/<namespace>/<checkpoint>` | a checkpoint with its metadata and the small values of its channels, and in `channels` where the large ones are |
+| `c/<thread>/<namespace>/<checkpoint> <task>/` | the pending writes of a task |
+| `c/<thread>/<namespace>/<checkpoint> <task>/<index>` | one write of a task to a channel of LangGraph's own, such as an interrupt |
+| `b/<thread>/<namespace>/<digest>` | a large value of a channel, which all checkpoints of the namespace share |
 
-A `/` in a part is written `%2F`. So the documents of a thread, a namespace or a checkpoint are one range of ids, and
-checkpoints are in the order of their creation there. What LangGraph's serializer returns is in `type` and, in base64, in `data`.
+A `/` in a part is written `%2F`, and a space `%20`. So the documents of a thread, a namespace or a
+checkpoint are one range of ids, and checkpoints are in the order of their ids there, each before its writes.
+What LangGraph's serializer returns is in `type` and, in base64, in `data`. The digest is that of both.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from base64 import b64encode
 from binascii import a2b_base64
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote
 
 from ... import InvalidOption
 
 CHECKPOINTS: Final = "c"
 VALUES: Final = "b"
-WRITES: Final = "w"
+LARGE: Final = 8192
+"""Bytes of a value that has a document of its own. A smaller one costs less in each checkpoint than another read."""
+_ESCAPED: Final = re.compile("[\x01-\x20%/]")
 
 
 def join(*parts: str) -> str:
@@ -32,7 +38,20 @@ def join(*parts: str) -> str:
     >>> join("c", "my/thread", "", "1ef")
     'c/my%2Fthread//1ef'
     """
-    return "/".join([part.replace("%", "%25").replace("/", "%2F") for part in parts])
+    return "/".join([_ESCAPED.sub(_escape, part) for part in parts])
+
+
+def _escape(found: re.Match[str]) -> str:
+    return f"%{ord(found[0]):02X}"
+
+
+def split(path: str) -> tuple[str, ...]:
+    """Return the parts that were joined.
+
+    >>> split("my%2Fthread/1ef")
+    ('my/thread', '1ef')
+    """
+    return tuple(map(unquote, path.split("/")))
 
 
 def under(prefix: str, last: str | None = None) -> dict[str, str]:
@@ -44,10 +63,35 @@ def under(prefix: str, last: str | None = None) -> dict[str, str]:
     return {"$gte": f"{prefix}/", "$lt": f"{prefix if last is None else last}0"}  # 0 follows /
 
 
+def at_checkpoint(id: str) -> dict[str, str]:
+    """Return a condition on `$id`: a checkpoint and its writes.
+
+    >>> at_checkpoint("c/t//1ef")
+    {'$gte': 'c/t//1ef', '$lt': 'c/t//1ef!'}
+    """
+    return {"$gte": id, "$lt": f"{id}!"}  # ! follows the space
+
+
+def checkpoint_of(id: str) -> str:
+    """Return the id of the checkpoint of that id, which may be that of a write."""
+    return id.partition(" ")[0]
+
+
 def pack(serde: Any, value: Any) -> dict[str, str]:
     """Return the body of a value that the serializer writes."""
-    kind, data = serde.dumps_typed(value)
+    return packed(serde.dumps_typed(value))
+
+
+def packed(written: tuple[str, bytes]) -> dict[str, str]:
+    """Return the body of what the serializer wrote."""
+    kind, data = written
     return {"type": kind, "data": b64encode(data).decode("ascii")}
+
+
+def digest(written: tuple[str, bytes]) -> str:
+    """Return the name of a large value, which depends on nothing else."""
+    kind, data = written
+    return hashlib.blake2b(data, digest_size=16, person=kind.encode()[:16]).hexdigest()
 
 
 def typed(body: Mapping[str, Any]) -> tuple[str, bytes]:
@@ -61,7 +105,7 @@ def unpack(serde: Any, body: Mapping[str, Any]) -> Any:
 
 
 def version_key(version: Any) -> str:
-    """Return the version of a channel as a part of an id: 1, 1.0 and "1" differ."""
+    """Return the version of a channel as text: those of 1, 1.0 and "1" differ."""
     return json.dumps(version)
 
 
@@ -76,8 +120,7 @@ def plain(value: Any) -> Any:
     return [plain(below) for below in value] if isinstance(value, list | tuple) else value
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """Where a config of LangGraph leads: a thread, a namespace (None: any), a checkpoint (None: the latest)."""
 
     thread: str
@@ -106,7 +149,7 @@ class Address:
 
     def at(self, checkpoint: str | None) -> Address:
         """Return the address of another checkpoint of the namespace, by default of the root namespace."""
-        return replace(self, namespace=self.namespace or "", checkpoint=checkpoint)
+        return Address(self.thread, self.namespace or "", checkpoint)
 
     def id(self, kind: str, *parts: str) -> str:
         """Return the id of a document of the namespace, or a prefix."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 
-from ... import AsyncStore, Store
-from .checkpoints import BATCH, Checkpoints, Config, Listing, is_mixed
+from ... import AsyncStore, Store, VersionConflict
+from .checkpoints import BATCH, Checkpoints, Config, Listing, ValueCache, is_mixed
 from .running import AsyncStepRunner, LoopCaller, StepRunner, Steps
 
 T = TypeVar("T")
@@ -19,6 +20,10 @@ COLLECTION = "langgraph_checkpoints"
 
 class Saver(BaseCheckpointSaver):  # type: ignore[misc]
     """What both checkpointers have; a subclass runs procedures."""
+
+    def __init__(self, serde: Any) -> None:
+        super().__init__(serde=serde)
+        self._cache = ValueCache()
 
     def _run(self, steps: Steps[T]) -> T:
         raise NotImplementedError
@@ -34,7 +39,7 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
 
     @property
     def _checkpoints(self) -> Checkpoints:
-        return Checkpoints(self.serde)
+        return Checkpoints(self.serde, self._cache)
 
     def put(
         self, config: Config, checkpoint: Any, metadata: Any, new_versions: Mapping[str, Any]
@@ -55,20 +60,20 @@ class Saver(BaseCheckpointSaver):  # type: ignore[misc]
         channels, such as its interrupts.
         """
         arguments = config, writes, task_id, task_path
-        if is_mixed(writes):
-            self._run_transaction(lambda: self._checkpoints.put_writes(*arguments))
-        else:
-            self._run(self._checkpoints.put_writes(*arguments))
+        if not is_mixed(writes):
+            with suppress(VersionConflict):  # the task wrote before
+                return self._run(self._checkpoints.put_writes(*arguments))
+        return self._run_transaction(lambda: self._checkpoints.add_writes(*arguments))
 
     async def aput_writes(
         self, config: Config, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Async counterpart of `put_writes`."""
         arguments = config, writes, task_id, task_path
-        if is_mixed(writes):
-            await self._arun_transaction(lambda: self._checkpoints.put_writes(*arguments))
-        else:
-            await self._arun(self._checkpoints.put_writes(*arguments))
+        if not is_mixed(writes):
+            with suppress(VersionConflict):
+                return await self._arun(self._checkpoints.put_writes(*arguments))
+        return await self._arun_transaction(lambda: self._checkpoints.add_writes(*arguments))
 
     def get_tuple(self, config: Config) -> CheckpointTuple | None:
         """Return a checkpoint, by default the latest of the thread, with its pending writes; None if there is none.
@@ -210,7 +215,7 @@ class LangGraphSaver(Saver):
     def __init__(
         self, store: Store | str, *, collection: str = COLLECTION, serde: Any = None, **options: Any
     ) -> None:
-        super().__init__(serde=serde)
+        super().__init__(serde)
         self._runner = StepRunner(store, collection, options)
 
     def __enter__(self) -> Self:
@@ -258,7 +263,7 @@ class AsyncLangGraphSaver(Saver):
         serde: Any = None,
         **options: Any,
     ) -> None:
-        super().__init__(serde=serde)
+        super().__init__(serde)
         self._runner = AsyncStepRunner(store, collection, options)
         self._loop = LoopCaller()
 
