@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 from zlib import crc32
 
@@ -39,9 +40,18 @@ from collections_store.operations.catalogue import AS_IT_IS, CreateCollection
 os.environ.pop(
     "PYTHONDONTWRITEBYTECODE", None
 )  # else some 300 processes would each compile the package
-for _module in pkgutil.walk_packages(collections_store.__path__, "collections_store."):
-    if not re.search(r"\.(integrations|cli|__main__)\b", _module.name):
-        importlib.import_module(_module.name)  # before a test replaces the clock that it imports
+
+
+def _import_all(package: ModuleType) -> None:
+    """Import the library, before a test replaces the clock that it imports; not what imports other packages."""
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        if not re.search(r"\.(integrations|cli|__main__)\b", module.name):
+            imported = importlib.import_module(module.name)
+            if module.ispkg:
+                _import_all(imported)
+
+
+_import_all(collections_store)
 if "COLLECTIONS_STORE_TEST_JSONB" in os.environ:  # see tests/contract/test_jsonb.py
     CreateCollection.__init__.__defaults__ = (True, AS_IT_IS, True, False)
 _seed = int(os.environ.setdefault("COLLECTIONS_STORE_TEST_SEED", str(random.randrange(2**32))))
