@@ -3,11 +3,16 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import time
+import venv
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -629,3 +634,49 @@ def test_servers_of_fastmcp_take_it(shared_backend: Backend) -> None:
             assert result_of(await client.call(2, "greet", name="Bob")) == "Hello, Bob"
 
     use(shared_backend, resume)
+
+
+# -- the SDK's own tests ---------------------------------------------------------------------
+
+
+SDIST = f"mcp=={version('mcp')}"
+THEIR_PACKAGES = ("blockbuster", "dirty-equals", "inline-snapshot", "logfire")
+UNREACHABLE = ("No matching distribution", "Max retries", "Failed to establish", "Name or service")
+
+
+def pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8")
+    if done.returncode and any(each in done.stderr for each in UNREACHABLE):
+        pytest.skip(f"pip reaches no index that has it: {done.stderr.strip().splitlines()[-1]}")
+    assert not done.returncode, done.stderr
+
+
+@pytest.mark.skipif(
+    not os.environ.get("COLLECTIONS_STORE_TEST_HOSTS"), reason="nox -s hosts-mcp runs it"
+)
+@pytest.mark.timeout(600)
+def test_the_tests_of_the_sdk_pass_with_our_event_store(tmp_path: Path) -> None:
+    outer, python = sysconfig.get_path("purelib"), tmp_path / "venv" / "bin" / "python"
+    venv.create(tmp_path / "venv")
+    pip("--python", str(python), "install", "--no-compile", SDIST, "pytest", *THEIR_PACKAGES)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(tmp_path / "venv")}))
+    (packages / "outer.pth").write_text(f"import site; site.addsitedir({outer!r})")
+    pip("download", "--no-deps", "--no-binary", "mcp", "--dest", str(tmp_path), SDIST)
+    [archive] = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        opened.extractall(tmp_path, filter="data")
+    done = subprocess.run(
+        [str(python), "-m", "pytest", "-q", "-n", "0", "-o", "addopts=", "-p", "anyio",
+         "-p", "integrations.mcp_upstream", "tests/shared/test_streamable_http.py"],
+        check=False,
+        cwd=archive.with_name(archive.name.removesuffix(".tar.gz")),
+        env=os.environ | {"PYTHONPATH": str(SERVER.parents[1])},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-5000:]
+    passed = re.search(r"(\d+) passed", done.stdout)
+    assert passed is not None
+    assert int(passed[1]) >= 11
