@@ -38,6 +38,13 @@ def new_server(gate: Path | None = None, **options: Any) -> MCPServer:
         return f"counted to {n}"
 
     @server.tool()
+    async def announce(n: int, context: Context) -> str:
+        """Send messages that belong to no request."""
+        for number in range(n):
+            await context.session.send_resource_updated(f"file:///{number}")
+        return "announced"
+
+    @server.tool()
     async def client(context: Context) -> str:
         """Return what the server knows of the client."""
         capabilities = context.client_capabilities

@@ -389,6 +389,32 @@ def test_a_session_goes_on_after_a_restart(shared_backend: Backend) -> None:
     use(shared_backend, resume)
 
 
+def test_messages_that_belong_to_no_request_are_resumed_after_a_restart(
+    shared_backend: Backend,
+) -> None:
+    def uris(events: list[tuple[str, Any]]) -> list[str]:
+        return [data["params"]["uri"][-1] for _, data in events if data is not None]
+
+    async def begin(events: MCPEventStore) -> str | None:
+        async with served(events) as url, Client(url) as client, Client(url) as other:
+            for each in (client, other):
+                await each.open()
+                await each.call(1, "announce", n=3)
+            return client.session
+
+    session = use(shared_backend, begin)
+
+    async def resume(events: MCPEventStore) -> None:
+        async with served(events) as url, Client(url, session) as client:
+            assert uris(await client.resume("_GET_stream/0000000000", 2)) == ["1", "2"]
+            await client.call(2, "announce", n=2)
+            found = await client.resume("_GET_stream/0000000000", 4)
+            assert uris(found) == ["1", "2", "0", "1"]
+            assert uris(await client.resume(found[1][0], 2)) == ["0", "1"]
+
+    use(shared_backend, resume)
+
+
 def test_sessions_do_not_see_each_other(shared_backend: Backend) -> None:
     """The SDK calls the streams of all sessions by the ids of requests: "1", "2"."""
 
