@@ -23,7 +23,6 @@ from ... import (
     AsyncStore,
     AsyncTransaction,
     InvalidBody,
-    Path,
     StoreOptions,
     VersionConflict,
     VersionSettings,
@@ -85,7 +84,7 @@ class CollectionsSessionService(Service, BaseSessionService):
         name = _stripped(session_id) or new_uuid()
         id = path(app_name=app_name, user_id=user_id, session_id=name)
         delta = EventActions(state_delta=state or {}).model_dump(mode="json")["state_delta"]
-        updates = _updates(app_name, user_id, delta)
+        changes = _changes(app_name, user_id, delta)
         body = {
             "app": app_name,
             "user": user_id,
@@ -99,12 +98,15 @@ class CollectionsSessionService(Service, BaseSessionService):
         async def create(transaction: AsyncTransaction) -> Session:
             sessions = await self._sessions(transaction)
             await sessions.put(id, body, if_absent=True)
-            await _merge(sessions, updates)
-            return _session(body, await sessions.get_many(_shared(app_name, user_id)))
+            states = await sessions.get_many(_shared(app_name, user_id))
+            merged = _merged(states, changes)
+            for each in merged.items():
+                await sessions.put(*each)
+            return _session(body, states | merged)
 
         store = await self._store()
         try:
-            async with self._in_turn(*updates):
+            async with self._in_turn(*changes):
                 return await store.run_transaction(create, attempts=ATTEMPTS)
         except VersionConflict:
             raise AlreadyExistsError(f"Session with id {name} already exists.") from None
@@ -119,7 +121,7 @@ class CollectionsSessionService(Service, BaseSessionService):
     ) -> Session | None:
         """Return a session with its events in the order in which they were appended, None if there is none.
 
-        `config`: only the last events, only those from a time on, or both.
+        `config`: only the last events, only those from a time on, or both: of the last events those from the time on.
         """
         id = path(app_name=app_name, user_id=user_id, session_id=_stripped(session_id))
         store = await self._store()
@@ -130,16 +132,10 @@ class CollectionsSessionService(Service, BaseSessionService):
             return None
         session = _session(body, states)
         wanted = config or GetSessionConfig()
-        if wanted.num_recent_events != 0:
-            filter: dict[str, Any] = {
-                "$id": {"$gte": f"{id}/", "$lt": _event_id(id, body["events"])}
-            }
-            if wanted.after_timestamp is not None:
-                filter["timestamp"] = {"$gte": wanted.after_timestamp}
-            found = await store[self._names[1]].find(
-                filter, sort={"$id": -1}, limit=wanted.num_recent_events
-            )
-            session.events = [self._event(each.id, each.body) for each in reversed(found)]
+        last = body["events"] if wanted.num_recent_events is None else wanted.num_recent_events
+        numbers = range(max(0, body["events"] - last), body["events"])
+        found = await self._read_events(store, id, numbers, wanted.after_timestamp)
+        session.events = [self._event(*each) for each in found.items()]
         return session
 
     async def list_sessions(
@@ -194,11 +190,11 @@ class CollectionsSessionService(Service, BaseSessionService):
         event = self._trim_temp_delta_state(event)
         id = path(app_name=session.app_name, user_id=session.user_id, session_id=session.id)
         written = event.model_dump(mode="json", exclude_none=True)
-        updates = _updates(session.app_name, session.user_id, written["actions"]["state_delta"])
+        changes = _changes(session.app_name, session.user_id, written["actions"]["state_delta"])
         store = await self._store()
-        async with self._in_turn(id, *updates):
+        async with self._in_turn(id, *changes):
             body = await store.run_transaction(
-                lambda transaction: self._append(transaction, id, session, written, updates),
+                lambda transaction: self._append(transaction, id, session, written, changes),
                 attempts=ATTEMPTS,
             )
             _mark(session, body)
@@ -212,13 +208,14 @@ class CollectionsSessionService(Service, BaseSessionService):
         id: str,
         session: Session,
         event: dict[str, Any],
-        updates: Mapping[str, Any],
+        changes: Mapping[str, Any],
     ) -> dict[str, Any]:
         """Write an event; return the body of the session."""
         sessions, events = await self._sessions(transaction), transaction[self._names[1]]
-        body: dict[str, Any] | None = await sessions.get(id)
-        if body is None:
+        states = await sessions.get_many([id, *changes])
+        if id not in states:
             raise SessionNotFoundError(f"Session {session.id} not found.")
+        body: dict[str, Any] = states[id]
         number, last = body["events"], body["last_event"]
         if event["id"] == last and await events.get(_event_id(id, number - 1)) == event:
             return body
@@ -232,10 +229,21 @@ class CollectionsSessionService(Service, BaseSessionService):
             "events": number + 1,
             "last_event": event["id"],
         }
-        await sessions.put(id, body)
+        for each in {id: body, **_merged(states, changes)}.items():
+            await sessions.put(*each)
         await events.put(_event_id(id, number), event)
-        await _merge(sessions, updates)
         return body
+
+    async def _read_events(
+        self, store: AsyncStore, session: str, numbers: range, since: float | None
+    ) -> dict[str, Any]:
+        """Return the events of a session with some numbers, in order, by id."""
+        events = store[self._names[1]]
+        if since is None:
+            return await events.get_many([_event_id(session, number) for number in numbers])
+        first, end = _event_id(session, numbers.start), _event_id(session, numbers.stop)
+        recent = {"$id": {"$gte": first, "$lt": end}, "timestamp": {"$gte": since}}
+        return {each.id: each.body for each in await events.find(recent)}
 
     def _event(self, id: str, body: Any) -> Event:
         try:
@@ -300,19 +308,20 @@ def _scoped(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], d
     return app, user, {key: value for key, value in delta.items() if not key.startswith(others)}
 
 
-def _updates(app_name: str, user_id: str, delta: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the updates of the states that sessions share, by id."""
+def _changes(
+    app_name: str, user_id: str, delta: Mapping[str, Any]
+) -> dict[str, tuple[dict[str, str], dict[str, Any]]]:
+    """Return what changes in the states that sessions share, with the names of each's owner, by id."""
     scopes = zip(_shared(app_name, user_id).items(), _scoped(delta), strict=False)
+    return {id: (owner, changed) for (id, owner), changed in scopes if changed}
+
+
+def _merged(states: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the bodies of changed states, by id."""
     return {
-        id: {"$set": {**owner, **{Path("state", key): value for key, value in changes.items()}}}
-        for (id, owner), changes in scopes
-        if changes
+        id: {**owner, "state": {**states.get(id, {"state": {}})["state"], **changed}}
+        for id, (owner, changed) in changes.items()
     }
-
-
-async def _merge(sessions: AsyncCollection, updates: Mapping[str, Any]) -> None:
-    for id, update in updates.items():
-        await sessions.update(id, update, upsert=True)
 
 
 def _session(body: Mapping[str, Any], states: Mapping[str, Any]) -> Session:
