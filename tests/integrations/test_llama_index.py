@@ -36,8 +36,10 @@ from llama_index.core.base.llms.types import (
     ThinkingBlock,
     ToolCallBlock,
 )
+from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.data_structs.data_structs import IndexDict
 from llama_index.core.ingestion import IngestionCache
+from llama_index.core.llms import MockLLM
 from llama_index.core.memory import ChatMemoryBuffer, Memory
 from llama_index.core.schema import Document, ImageNode, IndexNode, NodeRelationship, TextNode
 from llama_index.core.storage.chat_store.base_db import MessageStatus
@@ -433,6 +435,18 @@ async def _check(memory: Memory) -> None:
     assert texts(memory.get())[-1:] == ["sync"]
     await memory.areset()
     assert memory.get_all() == []
+
+
+def test_a_chat_engine_remembers_with_it(shared_backend: Backend) -> None:
+    async def ask(question: str) -> str:
+        url, options = shared_backend.url, shared_backend.options
+        async with LlamaIndexMemoryStore(url, **options) as messages:
+            memory = Memory.from_defaults("ada", chat_store=messages, tokenizer_fn=str.split)
+            engine = SimpleChatEngine.from_defaults(llm=MockLLM(), memory=memory)
+            return str(await engine.achat(question))
+
+    assert "What is my name?" in asyncio.run(ask("What is my name?"))
+    assert "What is my name?" in asyncio.run(ask("Go on."))  # the mock repeats what it is given
 
 
 # -- stores ----------------------------------------------------------------------------------
