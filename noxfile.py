@@ -166,10 +166,16 @@ def hosts_langchain(session: nox.Session) -> None:
 
 @nox.session(name="hosts-llama-index", python=PYTHONS)
 def hosts_llama_index(session: nox.Session) -> None:
-    """Test the integration with LlamaIndex; `tests` includes it."""
+    """Test the integration with LlamaIndex; `tests` includes a part."""
     _install(session)
-    tests = "tests/integrations/test_llama_index.py"
-    session.run("python", "-m", "pytest", tests, *session.posargs)
+    session.run(
+        "python",
+        "-m",
+        "pytest",
+        "tests/integrations/test_llama_index.py",
+        *session.posargs,
+        env={"COLLECTIONS_STORE_TEST_HOSTS": "all"},
+    )
 
 
 @nox.session(name="hosts-mcp", python=PYTHONS)

@@ -14,11 +14,8 @@ import sqlalchemy as sa
 from benchmarks.fixtures import Setup, all_results, bed_of, one_core, table
 from benchmarks.measuring import Table, again, run_async
 from langchain_core.messages import AIMessage, HumanMessage
-from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 from collections_store.integrations.langchain import LangChainHistories
-from collections_store.integrations.llama_index import LlamaIndexMemoryStore
 
 __all__ = ["all_results", "one_core", "table"]
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(1800)]
@@ -56,6 +53,11 @@ def gathered(call: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]
 
 
 def test_messages_of_llama_index(setup: Setup, table: Table, tmp_path: Path) -> None:
+    from llama_index.core.base.llms.types import ChatMessage  # which takes seconds
+    from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
+
+    from collections_store.integrations.llama_index import LlamaIndexMemoryStore
+
     message, fresh = ChatMessage(role="user", content=TEXT), keys()
     with asyncio.Runner() as runner:
         sql = SQLAlchemyChatStore("chats", theirs(setup, "+aiosqlite", tmp_path))

@@ -1,4 +1,4 @@
-"""The program of `test_llama_index.py`: processes that write at once, forked from one that has imported LlamaIndex.
+"""The program of `llama_index_storage.py`: processes that write at once, forked from one that has imported LlamaIndex.
 
 One of them is killed while it writes. The program prints how many batches that one had written before.
 """
