@@ -124,6 +124,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the benchmarks, which import what they compare with, unless they are selected."""
+    is_left_out = collection_path.name == "benchmarks" and "not bench" in config.option.markexpr
+    return True if is_left_out else None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run each test on each backend either sync or async (or with one value of its other parameter of two), and one in
     four in memory. Of a test that has cases run each on one database, in turns, except where `cases_on_each_backend` marks
