@@ -833,7 +833,7 @@ GREEDY: list[list[Any]] = [
 @pytest.mark.parametrize("pipeline", GREEDY, ids=lambda each: str(each)[:60])
 def test_doubling_rows_reach_the_limit(pipeline: list[Any]) -> None:
     with pytest.raises((InvalidOperand, MemoryLimitExceeded), match="more than"):
-        give([{"a": 1}], *pipeline, memory_limit=1_000_000)
+        give([{"a": "x" * 10_000}], *pipeline, memory_limit=1_000_000)
 
 
 def test_multiplying_lookups_reach_the_limit() -> None:
