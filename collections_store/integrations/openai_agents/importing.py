@@ -1,0 +1,152 @@
+"""Import of the SQLite files that the SDK's sessions write."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
+
+from ... import (
+    CollectionExists,
+    CollectionsStoreError,
+    InvalidBody,
+    InvalidOption,
+    Store,
+    Transaction,
+)
+from ..sqlite_files import ExternalFile, File, OnError, Rows, read
+from .collection import RECENT
+from .records import (
+    COLLECTION,
+    COUNTS,
+    DETAILS,
+    MAIN,
+    Json,
+    as_text,
+    body_of,
+    header_id,
+    numbered,
+    start,
+)
+
+Branches: TypeAlias = dict[str, list[Json]]
+"""The items of each branch, in their order."""
+MESSAGES: Final = "agent_messages"
+_MESSAGE: Final = ("id", "session_id", "message_data")
+_STRUCTURE: Final = ("session_id", "sequence_number", "branch_id", "message_id", "user_turn_number")
+_USAGE: Final = ("session_id", "branch_id", "user_turn_number", *COUNTS, *DETAILS)
+
+
+def import_openai_agents(
+    store: Store,
+    file: File,
+    *,
+    collection: str = COLLECTION,
+    messages_table: str = MESSAGES,
+    on_error: OnError | None = None,
+) -> int:
+    """Copy the sessions in a file of SQLiteSession, AdvancedSQLiteSession or SQLAlchemySession into a store, in one
+    transaction; returns the number of items.
+
+    Branches and the usage of turns are copied, too; the file stays as it is. The times are those of the import. `on_error` is
+    called with the error of each row, or session, that cannot be imported, which is then left out; without it the first error is
+    raised and nothing is imported.
+
+    Raises `DatabaseUnavailable` if there is no such file, another `DatabaseError` if it is damaged or locked, `InvalidOption`
+    for a missing table, and for a session that the store has, and `InvalidBody` for a row without JSON.
+
+    >>> with Store("sqlite://") as store:
+    ...     import_openai_agents(store, "conversations.db")
+    Traceback (most recent call last):
+    ...
+    collections_store.errors.DatabaseUnavailable: there is no SQLite file 'conversations.db'
+    """
+    report = on_error or _raise
+    messages, structure, usage = read(file, lambda external: _rows(external, file, messages_table))
+    sessions: dict[str, Branches] = {}
+    for session, branch, body in _items(messages_table, messages, structure, usage, report):
+        sessions.setdefault(session, {MAIN: []}).setdefault(branch, []).append(body)
+    with suppress(CollectionExists):
+        store.create_collection(collection, body_index=False)
+    store[collection].create_index(**RECENT)
+    with store.transaction() as transaction:
+        counts = (_write(transaction, collection, *each, report) for each in sessions.items())
+        return sum(counts)
+
+
+def _raise(error: CollectionsStoreError) -> None:
+    raise error
+
+
+def _rows(external: ExternalFile, file: File, table: str) -> tuple[Rows, Rows, Rows]:
+    """Return the rows of messages, of the structure of branches, and of usage; raises `InvalidOption` without messages."""
+    if not external.columns(table) >= set(_MESSAGE):
+        tables = ", ".join(map(repr, external.tables())) or "none"
+        problem = f"{str(file)!r} has no table {table!r} ({', '.join(_MESSAGE)}); its tables are: {tables}"
+        raise InvalidOption("file", problem)
+    others = (("message_structure", _STRUCTURE), ("turn_usage", _USAGE))
+    found = (
+        external.rows(*each) if external.columns(each[0]) else []
+        for each in ((name, *columns) for name, columns in others)
+    )
+    return (external.rows(table, *_MESSAGE), *found)
+
+
+def _items(
+    table: str, messages: Rows, structure: Rows, usage: Rows, report: OnError
+) -> Iterator[tuple[str, str, Json]]:
+    """Yield the items in the order of their branches: the session, the branch, and what is stored of the item."""
+    bodies = dict(_bodies(table, messages, report))
+    turns = {row[:3]: _usage(row[3:]) for row in usage}
+    structured = {row[0] for row in structure}
+    for session, _, branch, id, turn in sorted(structure, key=lambda row: row[:2]):
+        if id in bodies and bodies[id][0] == session:
+            body = bodies[id][1]
+            used = turns.pop((session, branch, turn), None) if "user" in body else None
+            yield session, branch, body | ({"usage": used} if used else {})
+    for _, (session, body) in sorted(bodies.items()):
+        if session not in structured:
+            yield session, MAIN, body
+
+
+def _bodies(table: str, messages: Rows, report: OnError) -> Iterator[tuple[int, tuple[str, Json]]]:
+    """Yield what is stored of each message, under its row's id."""
+    for id, session, text in messages:
+        try:
+            yield id, (session, body_of(json.loads(text)))
+        except (ValueError, TypeError, RecursionError) as error:
+            report(InvalidBody(f"{table}.{id}", f"the row must hold JSON: {error}"))
+
+
+def _usage(row: tuple[Any, ...]) -> Json:
+    """Return the usage of a turn. Counts are integers there, and details JSON."""
+    counts, details = row[: len(COUNTS)], row[len(COUNTS) :]
+    texts = zip(DETAILS, details, strict=True)
+    return dict(zip(COUNTS, counts, strict=True)) | {k: v and json.loads(v) for k, v in texts}
+
+
+def _write(
+    transaction: Transaction, collection: str, session: str, branches: Branches, report: OnError
+) -> int:
+    """Write a session that is not there yet; return the number of its items."""
+    documents = transaction[collection]
+    if documents.exists(header_id(session)):
+        problem = f"session {session!r} is in collection {collection!r}: delete it, or choose another collection"
+        report(InvalidOption("file", problem))
+        return 0
+    before = start()
+    last = before + max(map(len, branches.values()))
+    header = {"session": session, "branches": list(branches), "last": last}
+    documents.put(header_id(session), header)
+    for branch, bodies in branches.items():
+        try:
+            documents.put_many(
+                numbered(session, branch, bodies, before + 1), mode="insert", atomic=True
+            )
+        except InvalidBody as error:
+            texts = [as_text(body, error) for body in bodies]
+            documents.put_many(
+                numbered(session, branch, texts, before + 1), mode="insert", atomic=True
+            )
+    return sum(map(len, branches.values()))

@@ -1,0 +1,330 @@
+"""`OpenAIAgentsSession`: a `Session` of the OpenAI Agents SDK, with branches and usage by turn.
+
+>>> import asyncio
+>>> async def main():
+...     async with OpenAIAgentsSession("alice", "sqlite://") as session:
+...         await session.add_items([{"role": "user", "content": "Hello"}])
+...         return await session.get_items()
+>>> asyncio.run(main())
+[{'role': 'user', 'content': 'Hello'}]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from ... import (
+    AsyncCollection,
+    AsyncStore,
+    AsyncTransaction,
+    DuplicateKey,
+    InsertOne,
+    InvalidBody,
+    InvalidOption,
+    MissingExtra,
+    UpdateOne,
+)
+from .collection import delete_session, prepare
+from .records import (
+    COLLECTION,
+    COUNTS,
+    MAIN,
+    Json,
+    as_text,
+    body_of,
+    check_name,
+    header_id,
+    item_of,
+    items_prefix,
+    names_of,
+    new_name,
+    number_of,
+    numbered,
+    start,
+    turn_of,
+    under,
+    usage_of,
+)
+
+if TYPE_CHECKING:
+    from agents import RunContextWrapper, SessionSettings, TResponseInputItem
+    from agents.result import RunResultBase
+
+
+class OpenAIAgentsSession:
+    """A session of the OpenAI Agents SDK, on an `AsyncStore`, which stays open at the end, or on a URL with options of
+    `AsyncStore`.
+
+    All sessions are in one `collection` of the store. Tasks, loops, processes and objects can share a session: nothing is
+    lost, and the items of one call are next to each other. Each object has a current branch, at first "main". `session_settings` are
+    the SDK's: `SessionSettings(limit=50)`. An id and the name of a branch have up to 900 bytes, and no NUL: else raise
+    `InvalidOption`. An item that is not JSON raises `InvalidBody`.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        store: AsyncStore | str,
+        *,
+        collection: str = COLLECTION,
+        session_settings: SessionSettings | Json | None = None,
+        **options: Any,
+    ) -> None:
+        self.session_id = check_name("session_id", session_id)
+        self.session_settings: SessionSettings | None = _settings(session_settings)
+        self._is_owner = not isinstance(store, AsyncStore)
+        if options and not self._is_owner:
+            raise InvalidOption(next(iter(options)), "is for a URL: the store has its own options")
+        self._store = store if isinstance(store, AsyncStore) else AsyncStore(store, **options)
+        self._collection = collection
+        self._documents: AsyncCollection[Any] = self._store[collection]
+        self._branch = MAIN
+        self._last = ("", 0)
+        """A session and its last number, which others may have changed."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the store, if this session opened it."""
+        if self._is_owner:
+            await self._store.aclose()
+
+    @property
+    def current_branch(self) -> str:
+        """The branch that this object reads and writes."""
+        return self._branch
+
+    def session_of(self, wrapper: RunContextWrapper[Any] | None) -> str:
+        """Return the id of the session that a call is for: `session_id`.
+
+        The SDK passes the context of the run; without a run it is None. A subclass can choose by `wrapper.context`.
+        """
+        del wrapper
+        return self.session_id
+
+    async def get_items(
+        self,
+        limit: int | None = None,
+        branch_id: str | None = None,
+        *,
+        wrapper: RunContextWrapper[Any] | None = None,
+    ) -> list[TResponseInputItem]:
+        """Return the items of a branch (None: the current one), the oldest first.
+
+        `limit`: only the latest ones; None: that of the settings; negative: all.
+        """
+        session = self.session_of(wrapper)
+        if limit is None and self.session_settings is not None:
+            limit = self.session_settings.limit
+        if limit == 0:
+            return []
+        within = self._items(branch_id, session)
+        if limit is None or limit < 0:
+            found = await self._documents.find(within, sort="$id")
+        else:
+            found = await self._documents.find(within, sort=[("$id", -1)], limit=limit)
+            found.reverse()
+        if found:
+            self._last = session, max(self._last_of(session), number_of(found[-1].id))
+        return [item_of(each) for each in found]
+
+    async def add_items(
+        self,
+        items: list[TResponseInputItem],
+        *,
+        wrapper: RunContextWrapper[Any] | None = None,
+    ) -> None:
+        """Append items to the current branch, all or none; the first ones create the session."""
+        if not items:
+            return
+        session = self.session_of(wrapper)
+        await prepare(self._store, self._collection)
+        bodies = [body_of(item) for item in items]
+        try:
+            await self._append(session, bodies)
+        except InvalidBody as error:
+            await self._append(session, [as_text(body, error) for body in bodies])
+
+    async def pop_item(
+        self, *, wrapper: RunContextWrapper[Any] | None = None
+    ) -> TResponseInputItem | None:
+        """Remove the last item of the current branch and return it, None if there is none."""
+        within = self._items(None, self.session_of(wrapper))
+        found = await self._documents.find_one_and_delete(within, sort=[("$id", -1)])
+        return None if found is None else item_of(found)
+
+    async def clear_session(self, *, wrapper: RunContextWrapper[Any] | None = None) -> None:
+        """Delete the session with all its branches. The current branch is "main" then."""
+        header = {"$id": header_id(self.session_of(wrapper))}
+        await delete_session(self._store, self._collection, header)
+        self._branch, self._last = MAIN, ("", 0)
+
+    async def create_branch_from_turn(
+        self, turn_number: int, branch_name: str | None = None
+    ) -> str:
+        """Copy the items before a turn of the current branch into a new branch, and switch to it; return its name.
+
+        A turn begins with a message of the user. The first is 1. Raise `InvalidOption` if there is no such turn, or if there is
+        a branch of this name.
+        """
+        create = partial(self._create_branch, turn_number, branch_name)
+        self._branch = await self._store.run_transaction(create)
+        return self._branch
+
+    async def switch_to_branch(self, branch_id: str) -> None:
+        """Read and write another branch from now on; raise `InvalidOption` if there is none of this name."""
+        if branch_id not in await self._branches():
+            raise self._missing(check_name("branch_id", branch_id))
+        self._branch = branch_id
+
+    async def delete_branch(self, branch_id: str, force: bool = False) -> None:
+        """Delete a branch. `force`: even the current one, which is "main" then.
+
+        Raise `InvalidOption` if there is none of this name, and for "main".
+        """
+        if check_name("branch_id", branch_id) == MAIN:
+            raise InvalidOption("branch_id", f"must not be {MAIN!r}: clear_session deletes all")
+        if branch_id == self._branch and not force:
+            problem = f"{branch_id!r} is the current branch: switch to another, or pass force=True"
+            raise InvalidOption("branch_id", problem)
+        await self._store.run_transaction(partial(self._delete_branch, branch_id))
+        if branch_id == self._branch:
+            self._branch = MAIN
+
+    async def list_branches(self) -> list[Json]:
+        """Return the branches in the order of their creation: `branch_id`, `message_count`, `user_turns`, `is_current`."""
+        return [
+            {
+                "branch_id": branch,
+                "message_count": await self._documents.count(self._items(branch)),
+                "user_turns": await self._documents.count(self._turns(branch)),
+                "is_current": branch == self._branch,
+            }
+            for branch in await self._branches()
+        ]
+
+    async def get_conversation_turns(self, branch_id: str | None = None) -> list[Json]:
+        """Return the turns of a branch (None: the current one): `turn`, `content` (its first 100 characters),
+        `full_content`, `timestamp` (a datetime in UTC) and `can_branch`.
+        """
+        found = await self._documents.find(self._turns(branch_id), sort="$id")
+        return [turn_of(number, each) for number, each in enumerate(found, 1)]
+
+    async def store_run_usage(self, result: RunResultBase) -> None:
+        """Store the usage of a run with the last turn of the current branch; without a turn, store nothing."""
+        usage = {"$set": {"usage": usage_of(result.context_wrapper.usage)}}
+        await self._documents.update_one(self._turns(None), usage, sort=[("$id", -1)])
+
+    async def get_turn_usage(
+        self, user_turn_number: int | None = None, branch_id: str | None = None
+    ) -> list[Json] | Json:
+        """Return the usage of a turn, {} if there is none; None: of all turns of a branch that have one."""
+        turns = self._turns(branch_id)
+        found = await self._documents.find(turns, sort="$id", projection=["usage"])
+        usage = {n: each.body["usage"] for n, each in enumerate(found, 1) if "usage" in each.body}
+        if user_turn_number is None:
+            return [{"user_turn_number": number, **each} for number, each in usage.items()]
+        return usage.get(user_turn_number) or {}
+
+    async def get_session_usage(self, branch_id: str | None = None) -> dict[str, int] | None:
+        """Return the sums of the usage of a branch, or of the whole session, and `total_turns`; None without usage."""
+        whole = {"$id": under(header_id(self.session_id))}
+        within = whole if branch_id is None else self._items(branch_id)
+        sums = {name: {"$sum": f"$usage.{name}"} for name in COUNTS} | {"total_turns": {"$sum": 1}}
+        stages = [
+            {"$match": within | {"usage": {"$exists": True}}},
+            {"$group": {"_id": None, **sums}},
+            {"$unset": "_id"},
+        ]
+        found = await self._documents.aggregate(stages)
+        return found[0] if found else None
+
+    def _items(self, branch: str | None, session: str | None = None) -> Json:
+        """Return the filter of the items of a branch; None: of the current one, of `session_id`."""
+        names = (
+            self.session_id if session is None else session,
+            self._branch if branch is None else branch,
+        )
+        return {"$id": under(items_prefix(*names))}
+
+    def _turns(self, branch: str | None) -> Json:
+        """Return the filter of the items that begin a turn."""
+        return self._items(branch) | {"user": True}
+
+    async def _branches(self) -> list[str]:
+        return names_of(await self._documents.get(header_id(self.session_id)))
+
+    def _missing(self, branch: str) -> InvalidOption:
+        problem = f"session {self.session_id!r} has no branch {branch!r}: see list_branches"
+        return InvalidOption("branch_id", problem)
+
+    def _last_of(self, session: str) -> int:
+        return self._last[1] if self._last[0] == session else 0
+
+    async def _append(self, session: str, bodies: Sequence[Json]) -> None:
+        """Append items after the number that is known, in one call of the database; if it is not the last, reserve others."""
+        header, count = {"$id": header_id(session)}, len(bodies)
+        last = self._last_of(session) or start()
+        with suppress(DuplicateKey):  # the header has another number
+            expected = header | {"last": last}
+            return await self._insert(session, bodies, last, expected, {"$inc": {"last": count}})
+        reserved = await self._documents.increment(header["$id"], "last", count, initial=start())
+        change = {
+            "$max": {"last": reserved}
+        }  # creates the header again if it was deleted meanwhile
+        return await self._insert(session, bodies, reserved - count, header, change)
+
+    async def _insert(
+        self, session: str, bodies: Sequence[Json], last: int, header: Json, change: Json
+    ) -> None:
+        """Insert items after a number, and change the header."""
+        names: Json = {"$set": {"session": session}, "$addToSet": {"branches": self._branch}}
+        items = numbered(session, self._branch, bodies, last + 1)
+        inserts = (InsertOne(body, id=id) for id, body in items)
+        requests = [UpdateOne(header, names | change, upsert=True), *inserts]
+        await self._documents.bulk_write(requests, atomic=True)
+        self._last = session, last + len(bodies)
+
+    async def _create_branch(
+        self, turn: int, name: str | None, transaction: AsyncTransaction
+    ) -> str:
+        documents = transaction[self._collection]
+        names = names_of(await documents.get(header_id(self.session_id)))
+        name = new_name(turn, names) if name is None else name
+        if name in names:
+            raise InvalidOption("branch_name", f"session {self.session_id!r} has a branch {name!r}")
+        turns = await documents.find(self._turns(None), sort="$id", projection=["user"])
+        if not 1 <= turn <= len(turns):
+            problem = f"must be one of the {len(turns)} turns of {self._branch!r}, got {turn!r}"
+            raise InvalidOption("turn_number", problem)
+        old, new = (items_prefix(self.session_id, each) for each in (self._branch, name))
+        before = {"$id": {"$gte": old, "$lt": turns[turn - 1].id}}
+        items = await documents.find(before, sort="$id", projection={"usage": 0})
+        copies = [(new + each.id.removeprefix(old), each.body | {"branch": name}) for each in items]
+        await documents.update(header_id(self.session_id), {"$push": {"branches": name}})
+        await documents.put_many(copies, mode="insert", atomic=True)
+        return name
+
+    async def _delete_branch(self, branch: str, transaction: AsyncTransaction) -> None:
+        documents = transaction[self._collection]
+        header = {"$id": header_id(self.session_id), "branches": branch}
+        found = await documents.update_one(header, {"$pull": {"branches": branch}})
+        if not found.matched_count:
+            raise self._missing(branch)
+        await documents.delete_many(self._items(branch))
+
+
+def _settings(settings: SessionSettings | Json | None) -> SessionSettings:
+    """Return the SDK's settings; raise `MissingExtra` without the SDK."""
+    try:
+        from agents.memory.session_settings import SessionSettings, coerce_session_settings
+    except ImportError as error:
+        raise MissingExtra("openai-agents", "openai-agents") from error
+    return SessionSettings() if settings is None else coerce_session_settings(settings)
