@@ -192,6 +192,21 @@ def hosts_mcp(session: nox.Session) -> None:
     )
 
 
+@nox.session(name="hosts-openai-agents", python=PYTHONS)
+def hosts_openai_agents(session: nox.Session) -> None:
+    """Test the integration with the OpenAI Agents SDK, and run the SDK's own tests; `tests` includes a part."""
+    _install(session)
+    session.run(
+        "python",
+        "-m",
+        "pytest",
+        "tests/integrations/test_openai_agents.py",
+        "tests/integrations/test_openai_agents_files.py",
+        *session.posargs,
+        env={"COLLECTIONS_STORE_TEST_HOSTS": "all"},
+    )
+
+
 @nox.session(name="hosts-langgraph", python=PYTHONS)
 def hosts_langgraph(session: nox.Session) -> None:
     """Test the integration with LangGraph in an environment of its own; `tests` includes a part."""

@@ -56,7 +56,7 @@ FILES = "integrations.sqlite_files"
 """Uses sqlite3 alone, with its own SQL: the files are of other programs."""
 BELOW_THE_STORE = {"integrations", FILES, "integrations.soul_machines"}
 """The store provides `skill_memory`, whose rules are operations."""
-FRAMEWORKS = {"google_adk": "google", "mcp_events": "mcp"}
+FRAMEWORKS = {"google_adk": "google", "mcp_events": "mcp", "openai_agents": "agents"}
 """The top-level package of a host, where it differs from the name of its integration."""
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "base", "tools", "core"}
 STATEMENT = re.compile(

@@ -1,4 +1,4 @@
-"""Commands that import what other programs stored: memories of opsdroid and kdeps, and AEA's storage."""
+"""Commands that import what other programs stored: memories of opsdroid and kdeps, AEA's storage, sessions of OpenAI's SDK."""
 
 from __future__ import annotations
 
@@ -118,6 +118,37 @@ def aea(target: Target, file: str, *, skip_errors: bool) -> None:
     documents = counted(sum(counts.values()), "document")
     collections = counted(len(counts), "collection")
     click.echo(f"imported {documents} of {collections} from {file}{left_out}", err=True)
+
+
+@click.command("import-openai-agents")
+@file_argument
+@click.option(
+    "--collection", default="agent_sessions", show_default=True, help="The collection of sessions."
+)
+@click.option("--table", default="agent_messages", show_default=True, help="The table of messages.")
+@skip_errors_option
+@on_database
+def openai_agents(
+    target: Target, /, file: str, *, collection: str, table: str, skip_errors: bool
+) -> None:
+    """Copy the sessions of the OpenAI Agents SDK from the SQLite file FILE.
+
+    FILE, of SQLiteSession, AdvancedSQLiteSession or SQLAlchemySession, is not changed. A session that is in the
+    collection already is an error. The import is one transaction:
+
+    \b
+      collections-store import-openai-agents conversations.db
+    """
+    from ..integrations.openai_agents import import_openai_agents
+
+    skipped = _Skipped()
+    options = {"collection": collection, "messages_table": table}
+    with target.to_write() as store:
+        on_error = skipped if skip_errors else None
+        count = import_openai_agents(store, file, on_error=on_error, **options)
+    left_out = f", skipped {skipped.count:,}" if skipped.count else ""
+    into = f"{shown(file)} into {collection}{left_out}"
+    click.echo(f"imported {counted(count, 'item')} from {into}", err=True)
 
 
 class _Skipped:

@@ -18,6 +18,7 @@ EXTRAS = {
     "langgraph": "langgraph",
     "llama-index": "llama-index",
     "mcp": "mcp",
+    "openai-agents": "openai-agents",
     "opsdroid": "opsdroid",
     "soul-machines": "smskillsdk",
 }
@@ -32,6 +33,7 @@ SESSIONS = {
     "hosts-langgraph",
     "hosts-llama-index",
     "hosts-mcp",
+    "hosts-openai-agents",
     "hosts-open-aea",
     "hosts-opsdroid",
     "hosts-smskillsdk",

@@ -108,7 +108,7 @@ def test_items_come_in_their_order_and_the_last_goes_first(backend: Backend) -> 
 def test_the_settings_limit_what_is_read(backend: Backend) -> None:
     async def check(store: AsyncStore) -> None:
         for settings in (SessionSettings(limit=2), {"limit": 2}):
-            session = OpenAIAgentsSession("a", store, session_settings=settings)  # type: ignore[arg-type]
+            session = OpenAIAgentsSession("a", store, session_settings=settings)
             await session.clear_session()
             await session.add_items([user(n) for n in range(5)])
             assert contents(await session.get_items()) == [3, 4]
@@ -195,6 +195,7 @@ def test_runs_of_agents_go_on_where_they_ended(shared_backend: Backend) -> None:
         model = ScriptedModel(steps=[[assistant_message(replied)]])
         session = OpenAIAgentsSession("alice", store)
         await Runner.run(Agent(name="a", model=model), said, session=session)
+        assert model.last_call is not None
         return model.last_call.input
 
     async def first(store: AsyncStore) -> None:
@@ -514,7 +515,9 @@ def test_usage_is_that_of_the_last_turn_of_the_branch(backend: Backend) -> None:
         await session.create_branch_from_turn(3, "other")
         assert await session.get_turn_usage() == []
         await run("d", 7)
-        [only] = await session.get_turn_usage()
+        turns = await session.get_turn_usage()
+        assert isinstance(turns, list)
+        [only] = turns
         assert (only["user_turn_number"], only["input_tokens"]) == (3, 7)
         sums = {"requests": 4, "input_tokens": 67, "output_tokens": 4, "total_tokens": 71}
         assert await session.get_session_usage() == {**sums, "total_turns": 4}

@@ -25,6 +25,7 @@ async def list_sessions(
 
     The body of each has its id, `session`, and the names of its `branches`. `after`: the `cursor` of the page before.
 
+    >>> from collections_store.integrations.openai_agents import OpenAIAgentsSession
     >>> async def main():
     ...     async with AsyncStore("sqlite://") as store:
     ...         await OpenAIAgentsSession("alice", store).add_items([{"role": "user", "content": "Hi"}])

@@ -34,7 +34,9 @@ Branches: TypeAlias = dict[str, list[Json]]
 """The items of each branch, in their order."""
 MESSAGES: Final = "agent_messages"
 _MESSAGE: Final = ("id", "session_id", "message_data")
+_STRUCTURES: Final = "message_structure"
 _STRUCTURE: Final = ("session_id", "sequence_number", "branch_id", "message_id", "user_turn_number")
+_USAGES: Final = "turn_usage"
 _USAGE: Final = ("session_id", "branch_id", "user_turn_number", *COUNTS, *DETAILS)
 
 
@@ -70,9 +72,14 @@ def import_openai_agents(
     with suppress(CollectionExists):
         store.create_collection(collection, body_index=False)
     store[collection].create_index(**RECENT)
+    count = 0
     with store.transaction() as transaction:
-        counts = (_write(transaction, collection, *each, report) for each in sessions.items())
-        return sum(counts)
+        for session, branches in sessions.items():
+            try:
+                count += _write(transaction, collection, session, branches)
+            except (InvalidBody, InvalidOption) as error:
+                report(error)
+    return count
 
 
 def _raise(error: CollectionsStoreError) -> None:
@@ -85,12 +92,9 @@ def _rows(external: ExternalFile, file: File, table: str) -> tuple[Rows, Rows, R
         tables = ", ".join(map(repr, external.tables())) or "none"
         problem = f"{str(file)!r} has no table {table!r} ({', '.join(_MESSAGE)}); its tables are: {tables}"
         raise InvalidOption("file", problem)
-    others = (("message_structure", _STRUCTURE), ("turn_usage", _USAGE))
-    found = (
-        external.rows(*each) if external.columns(each[0]) else []
-        for each in ((name, *columns) for name, columns in others)
-    )
-    return (external.rows(table, *_MESSAGE), *found)
+    structure = external.rows(_STRUCTURES, *_STRUCTURE) if external.columns(_STRUCTURES) else []
+    usage = external.rows(_USAGES, *_USAGE) if external.columns(_USAGES) else []
+    return external.rows(table, *_MESSAGE), structure, usage
 
 
 def _items(
@@ -120,33 +124,32 @@ def _bodies(table: str, messages: Rows, report: OnError) -> Iterator[tuple[int, 
 
 
 def _usage(row: tuple[Any, ...]) -> Json:
-    """Return the usage of a turn. Counts are integers there, and details JSON."""
-    counts, details = row[: len(COUNTS)], row[len(COUNTS) :]
-    texts = zip(DETAILS, details, strict=True)
-    return dict(zip(COUNTS, counts, strict=True)) | {k: v and json.loads(v) for k, v in texts}
+    """Return the usage of a turn. Details are JSON there; the SDK returns None for others."""
+    usage: Json = dict(zip((*COUNTS, *DETAILS), row, strict=True))
+    for name in DETAILS:
+        text, usage[name] = usage[name], None
+        with suppress(ValueError, TypeError):
+            usage[name] = json.loads(text)
+    return usage
 
 
-def _write(
-    transaction: Transaction, collection: str, session: str, branches: Branches, report: OnError
-) -> int:
+def _write(transaction: Transaction, collection: str, session: str, branches: Branches) -> int:
     """Write a session that is not there yet; return the number of its items."""
-    documents = transaction[collection]
-    if documents.exists(header_id(session)):
-        problem = f"session {session!r} is in collection {collection!r}: delete it, or choose another collection"
-        report(InvalidOption("file", problem))
-        return 0
+    documents, header = transaction[collection], header_id(session)
+    if documents.exists(header):
+        problem = f"session {session!r} is in collection {collection!r}"
+        raise InvalidOption("file", f"{problem}: delete it, or choose another collection")
+    try:
+        documents.put_many(_documents(session, branches), mode="insert", atomic=True)
+    except InvalidBody as error:
+        texts = {name: [as_text(each, error) for each in some] for name, some in branches.items()}
+        documents.put_many(_documents(session, texts), mode="insert", atomic=True)
+    return sum(map(len, branches.values()))
+
+
+def _documents(session: str, branches: Branches) -> Iterator[tuple[str, Json]]:
     before = start()
     last = before + max(map(len, branches.values()))
-    header = {"session": session, "branches": list(branches), "last": last}
-    documents.put(header_id(session), header)
+    yield header_id(session), {"session": session, "branches": list(branches), "last": last}
     for branch, bodies in branches.items():
-        try:
-            documents.put_many(
-                numbered(session, branch, bodies, before + 1), mode="insert", atomic=True
-            )
-        except InvalidBody as error:
-            texts = [as_text(body, error) for body in bodies]
-            documents.put_many(
-                numbered(session, branch, texts, before + 1), mode="insert", atomic=True
-            )
-    return sum(map(len, branches.values()))
+        yield from numbered(session, branch, bodies, before + 1)

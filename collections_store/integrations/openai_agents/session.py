@@ -1,13 +1,4 @@
-"""`OpenAIAgentsSession`: a `Session` of the OpenAI Agents SDK, with branches and usage by turn.
-
->>> import asyncio
->>> async def main():
-...     async with OpenAIAgentsSession("alice", "sqlite://") as session:
-...         await session.add_items([{"role": "user", "content": "Hello"}])
-...         return await session.get_items()
->>> asyncio.run(main())
-[{'role': 'user', 'content': 'Hello'}]
-"""
+"""`OpenAIAgentsSession`: a `Session` of the OpenAI Agents SDK, with branches and usage by turn."""
 
 from __future__ import annotations
 
@@ -62,6 +53,13 @@ class OpenAIAgentsSession:
     lost, and the items of one call are next to each other. Each object has a current branch, at first "main". `session_settings` are
     the SDK's: `SessionSettings(limit=50)`. An id and the name of a branch have up to 900 bytes, and no NUL: else raise
     `InvalidOption`. An item that is not JSON raises `InvalidBody`.
+
+    >>> async def main():
+    ...     async with OpenAIAgentsSession("alice", "sqlite://") as session:
+    ...         await session.add_items([{"role": "user", "content": "Hello"}])
+    ...         return await session.get_items()
+    >>> asyncio.run(main())
+    [{'role': 'user', 'content': 'Hello'}]
     """
 
     def __init__(
