@@ -238,6 +238,10 @@ def test_what_cannot_be_stored_is_refused_and_nothing_is_written(backend: Backen
                 )
         with pytest.raises(InvalidBody):
             await service.add_session_to_memory(session_of(said("fact"), said("fact\0")))
+        answer = types.Part.from_function_response(name="f", response={"n": object()})
+        entry = MemoryEntry(content=types.Content(parts=[types.Part(text="fact"), answer]))
+        with pytest.raises(InvalidBody, match="'content': holds a value that ADK cannot convert"):
+            await service.add_memory(**ADA, memories=[entry])
         with pytest.raises(InvalidOption, match="user_id: must be a string"):
             await service.search_memory(app_name="weather", user_id=5, query="fact")  # type: ignore[arg-type]
         assert await found(service, "fact") == []
@@ -245,6 +249,24 @@ def test_what_cannot_be_stored_is_refused_and_nothing_is_written(backend: Backen
     use(backend, check)
     with pytest.raises(InvalidOption, match="limit"):
         CollectionsMemoryService("sqlite://", limit=0)
+
+
+def test_a_memory_that_adk_cannot_read_is_named_without_its_content(
+    shared_backend: Backend,
+) -> None:
+    async def add(service: CollectionsMemoryService) -> None:
+        await service.add_memory(
+            **ADA, memories=[MemoryEntry(id="1", content=types.UserContent("a fact"))]
+        )
+
+    use(shared_backend, add)
+    with Store(shared_backend.url, **shared_backend.options) as store:
+        store["adk_memory"].update("/weather/ada/1", {"$set": {"content": {"parts": "secret"}}})
+    with pytest.raises(
+        InvalidBody, match="collection adk_memory: document '/weather/ada/1'"
+    ) as raised:
+        use(shared_backend, lambda service: found(service, "fact"))
+    assert "secret" not in str(raised.value)
 
 
 def test_a_search_reads_the_memories_of_one_user(shared_backend: Backend) -> None:

@@ -18,7 +18,7 @@ from google.genai.types import Content
 
 from ... import AsyncCollection, AsyncStore, InvalidOption, StoreOptions
 from .paths import escaped, path, under
-from .service import Service
+from .service import UNREADABLE, UNWRITABLE, Service, refused
 
 
 class CollectionsMemoryService(Service, BaseMemoryService):
@@ -137,7 +137,7 @@ class CollectionsMemoryService(Service, BaseMemoryService):
         scores = {each.id: _score(words, parts, each.body["words"]) for each in found}
         best = sorted(scores, key=lambda each: -scores[each])[: self._limit]
         bodies = await memories.get_many(best)
-        entries = [_entry(id.removeprefix(f"{within}/"), body) for id, body in bodies.items()]
+        entries = [self._entry(within, *each) for each in bodies.items()]
         return SearchMemoryResponse(memories=entries)
 
     async def delete_memory(
@@ -150,6 +150,17 @@ class CollectionsMemoryService(Service, BaseMemoryService):
             id = f"{path(app_name=app_name, user_id=user_id)}/{memory_id}"
             deleted = {"app": app_name, "user": user_id, "deleted": True}
             await (await self._memories()).replace_one({"$id": id}, deleted)
+
+    def _entry(self, within: str, id: str, body: Mapping[str, Any]) -> MemoryEntry:
+        with refused("content", UNREADABLE, self._collection, id):
+            content = Content.model_validate(body["content"])
+        return MemoryEntry(
+            id=id.removeprefix(f"{within}/"),
+            content=content,
+            author=body["author"],
+            timestamp=body["timestamp"],
+            custom_metadata=body["metadata"],
+        )
 
     async def _memories(self) -> AsyncCollection:
         return (await self._store())[self._collection]
@@ -175,20 +186,11 @@ def _searchable(content: Content) -> dict[str, Any]:
         part.text for part in content.parts or () if part.text and not part.thought
     )
     words = sorted(words_of(" ".join(texts)))
-    return {"content": content.model_dump(mode="json", exclude_none=True), "words": words}
+    with refused("content", UNWRITABLE):
+        return {"content": content.model_dump(mode="json", exclude_none=True), "words": words}
 
 
 def _score(words: set[str], parts: Sequence[str], found: Sequence[str]) -> int:
     """Return how many words were found."""
     inside = {part for part in parts if any(part in each for each in found)}
     return len(words & set(found) | inside)
-
-
-def _entry(id: str, body: Mapping[str, Any]) -> MemoryEntry:
-    return MemoryEntry(
-        id=id,
-        content=Content.model_validate(body["content"]),
-        author=body["author"],
-        timestamp=body["timestamp"],
-        custom_metadata=body["metadata"],
-    )

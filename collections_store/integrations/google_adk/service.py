@@ -1,11 +1,15 @@
-"""What both services have: a store, and collections that are created on first use."""
+"""What both services have: a store, collections that are created on first use, and errors without values."""
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import Self, Unpack
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final, Self, Unpack
 
-from ... import AsyncStore, CollectionExists, InvalidOption, StoreOptions
+from ... import AsyncStore, CollectionExists, InvalidBody, InvalidOption, StoreOptions
+
+UNWRITABLE: Final = "holds a value that ADK cannot convert to JSON, or a key that is not a string"
+UNREADABLE: Final = "cannot be read by the installed google-adk: a newer one may have written it"
 
 
 class Service:
@@ -38,3 +42,14 @@ class Service:
                 await self._given.create_collection(name, body_index=False)
         self._missing = ()
         return self._given
+
+
+@contextmanager
+def refused(
+    path: str, problem: str, collection: str | None = None, id: str | None = None
+) -> Iterator[None]:
+    """Raise `InvalidBody` in place of pydantic's errors, which show the values."""
+    try:
+        yield
+    except ValueError:
+        raise InvalidBody(path, problem, collection, id) from None

@@ -22,13 +22,12 @@ from ... import (
     AsyncCollection,
     AsyncStore,
     AsyncTransaction,
-    InvalidBody,
     StoreOptions,
     VersionConflict,
     VersionSettings,
 )
 from .paths import path, under
-from .service import Service
+from .service import UNREADABLE, UNWRITABLE, Service, refused
 
 ATTEMPTS: Final = 100
 """Of a transaction on PostgreSQL, where all that change the state of one app conflict."""
@@ -83,7 +82,8 @@ class CollectionsSessionService(Service, BaseSessionService):
         """
         name = _stripped(session_id) or new_uuid()
         id = path(app_name=app_name, user_id=user_id, session_id=name)
-        delta = EventActions(state_delta=state or {}).model_dump(mode="json")["state_delta"]
+        with refused("state", UNWRITABLE):
+            delta = EventActions(state_delta=state or {}).model_dump(mode="json")["state_delta"]
         changes = _changes(app_name, user_id, delta)
         body = {
             "app": app_name,
@@ -189,7 +189,8 @@ class CollectionsSessionService(Service, BaseSessionService):
         self._apply_temp_state(session, event)
         event = self._trim_temp_delta_state(event)
         id = path(app_name=session.app_name, user_id=session.user_id, session_id=session.id)
-        written = event.model_dump(mode="json", exclude_none=True)
+        with refused("event", UNWRITABLE):
+            written = event.model_dump(mode="json", exclude_none=True)
         changes = _changes(session.app_name, session.user_id, written["actions"]["state_delta"])
         store = await self._store()
         async with self._in_turn(id, *changes):
@@ -246,11 +247,8 @@ class CollectionsSessionService(Service, BaseSessionService):
         return {each.id: each.body for each in await events.find(recent)}
 
     def _event(self, id: str, body: Any) -> Event:
-        try:
+        with refused("", UNREADABLE, self._names[1], id):
             return Event.model_validate(body)
-        except ValueError:
-            problem = "is not an event of the installed google-adk: a newer one may have written it"
-            raise InvalidBody("", problem, self._names[1], id) from None
 
     async def _delete(self, id: str, condition: Mapping[str, Any] | None = None) -> bool:
         sessions, events = self._names
