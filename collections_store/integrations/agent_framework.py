@@ -153,10 +153,7 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
         return [each for each in messages if not (self.skip_excluded and _is_excluded(each))]
 
     async def save_messages(
-        self,
-        session_id: str | None,
-        messages: Sequence[Message],
-        **_: Any,
+        self, session_id: str | None, messages: Sequence[Message], **_: Any
     ) -> None:
         """Append messages to a session, all or none.
 
@@ -166,8 +163,8 @@ class AgentHistoryProvider(_Owned, HistoryProvider):
         prefix, incoming = self._prefix(session_id), list(messages)
         if not incoming:
             return
-        documents, bodies = await self._documents(), [each.to_dict() for each in incoming]
-        pause = _PAUSE
+        bodies, pause = [each.to_dict() for each in incoming], _PAUSE
+        documents = await self._documents()
         while True:
             stored = await _last(documents, prefix, len(incoming) + 1)
             existing = [Message.from_dict(each.body) for each in reversed(stored)]

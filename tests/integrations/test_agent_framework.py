@@ -49,23 +49,37 @@ from collections_store.integrations.agent_framework import (
 NAMES = ["a", "a/b", "a%2Fb", "a%", "A", "ä!_*?'\"", "a/", "/", "a0", "a" * 900, "line\nbreak"]
 """Names of which each must have what is its own."""
 WRITER = """
-import asyncio, json, sys
-from agent_framework import Message
-from collections_store.integrations.agent_framework import AgentHistoryProvider
+import asyncio, json, multiprocessing, sys
+from agent_framework import AgentSession, Message, WorkflowCheckpoint
+from collections_store.integrations.agent_framework import AgentCheckpointStorage, AgentHistoryProvider, AgentSessionStore
 
-async def main():
-    number, url, options = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
-    async with AgentHistoryProvider(url, **options) as history:
+async def write(number, url, options):
+    async with (
+        AgentHistoryProvider(url, **options) as history,
+        AgentCheckpointStorage(url, **options) as storage,
+        AgentSessionStore(url, **options) as sessions,
+    ):
         async def task(task):
             for n in range(2):
                 name = f"{number}-{task}-{n}"
                 asked = Message("user", [name], message_id=f"{name}?")
                 answered = Message("assistant", [name], message_id=name)
-                await history.save_messages("shared", [asked, answered])
-                await history.save_messages(f"{number}-{task}", [asked, answered])
+                for session in ("shared", f"{number}-{task}"):
+                    await history.save_messages(session, [asked, answered])
+                    await storage.save(WorkflowCheckpoint(session, "hash", state={"name": name}))
+                await sessions.set(f"{number}-{task}", AgentSession(session_id=name))
         await asyncio.gather(*map(task, range(16)))
 
-asyncio.run(main())
+def run(number):
+    asyncio.run(write(number, sys.argv[1], json.loads(sys.argv[2])))
+
+fork = multiprocessing.get_context("fork")
+processes = [fork.Process(target=run, args=(number,)) for number in range(4)]
+for process in processes:
+    process.start()
+for process in processes:
+    process.join()
+sys.exit(any(process.exitcode for process in processes))
 """
 WORKFLOW = """
 import asyncio, json, os, signal, sys
@@ -290,21 +304,34 @@ def test_reads_of_a_session_scan_nothing(backend: Backend) -> None:
 
 def test_four_processes_of_sixteen_tasks_lose_and_reorder_nothing(shared_backend: Backend) -> None:
     arguments = [shared_backend.url, json.dumps(shared_backend.options)]
-    processes = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(number), *arguments])
-        for number in range(4)
-    ]
-    assert [process.wait(timeout=120) for process in processes] == [0] * 4
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", WRITER, *arguments], check=True, timeout=120
+    )
 
     async def check(history: AgentHistoryProvider) -> None:
+        storage, sessions = (
+            AgentCheckpointStorage(history._store),
+            AgentSessionStore(history._store),
+        )
         shared = texts(await history.get_messages("shared"))
         assert len(shared) == 4 * 16 * 2 * 2
         assert shared[::2] == shared[1::2], "the messages of one call are together"
+        saved = [
+            each.state["name"] for each in await storage.list_checkpoints(workflow_name="shared")
+        ]
+        assert sorted(saved) == sorted(shared[::2])
         for number in range(4):
             for task in range(16):
-                own = [f"{number}-{task}-{n}" for n in range(2) for _ in range(2)]
-                assert texts(await history.get_messages(f"{number}-{task}")) == own
-                assert [text for text in shared if text in own] == own
+                name = f"{number}-{task}"
+                own = [f"{name}-{n}" for n in range(2)]
+                assert texts(await history.get_messages(name)) == [own[0], own[0], own[1], own[1]]
+                assert [text for text in shared[::2] if text in own] == own
+                assert [text for text in saved if text in own] == own
+                kept = await storage.list_checkpoints(workflow_name=name)
+                assert [each.state["name"] for each in kept] == own
+                session = await sessions.get(name)
+                assert session is not None
+                assert session.session_id == own[1]
 
     use(AgentHistoryProvider, shared_backend, check)
 
