@@ -254,6 +254,11 @@ class AgentCheckpointStorage(_Owned):
         collection: str = "agent_checkpoints",
         **options: Any,
     ) -> None:
+        if isinstance(allowed_checkpoint_types, str):
+            problem = (
+                f'must be a list of strings such as "module:Type", got {allowed_checkpoint_types!r}'
+            )
+            raise InvalidOption("allowed_checkpoint_types", problem)
         self._allowed = frozenset(allowed_checkpoint_types)
         self._open(store, collection, ttl, options)
 

@@ -142,8 +142,8 @@ class MCPEventStore(EventStore):
         self._store = AsyncStore(store, **options) if not isinstance(store, AsyncStore) else store
         if options and not self._is_owner:
             raise InvalidOption(next(iter(options)), "is for a URL: the store has its own options")
-        self._name, self._ttl = collection, ttl
-        self._own = None if session is None else _Session(f"={_short(_quoted(session))}", prefix="")
+        self._name, self._ttl = collection, _checked_ttl(ttl)
+        self._own = None if session is None else _own_session(session)
         self._created: AsyncCollection | None = None
 
     async def __aenter__(self) -> Self:
@@ -403,6 +403,18 @@ class _ResumableApp:
 
         await self._app(request, receive, send)
         return start.get("status", 500), _session_of(start.get("headers", ())), _owner(request)
+
+
+def _checked_ttl(ttl: Any) -> float | None:
+    if ttl is None or (isinstance(ttl, int | float) and not isinstance(ttl, bool) and ttl > 0):
+        return ttl
+    raise InvalidOption("ttl", f"must be seconds above 0, or None: never, got {ttl!r}")
+
+
+def _own_session(name: Any) -> _Session:
+    if not isinstance(name, str):
+        raise InvalidOption("session", f"must be a string, got {type(name).__name__}")
+    return _Session(f"={_short(_quoted(name))}", prefix="")
 
 
 class _Request:

@@ -527,6 +527,13 @@ def test_types_must_be_allowed_before_they_are_saved_and_read(
     use(AgentCheckpointStorage, backend, save, allowed_checkpoint_types=[name])
 
 
+def test_a_string_is_no_list_of_types() -> None:
+    with pytest.raises(
+        InvalidOption, match='allowed_checkpoint_types: must be a list.*"module:Type"'
+    ):
+        AgentCheckpointStorage("sqlite://", allowed_checkpoint_types="app:Order")
+
+
 def test_checkpoints_and_sessions_expire(backend: Backend) -> None:
     async def main() -> None:
         async with AsyncStore(backend.url, **backend.options) as store:

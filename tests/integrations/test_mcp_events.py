@@ -227,6 +227,16 @@ def test_without_a_session_nothing_is_stored_or_replayed(backend: Backend) -> No
     use(backend, check)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"ttl": 0}, {"ttl": "day"}, {"ttl": True}, {"ttl": float("nan")}, {"session": 5}],
+    ids=repr,
+)
+def test_invalid_options_are_refused(options: Any) -> None:
+    with pytest.raises(InvalidOption, match=f"{next(iter(options))}: must be"):
+        MCPEventStore("sqlite://", **options)
+
+
 def test_a_given_store_stays_open(backend: Backend) -> None:
     async def main() -> None:
         async with AsyncStore(backend.url, **backend.options) as store:
