@@ -100,6 +100,7 @@ def new_threads() -> NewThreads:
 
 _BACKEND_FIXTURES = ("backend", "shared_backend", "lasting_backend")
 _VARIANT_FIXTURES = ("open_store", "lasting_store")
+_ABOVE = ("tests/cli/", "tests/integrations/")
 BACKENDS = ("sqlite-file", "sqlite-memory", "postgresql")
 VARIANTS = ("sync", "async")
 
@@ -132,8 +133,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run each test on each backend either sync or async (or with one value of its other parameter of two), and one in
-    four in memory. Of a test that has cases run each on one database, in turns, except where `cases_on_each_backend` marks
-    it: there the databases' answers to each are what is tested. Tests that are selected by `-k` or by their ids all run.
+    four in memory. Run each case of a test that has cases, and each test of the command line and the integrations, on one
+    database, in turns. `cases_on_each_backend` marks tests of what the databases answer to each case: these run on both.
+    Tests that are selected by `-k` or by their ids all run.
     """
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
@@ -172,10 +174,14 @@ def _is_selected(item: pytest.Item) -> bool:
 
 
 def _case(item: pytest.Item) -> int | None:
-    """Return the number of a test's case, None if it has no parameters but those of the backend."""
+    """Return the number of a test's case, None if it has no parameters but those of the backend. What stands on the
+    public interface, the command line and the integrations, is one case a test.
+    """
     indices = getattr(getattr(item, "callspec", None), "indices", {})
     own = {*indices} - {*_BACKEND_FIXTURES, *_VARIANT_FIXTURES, "changes"}
-    return sum(indices[name] for name in own) if own else None
+    if own:
+        return sum(indices[name] for name in own)
+    return crc32(item.name.partition("[")[0].encode()) if item.nodeid.startswith(_ABOVE) else None
 
 
 def pytest_report_header(config: pytest.Config) -> str:
