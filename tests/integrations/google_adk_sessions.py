@@ -428,8 +428,11 @@ def test_an_event_that_is_appended_again_is_stored_once(backend: Backend) -> Non
         found = await stored(service, session)
         assert [each.invocation_id for each in found.events] == ["1", "2"]
         assert before.events == [once, other]
-        with pytest.raises(StaleSessionError):
-            await service.append_event(session, event())
+        third = event({"n": 3})
+        await service.append_event(before, third)
+        for each in (event(), third):  # `session` lacks the second event
+            with pytest.raises(StaleSessionError):
+                await service.append_event(session, each)
 
     use(backend, check)
 
@@ -546,6 +549,10 @@ def test_idle_sessions_are_deleted_with_their_events(backend: Backend) -> None:
             session = await service.create_session(**names, state={"user:n": 1})
             await service.append_event(session, event())
         assert await service.delete_idle_sessions(3600, app_name="weather") == 0
+        bads: list[Any] = [-1, math.nan, math.inf, "1", None]
+        for bad in bads:
+            with pytest.raises(InvalidOption, match="seconds: must be a positive number"):
+                await service.delete_idle_sessions(bad, app_name="weather")
         assert await service.delete_idle_sessions(timedelta(0), app_name="weather") == 2
         assert (await service.list_sessions(app_name="weather")).sessions == []
         assert await service.get_user_state(**ADA) == {"n": 1}

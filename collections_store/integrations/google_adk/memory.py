@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any, Unpack
 
@@ -46,7 +46,7 @@ class CollectionsMemoryService(Service, BaseMemoryService):
         *,
         collection: str = "adk_memory",
         limit: int = 10,
-        ttl: Any = None,
+        ttl: float | timedelta | None = None,
         **options: Unpack[StoreOptions],
     ) -> None:
         if type(limit) is not int or limit < 1:

@@ -22,6 +22,7 @@ from ... import (
     AsyncCollection,
     AsyncStore,
     AsyncTransaction,
+    InvalidOption,
     StoreOptions,
     VersionConflict,
     VersionSettings,
@@ -160,10 +161,10 @@ class CollectionsSessionService(Service, BaseSessionService):
     async def delete_idle_sessions(self, seconds: float | timedelta, *, app_name: str) -> int:
         """Delete the sessions of an app that were not written in the last `seconds`, each with its events; return their number.
 
-        It reads the times of all sessions of the app.
+        It reads the times of all sessions of the app. Raise `InvalidOption` if `seconds` are neither a positive number nor a
+        timedelta.
         """
-        idle = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
-        before = {"$updated_at": {"$lt": datetime.now(UTC) - idle}}
+        before = {"$updated_at": {"$lt": _time_before(seconds)}}
         sessions = (await self._store())[self._names[0]]
         filter = {**under(path(app_name=app_name)), **before}
         found = await sessions.find(filter, projection=["_id"])
@@ -218,7 +219,8 @@ class CollectionsSessionService(Service, BaseSessionService):
             raise SessionNotFoundError(f"Session {session.id} not found.")
         body: dict[str, Any] = states[id]
         number, last = body["events"], body["last_event"]
-        if event["id"] == last and await events.get(_event_id(id, number - 1)) == event:
+        is_repeated = event["id"] == last and _knows(session, number - 1)
+        if is_repeated and await events.get(_event_id(id, number - 1)) == event:
             return body
         if _is_stale(session, body):
             raise StaleSessionError(
@@ -300,10 +302,15 @@ def _scoped(delta: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], d
     >>> _scoped({"app:a": 1, "user:b": 2, "c": 3, "temp:d": 4})
     ({'a': 1}, {'b': 2}, {'c': 3})
     """
-    prefixes = State.APP_PREFIX, State.USER_PREFIX
-    app, user = ({key.removeprefix(each): value for key, value in delta.items() if key.startswith(each)} for each in prefixes)  # fmt: skip
-    others = (*prefixes, State.TEMP_PREFIX)
-    return app, user, {key: value for key, value in delta.items() if not key.startswith(others)}
+    app, user, own = {}, {}, {}
+    for key, value in delta.items():
+        if key.startswith(State.APP_PREFIX):
+            app[key.removeprefix(State.APP_PREFIX)] = value
+        elif key.startswith(State.USER_PREFIX):
+            user[key.removeprefix(State.USER_PREFIX)] = value
+        elif not key.startswith(State.TEMP_PREFIX):
+            own[key] = value
+    return app, user, own
 
 
 def _changes(
@@ -355,6 +362,22 @@ def _is_stale(session: Session, body: Mapping[str, Any]) -> bool:
         return session._storage_update_marker != _revision(body)
     last = session.events[-1].id if session.events else None
     return bool(session.last_update_time < body["last_update_time"] and last != body["last_event"])
+
+
+def _knows(session: Session, number: int) -> bool:
+    """Return whether a session was loaded with the events before a number, as far as it tells."""
+    marker = session._storage_update_marker
+    return marker is None or int(marker.partition(" ")[0]) >= number
+
+
+def _time_before(seconds: float | timedelta) -> datetime:
+    try:
+        idle = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+        if idle >= timedelta(0):
+            return datetime.now(UTC) - idle
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise InvalidOption("seconds", f"must be a positive number or a timedelta, got {seconds!r}")
 
 
 def _event_id(session: str, number: int) -> str:
