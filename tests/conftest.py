@@ -177,7 +177,7 @@ def _case(item: pytest.Item) -> int | None:
     """Return the number of a test's case, None if it has no parameters but those of the backend. What stands on the
     public interface, the command line and the integrations, is one case a test.
     """
-    indices = getattr(getattr(item, "callspec", None), "indices", {})
+    indices: dict[str, int] = getattr(getattr(item, "callspec", None), "indices", {})
     own = {*indices} - {*_BACKEND_FIXTURES, *_VARIANT_FIXTURES, "changes"}
     if own:
         return sum(indices[name] for name in own)
